@@ -1,0 +1,142 @@
+//! The [`Medium`] trait.
+
+use crate::MediumError;
+
+/// How a medium may fail at a power cut; see the crate documentation for what holds in every model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureModel {
+    /// What was flushed stays; an atomic unit in flight is old or new. Disks, eMMC, files on them.
+    PowerSafe,
+    /// Everything is lost with the power (plain memory). Nothing can be promised on it.
+    Volatile,
+}
+
+/// Size and units of a medium, all in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Length of the medium.
+    pub size: u64,
+    /// Smallest unit that is written whole or not at all, and the alignment of every request; a power of two
+    /// from 1 to 65,536.
+    pub atomic_unit: u32,
+    /// What happens at a power cut.
+    pub failure_model: FailureModel,
+}
+
+/// How soon the bytes of a write are expected to be overwritten or discarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Temperature {
+    /// Rewritten soon: intent log, metaroots, tree nodes.
+    Hot,
+    /// Stays: file data.
+    Cold,
+}
+
+/// A place to keep bytes. Requests are aligned to the atomic unit in offset and length and lie inside the
+/// medium; they may be issued from several threads at once.
+pub trait Medium: Send + Sync {
+    /// Size and units. Does not change while the medium is open.
+    fn geometry(&self) -> Geometry;
+
+    /// Fills `buffer` from `offset`.
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError>;
+
+    /// Writes `data` at `offset`. Durable only after a later [`flush`](Self::flush).
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError>;
+
+    /// Makes every write that has completed before this call durable.
+    fn flush(&self) -> Result<(), MediumError>;
+
+    /// Says that the bytes are not needed any more; what a later read returns is undefined. Advice only.
+    fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
+        let _ = (offset, length);
+        Ok(())
+    }
+
+    /// Fills several buffers from consecutive offsets in one request where the medium can.
+    fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
+        let mut at = offset;
+        for buffer in buffers {
+            self.read(at, buffer)?;
+            at += buffer.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes several buffers to consecutive offsets in one request where the medium can.
+    fn write_vectored(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
+        let mut at = offset;
+        for buffer in buffers {
+            self.write(at, buffer)?;
+            at += buffer.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes with a hint of how long the bytes will live.
+    fn write_hinted(&self, offset: u64, data: &[u8], temperature: Temperature) -> Result<(), MediumError> {
+        let _ = temperature;
+        self.write(offset, data)
+    }
+
+    /// Writes and returns once *these* bytes are durable; says nothing about earlier writes.
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.write(offset, data)?;
+        self.flush()
+    }
+
+    /// How many independent copies of every byte the medium keeps (a mirror has two or more).
+    fn copies(&self) -> u32 {
+        1
+    }
+
+    /// Reads the given copy, so that a checksum error can be answered from another one.
+    fn read_copy(&self, copy: u32, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        let _ = copy;
+        self.read(offset, buffer)
+    }
+
+    /// Tells the medium that the given copy failed its checksum.
+    fn report_bad(&self, copy: u32, offset: u64, length: u64) {
+        let _ = (copy, offset, length);
+    }
+}
+
+impl<M: Medium + ?Sized> Medium for &M {
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        (**self).read(offset, buffer)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        (**self).write(offset, data)
+    }
+    fn flush(&self) -> Result<(), MediumError> {
+        (**self).flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
+        (**self).discard(offset, length)
+    }
+    fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
+        (**self).read_vectored(offset, buffers)
+    }
+    fn write_vectored(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
+        (**self).write_vectored(offset, buffers)
+    }
+    fn write_hinted(&self, offset: u64, data: &[u8], temperature: Temperature) -> Result<(), MediumError> {
+        (**self).write_hinted(offset, data, temperature)
+    }
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        (**self).write_fua(offset, data)
+    }
+    fn copies(&self) -> u32 {
+        (**self).copies()
+    }
+    fn read_copy(&self, copy: u32, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        (**self).read_copy(copy, offset, buffer)
+    }
+    fn report_bad(&self, copy: u32, offset: u64, length: u64) {
+        (**self).report_bad(copy, offset, length)
+    }
+}

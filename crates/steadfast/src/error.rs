@@ -1,0 +1,187 @@
+//! Everything that can go wrong, one variant a cause. Mapped to errno and to text for people only at the edges.
+
+use steadfast_media::MediumError;
+
+use crate::types::{BlockAddress, InodeNumber};
+
+/// Result of every operation of the core.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Why an operation failed. Nothing was changed unless the variant says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    // Names and files.
+    /// No such file, directory or directory entry.
+    NotFound,
+    /// The name exists already.
+    AlreadyExists,
+    /// A directory was needed.
+    NotADirectory,
+    /// The operation does not work on directories.
+    IsADirectory,
+    /// The directory still has entries.
+    DirectoryNotEmpty,
+    /// The operation works on regular files only (or not on this kind of file).
+    NotARegularFile,
+    /// The name has more bytes than the volume's node size or 255 allows.
+    NameTooLong,
+    /// A name is empty, `.` or `..`, or holds a slash or a NUL byte where that is not allowed.
+    InvalidName,
+    /// A symbolic link target, attribute value or path is longer than the format holds.
+    ValueTooLong,
+    /// An argument is out of range; the text says which.
+    InvalidArgument(&'static str),
+    /// The file would grow beyond 2^63 − 1 bytes.
+    FileTooLarge,
+    /// The inode has the largest link count.
+    TooManyLinks,
+    /// A directory cannot be moved below itself.
+    MoveIntoSelf,
+    /// No such extended attribute.
+    NoAttribute,
+    /// The buffer given is smaller than the value.
+    BufferTooSmall,
+    /// The offset lies beyond the last data (SEEK_DATA) or the end of the file.
+    NoSuchOffset,
+    /// More than sixteen names of one directory share a hash. Does not happen by chance.
+    DirectoryFull,
+    /// The inode number is not in use any more (deleted or rolled back).
+    Stale(InodeNumber),
+    /// The operation is not allowed on this object.
+    NotPermitted,
+    /// The operation is not supported.
+    Unsupported(&'static str),
+
+    // The volume.
+    /// No space left. Delete something, or commit or roll back where `volume full` is masked out.
+    NoSpace,
+    /// The volume was opened read-only.
+    ReadOnly,
+    /// The volume went read-only because of the named earlier failure; what was acknowledged is safe.
+    Poisoned(&'static str),
+    /// Files are open for writing (rollback without force) or the volume is otherwise in use.
+    Busy,
+    /// Another commit changed a key that this one relies on; the caller retries. Never leaves the core.
+    Conflict,
+    /// Memory could not be allocated.
+    OutOfMemory,
+
+    // The medium and what is on it.
+    /// The medium reported an error.
+    Medium(MediumError),
+    /// Metadata is damaged: no copy of the node or value that is needed passes its checks.
+    CorruptMetadata {
+        /// Where the (first copy of the) bad node is.
+        address: BlockAddress,
+        /// What was wrong.
+        reason: &'static str,
+    },
+    /// File data does not match its checksum.
+    CorruptData {
+        /// The file.
+        inode: InodeNumber,
+        /// The bad block.
+        address: BlockAddress,
+    },
+
+    // Opening and formatting.
+    /// Neither superblock copy is a Steadfast superblock.
+    NotSteadfast,
+    /// A superblock copy has the magic but both copies are damaged.
+    SuperblockDamaged,
+    /// The format version is newer than this code.
+    UnsupportedVersion(u32),
+    /// Incompatible features that this code does not know are in use (the bits).
+    UnsupportedFeatures(u64),
+    /// The volume uses features that this code can only read safely (the bits); open it read-only.
+    ReadOnlyFeatures(u64),
+    /// The checksum algorithm or another parameter of the superblock is out of range.
+    UnsupportedParameter(&'static str),
+    /// The medium is shorter than the volume on it.
+    Truncated {
+        /// Size that the superblock states, bytes.
+        expected: u64,
+        /// Size of the medium, bytes.
+        found: u64,
+    },
+    /// No metaroot slot is valid.
+    NoMetaroot,
+    /// The medium is too small for a volume with these parameters.
+    VolumeTooSmall {
+        /// Bytes at hand.
+        size: u64,
+        /// Bytes needed.
+        needed: u64,
+    },
+    /// Block size not a power of two from 128 to 65,536, or below the medium's atomic unit.
+    BadBlockSize(u32),
+}
+
+impl From<MediumError> for Error {
+    fn from(error: MediumError) -> Self {
+        Error::Medium(error)
+    }
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        use Error::*;
+        match self {
+            NotFound => f.write_str("no such file or directory"),
+            AlreadyExists => f.write_str("name exists already"),
+            NotADirectory => f.write_str("not a directory"),
+            IsADirectory => f.write_str("is a directory"),
+            DirectoryNotEmpty => f.write_str("directory not empty"),
+            NotARegularFile => f.write_str("not a regular file"),
+            NameTooLong => f.write_str("name too long"),
+            InvalidName => f.write_str("not a valid name"),
+            ValueTooLong => f.write_str("value too long"),
+            InvalidArgument(what) => write!(f, "invalid argument: {what}"),
+            FileTooLarge => f.write_str("file too large"),
+            TooManyLinks => f.write_str("too many links"),
+            MoveIntoSelf => f.write_str("cannot move a directory below itself"),
+            NoAttribute => f.write_str("no such extended attribute"),
+            BufferTooSmall => f.write_str("buffer too small"),
+            NoSuchOffset => f.write_str("no data beyond this offset"),
+            DirectoryFull => f.write_str("too many names share a hash in this directory"),
+            Stale(inode) => write!(f, "inode {} is gone", inode.0),
+            NotPermitted => f.write_str("operation not permitted"),
+            Unsupported(what) => write!(f, "not supported: {what}"),
+            NoSpace => f.write_str("no space left on the volume"),
+            ReadOnly => f.write_str("volume is read-only"),
+            Poisoned(why) => write!(f, "volume went read-only: {why}"),
+            Busy => f.write_str("in use"),
+            Conflict => f.write_str("conflicting change"),
+            OutOfMemory => f.write_str("out of memory"),
+            Medium(error) => write!(f, "{error}"),
+            CorruptMetadata { address, reason } => {
+                write!(f, "damaged metadata at block {}: {reason}", address.0)
+            }
+            CorruptData { inode, address } => {
+                write!(f, "damaged data of inode {} at block {}", inode.0, address.0)
+            }
+            NotSteadfast => f.write_str("not a Steadfast volume"),
+            SuperblockDamaged => f.write_str("both superblock copies are damaged"),
+            UnsupportedVersion(version) => write!(f, "format version {version} is newer than this program"),
+            UnsupportedFeatures(bits) => write!(f, "unknown incompatible features {bits:#x}"),
+            ReadOnlyFeatures(bits) => {
+                write!(f, "unknown features {bits:#x} allow reading only; open it read-only")
+            }
+            UnsupportedParameter(what) => write!(f, "superblock parameter out of range: {what}"),
+            Truncated { expected, found } => {
+                write!(f, "medium is truncated: the volume has {expected} bytes, the medium {found}")
+            }
+            NoMetaroot => f.write_str("no valid metaroot"),
+            VolumeTooSmall { size, needed } => {
+                write!(f, "volume too small: {size} bytes, at least {needed} are needed")
+            }
+            BadBlockSize(size) => write!(
+                f,
+                "block size {size} is not a power of two from 128 to 65536 at or above the medium's atomic unit"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for Error {}

@@ -1,0 +1,234 @@
+//! What callers see of an inode, and what they ask for.
+
+use alloc::vec::Vec;
+
+use crate::types::{InodeNumber, Timestamp};
+
+/// The type of an inode, with the numbers of `d_type` (readdir).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FileKind {
+    /// FIFO.
+    Fifo = 1,
+    /// Character device.
+    CharDevice = 2,
+    /// Directory.
+    Directory = 4,
+    /// Block device.
+    BlockDevice = 6,
+    /// Regular file.
+    Regular = 8,
+    /// Symbolic link.
+    Symlink = 10,
+    /// Socket.
+    Socket = 12,
+}
+
+impl FileKind {
+    /// The kind in the type bits of a `st_mode`.
+    pub fn from_mode(mode: u32) -> Option<FileKind> {
+        FileKind::from_u8(((mode >> 12) & 0xf) as u8)
+    }
+
+    /// The kind with this `d_type` number.
+    pub fn from_u8(number: u8) -> Option<FileKind> {
+        Some(match number {
+            1 => FileKind::Fifo,
+            2 => FileKind::CharDevice,
+            4 => FileKind::Directory,
+            6 => FileKind::BlockDevice,
+            8 => FileKind::Regular,
+            10 => FileKind::Symlink,
+            12 => FileKind::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The type bits of `st_mode`.
+    pub fn mode_bits(self) -> u32 {
+        u32::from(self as u8) << 12
+    }
+}
+
+/// Attributes of an inode, as `stat` shows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// Inode number.
+    pub inode: InodeNumber,
+    /// Type.
+    pub kind: FileKind,
+    /// Permission bits with set-user-id, set-group-id and sticky (the low 12 bits of `st_mode`).
+    pub permissions: u32,
+    /// Hard links (for a directory: 2 + subdirectories).
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device node, in the kernel's 32-bit encoding.
+    pub device: u32,
+    /// Bytes (regular file, symbolic link) or number of entries (directory).
+    pub size: u64,
+    /// Bytes allocated on the medium.
+    pub allocated: u64,
+    /// Preferred I/O size, bytes.
+    pub block_size: u32,
+    /// Last access.
+    pub accessed: Timestamp,
+    /// Last change of the content.
+    pub modified: Timestamp,
+    /// Last change of the attributes.
+    pub changed: Timestamp,
+    /// Creation.
+    pub created: Timestamp,
+}
+
+impl Attributes {
+    /// The whole `st_mode`.
+    pub fn mode(&self) -> u32 {
+        self.kind.mode_bits() | self.permissions
+    }
+}
+
+/// On whose behalf a new inode is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Caller {
+    /// Owner of what is made.
+    pub uid: u32,
+    /// Group of what is made, unless the directory has set-group-id.
+    pub gid: u32,
+    /// File mode creation mask; a default ACL of the directory replaces it.
+    pub umask: u32,
+}
+
+/// A new inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewNode<'a> {
+    /// An empty regular file.
+    Regular,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link to the given bytes.
+    Symlink(&'a [u8]),
+    /// A FIFO.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device with this number.
+    CharDevice(u32),
+    /// A block device with this number.
+    BlockDevice(u32),
+}
+
+/// A time to set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetTime {
+    /// The platform's clock.
+    Now,
+    /// This time.
+    At(Timestamp),
+}
+
+/// Attributes to change; `None` leaves one as it is. The change time is always set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetAttributes {
+    /// Permission bits (low 12 bits).
+    pub permissions: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size of a regular file: shorter cuts, longer leaves a hole.
+    pub size: Option<u64>,
+    /// Access time.
+    pub accessed: Option<SetTime>,
+    /// Modification time.
+    pub modified: Option<SetTime>,
+    /// Change time, for a caller that keeps times itself (a kernel's write-back cache).
+    pub changed: Option<Timestamp>,
+    /// Clear set-user-id, and set-group-id of a group-executable file, as a write by an unprivileged user does.
+    pub drop_privileges: bool,
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// Name, any bytes but `/` and NUL.
+    pub name: Vec<u8>,
+    /// The inode it names.
+    pub inode: InodeNumber,
+    /// Its type.
+    pub kind: FileKind,
+    /// Pass this to `read_directory` to continue behind this entry; stays valid whatever else changes. At least 3,
+    /// below 2^63.
+    pub cookie: u64,
+}
+
+/// How `rename` treats an existing target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RenameMode {
+    /// Replace it.
+    #[default]
+    Replace,
+    /// Fail with `AlreadyExists` (RENAME_NOREPLACE).
+    NoReplace,
+    /// Both exist and change places (RENAME_EXCHANGE).
+    Exchange,
+}
+
+/// What `allocate` does (the modes of fallocate).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllocateMode {
+    /// Allocate blocks for holes in the range; `keep_size` leaves the size as it is.
+    Allocate {
+        /// FALLOC_FL_KEEP_SIZE.
+        keep_size: bool,
+    },
+    /// Make the range a hole; the size stays.
+    PunchHole,
+    /// Make the range read as zeros, allocated; `keep_size` leaves the size as it is.
+    ZeroRange {
+        /// FALLOC_FL_KEEP_SIZE.
+        keep_size: bool,
+    },
+}
+
+/// What `seek` looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeekTo {
+    /// The first byte of data at or after the offset (SEEK_DATA).
+    Data,
+    /// The first hole at or after the offset, the end of the file counting as one (SEEK_HOLE).
+    Hole,
+}
+
+/// How `set_xattr` treats an existing attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SetXattrMode {
+    /// Create or replace.
+    #[default]
+    Any,
+    /// Fail with `AlreadyExists` where it exists (XATTR_CREATE).
+    Create,
+    /// Fail with `NoAttribute` where it does not (XATTR_REPLACE).
+    Replace,
+}
+
+/// Space and counts of a volume (statfs).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Statistics {
+    /// Block size, bytes.
+    pub block_size: u32,
+    /// Blocks of the volume that files and metadata can use.
+    pub blocks: u64,
+    /// Blocks not in use, counting those that become reusable at the next checkpoint.
+    pub blocks_free: u64,
+    /// Blocks that files can still take (free less the reserve).
+    pub blocks_available: u64,
+    /// Freed blocks that become reusable at the next durable checkpoint.
+    pub blocks_almost_free: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Longest name, bytes.
+    pub name_max: u32,
+}

@@ -1,0 +1,143 @@
+//! Keys: the file system is one ordered map from (inode, kind, suffix) to a value.
+//!
+//! The encoding is 17 bytes: inode (big endian), kind, suffix (big endian), so that the order of the bytes is the
+//! order of the keys. Everything of one inode is adjacent.
+
+use crate::types::{BlockAddress, InodeNumber};
+
+/// What a key holds. The numbers are part of the format (docs/FORMAT.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Attributes of an inode; suffix 0.
+    Inode = 1,
+    /// A directory entry; suffix is the hash of the name with a probe number in the low four bits.
+    Dirent = 2,
+    /// An extended attribute or a further piece of one; suffix is hash, probe and piece number.
+    Xattr = 3,
+    /// Target of a symbolic link; suffix is the piece number.
+    Symlink = 4,
+    /// All data of a small file; suffix 0.
+    Inline = 5,
+    /// A run of a file's blocks; suffix is the index of the first block within the file.
+    Extent = 6,
+    /// Allocation bitmap of a group of blocks (inode 0); suffix is the group's index.
+    Group = 16,
+    /// An inode that has to be reclaimed or truncated (inode 0); suffix is the inode number.
+    Orphan = 17,
+    /// Reference count of shared blocks (inode 0); suffix is the block address. Reserved.
+    SharedExtent = 18,
+    /// Blocks that only snapshots hold (inode 0). Reserved.
+    DeadList = 19,
+    /// A snapshot (inode 0). Reserved.
+    Snapshot = 20,
+}
+
+impl Kind {
+    /// The kind with this number.
+    pub fn from_u8(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            1 => Kind::Inode,
+            2 => Kind::Dirent,
+            3 => Kind::Xattr,
+            4 => Kind::Symlink,
+            5 => Kind::Inline,
+            6 => Kind::Extent,
+            16 => Kind::Group,
+            17 => Kind::Orphan,
+            18 => Kind::SharedExtent,
+            19 => Kind::DeadList,
+            20 => Kind::Snapshot,
+            _ => return None,
+        })
+    }
+}
+
+/// A key in its encoded form; comparing bytes compares keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub [u8; Key::LEN]);
+
+impl Key {
+    /// Encoded length in bytes.
+    pub const LEN: usize = 17;
+    /// The smallest key.
+    pub const MIN: Key = Key([0; Key::LEN]);
+    /// The largest key.
+    pub const MAX: Key = Key([0xff; Key::LEN]);
+
+    /// Encodes a key.
+    pub fn new(inode: InodeNumber, kind: Kind, suffix: u64) -> Key {
+        let mut bytes = [0; Key::LEN];
+        bytes[..8].copy_from_slice(&inode.0.to_be_bytes());
+        bytes[8] = kind as u8;
+        bytes[9..].copy_from_slice(&suffix.to_be_bytes());
+        Key(bytes)
+    }
+
+    /// Key of an inode's attributes.
+    pub fn inode(inode: InodeNumber) -> Key {
+        Key::new(inode, Kind::Inode, 0)
+    }
+
+    /// Key of the extent that starts at block `index` of the file.
+    pub fn extent(inode: InodeNumber, index: u64) -> Key {
+        Key::new(inode, Kind::Extent, index)
+    }
+
+    /// Key of the orphan record of `inode`.
+    pub fn orphan(inode: InodeNumber) -> Key {
+        Key::new(InodeNumber::SYSTEM, Kind::Orphan, inode.0)
+    }
+
+    /// Key of a group's allocation bitmap.
+    pub fn group(index: u64) -> Key {
+        Key::new(InodeNumber::SYSTEM, Kind::Group, index)
+    }
+
+    /// Key of the shared-extent count of the block at `address`.
+    pub fn shared_extent(address: BlockAddress) -> Key {
+        Key::new(InodeNumber::SYSTEM, Kind::SharedExtent, address.0)
+    }
+
+    /// First and last possible key of one kind of one inode.
+    pub fn kind_range(inode: InodeNumber, kind: Kind) -> (Key, Key) {
+        (Key::new(inode, kind, 0), Key::new(inode, kind, u64::MAX))
+    }
+
+    /// The inode part.
+    pub fn inode_number(&self) -> InodeNumber {
+        InodeNumber(u64::from_be_bytes(self.0[..8].try_into().unwrap_or_default()))
+    }
+
+    /// The kind part; `None` for a number that this version does not know.
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::from_u8(self.0[8])
+    }
+
+    /// The suffix part.
+    pub fn suffix(&self) -> u64 {
+        u64::from_be_bytes(self.0[9..].try_into().unwrap_or_default())
+    }
+
+    /// The next larger key; `None` after [`Key::MAX`].
+    pub fn successor(&self) -> Option<Key> {
+        let mut bytes = self.0;
+        for byte in bytes.iter_mut().rev() {
+            let (next, carry) = byte.overflowing_add(1);
+            *byte = next;
+            if !carry {
+                return Some(Key(bytes));
+            }
+        }
+        None
+    }
+}
+
+impl core::fmt::Debug for Key {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.kind() {
+            Some(kind) => write!(f, "{}/{kind:?}/{:#x}", self.inode_number().0, self.suffix()),
+            None => write!(f, "{}/{}?/{:#x}", self.inode_number().0, self.0[8], self.suffix()),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Steadfast: a transactional, power-fail-safe file system.
+//!
+//! The crate is the whole file system without an operating system: a [`Volume`] on a [`steadfast_media::Medium`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod checksum;
+mod error;
+pub mod fs;
+pub mod key;
+pub mod keyspace;
+mod mask;
+mod options;
+mod platform;
+mod types;
+pub mod volume;
+
+pub use error::{Error, Result};
+pub use mask::TransactionMask;
+pub use options::{FormatOptions, OpenOptions};
+pub use platform::Platform;
+pub use types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn, Timestamp};
+pub use volume::Volume;

@@ -1,0 +1,26 @@
+//! What the core takes from its surroundings: locks, time and a fast checksum. The core itself has no clock, no
+//! randomness, no threads and no operating system, which is also what makes every test deterministic.
+
+use lock_api::{RawMutex, RawRwLock};
+
+use crate::types::Timestamp;
+
+/// The surroundings of a volume.
+pub trait Platform: Send + Sync {
+    /// Mutual exclusion between threads (or nothing at all where there is one thread).
+    type Mutex: RawMutex + Send + Sync;
+    /// A readers–writer lock.
+    type RwLock: RawRwLock + Send + Sync;
+
+    /// Wall-clock time for time stamps.
+    fn now(&self) -> Timestamp;
+
+    /// Milliseconds since an arbitrary moment, never going backwards; drives the transaction timer.
+    fn monotonic_ms(&self) -> u64;
+
+    /// Continues a CRC-32C (Castagnoli, reflected, as in RFC 3720) over `bytes`; `crc` is 0 at the start.
+    /// The default is portable and table-driven.
+    fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
+        crate::checksum::crc32c_portable(crc, bytes)
+    }
+}
