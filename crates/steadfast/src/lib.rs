@@ -8,6 +8,8 @@ extern crate alloc;
 
 pub mod checksum;
 mod error;
+#[allow(dead_code)]
+mod extent;
 pub mod fs;
 pub mod key;
 pub mod keyspace;
