@@ -1,27 +1,6 @@
 //! The [`Medium`] trait.
 
-use crate::MediumError;
-
-/// How a medium may fail at a power cut; see the crate documentation for what holds in every model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureModel {
-    /// What was flushed stays; an atomic unit in flight is old or new. Disks, eMMC, files on them.
-    PowerSafe,
-    /// Everything is lost with the power (plain memory). Nothing can be promised on it.
-    Volatile,
-}
-
-/// Size and units of a medium, all in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Geometry {
-    /// Length of the medium.
-    pub size: u64,
-    /// Smallest unit that is written whole or not at all, and the alignment of every request; a power of two
-    /// from 1 to 65,536.
-    pub atomic_unit: u32,
-    /// What happens at a power cut.
-    pub failure_model: FailureModel,
-}
+use crate::{Geometry, MediumError};
 
 /// How soon the bytes of a write are expected to be overwritten or discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +11,15 @@ pub enum Temperature {
     Cold,
 }
 
-/// A place to keep bytes. Requests are aligned to the atomic unit in offset and length and lie inside the
-/// medium; they may be issued from several threads at once.
+/// A place to keep bytes.
+///
+/// Requests are aligned to the atomic unit in offset and length (each buffer of a vectored one, too) and lie inside
+/// the medium; a medium answers any other with a [`MediumError`] or, in a test double, a panic, never with damage.
+/// Requests may be issued from several threads at once; the outcome of overlapping ones that are under way
+/// together is one or the other for each unit.
+///
+/// After a failed write the units of that request hold old or new bytes, each for itself. After a failed
+/// [`flush`](Self::flush) nothing is known to be durable that was not so before.
 pub trait Medium: Send + Sync {
     /// Size and units. Does not change while the medium is open.
     fn geometry(&self) -> Geometry;
@@ -99,44 +85,5 @@ pub trait Medium: Send + Sync {
     /// Tells the medium that the given copy failed its checksum.
     fn report_bad(&self, copy: u32, offset: u64, length: u64) {
         let _ = (copy, offset, length);
-    }
-}
-
-impl<M: Medium + ?Sized> Medium for &M {
-    fn geometry(&self) -> Geometry {
-        (**self).geometry()
-    }
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
-        (**self).read(offset, buffer)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        (**self).write(offset, data)
-    }
-    fn flush(&self) -> Result<(), MediumError> {
-        (**self).flush()
-    }
-    fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
-        (**self).discard(offset, length)
-    }
-    fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
-        (**self).read_vectored(offset, buffers)
-    }
-    fn write_vectored(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
-        (**self).write_vectored(offset, buffers)
-    }
-    fn write_hinted(&self, offset: u64, data: &[u8], temperature: Temperature) -> Result<(), MediumError> {
-        (**self).write_hinted(offset, data, temperature)
-    }
-    fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        (**self).write_fua(offset, data)
-    }
-    fn copies(&self) -> u32 {
-        (**self).copies()
-    }
-    fn read_copy(&self, copy: u32, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
-        (**self).read_copy(copy, offset, buffer)
-    }
-    fn report_bad(&self, copy: u32, offset: u64, length: u64) {
-        (**self).report_bad(copy, offset, length)
     }
 }

@@ -1,0 +1,248 @@
+//! Writes that are not flushed yet, and what a power cut can make of them.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::pages::PagedImage;
+use crate::random::Random;
+
+/// Which of the writes in flight survive a power cut. All choices obey the rules of a power-safe medium (see the
+/// crate documentation) unless [`SimOptions::garbage_in_flight`](crate::SimOptions) is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    /// None: just what was flushed.
+    Flushed,
+    /// All, in order, as if there had been no cut.
+    Everything,
+    /// The first `n`, in order.
+    First(usize),
+    /// Only number `n` (from 0): it has overtaken all others.
+    Only(usize),
+    /// All but number `n`.
+    AllBut(usize),
+    /// Any subset, in any order, torn at any unit, as drawn from the seed.
+    Seeded(u64),
+}
+
+/// What a write puts down.
+#[derive(Clone)]
+pub(super) enum Content {
+    Bytes(Arc<[u8]>),
+    /// A discard.
+    Fill {
+        length: u64,
+        byte: u8,
+    },
+}
+
+impl Content {
+    fn length(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Fill { length, .. } => *length,
+        }
+    }
+
+    /// Puts `length` bytes from `start` of the content to their place on the image.
+    fn apply(&self, image: &mut PagedImage, offset: u64, start: u64, length: u64) {
+        match self {
+            Content::Bytes(bytes) => {
+                image.write(offset + start, &bytes[start as usize..(start + length) as usize]);
+            }
+            Content::Fill { byte, .. } => image.fill(offset + start, length, *byte),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Write {
+    offset: u64,
+    content: Content,
+}
+
+/// How much of one write arrives.
+#[derive(Clone, Copy)]
+enum Arrival {
+    Nothing,
+    Whole,
+    /// A part, drawn unit by unit or as a run.
+    Torn,
+}
+
+/// The writes since the last flush, in order of acceptance.
+#[derive(Default)]
+pub(super) struct InFlight {
+    writes: Vec<Write>,
+    /// For each unit that a FUA write has made durable since: the number of writes that were older then. They can
+    /// not come back over it.
+    settled: BTreeMap<u64, usize>,
+}
+
+impl InFlight {
+    pub(super) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    pub(super) fn push(&mut self, offset: u64, content: Content) {
+        self.writes.push(Write { offset, content });
+    }
+
+    /// Everything so far is durable.
+    pub(super) fn clear(&mut self) {
+        self.writes.clear();
+        self.settled.clear();
+    }
+
+    /// These bytes are durable as they are now: no older write in flight can reach them any more.
+    pub(super) fn settle(&mut self, offset: u64, length: u64, unit: u64) {
+        if self.writes.is_empty() {
+            return;
+        }
+        for index in offset / unit..(offset + length) / unit {
+            self.settled.insert(index, self.writes.len());
+        }
+    }
+
+    /// An image that a power cut at this moment can leave.
+    pub(super) fn survivors(
+        &self,
+        durable: &PagedImage,
+        survival: Survival,
+        unit: u64,
+        garbage: bool,
+    ) -> PagedImage {
+        let count = self.writes.len();
+        let mut order: Vec<usize> = (0..count).collect();
+        let mut arrivals = vec![Arrival::Nothing; count];
+        let mut random = Random::new(0);
+        match survival {
+            Survival::Flushed => {}
+            Survival::Everything => arrivals.fill(Arrival::Whole),
+            Survival::First(first) => arrivals[..first.min(count)].fill(Arrival::Whole),
+            Survival::Only(only) => {
+                arrivals.iter_mut().skip(only).take(1).for_each(|it| *it = Arrival::Whole)
+            }
+            Survival::AllBut(lost) => {
+                arrivals.fill(Arrival::Whole);
+                arrivals.iter_mut().skip(lost).take(1).for_each(|it| *it = Arrival::Nothing);
+            }
+            Survival::Seeded(seed) => {
+                random = Random::new(seed);
+                draw(&mut random, &mut order, &mut arrivals);
+            }
+        }
+        let mut image = durable.clone();
+        for index in order {
+            let length = self.writes[index].content.length();
+            match arrivals[index] {
+                Arrival::Nothing => {}
+                Arrival::Whole => self.apply(&mut image, index, 0, length, unit),
+                Arrival::Torn => torn(&mut random, length, unit, |start, length| {
+                    self.apply(&mut image, index, start, length, unit);
+                }),
+            }
+        }
+        if garbage && let Survival::Seeded(_) = survival {
+            self.spoil(&mut image, &mut random, unit);
+        }
+        image
+    }
+
+    /// Puts a part of a write down, except for units that a later FUA write has settled.
+    fn apply(&self, image: &mut PagedImage, index: usize, start: u64, length: u64, unit: u64) {
+        let write = &self.writes[index];
+        let mut from = start;
+        let first = (write.offset + start) / unit;
+        let last = (write.offset + start + length) / unit;
+        for (settled, newer) in self.settled.range(first..last) {
+            if *newer <= index {
+                continue;
+            }
+            let stop = settled * unit - write.offset;
+            write.content.apply(image, write.offset, from, stop - from);
+            from = stop + unit;
+        }
+        write.content.apply(image, write.offset, from, start + length - from);
+    }
+
+    /// Replaces some of the units in flight by garbage.
+    fn spoil(&self, image: &mut PagedImage, random: &mut Random, unit: u64) {
+        let mut noise = vec![0; unit as usize];
+        for (index, write) in self.writes.iter().enumerate() {
+            let units = write.content.length() / unit;
+            // One unit of every other write: garbage should be seen beside what is whole.
+            if units == 0 || random.coin() {
+                continue;
+            }
+            let at = write.offset + random.below(units) * unit;
+            if self.settled.get(&(at / unit)).is_none_or(|newer| *newer <= index) {
+                random.fill(&mut noise);
+                image.write(at, &noise);
+            }
+        }
+    }
+}
+
+/// Draws the fate of every write. Independent draws for each unit would hardly ever lose or keep a long write whole,
+/// so one of several styles of disaster is drawn first.
+fn draw(random: &mut Random, order: &mut [usize], arrivals: &mut [Arrival]) {
+    match random.below(4) {
+        // The cache was written in order up to some write, which is torn.
+        0 => {
+            let last = random.below(arrivals.len() as u64 + 1) as usize;
+            arrivals[..last].fill(Arrival::Whole);
+            arrivals.iter_mut().skip(last).take(1).for_each(|it| *it = Arrival::Torn);
+        }
+        // Whole writes, any subset, any order.
+        1 => {
+            for arrival in arrivals.iter_mut() {
+                *arrival = if random.coin() { Arrival::Whole } else { Arrival::Nothing };
+            }
+            random.shuffle(order);
+        }
+        // Nearly all arrive, in order; a few are lost or torn. Finds what relies on a single write.
+        2 => {
+            for arrival in arrivals.iter_mut() {
+                *arrival = match random.below(8) {
+                    0 => Arrival::Nothing,
+                    1 => Arrival::Torn,
+                    _ => Arrival::Whole,
+                };
+            }
+        }
+        // Anything goes.
+        _ => {
+            for arrival in arrivals.iter_mut() {
+                *arrival = match random.below(3) {
+                    0 => Arrival::Nothing,
+                    1 => Arrival::Torn,
+                    _ => Arrival::Whole,
+                };
+            }
+            random.shuffle(order);
+        }
+    }
+}
+
+/// Calls `arrive(start, length)` for the parts of a torn write of `length` bytes that arrive.
+pub(super) fn torn(random: &mut Random, length: u64, unit: u64, mut arrive: impl FnMut(u64, u64)) {
+    let units = length / unit;
+    // Above this many units a tear is one run: a discard may be as long as the medium.
+    const SCATTERED_MAX: u64 = 4096;
+    match random.below(3) {
+        0 if units <= SCATTERED_MAX => {
+            for index in 0..units {
+                if random.coin() {
+                    arrive(index * unit, unit);
+                }
+            }
+        }
+        1 => {
+            let from = random.below(units + 1);
+            arrive(from * unit, (units - from) * unit);
+        }
+        _ => arrive(0, random.below(units + 1) * unit),
+    }
+}
