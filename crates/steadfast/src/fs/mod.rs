@@ -1,6 +1,21 @@
 //! The POSIX semantics: names, attributes, links, files; written over the [`crate::keyspace`] seam.
+//!
+//! Every operation is a function over a transaction ([`tx::Tx`]) that can be run again when it meets a conflict and
+//! changes at most 64 keys; larger work goes in steps that each leave a consistent file system. Callers are the methods
+//! of [`crate::Volume`] in this directory; below is the keyspace, and for the bytes of files the volume's data plane.
 
+mod acl;
 mod attr;
+mod dirent;
+#[cfg(test)]
+mod double;
+pub(crate) mod inode;
+mod memory;
+mod name;
+pub(crate) mod parameters;
+mod pieces;
+pub(crate) mod tx;
+mod xattr;
 
 pub use attr::{
     AllocateMode, Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode, SeekTo, SetAttributes,

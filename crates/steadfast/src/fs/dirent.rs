@@ -1,0 +1,208 @@
+//! Directory entries, stored under the hash of their name.
+//!
+//! The suffix of a [`Kind::Dirent`] key is `hash << 4 | probe`: 59 bits of the keyed name hash (0 is stored as 1) and one
+//! of 16 slots for names that share a hash. It is at least 16 and below 2^63, never changes while the name exists, and
+//! so it *is* the cookie of readdir. A name may be in any slot of its hash: a lookup ranges over all of them, and removal
+//! needs no tombstone. The value, little endian:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | inode |
+//! | 8 | 1 | type, as in `d_type` |
+//! | 9 | rest | the name |
+
+use alloc::vec::Vec;
+
+use crate::error::{Error, Result};
+use crate::fs::attr::FileKind;
+use crate::fs::inode::damaged;
+use crate::fs::memory;
+use crate::fs::name;
+use crate::fs::parameters::Parameters;
+use crate::fs::tx::Tx;
+use crate::key::{Key, Kind};
+use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::types::InodeNumber;
+
+const HEADER_LEN: usize = 9;
+const HASH_BITS: u32 = 59;
+const PROBE_BITS: u32 = 4;
+const PROBES: u64 = 1 << PROBE_BITS;
+
+/// A directory entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Dirent {
+    pub inode: InodeNumber,
+    pub kind: FileKind,
+    pub name: Vec<u8>,
+}
+
+impl Dirent {
+    /// Decodes a value.
+    pub fn decode(value: &[u8]) -> Result<Dirent> {
+        let (header, name) = value.split_first_chunk::<HEADER_LEN>().ok_or(damaged("entry: too short"))?;
+        let (inode, kind) = header.split_first_chunk::<8>().ok_or(damaged("entry: too short"))?;
+        let kind = kind.first().and_then(|kind| FileKind::from_u8(*kind));
+        Ok(Dirent {
+            inode: InodeNumber(u64::from_le_bytes(*inode)),
+            kind: kind.ok_or(damaged("entry: unknown type"))?,
+            name: memory::copy(name)?,
+        })
+    }
+}
+
+fn encode(inode: InodeNumber, kind: FileKind, name: &[u8]) -> Result<Vec<u8>> {
+    let mut value = Vec::new();
+    value.try_reserve_exact(HEADER_LEN + name.len()).map_err(|_| Error::OutOfMemory)?;
+    value.extend_from_slice(&inode.0.to_le_bytes());
+    value.push(kind as u8);
+    value.extend_from_slice(name);
+    Ok(value)
+}
+
+/// Suffix of the first slot for names with this hash.
+fn first_slot(hash: u64) -> u64 {
+    (hash & ((1 << HASH_BITS) - 1)).max(1) << PROBE_BITS
+}
+
+/// The entry called `name` and its key.
+pub(crate) fn find(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    directory: InodeNumber,
+    name: &[u8],
+) -> Result<Option<(Key, Dirent)>> {
+    let base = first_slot(name::hash(name, parameters));
+    let mut slot = base;
+    let last = Key::new(directory, Kind::Dirent, base + PROBES - 1);
+    while slot < base + PROBES {
+        let Some((key, found)) = view.next(&Key::new(directory, Kind::Dirent, slot), &last)? else {
+            return Ok(None);
+        };
+        if found.value.get(HEADER_LEN..) == Some(name) {
+            return Ok(Some((key, Dirent::decode(&found.value)?)));
+        }
+        slot = key.suffix() + 1;
+    }
+    Ok(None)
+}
+
+/// Adds an entry.
+///
+/// # Errors
+/// `AlreadyExists`; `DirectoryFull` where sixteen other names have the hash.
+pub(crate) fn insert<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    directory: InodeNumber,
+    name: &[u8],
+    inode: InodeNumber,
+    kind: FileKind,
+) -> Result<()> {
+    let base = first_slot(name::hash(name, parameters));
+    insert_at(tx, base, directory, name, inode, kind)
+}
+
+fn insert_at<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    base: u64,
+    directory: InodeNumber,
+    name: &[u8],
+    inode: InodeNumber,
+    kind: FileKind,
+) -> Result<()> {
+    let mut free = None;
+    let mut slot = base;
+    let last = Key::new(directory, Kind::Dirent, base + PROBES - 1);
+    while slot < base + PROBES {
+        let found = tx.next(&Key::new(directory, Kind::Dirent, slot), &last)?;
+        let taken = found.as_ref().map_or(base + PROBES, |(key, _)| key.suffix());
+        if free.is_none() && taken > slot {
+            free = Some(slot);
+        }
+        if found.is_some_and(|(_, found)| found.value.get(HEADER_LEN..) == Some(name)) {
+            return Err(Error::AlreadyExists);
+        }
+        slot = taken + 1;
+    }
+    let key = Key::new(directory, Kind::Dirent, free.ok_or(Error::DirectoryFull)?);
+    tx.expect_absent(&key)?;
+    tx.put(key, encode(inode, kind, name)?)
+}
+
+/// Makes the entry at `key`, called `name`, name another inode.
+pub(crate) fn replace<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    key: Key,
+    name: &[u8],
+    inode: InodeNumber,
+    kind: FileKind,
+) -> Result<()> {
+    tx.put(key, encode(inode, kind, name)?)
+}
+
+/// The first entry whose cookie is larger than `cookie`, with its cookie.
+pub(crate) fn following(
+    view: &impl KeyspaceRead,
+    directory: InodeNumber,
+    cookie: u64,
+) -> Result<Option<(u64, Dirent)>> {
+    let Some(from) = cookie.checked_add(1).filter(|from| *from < 1 << 63) else {
+        return Ok(None);
+    };
+    let from = Key::new(directory, Kind::Dirent, from);
+    let last = Key::new(directory, Kind::Dirent, (1 << 63) - 1);
+    match view.next(&from, &last)? {
+        Some((key, found)) => Ok(Some((key.suffix(), Dirent::decode(&found.value)?))),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::double::MemoryKeyspace;
+    use crate::fs::tx::retry;
+    use crate::keyspace::SpaceClass;
+    use alloc::format;
+
+    #[test]
+    fn sixteen_names_share_a_hash() {
+        let keyspace = MemoryKeyspace::new(3);
+        let directory = InodeNumber(1);
+        let add = |name: &str, inode: u64| {
+            retry(&keyspace, SpaceClass::Normal, |tx| {
+                insert_at(tx, 160, directory, name.as_bytes(), InodeNumber(inode), FileKind::Regular)
+            })
+        };
+        for i in 0..16 {
+            add(&format!("n{i}"), 100 + i).unwrap();
+        }
+        assert_eq!(add("n3", 1), Err(Error::AlreadyExists));
+        assert_eq!(add("new", 1), Err(Error::DirectoryFull));
+        retry(&keyspace, SpaceClass::Normal, |tx| tx.delete(&Key::new(directory, Kind::Dirent, 165)))
+            .unwrap();
+        assert_eq!(add("n9", 1), Err(Error::AlreadyExists), "found behind the gap");
+        add("new", 1).unwrap();
+        let (cookie, entry) = following(&keyspace, directory, 164).unwrap().unwrap();
+        assert_eq!((cookie, entry.name.as_slice()), (165, &b"new"[..]));
+        assert_eq!(add("other", 1), Err(Error::DirectoryFull));
+    }
+
+    #[test]
+    fn cookies_are_in_range() {
+        assert_eq!(first_slot(0), 16);
+        assert_eq!(first_slot(1 << 63), 16);
+        assert!(first_slot(u64::MAX) + PROBES - 1 < 1 << 63);
+    }
+
+    #[test]
+    fn damaged_entries_are_errors() {
+        let value = encode(InodeNumber(7), FileKind::Fifo, b"x").unwrap();
+        assert_eq!(Dirent::decode(&value).unwrap().name, b"x");
+        assert!(Dirent::decode(&value[..8]).is_err());
+        let mut bad = value;
+        bad[8] = 3;
+        assert!(Dirent::decode(&bad).is_err());
+    }
+}

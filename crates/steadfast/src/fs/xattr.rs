@@ -1,0 +1,473 @@
+//! Extended attributes.
+//!
+//! An attribute is one value in pieces (see [`pieces`]) under [`Kind::Xattr`]. The suffix of piece n is
+//! `hash << 20 | probe << 16 | n`: 44 bits of the keyed hash of the name and one of 16 slots for names that share it. The
+//! joined pieces are, little endian:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | length v of the value |
+//! | 4 | 1 | length n of the name, at least 1 |
+//! | 5 | n | the name with its namespace, as `user.mime_type` |
+//! | 5 + n | v | the value |
+//!
+//! The two POSIX ACLs are attributes as well; flags in the inode say that they exist. The access ACL and the permission
+//! bits are kept in step both ways: see [`set`] and [`change_permissions`].
+
+use alloc::vec::Vec;
+
+use crate::error::{Error, Result};
+use crate::fs::acl::Acl;
+use crate::fs::attr::{FileKind, SetXattrMode};
+use crate::fs::inode::{FLAG_ACL_ACCESS, FLAG_ACL_DEFAULT, Inode, damaged};
+use crate::fs::memory;
+use crate::fs::name;
+use crate::fs::parameters::Parameters;
+use crate::fs::pieces::{self, Place};
+use crate::fs::tx::Tx;
+use crate::key::{Key, Kind};
+use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::types::InodeNumber;
+
+/// The attribute that holds the access ACL.
+pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+/// The attribute that holds the default ACL of a directory.
+pub(crate) const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
+
+const HEADER_LEN: usize = 5;
+const NAME_MAX: usize = 255;
+const VALUE_MAX: usize = 65536;
+const HASH_BITS: u32 = 44;
+const HASH_SHIFT: u32 = 20;
+const PROBE_SHIFT: u32 = 16;
+const PROBES: u64 = 16;
+
+fn place(inode: InodeNumber, suffix: u64) -> Place {
+    Place { inode, kind: Kind::Xattr, suffix }
+}
+
+fn slot_suffix(name: &[u8], parameters: &Parameters, probe: u64) -> u64 {
+    let hash = name::hash(name, parameters) & ((1 << HASH_BITS) - 1);
+    hash << HASH_SHIFT | probe << PROBE_SHIFT
+}
+
+/// An attribute as it is stored: name and value joined, behind the header.
+struct Stored {
+    bytes: Vec<u8>,
+    name_len: usize,
+}
+
+impl Stored {
+    /// Reads the attribute whose first piece is `first`; `whole`: with the value.
+    fn load(view: &impl KeyspaceRead, place: Place, first: Vec<u8>, whole: bool) -> Result<Stored> {
+        let mut bytes = first;
+        let header = bytes.first_chunk::<HEADER_LEN>().ok_or(damaged("attribute: too short"))?;
+        let [v0, v1, v2, v3, name_len] = *header;
+        let value_len = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
+        let name_len = usize::from(name_len);
+        if value_len > VALUE_MAX || name_len == 0 {
+            return Err(damaged("attribute: length out of range"));
+        }
+        if whole || bytes.len() < HEADER_LEN + name_len {
+            pieces::load(view, place, 1, &mut bytes, HEADER_LEN + name_len + value_len)?;
+        }
+        Ok(Stored { bytes, name_len })
+    }
+
+    fn name(&self) -> &[u8] {
+        self.bytes.get(HEADER_LEN..HEADER_LEN + self.name_len).unwrap_or_default()
+    }
+
+    fn into_value(mut self) -> Vec<u8> {
+        self.bytes.drain(..(HEADER_LEN + self.name_len).min(self.bytes.len()));
+        self.bytes
+    }
+}
+
+/// The place of the attribute and what is stored there.
+fn find(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    name: &[u8],
+) -> Result<Option<(Place, Stored)>> {
+    for probe in 0..PROBES {
+        // Slots may have gaps: go to the next one that is taken.
+        let from = slot_suffix(name, parameters, probe);
+        let last = slot_suffix(name, parameters, PROBES - 1);
+        let found = view.next(&Key::new(inode, Kind::Xattr, from), &Key::new(inode, Kind::Xattr, last))?;
+        let Some((key, _)) = found else {
+            return Ok(None);
+        };
+        let place = place(inode, key.suffix() >> PROBE_SHIFT << PROBE_SHIFT);
+        if place.suffix != from {
+            continue;
+        }
+        let first =
+            view.get(&Key::new(inode, Kind::Xattr, from))?.ok_or(damaged("attribute: piece missing"))?;
+        let stored = Stored::load(view, place, first.value, true)?;
+        if stored.name() == name {
+            return Ok(Some((place, stored)));
+        }
+    }
+    Ok(None)
+}
+
+/// The first slot that nothing is in.
+fn free_slot<K: Keyspace>(
+    tx: &Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    name: &[u8],
+) -> Result<Place> {
+    for probe in 0..PROBES {
+        let suffix = slot_suffix(name, parameters, probe);
+        if tx.get(&Key::new(inode, Kind::Xattr, suffix))?.is_none() {
+            return Ok(place(inode, suffix));
+        }
+    }
+    Err(Error::NoSpace)
+}
+
+/// Checks the namespace of `name` against the type of the inode.
+fn check_name(name: &[u8], kind: FileKind) -> Result<()> {
+    if name.len() > NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name.contains(&0) {
+        return Err(Error::InvalidName);
+    }
+    if name == ACL_ACCESS || name == ACL_DEFAULT {
+        return match kind {
+            FileKind::Symlink => Err(Error::Unsupported("symbolic links have no ACL")),
+            _ => Ok(()),
+        };
+    }
+    let spaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    let space = spaces.into_iter().find(|space| name.starts_with(space));
+    let space = space.ok_or(Error::Unsupported("attribute namespace"))?;
+    if name.len() == space.len() {
+        return Err(Error::InvalidName);
+    }
+    if space == b"user." && !matches!(kind, FileKind::Regular | FileKind::Directory) {
+        return Err(Error::NotPermitted);
+    }
+    Ok(())
+}
+
+/// The value of an attribute.
+///
+/// # Errors
+/// `NoAttribute`; `Unsupported` for an unknown namespace.
+pub(crate) fn get(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    name: &[u8],
+) -> Result<Vec<u8>> {
+    let attributes = Inode::load(view, inode)?;
+    match check_name(name, attributes.kind) {
+        Ok(()) => {}
+        Err(Error::NotPermitted) => return Err(Error::NoAttribute),
+        Err(error) => return Err(error),
+    }
+    let absent = (name == ACL_ACCESS && !attributes.has(FLAG_ACL_ACCESS))
+        || (name == ACL_DEFAULT && !attributes.has(FLAG_ACL_DEFAULT));
+    if absent {
+        return Err(Error::NoAttribute);
+    }
+    let (_, stored) = find(view, parameters, inode, name)?.ok_or(Error::NoAttribute)?;
+    Ok(stored.into_value())
+}
+
+/// The names of all attributes.
+pub(crate) fn list(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+    Inode::load(view, inode)?;
+    let (mut from, last) = Key::kind_range(inode, Kind::Xattr);
+    let mut names = Vec::new();
+    while let Some((key, found)) = view.next(&from, &last)? {
+        let place = place(inode, key.suffix());
+        let stored = Stored::load(view, place, found.value, false)?;
+        memory::push(&mut names, memory::copy(stored.name())?)?;
+        // Behind the last piece that this slot can have.
+        match (key.suffix() | ((1 << PROBE_SHIFT) - 1)).checked_add(1) {
+            Some(next) => from = Key::new(inode, Kind::Xattr, next),
+            None => break,
+        }
+    }
+    Ok(names)
+}
+
+/// Stores an attribute without looking at what it means.
+fn store<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    name: &[u8],
+    value: &[u8],
+    mode: SetXattrMode,
+) -> Result<()> {
+    let place = match (find(tx, parameters, inode, name)?, mode) {
+        (Some(_), SetXattrMode::Create) => return Err(Error::AlreadyExists),
+        (None, SetXattrMode::Replace) => return Err(Error::NoAttribute),
+        (Some((place, _)), _) => place,
+        (None, _) => free_slot(tx, parameters, inode, name)?,
+    };
+    if value.len() > VALUE_MAX {
+        return Err(Error::ValueTooLong);
+    }
+    let mut bytes = memory::copy(&(value.len() as u32).to_le_bytes())?;
+    let name_len = u8::try_from(name.len()).map_err(|_| Error::NameTooLong)?;
+    memory::push(&mut bytes, name_len)?;
+    memory::extend(&mut bytes, name)?;
+    memory::extend(&mut bytes, value)?;
+    pieces::store(tx, place, &bytes)
+}
+
+/// Removes an attribute without looking at what it means; says whether it existed.
+fn erase<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    name: &[u8],
+) -> Result<bool> {
+    match find(tx, parameters, inode, name)? {
+        Some((place, _)) => pieces::remove(tx, place).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// Sets an attribute. An access ACL sets the permission bits as well and is stored only where they cannot say it alone.
+///
+/// # Errors
+/// `AlreadyExists` and `NoAttribute` as `mode` asks; `Unsupported` namespace; `NotPermitted`: `user.` on something else
+/// than a file or directory, a default ACL on something else than a directory; `ValueTooLong`: over 64 KiB or 48 items.
+pub(crate) fn set<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    name: &[u8],
+    value: &[u8],
+    mode: SetXattrMode,
+) -> Result<()> {
+    let mut attributes = Inode::load(tx, inode)?;
+    check_name(name, attributes.kind)?;
+    if name == ACL_ACCESS || name == ACL_DEFAULT {
+        let flag = if name == ACL_ACCESS { FLAG_ACL_ACCESS } else { FLAG_ACL_DEFAULT };
+        match (mode, attributes.has(flag)) {
+            (SetXattrMode::Create, true) => return Err(Error::AlreadyExists),
+            (SetXattrMode::Replace, false) => return Err(Error::NoAttribute),
+            _ => {}
+        }
+        let acl = Acl::parse(value)?;
+        if name == ACL_DEFAULT && attributes.kind != FileKind::Directory && acl.is_some() {
+            return Err(Error::NotPermitted);
+        }
+        if name == ACL_ACCESS
+            && let Some(acl) = &acl
+        {
+            attributes.permissions = attributes.permissions & !0o777 | acl.permissions();
+        }
+        put_acl(tx, parameters, inode, &mut attributes, name, acl.as_ref())?;
+    } else {
+        store(tx, parameters, inode, name, value, mode)?;
+    }
+    attributes.changed = tx.now();
+    attributes.store(tx, inode)
+}
+
+/// Stores or removes one of the two ACLs and notes it in the inode, which the caller stores.
+fn put_acl<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    attributes: &mut Inode,
+    name: &[u8],
+    acl: Option<&Acl>,
+) -> Result<()> {
+    let flag = if name == ACL_ACCESS { FLAG_ACL_ACCESS } else { FLAG_ACL_DEFAULT };
+    let acl = acl.filter(|acl| name == ACL_DEFAULT || !acl.is_minimal());
+    match acl {
+        Some(acl) => store(tx, parameters, inode, name, &acl.encode()?, SetXattrMode::Any)?,
+        None if attributes.has(flag) => drop(erase(tx, parameters, inode, name)?),
+        None => {}
+    }
+    attributes.set(flag, acl.is_some());
+    Ok(())
+}
+
+/// Removes an attribute. The permission bits stay as they are when an access ACL goes.
+///
+/// # Errors
+/// `NoAttribute`; `Unsupported` namespace.
+pub(crate) fn remove<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    name: &[u8],
+) -> Result<()> {
+    let mut attributes = Inode::load(tx, inode)?;
+    check_name(name, attributes.kind)?;
+    if !erase(tx, parameters, inode, name)? {
+        return Err(Error::NoAttribute);
+    }
+    if name == ACL_ACCESS {
+        attributes.set(FLAG_ACL_ACCESS, false);
+    } else if name == ACL_DEFAULT {
+        attributes.set(FLAG_ACL_DEFAULT, false);
+    }
+    attributes.changed = tx.now();
+    attributes.store(tx, inode)
+}
+
+/// chmod: sets the permission bits in the inode, which the caller stores, and in the access ACL where there is one.
+pub(crate) fn change_permissions<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    attributes: &mut Inode,
+    permissions: u32,
+) -> Result<()> {
+    attributes.permissions = permissions & crate::fs::inode::PERMISSIONS;
+    if !attributes.has(FLAG_ACL_ACCESS) {
+        return Ok(());
+    }
+    if let Some((_, stored)) = find(tx, parameters, inode, ACL_ACCESS)?
+        && let Some(mut acl) = Acl::parse(&stored.into_value())?
+    {
+        acl.set_permissions(permissions);
+        store(tx, parameters, inode, ACL_ACCESS, &acl.encode()?, SetXattrMode::Any)?;
+    }
+    Ok(())
+}
+
+/// Gives a new inode its permission bits and ACLs: from the default ACL of its directory, or else from the umask.
+/// The caller stores the inode.
+pub(crate) fn inherit<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    directory: (InodeNumber, &Inode),
+    child: (InodeNumber, &mut Inode),
+    umask: u32,
+) -> Result<()> {
+    let (inode, attributes) = child;
+    if attributes.kind == FileKind::Symlink {
+        return Ok(());
+    }
+    let mut default = None;
+    if directory.1.has(FLAG_ACL_DEFAULT)
+        && let Some((_, stored)) = find(tx, parameters, directory.0, ACL_DEFAULT)?
+    {
+        default = Acl::parse(&stored.into_value()).map_err(|_| damaged("default ACL is not valid"))?;
+    }
+    let Some(default) = default else {
+        attributes.permissions &= !(umask & 0o777);
+        return Ok(());
+    };
+    if attributes.kind == FileKind::Directory {
+        put_acl(tx, parameters, inode, attributes, ACL_DEFAULT, Some(&default))?;
+    }
+    let mut access = default;
+    access.restrict(attributes.permissions);
+    attributes.permissions = attributes.permissions & !0o777 | access.permissions();
+    put_acl(tx, parameters, inode, attributes, ACL_ACCESS, Some(&access))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::acl::encode_for_tests;
+    use crate::fs::double::MemoryKeyspace;
+    use crate::fs::tx::retry;
+    use crate::keyspace::SpaceClass;
+    use alloc::format;
+    use alloc::vec;
+
+    const INODE: InodeNumber = InodeNumber(20);
+    const NONE: u32 = u32::MAX;
+
+    fn with_inode(kind: FileKind) -> MemoryKeyspace {
+        let keyspace = MemoryKeyspace::new(5);
+        keyspace.conflict_one_in.set(4);
+        retry(&keyspace, SpaceClass::Normal, |tx| Inode::new(kind, 0o644, 1, 2, tx.now()).store(tx, INODE))
+            .unwrap();
+        keyspace
+    }
+
+    fn put(keyspace: &MemoryKeyspace, name: &str, value: &[u8], mode: SetXattrMode) -> Result<()> {
+        let parameters = Parameters::for_tests();
+        retry(keyspace, SpaceClass::Normal, |tx| set(tx, &parameters, INODE, name.as_bytes(), value, mode))
+    }
+
+    fn value(keyspace: &MemoryKeyspace, name: &str) -> Result<Vec<u8>> {
+        get(keyspace, &Parameters::for_tests(), INODE, name.as_bytes())
+    }
+
+    #[test]
+    fn set_get_list_remove() {
+        let keyspace = with_inode(FileKind::Regular);
+        keyspace.value_len_max.set(112);
+        assert_eq!(value(&keyspace, "user.a"), Err(Error::NoAttribute));
+        put(&keyspace, "user.a", b"", SetXattrMode::Create).unwrap();
+        put(&keyspace, "user.a", &[7; 3000], SetXattrMode::Any).unwrap();
+        put(&keyspace, "security.b", b"x", SetXattrMode::Any).unwrap();
+        let long = format!("trusted.{}", "n".repeat(240));
+        put(&keyspace, &long, b"long name", SetXattrMode::Any).unwrap();
+        assert_eq!(put(&keyspace, "user.a", b"", SetXattrMode::Create), Err(Error::AlreadyExists));
+        assert_eq!(put(&keyspace, "user.c", b"", SetXattrMode::Replace), Err(Error::NoAttribute));
+        assert_eq!(value(&keyspace, "user.a").unwrap(), vec![7; 3000]);
+        assert_eq!(value(&keyspace, &long).unwrap(), b"long name");
+        let mut names = list(&keyspace, INODE).unwrap();
+        names.sort();
+        assert_eq!(names, [&b"security.b"[..], long.as_bytes(), b"user.a"]);
+        for name in names {
+            retry(&keyspace, SpaceClass::Freeing, |tx| remove(tx, &Parameters::for_tests(), INODE, &name))
+                .unwrap();
+        }
+        assert_eq!(keyspace.keys(), [Key::inode(INODE)]);
+        assert_eq!(put(&keyspace, "user.a", &[0; 70000], SetXattrMode::Any), Err(Error::ValueTooLong));
+    }
+
+    #[test]
+    fn namespaces() {
+        let fifo = with_inode(FileKind::Fifo);
+        assert_eq!(put(&fifo, "user.a", b"", SetXattrMode::Any), Err(Error::NotPermitted));
+        assert_eq!(value(&fifo, "user.a"), Err(Error::NoAttribute));
+        put(&fifo, "trusted.a", b"", SetXattrMode::Any).unwrap();
+        for name in ["other.a", "a", "system.x"] {
+            assert!(matches!(put(&fifo, name, b"", SetXattrMode::Any), Err(Error::Unsupported(_))));
+        }
+        assert_eq!(put(&fifo, "security.", b"", SetXattrMode::Any), Err(Error::InvalidName));
+        let long = format!("trusted.{}", "n".repeat(250));
+        assert_eq!(put(&fifo, &long, b"", SetXattrMode::Any), Err(Error::NameTooLong));
+    }
+
+    #[test]
+    fn access_acl_and_permissions_stay_in_step() {
+        let keyspace = with_inode(FileKind::Regular);
+        let load = || Inode::load(&keyspace, INODE).unwrap();
+        let acl =
+            encode_for_tests(&[(1, 7, NONE), (2, 6, 9), (4, 5, NONE), (0x10, 6, NONE), (0x20, 0, NONE)]);
+        put(&keyspace, "system.posix_acl_access", &acl, SetXattrMode::Any).unwrap();
+        assert_eq!(load().permissions, 0o760);
+        assert_eq!(value(&keyspace, "system.posix_acl_access").unwrap(), acl);
+        retry(&keyspace, SpaceClass::Normal, |tx| {
+            let mut inode = Inode::load(tx, INODE)?;
+            change_permissions(tx, &Parameters::for_tests(), INODE, &mut inode, 0o4715)?;
+            inode.store(tx, INODE)
+        })
+        .unwrap();
+        let changed =
+            encode_for_tests(&[(1, 7, NONE), (2, 6, 9), (4, 5, NONE), (0x10, 1, NONE), (0x20, 5, NONE)]);
+        assert_eq!(value(&keyspace, "system.posix_acl_access").unwrap(), changed);
+        let minimal = encode_for_tests(&[(1, 6, NONE), (4, 4, NONE), (0x20, 4, NONE)]);
+        put(&keyspace, "system.posix_acl_access", &minimal, SetXattrMode::Any).unwrap();
+        assert_eq!(load().permissions, 0o4644);
+        assert_eq!(value(&keyspace, "system.posix_acl_access"), Err(Error::NoAttribute));
+        assert_eq!(keyspace.keys().len(), 1);
+        assert_eq!(
+            put(&keyspace, "system.posix_acl_default", &minimal, SetXattrMode::Any),
+            Err(Error::NotPermitted)
+        );
+    }
+}
