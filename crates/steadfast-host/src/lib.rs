@@ -1,1 +1,36 @@
-//! Stub.
+//! Steadfast on a Linux host: everything that the core takes from an operating system.
+//!
+//! - [`FileMedium`]: an image file or a block device as a medium, through the page cache or past it (O_DIRECT);
+//! - [`HostPlatform`]: clock, locks and a CRC-32C that uses the processor's instructions;
+//! - [`BackgroundThread`]: gives a volume the regular turn that its timer and checkpoints need;
+//! - [`random_uuid`]: an identity for a new volume.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use steadfast::{FormatOptions, OpenOptions, Volume};
+//! use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, random_uuid};
+//!
+//! let medium = FileMedium::create("steadfast.img", 1 << 30, &FileOptions::default())?;
+//! let platform = HostPlatform::new();
+//! let options = FormatOptions { uuid: random_uuid()?, ..FormatOptions::default() };
+//! Volume::format(&medium, &options, &platform)?;
+//!
+//! let volume = Arc::new(Volume::open(medium, OpenOptions::default(), platform)?);
+//! let _background = BackgroundThread::spawn(volume.clone(), |failure| eprintln!("{failure}"))?;
+//! volume.transact()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![deny(unsafe_op_in_unsafe_fn)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("steadfast-host is for Linux; the core crate `steadfast` runs anywhere");
+
+mod background;
+mod entropy;
+mod file;
+mod platform;
+
+pub use background::{BackgroundFailure, BackgroundThread, Waker};
+pub use entropy::random_uuid;
+pub use file::{FileMedium, FileOptions, LockMode, OpenError, Owner};
+pub use platform::HostPlatform;

@@ -1,0 +1,77 @@
+//! Aligned memory for direct I/O of callers whose own memory is not aligned.
+//!
+//! Invariant: a buffer starts at a multiple of its alignment and is [`LENGTH`] bytes long. A few are kept for the
+//! next request; at most one for each request under way exists beyond these.
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+/// Bytes of a buffer; a longer request goes in pieces. A multiple of every alignment.
+pub(super) const LENGTH: usize = 256 << 10;
+/// Buffers kept for later.
+const KEPT_MAX: usize = 8;
+
+/// Plain bytes, with enough room to start at an aligned one: no unsafe allocation is needed.
+struct Buffer {
+    storage: Vec<u8>,
+    start: usize,
+}
+
+impl Buffer {
+    fn new(alignment: usize) -> Result<Self, Errno> {
+        let mut storage = Vec::new();
+        storage.try_reserve_exact(LENGTH + alignment).map_err(|_| Errno::NOMEM)?;
+        storage.resize(LENGTH + alignment, 0);
+        let start = storage.as_ptr().addr().next_multiple_of(alignment) - storage.as_ptr().addr();
+        Ok(Buffer { storage, start })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.storage[self.start..self.start + LENGTH]
+    }
+}
+
+/// The buffers of one medium.
+pub(super) struct Pool {
+    alignment: usize,
+    free: Mutex<Vec<Buffer>>,
+}
+
+impl Pool {
+    /// Buffers that start at a multiple of `alignment` bytes (at least 1).
+    pub(super) fn new(alignment: usize) -> Self {
+        Pool { alignment: alignment.max(1), free: Mutex::new(Vec::new()) }
+    }
+
+    /// Lends a buffer to `work`. Its contents are those of an earlier use.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut [u8]) -> Result<T, Errno>) -> Result<T, Errno> {
+        let kept = self.free.lock().pop();
+        let mut buffer = match kept {
+            Some(buffer) => buffer,
+            None => Buffer::new(self.alignment)?,
+        };
+        let result = work(buffer.bytes());
+        let mut free = self.free.lock();
+        if free.len() < KEPT_MAX {
+            free.push(buffer);
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_used_again() {
+        for alignment in [1, 4, 512, 4096, 65_536] {
+            let pool = Pool::new(alignment);
+            let first = pool.with(|bytes| {
+                assert_eq!((bytes.as_ptr().addr() % alignment, bytes.len()), (0, LENGTH));
+                Ok(bytes.as_ptr().addr())
+            });
+            assert_eq!(first, pool.with(|bytes| Ok(bytes.as_ptr().addr())));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What block devices are asked beyond reading and writing.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+
+use rustix::fs::{ioctl_blkpbszget, ioctl_blksszget};
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Setter, ioctl};
+
+/// `_IO(0x12, 119)`: discard the range `[offset, length]` in bytes.
+const BLKDISCARD: Opcode = rustix::ioctl::opcode::none(0x12, 119);
+
+/// Length in bytes.
+pub(super) fn size(device: &File) -> std::io::Result<u64> {
+    // The end of a block device is its size; nothing else uses the descriptor's position.
+    let mut device = device;
+    device.seek(SeekFrom::End(0))
+}
+
+/// Bytes of a logical block: what requests are aligned to.
+pub(super) fn logical_block(device: &File) -> Result<u32, Errno> {
+    ioctl_blksszget(device)
+}
+
+/// Bytes of a physical block: what the device writes at once.
+pub(super) fn physical_block(device: &File) -> Result<u32, Errno> {
+    ioctl_blkpbszget(device)
+}
+
+/// Tells the device that the bytes are not needed any more.
+pub(super) fn discard(device: &File, offset: u64, length: u64) -> Result<(), Errno> {
+    // SAFETY: BLKDISCARD reads exactly two u64 (offset and length in bytes) through its pointer and writes
+    // nothing; `[u64; 2]` is what the setter points it to. Our caller owns the device's contents.
+    #[allow(unsafe_code)]
+    unsafe {
+        ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([offset, length]))
+    }
+}

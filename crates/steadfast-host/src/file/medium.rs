@@ -1,0 +1,304 @@
+//! [`FileMedium`].
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use parking_lot::RwLock;
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::io::{Errno, ReadWriteFlags};
+use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, MediumOperation};
+
+use super::device;
+use super::error::{OpenError, medium_error};
+use super::open::{FileOptions, Opened, create, open};
+use super::transfer::{self, Direct};
+
+/// An image file or a block device.
+///
+/// All requests are positional and may run in parallel. A flush is fdatasync, a FUA write is a write with
+/// `RWF_DSYNC`, a discard punches a hole or trims the device. The size is that at the time of opening.
+///
+/// # Atomic unit
+///
+/// | what | unit | why |
+/// | --- | --- | --- |
+/// | regular file | 512 | no disk below writes less than a sector at once |
+/// | regular file, direct | the alignment of direct I/O, at least 512 | the kernel asks for it |
+/// | block device | its physical block, at most 64 KiB | part of a physical block is written by reading and rewriting all of it: a power cut may damage what shares it |
+///
+/// [`FileOptions::atomic_unit`] declares a smaller one (on files down to 1, direct down to the alignment, on devices
+/// down to the logical block). On files that is always sound, since a tear between any two sectors is covered by
+/// tears between smaller units, and it is how volumes with blocks of 128 or 256 bytes are used in image files. On
+/// devices it gives up the protection of what shares a physical block.
+///
+/// # One owner
+///
+/// A file is locked (exclusively, or shared when read-only), a block device is claimed; a second owner gets
+/// [`OpenError::InUse`] or [`OpenError::DeviceInUse`]. Two hard links or a bind mount are the same file. A loop device over a file is not kept from
+/// that file: nobody else locks it.
+///
+/// # Errors
+///
+/// A flush that fails once fails for ever: the kernel forgets which pages it could not write, and a second flush
+/// would report success for data that is lost. The same holds for FUA writes, which share that memory.
+pub struct FileMedium {
+    path: PathBuf,
+    file: File,
+    block_device: bool,
+    geometry: Geometry,
+    direct: Option<Direct>,
+    read_only: bool,
+    /// Errno of the flush that failed, 0 while none has.
+    flush_failed: AtomicI32,
+    /// What is below has said that it can not.
+    fua_unsupported: AtomicBool,
+    discard_unsupported: AtomicBool,
+    /// Keeps a block device from others while it is there.
+    claim: RwLock<Option<File>>,
+}
+
+impl FileMedium {
+    /// Opens a regular file or a block device.
+    ///
+    /// # Errors
+    /// [`OpenError`], one clear line each.
+    pub fn open(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        Ok(Self::new(path, open(path, options)?, options))
+    }
+
+    /// Creates a sparse file of `size` bytes that reads as zeros, durably, and opens it.
+    ///
+    /// # Errors
+    /// [`OpenError::AlreadyExists`] and others; no file is left behind then.
+    pub fn create(path: impl AsRef<Path>, size: u64, options: &FileOptions) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        Ok(Self::new(path, create(path, size, options)?, options))
+    }
+
+    fn new(path: &Path, opened: Opened, options: &FileOptions) -> Self {
+        let Opened { file, block_device, geometry, direct, claim } = opened;
+        FileMedium {
+            path: path.to_owned(),
+            file,
+            block_device,
+            geometry,
+            direct,
+            read_only: options.read_only,
+            flush_failed: AtomicI32::new(0),
+            fua_unsupported: AtomicBool::new(false),
+            discard_unsupported: AtomicBool::new(false),
+            claim: RwLock::new(claim),
+        }
+    }
+
+    /// The name that it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a block device (and not a regular file).
+    pub fn is_block_device(&self) -> bool {
+        self.block_device
+    }
+
+    /// Whether writes are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Gives up the claim on a block device, for the kernel to mount that very device (as `fuseblk` does) and so keep
+    /// others out itself. From then on discards are ignored: the kernel takes them from the owner only. Does nothing
+    /// for files.
+    pub fn release_claim(&self) {
+        drop(self.claim.write().take());
+    }
+
+    fn check(&self, operation: MediumOperation, offset: u64, length: u64) -> Result<(), MediumError> {
+        if !self.geometry.admits(offset, length) {
+            return Err(medium_error(operation, offset, length, Errno::INVAL));
+        }
+        if self.read_only && operation != MediumOperation::Read {
+            return Err(medium_error(operation, offset, length, Errno::ROFS));
+        }
+        Ok(())
+    }
+
+    fn write_buffers(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
+        let length = total(buffers.iter().map(|buffer| buffer.len()));
+        self.check(MediumOperation::Write, offset, length)?;
+        transfer::write(&self.file, self.direct.as_ref(), offset, buffers, ReadWriteFlags::empty())
+            .map_err(|errno| medium_error(MediumOperation::Write, offset, length, errno))
+    }
+
+    /// Remembers that data may be lost, and says that another try is no use.
+    fn durability_lost(
+        &self,
+        operation: MediumOperation,
+        offset: u64,
+        length: u64,
+        errno: Errno,
+    ) -> MediumError {
+        // The first cause is the one to tell.
+        let _ =
+            self.flush_failed.compare_exchange(0, errno.raw_os_error(), Ordering::Relaxed, Ordering::Relaxed);
+        let error = medium_error(operation, offset, length, errno);
+        match error.class {
+            ErrorClass::Gone => error,
+            _ => MediumError { class: ErrorClass::Permanent, ..error },
+        }
+    }
+
+    fn check_durability(
+        &self,
+        operation: MediumOperation,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), MediumError> {
+        match self.flush_failed.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            os_error => {
+                Err(MediumError { operation, offset, length, class: ErrorClass::Permanent, os_error })
+            }
+        }
+    }
+}
+
+fn total(lengths: impl Iterator<Item = usize>) -> u64 {
+    lengths.map(|length| length as u64).sum()
+}
+
+/// The answers of kernels and file systems that do not know a request.
+fn unsupported(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY)
+}
+
+impl Medium for FileMedium {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.read_vectored(offset, &mut [buffer])
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.write_buffers(offset, &[data])
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.check_durability(MediumOperation::Flush, 0, 0)?;
+        loop {
+            // The size never changes, so that data and what leads to it are all that has to be written.
+            match fdatasync(&self.file) {
+                // A flush of another thread may have taken the kernel's one report of what was lost.
+                Ok(()) => return self.check_durability(MediumOperation::Flush, 0, 0),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.durability_lost(MediumOperation::Flush, 0, 0, errno)),
+            }
+        }
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
+        self.check(MediumOperation::Discard, offset, length)?;
+        if length == 0 || self.discard_unsupported.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let result = if self.block_device {
+            // Through the descriptor of the claim: the kernel lets nobody else discard what is claimed.
+            let claim = self.claim.read();
+            device::discard(claim.as_ref().unwrap_or(&self.file), offset, length)
+        } else {
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(&self.file, punch, offset, length)
+        };
+        match result {
+            // Advice may be ignored: by a signal, or because another has claimed the device.
+            Ok(()) | Err(Errno::INTR | Errno::BUSY) => Ok(()),
+            Err(errno) if unsupported(errno) => {
+                self.discard_unsupported.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(errno) => Err(medium_error(MediumOperation::Discard, offset, length, errno)),
+        }
+    }
+
+    fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
+        let length = total(buffers.iter().map(|buffer| buffer.len()));
+        self.check(MediumOperation::Read, offset, length)?;
+        transfer::read(&self.file, self.direct.as_ref(), offset, buffers)
+            .map_err(|errno| medium_error(MediumOperation::Read, offset, length, errno))
+    }
+
+    fn write_vectored(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
+        self.write_buffers(offset, buffers)
+    }
+
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        let length = data.len() as u64;
+        self.check(MediumOperation::Write, offset, length)?;
+        self.check_durability(MediumOperation::Write, offset, length)?;
+        if !self.fua_unsupported.load(Ordering::Relaxed) {
+            match transfer::write(&self.file, self.direct.as_ref(), offset, &[data], ReadWriteFlags::DSYNC) {
+                Ok(()) => return self.check_durability(MediumOperation::Write, offset, length),
+                Err(errno) if unsupported(errno) => self.fua_unsupported.store(true, Ordering::Relaxed),
+                // Whether the write failed or the kernel's report of an earlier one came up: not to be known.
+                Err(errno) => {
+                    return Err(self.durability_lost(MediumOperation::Write, offset, length, errno));
+                }
+            }
+        }
+        self.write(offset, data)?;
+        self.flush()
+    }
+}
+
+impl fmt::Debug for FileMedium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileMedium")
+            .field("path", &self.path)
+            .field("geometry", &self.geometry)
+            .field("direct", &self.direct.is_some())
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_that_fails_once_fails_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.img");
+        let mut medium = FileMedium::create(&path, 1 << 20, &FileOptions::default()).unwrap();
+        medium.write_fua(0, &[1; 512]).unwrap();
+        // A descriptor that can not write makes the write fail that has to be durable, and lets a flush succeed.
+        let writable = std::mem::replace(&mut medium.file, File::open(&path).unwrap());
+        let error = medium.write_fua(0, &[2; 512]).unwrap_err();
+        assert_eq!((error.operation, error.class), (MediumOperation::Write, ErrorClass::Permanent));
+        medium.file = writable;
+        medium.write(0, &[3; 512]).unwrap();
+        let later = medium.flush().unwrap_err();
+        assert_eq!((later.operation, later.class), (MediumOperation::Flush, ErrorClass::Permanent));
+        assert_eq!(later.os_error, error.os_error);
+        assert!(medium.write_fua(0, &[4; 512]).is_err());
+        medium.read(0, &mut [0; 512]).unwrap();
+    }
+
+    #[test]
+    fn lost_durability_is_never_transient() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.img");
+        let medium = FileMedium::create(&path, 1 << 20, &FileOptions::default()).unwrap();
+        let class = |errno| medium.durability_lost(MediumOperation::Flush, 0, 0, errno).class;
+        assert_eq!(class(Errno::NOSPC), ErrorClass::Permanent);
+        assert_eq!(class(Errno::NODEV), ErrorClass::Gone);
+    }
+}

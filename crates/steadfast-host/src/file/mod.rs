@@ -1,0 +1,13 @@
+//! Regular files and block devices as media.
+
+mod bounce;
+mod device;
+mod error;
+mod lock;
+mod medium;
+mod open;
+mod transfer;
+
+pub use error::{OpenError, Owner};
+pub use medium::FileMedium;
+pub use open::{FileOptions, LockMode};

@@ -1,0 +1,82 @@
+//! Random requests to a medium, compared with the same requests to memory.
+
+use steadfast_media::{Medium, MemoryMedium, Temperature};
+
+/// Bytes of the largest buffer: more than one bounce buffer.
+const BUFFER_MAX: usize = 600 << 10;
+
+/// Carries out `count` random requests on both and compares every read, and the whole at the end. Memory is at any
+/// address, so that direct I/O has to bounce, and at aligned ones.
+pub fn compare(medium: &impl Medium, seed: u64, count: usize, discards_read_as_zeros: bool) {
+    let geometry = medium.geometry();
+    let unit = u64::from(geometry.atomic_unit);
+    let model = MemoryMedium::new(geometry.size, geometry.atomic_unit).unwrap();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut below = |bound: u64| random.u64(..bound);
+    let mut memory = vec![0_u8; BUFFER_MAX + 8192];
+    let mut expected = vec![0_u8; BUFFER_MAX];
+    let aligned = memory.as_ptr().align_offset(4096);
+    for index in 0..count {
+        let offset = below(geometry.size / unit) * unit;
+        let longest = if below(20) == 0 { BUFFER_MAX as u64 } else { 32 << 10 };
+        let length = (1 + below(longest / unit)).min((geometry.size - offset) / unit) * unit;
+        let start = if below(2) == 0 { aligned } else { aligned + 1 + below(4000) as usize };
+        let buffer = &mut memory[start..start + length as usize];
+        let expected = &mut expected[..length as usize];
+        let kind = below(10);
+        if kind < 5 {
+            for (at, byte) in buffer.iter_mut().enumerate() {
+                *byte = (index * 31 + at / 7) as u8;
+            }
+            model.write(offset, buffer).unwrap();
+        }
+        let (front, back) = buffer.split_at_mut((length / unit / 2 * unit) as usize);
+        match kind {
+            0 => medium.write_fua(offset, buffer).unwrap(),
+            1 => medium.write_hinted(offset, buffer, Temperature::Cold).unwrap(),
+            2 | 3 => medium.write_vectored(offset, &[front, &[], back]).unwrap(),
+            4 => medium.write(offset, buffer).unwrap(),
+            5 => medium.flush().unwrap(),
+            6 if discards_read_as_zeros => {
+                medium.discard(offset, length).unwrap();
+                model.discard(offset, length).unwrap();
+            }
+            7 | 8 => {
+                medium.read_vectored(offset, &mut [front, &mut [], back]).unwrap();
+                model.read(offset, expected).unwrap();
+                assert!(buffer == expected, "{length} bytes at {offset}, request {index}");
+            }
+            _ => {
+                medium.read(offset, buffer).unwrap();
+                model.read(offset, expected).unwrap();
+                assert!(buffer == expected, "{length} bytes at {offset}, request {index}");
+            }
+        }
+    }
+    let mut all = vec![0; geometry.size as usize];
+    medium.read(0, &mut all).unwrap();
+    assert!(all == model.to_bytes());
+}
+
+/// Writes from several threads at once, each to units of its own, and reads back.
+pub fn in_parallel(medium: &impl Medium) {
+    let unit = medium.geometry().atomic_unit as usize;
+    let threads = 4;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for round in 0..100 {
+                    let offset = ((round * threads + thread) * unit) as u64;
+                    let mark = (round * threads + thread) as u8;
+                    medium.write(offset, &vec![mark; unit]).unwrap();
+                    if round % 25 == 0 {
+                        medium.flush().unwrap();
+                    }
+                    let mut found = vec![0; unit];
+                    medium.read(offset, &mut found).unwrap();
+                    assert!(found.iter().all(|byte| *byte == mark));
+                }
+            });
+        }
+    });
+}
