@@ -77,6 +77,17 @@ fn corner_choices() {
 }
 
 #[test]
+fn corner_cases_are_complete_and_differ() {
+    let sim = sim();
+    for (count, cases) in [1, 2, 4, 8, 11].into_iter().enumerate() {
+        let found: BTreeSet<Vec<u8>> =
+            sim.corner_cases().map(|survival| marks(&sim.power_cut_with(survival), 5)).collect();
+        assert_eq!((sim.in_flight(), sim.corner_cases().count(), found.len()), (count, cases, cases));
+        write(&sim, count, 1, count as u8 + 1);
+    }
+}
+
+#[test]
 fn a_branch_does_not_disturb_the_run_or_other_branches() {
     let sim = sim();
     write(&sim, 0, 1, 1);

@@ -67,6 +67,26 @@ impl SimMedium {
         self.state.lock().in_flight.len()
     }
 
+    /// Every choice but the seeded ones that a power cut now has: what was flushed, every prefix of the writes in
+    /// flight, each of them alone, all but each. Their number grows with the writes in flight.
+    ///
+    /// ```
+    /// # use steadfast_media::{Medium, SimMedium, SimOptions};
+    /// # let sim = SimMedium::new(SimOptions::disk(4096));
+    /// # fn contract_holds(_: impl Medium) -> bool { true }
+    /// for survival in sim.corner_cases() {
+    ///     assert!(contract_holds(sim.power_cut_with(survival)), "{survival:?}");
+    /// }
+    /// ```
+    pub fn corner_cases(&self) -> impl Iterator<Item = Survival> + use<> {
+        let count = self.in_flight();
+        // Those that a prefix or another one covers are left out: the first alone, all but the last, and of two
+        // writes all but the first.
+        let alone = (1..count).map(Survival::Only);
+        let rests = (0..count.saturating_sub(1)).filter(move |_| count > 2).map(Survival::AllBut);
+        (0..=count).map(Survival::First).chain(alone).chain(rests)
+    }
+
     /// Lets `requests` more requests through; with the one after them the power fails. That request is in flight;
     /// it and all later ones fail with [`ErrorClass::Gone`](crate::ErrorClass::Gone).
     pub fn arm_power_cut(&self, requests: u64) {
