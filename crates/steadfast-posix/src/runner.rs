@@ -1,0 +1,156 @@
+//! Runs checks, each in a thread and a directory of its own, with a time limit.
+//!
+//! The thread stops sharing its working directory and umask with the rest of the process before the check begins, so
+//! checks use short relative paths, and one that hangs (the thread is left behind) cannot disturb the next.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::list::Check;
+use crate::sys;
+use crate::verdict::{Stop, Verdict};
+
+/// How to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Optional operations that the file system refuses count as failures.
+    pub require_all: bool,
+    /// Time limit of one check.
+    pub limit: Duration,
+    /// Print passed and skipped checks too.
+    pub verbose: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { require_all: false, limit: Duration::from_secs(120), verbose: false }
+    }
+}
+
+/// What came out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Checks that passed.
+    pub passed: usize,
+    /// Name and reason of each check that failed.
+    pub failed: Vec<(String, String)>,
+    /// Name and reason of each check that could not be made.
+    pub skipped: Vec<(String, String)>,
+}
+
+/// Runs `checks` below a new directory in `target`, which is removed at the end, and prints to `out` as it goes.
+///
+/// Errors: the directory cannot be made or `out` cannot be written. A failed check is no error.
+pub fn run(
+    target: &Path,
+    checks: &[Check],
+    options: &Options,
+    out: &mut dyn Write,
+) -> std::io::Result<Summary> {
+    // One process may run several lists at once.
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let base = target.canonicalize()?.join(format!("posix-suite.{}.{run}", std::process::id()));
+    std::fs::create_dir(&base)?;
+    let mut summary = Summary::default();
+    for (number, check) in checks.iter().enumerate() {
+        let begin = Instant::now();
+        let directory = base.join(format!("{number:04}"));
+        let verdict = match std::fs::create_dir(&directory) {
+            Ok(()) => run_one(check, &directory, options.limit),
+            Err(error) => Err(Stop::failed(format!("cannot make {}: {error}", directory.display()))),
+        };
+        let verdict = match verdict {
+            Err(Stop::Unsupported(why)) if options.require_all => Err(Stop::Failed(why)),
+            other => other,
+        };
+        match verdict {
+            Ok(()) => {
+                summary.passed += 1;
+                if options.verbose {
+                    writeln!(out, "ok    {} ({} ms)", check.name, begin.elapsed().as_millis())?;
+                }
+            }
+            Err(Stop::Failed(why)) => {
+                writeln!(out, "FAIL  {}: {why}", check.name)?;
+                summary.failed.push((check.name.clone(), why));
+            }
+            Err(Stop::Skipped(why) | Stop::Unsupported(why)) => {
+                if options.verbose {
+                    writeln!(out, "skip  {}: {why}", check.name)?;
+                }
+                summary.skipped.push((check.name.clone(), why));
+            }
+        }
+        // A directory that cannot be removed is a finding too: everything in it was made by us.
+        if let Err(error) = remove_all(&directory) {
+            let why = format!("cleaning up: {error}");
+            writeln!(out, "FAIL  {}: {why}", check.name)?;
+            summary.failed.push((check.name.clone(), why));
+        }
+    }
+    // Left behind only where a check's directory could not be removed, which was reported above.
+    let _ = std::fs::remove_dir(&base);
+    Ok(summary)
+}
+
+/// Runs one check in `directory` and waits for it at most `limit`.
+fn run_one(check: &Check, directory: &Path, limit: Duration) -> Verdict {
+    let (sender, receiver) = mpsc::channel();
+    let body = check.body.clone();
+    let place = directory.to_owned();
+    let spawned = thread::Builder::new().name(check.name.chars().take(15).collect()).spawn(move || {
+        let verdict = enter(&place).and_then(|()| body());
+        // The receiver has gone when the time limit passed; nobody wants the verdict then.
+        let _ = sender.send(verdict);
+    });
+    let handle = match spawned {
+        Ok(handle) => handle,
+        Err(error) => return Err(Stop::skipped(format!("no thread: {error}"))),
+    };
+    match receiver.recv_timeout(limit) {
+        Ok(verdict) => {
+            // Wait until its descriptors and working directory are gone, so that clean-up starts from quiet.
+            let _ = handle.join();
+            verdict
+        }
+        Err(RecvTimeoutError::Timeout) => {
+            Err(Stop::failed(format!("did not finish within {} s", limit.as_secs())))
+        }
+        Err(RecvTimeoutError::Disconnected) => Err(Stop::failed("the check panicked")),
+    }
+}
+
+/// Gives the calling thread its own working directory and umask.
+fn enter(directory: &Path) -> Verdict {
+    sys::unshare_working_directory()
+        .map_err(|error| Stop::skipped(format!("no working directory of its own: {error}")))?;
+    rustix::process::chdir(directory)?;
+    rustix::process::umask(rustix::fs::Mode::empty());
+    Ok(())
+}
+
+/// Removes a tree, deep ones too, giving itself access where a check took it away.
+fn remove_all(directory: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => {}
+    }
+    let mut pending: Vec<PathBuf> = vec![directory.to_owned()];
+    while let Some(next) = pending.pop() {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o700))?;
+        for entry in std::fs::read_dir(&next)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                pending.push(entry.path());
+            }
+        }
+    }
+    std::fs::remove_dir_all(directory)
+}
