@@ -119,6 +119,19 @@ impl Key {
         u64::from_be_bytes(self.0[9..].try_into().unwrap_or_default())
     }
 
+    /// The next smaller key; `None` before [`Key::MIN`].
+    pub fn predecessor(&self) -> Option<Key> {
+        let mut bytes = self.0;
+        for byte in bytes.iter_mut().rev() {
+            let (next, borrow) = byte.overflowing_sub(1);
+            *byte = next;
+            if !borrow {
+                return Some(Key(bytes));
+            }
+        }
+        None
+    }
+
     /// The next larger key; `None` after [`Key::MAX`].
     pub fn successor(&self) -> Option<Key> {
         let mut bytes = self.0;

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod checksum;
 mod error;
@@ -13,9 +15,13 @@ mod extent;
 pub mod fs;
 pub mod key;
 pub mod keyspace;
+mod layout;
+mod log;
 mod mask;
 mod options;
 mod platform;
+mod space;
+mod tree;
 mod types;
 pub mod volume;
 
@@ -24,4 +30,4 @@ pub use mask::TransactionMask;
 pub use options::{FormatOptions, OpenOptions};
 pub use platform::Platform;
 pub use types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn, Timestamp};
-pub use volume::Volume;
+pub use volume::{Volume, VolumeInfo};

@@ -1,249 +1,135 @@
-//! The operations of a volume by inode number. THE FACADE (contract for the FUSE mount and the command line).
+//! What a volume tells about itself.
 
 use alloc::string::String;
-use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use steadfast_media::Medium;
 
+use super::Volume;
 use crate::error::Result;
-use crate::fs::*;
+use crate::fs::Statistics;
 use crate::mask::TransactionMask;
-use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
-use crate::types::InodeNumber;
 
-/// What a volume is (superblock and present state).
+/// What a volume is (superblock) and how it does (present state).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeInfo {
+    /// Format version.
     pub version: u32,
+    /// Identity of the volume.
     pub uuid: [u8; 16],
+    /// Label for people.
     pub label: String,
+    /// Size of the volume, bytes.
     pub size: u64,
+    /// Block size, bytes.
     pub block_size: u32,
+    /// Tree node size, bytes.
     pub node_size: u32,
+    /// Copies of each metadata block.
     pub metadata_copies: u8,
+    /// Size of the intent log, bytes; 0: every transaction point is a checkpoint.
     pub log_size: u64,
+    /// Compatible features in use.
     pub features_compatible: u64,
+    /// Read-only-compatible features in use.
     pub features_read_only: u64,
+    /// Incompatible features in use.
     pub features_incompatible: u64,
     /// Generation of the newest durable checkpoint.
     pub generation: u64,
-    /// Records replayed when the volume was opened (0 after a clean unmount).
+    /// Log records replayed when the volume was opened; 0 after a clean unmount.
     pub replayed_records: u64,
     /// Bytes of the log in use since the last checkpoint.
     pub log_used: u64,
     /// Transaction points since the volume was opened.
     pub transaction_points: u64,
-    /// Copies of metadata found damaged and answered from the other copy since the volume was opened.
+    /// Commits that a power cut now would lose.
+    pub uncommitted: u64,
+    /// Metadata reads answered from the second copy since the volume was opened.
     pub repaired_reads: u64,
-    /// A superblock copy was found damaged at open.
+    /// One superblock copy was found damaged at open.
     pub superblock_damaged: bool,
+    /// The live transaction mask.
     pub mask: TransactionMask,
+    /// Interval of the transaction timer, milliseconds.
     pub timer_ms: u32,
+    /// Opened read-only.
     pub read_only: bool,
     /// Why the volume went read-only by itself, if it did.
     pub poisoned: Option<&'static str>,
-    /// Counts rollbacks since open; inode numbers handed out before a rollback may be gone.
+    /// Rollbacks since open; inode numbers from before one may be gone.
     pub incarnation: u64,
 }
 
-/// A mounted volume. All methods take `&self` and may be called from several threads.
-pub struct Volume<M: Medium, P: Platform> {
-    medium: M,
-    platform: P,
-}
-
 impl<M: Medium, P: Platform> Volume<M, P> {
-    // ---- life cycle (engine)
-    pub fn format(medium: &M, options: &FormatOptions, platform: &P) -> Result<()> {
-        todo!()
-    }
-    /// On error the medium is dropped.
-    pub fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
-        todo!()
-    }
-    /// Sets a transaction point where the mask has `unmount`, otherwise drops what is not committed. Afterwards every operation fails.
-    pub fn close(&self) -> Result<()> {
-        todo!()
-    }
+    /// The medium below.
     pub fn medium(&self) -> &M {
-        &self.medium
+        &self.store.medium
     }
+
+    /// The surroundings.
     pub fn platform(&self) -> &P {
-        &self.platform
+        &self.store.platform
     }
+
+    /// Parameters and state.
     pub fn info(&self) -> VolumeInfo {
-        todo!()
+        let (durable, points) = {
+            let commit = self.commit.lock();
+            (commit.durable, commit.points)
+        };
+        let (generation, log_used, sequence) = {
+            let working = self.working.lock();
+            (working.durable.generation.0, working.log.used(), working.sequence)
+        };
+        let superblock = &self.store.superblock;
+        let label = superblock.label.split(|byte| *byte == 0).next().unwrap_or_default();
+        VolumeInfo {
+            version: superblock.version,
+            uuid: superblock.uuid,
+            label: String::from_utf8_lossy(label).into_owned(),
+            size: superblock.byte_size(),
+            block_size: superblock.block_size,
+            node_size: superblock.node_size,
+            metadata_copies: superblock.metadata_copies,
+            log_size: superblock.log.count * u64::from(superblock.block_size),
+            features_compatible: superblock.features_compatible,
+            features_read_only: superblock.features_read_only,
+            features_incompatible: superblock.features_incompatible,
+            generation,
+            replayed_records: u64::from(self.replayed_records),
+            log_used: log_used * u64::from(superblock.block_size),
+            transaction_points: points,
+            uncommitted: sequence.saturating_sub(durable),
+            repaired_reads: u64::from(self.store.bad_copies()),
+            superblock_damaged: self.superblock_damaged,
+            mask: self.mask(),
+            timer_ms: self.timer_ms(),
+            read_only: self.read_only,
+            poisoned: *self.failure.lock(),
+            incarnation: u64::from(self.incarnation.load(Ordering::Acquire)),
+        }
     }
+
+    /// Space and counts.
+    ///
+    /// # Errors
+    /// `Poisoned` after close.
     pub fn statistics(&self) -> Result<Statistics> {
-        todo!()
-    }
-
-    // ---- transactions (engine)
-    /// Makes everything accepted so far durable.
-    pub fn transact(&self) -> Result<()> {
-        todo!()
-    }
-    /// transact() and then a checkpoint that empties the log.
-    pub fn checkpoint(&self) -> Result<()> {
-        todo!()
-    }
-    /// Returns the live volume to the last durable transaction point. Callers drop every cached fact.
-    pub fn rollback(&self) -> Result<()> {
-        todo!()
-    }
-    pub fn mask(&self) -> TransactionMask {
-        todo!()
-    }
-    /// Takes effect at once; stored in the volume with the next checkpoint.
-    pub fn set_mask(&self, mask: TransactionMask) -> Result<()> {
-        todo!()
-    }
-    pub fn timer_ms(&self) -> u32 {
-        todo!()
-    }
-    pub fn set_timer_ms(&self, ms: u32) -> Result<()> {
-        todo!()
-    }
-    /// Background work in one bounded step: timer, checkpoint I/O, orphan reclaim. Returns true while there is more to do
-    /// at once. A host calls it from a thread of its own, at least every 100 ms.
-    pub fn background(&self) -> Result<bool> {
-        todo!()
-    }
-    /// sync(2)/syncfs(2): a transaction point if the mask has `sync`.
-    pub fn sync(&self) -> Result<()> {
-        todo!()
-    }
-
-    // ---- names (fs)
-    pub fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Attributes> {
-        todo!()
-    }
-    /// Up to `count` entries behind `cookie` (0 starts). `.` and `..` come first with cookies 1 and 2.
-    pub fn read_directory(
-        &self,
-        directory: InodeNumber,
-        cookie: u64,
-        count: usize,
-    ) -> Result<Vec<DirectoryEntry>> {
-        todo!()
-    }
-    /// Like read_directory, with the attributes of each entry, consistent with each other.
-    pub fn read_directory_plus(
-        &self,
-        directory: InodeNumber,
-        cookie: u64,
-        count: usize,
-    ) -> Result<Vec<(DirectoryEntry, Attributes)>> {
-        todo!()
-    }
-    /// Creates an inode; `permissions` before umask / default ACL.
-    pub fn create(
-        &self,
-        directory: InodeNumber,
-        name: &[u8],
-        node: NewNode<'_>,
-        permissions: u32,
-        caller: &Caller,
-    ) -> Result<Attributes> {
-        todo!()
-    }
-    /// O_TMPFILE: a regular file without a name, already acquired (see [`acquire`](Self::acquire)) once; `link` can name it.
-    pub fn create_unnamed(
-        &self,
-        directory: InodeNumber,
-        permissions: u32,
-        caller: &Caller,
-    ) -> Result<Attributes> {
-        todo!()
-    }
-    pub fn link(&self, inode: InodeNumber, directory: InodeNumber, name: &[u8]) -> Result<Attributes> {
-        todo!()
-    }
-    pub fn unlink(&self, directory: InodeNumber, name: &[u8]) -> Result<()> {
-        todo!()
-    }
-    pub fn remove_directory(&self, directory: InodeNumber, name: &[u8]) -> Result<()> {
-        todo!()
-    }
-    pub fn rename(
-        &self,
-        from: InodeNumber,
-        from_name: &[u8],
-        to: InodeNumber,
-        to_name: &[u8],
-        mode: RenameMode,
-    ) -> Result<()> {
-        todo!()
-    }
-    pub fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
-        todo!()
-    }
-
-    // ---- attributes (fs)
-    pub fn attributes(&self, inode: InodeNumber) -> Result<Attributes> {
-        todo!()
-    }
-    pub fn set_attributes(&self, inode: InodeNumber, set: &SetAttributes) -> Result<Attributes> {
-        todo!()
-    }
-    pub fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
-        todo!()
-    }
-    pub fn set_xattr(&self, inode: InodeNumber, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
-        todo!()
-    }
-    pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
-        todo!()
-    }
-    pub fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
-        todo!()
-    }
-
-    // ---- files (fs)
-    /// Keeps the inode alive while it has no name, until as many `release` calls. Counts are in memory.
-    pub fn acquire(&self, inode: InodeNumber) -> Result<()> {
-        todo!()
-    }
-    /// Never blocks for long: reclaiming the space is background work.
-    pub fn release(&self, inode: InodeNumber) {
-        todo!()
-    }
-    /// Call when a descriptor that was open for writing is closed: a transaction point if the mask has `close`.
-    pub fn closed(&self, inode: InodeNumber) -> Result<()> {
-        todo!()
-    }
-    /// Fills the front of `buffer`, returns how many bytes (fewer only at the end of the file). Holes read as zeros.
-    pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        todo!()
-    }
-    /// Writes all of `data` or fails. `sync`: the descriptor has O_SYNC or O_DSYNC.
-    /// Atomic as a whole up to 1 MiB; longer data is written as several operations.
-    pub fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], sync: bool) -> Result<()> {
-        todo!()
-    }
-    /// O_APPEND: writes at the end, returns the offset used.
-    pub fn append(&self, inode: InodeNumber, data: &[u8], sync: bool) -> Result<u64> {
-        todo!()
-    }
-    pub fn allocate(&self, inode: InodeNumber, offset: u64, length: u64, mode: AllocateMode) -> Result<()> {
-        todo!()
-    }
-    pub fn seek(&self, inode: InodeNumber, offset: u64, to: SeekTo) -> Result<u64> {
-        todo!()
-    }
-    pub fn copy_range(
-        &self,
-        from: InodeNumber,
-        from_offset: u64,
-        to: InodeNumber,
-        to_offset: u64,
-        length: u64,
-    ) -> Result<u64> {
-        todo!()
-    }
-    /// fsync/fdatasync: a transaction point if the mask has `fsync`.
-    pub fn fsync(&self, inode: InodeNumber, data_only: bool) -> Result<()> {
-        todo!()
+        self.check_open()?;
+        let superblock = &self.store.superblock;
+        let working = self.working.lock();
+        let blocks = superblock.usable_blocks();
+        let free = blocks.saturating_sub(working.space.used());
+        Ok(Statistics {
+            block_size: superblock.block_size,
+            blocks,
+            blocks_free: free,
+            blocks_available: free.saturating_sub(superblock.reserve_blocks),
+            blocks_almost_free: working.space.almost_free(),
+            inodes: working.inodes,
+            name_max: superblock.name_max() as u32,
+        })
     }
 }

@@ -1,5 +1,75 @@
-//! A volume: the copy-on-write tree, space, intent log and checkpoints, and the operations on it.
+//! A volume: the copy-on-write tree, free space, intent log and checkpoints behind the [`crate::keyspace`] seam.
+//!
+//! # States
+//! - *working*: what operations see and change, in memory and in nodes of the working generation;
+//! - *marked*: the newest log mark; what a power cut or a rollback returns to;
+//! - *frozen*: the marked state that a checkpoint is writing;
+//! - *durable*: the newest metaroot. Durable plus the log is the marked state.
+//!
+//! A freeze happens only at a transaction point, so no checkpoint ever holds half of one.
+//!
+//! # Locks, in the order in which they are taken
+//! 1. an inode's data lock (striped), across its device I/O;
+//! 2. `commit`: one transaction point at a time; whoever waits for it finds its work done (group commit);
+//! 3. `checkpoint`: one checkpoint's device I/O at a time;
+//! 4. `working`: one writer of metadata at a time; no device writes under it but for memory pressure;
+//! 5. `view`: readers share it while they look things up; the writer takes it while it changes the tree;
+//! 6. the node cache, for moments.
 
 mod api;
+mod apply;
+mod background;
+mod checkpoint;
+mod commit;
+mod data;
+mod format;
+mod open;
+mod reader;
+mod rollback;
+mod state;
+mod stub;
+#[cfg(test)]
+mod tests;
+mod writer;
 
-pub use api::{Volume, VolumeInfo};
+use core::sync::atomic::{AtomicBool, AtomicU32};
+
+use hashbrown::HashMap;
+use lock_api::{Mutex, RwLock};
+use steadfast_media::Medium;
+
+use crate::platform::Platform;
+use crate::tree::{Root, Store};
+use crate::types::{BlockRun, InodeNumber};
+
+pub use api::VolumeInfo;
+pub(crate) use data::PinGuard;
+pub(crate) use reader::Reader;
+use state::{CommitState, Working};
+pub(crate) use writer::Writer;
+
+/// Number of inode data locks; inodes share them by number.
+const INODE_LOCKS: usize = 64;
+
+/// A mounted volume. All methods take `&self` and may be called from several threads.
+pub struct Volume<M: Medium, P: Platform> {
+    store: Store<M, P>,
+    read_only: bool,
+    access_times: bool,
+    replayed_records: u32,
+    superblock_damaged: bool,
+    mask: AtomicU32,
+    timer_ms: AtomicU32,
+    failed: AtomicBool,
+    failure: Mutex<P::Mutex, Option<&'static str>>,
+    closed: AtomicBool,
+    incarnation: AtomicU32,
+    open_counts: Mutex<P::Mutex, HashMap<InodeNumber, u32>>,
+    pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
+    inode_locks: [Mutex<P::Mutex, ()>; INODE_LOCKS],
+    commit: Mutex<P::Mutex, CommitState>,
+    checkpoint: Mutex<P::Mutex, ()>,
+    working: Mutex<P::Mutex, Working>,
+    view: RwLock<P::RwLock, Root>,
+    space_memory: usize,
+}

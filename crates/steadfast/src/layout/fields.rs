@@ -1,0 +1,101 @@
+//! Reading and writing little-endian fields one after the other, with bounds checks and without panics.
+
+/// Takes fields from the front of a byte slice; past the end every field reads as zero and `overrun` is set.
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    overrun: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the front of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes, at: 0, overrun: false }
+    }
+
+    /// Whether a field lay past the end.
+    pub fn overrun(&self) -> bool {
+        self.overrun
+    }
+
+    /// What has not been read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or(&[])
+    }
+
+    /// The next `length` bytes, or `None` past the end.
+    pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(length)?;
+        let taken = self.bytes.get(self.at..end);
+        match taken {
+            Some(_) => self.at = end,
+            None => self.overrun = true,
+        }
+        taken
+    }
+
+    /// The next `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.bytes(N).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
+    }
+
+    /// The next byte.
+    pub fn u8(&mut self) -> u8 {
+        self.array::<1>()[0]
+    }
+
+    /// The next two bytes.
+    pub fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
+    /// The next four bytes.
+    pub fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    /// The next eight bytes.
+    pub fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+}
+
+/// Puts fields one after the other into a slice that is known to be large enough.
+pub struct Writer<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Starts at the front of `bytes`.
+    pub fn new(bytes: &'a mut [u8]) -> Self {
+        Writer { bytes, at: 0 }
+    }
+
+    /// Appends bytes.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.bytes[self.at..self.at + value.len()].copy_from_slice(value);
+        self.at += value.len();
+        self
+    }
+
+    /// Appends one byte.
+    pub fn u8(&mut self, value: u8) -> &mut Self {
+        self.bytes(&[value])
+    }
+
+    /// Appends two bytes.
+    pub fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    /// Appends four bytes.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    /// Appends eight bytes.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+}

@@ -1,0 +1,182 @@
+//! The metaroot: one committed state of the whole volume. The newest valid one wins at open.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use super::{
+    DIGEST_SIZE, Digest, FieldReader, FieldWriter, STRUCTURE_DIGEST, STRUCTURE_SIZE, Superblock, digest_of,
+};
+use crate::error::{Error, Result};
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::tree::{HEIGHT_MAX, NodePointer, Root};
+use crate::types::{Generation, Lsn};
+
+const MAGIC: [u8; 8] = *b"SFMETART";
+
+/// Where the intent log goes on behind a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogPosition {
+    /// Number of the next record.
+    pub lsn: Lsn,
+    /// Block within the log region where it goes.
+    pub block: u64,
+    /// Digest of the record before it; chains the records.
+    pub previous: Digest,
+    /// Highest epoch (mount) that has written records so far.
+    pub epoch: u64,
+}
+
+/// One committed state. Field order is the order on the medium; see docs/FORMAT.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // each field is specified in docs/FORMAT.md
+pub struct Metaroot {
+    pub generation: Generation,
+    pub root: NodePointer,
+    pub height: u32,
+    pub next_inode: u64,
+    pub inodes: u64,
+    pub used_blocks: u64,
+    pub nodes: u64,
+    pub log: LogPosition,
+    pub mask: TransactionMask,
+    pub timer_ms: u32,
+    pub data_cursor: u64,
+    pub node_cursor: u64,
+}
+
+impl Metaroot {
+    /// Reads the newest valid metaroot.
+    pub fn read_newest(
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> Result<Metaroot> {
+        let mut newest: Option<Metaroot> = None;
+        let mut failure = Error::NoMetaroot;
+        for slot in 0..2 {
+            match Self::read_slot(medium, superblock, platform, slot) {
+                Ok(found) if newest.is_none_or(|known| known.generation < found.generation) => {
+                    newest = Some(found)
+                }
+                Ok(_) | Err(Error::NoMetaroot) => {}
+                Err(error) => failure = error,
+            }
+        }
+        newest.ok_or(failure)
+    }
+
+    /// Reads one slot from whichever copy is good.
+    pub fn read_slot(
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+        slot: u64,
+    ) -> Result<Metaroot> {
+        let mut failure = Error::NoMetaroot;
+        let mut buffer = vec![0; superblock.cell_size() as usize];
+        let mut newest: Option<Metaroot> = None;
+        // A power cut can leave the two copies of a slot one write apart; both are checked.
+        for offset in superblock.metaroot_offsets(slot) {
+            match medium.read(offset, &mut buffer) {
+                Ok(()) => match Self::decode(&buffer, superblock, platform) {
+                    Some(found) if found.generation.0 % 2 == slot => {
+                        if newest.is_none_or(|known| known.generation < found.generation) {
+                            newest = Some(found);
+                        }
+                    }
+                    _ => {}
+                },
+                Err(error) => failure = error.into(),
+            }
+        }
+        newest.ok_or(failure)
+    }
+
+    fn decode(bytes: &[u8], superblock: &Superblock, platform: &impl Platform) -> Option<Metaroot> {
+        let crc = platform.crc32c(0, bytes.get(..STRUCTURE_DIGEST)?);
+        if bytes.get(STRUCTURE_DIGEST..STRUCTURE_SIZE)? != digest_of(crc) {
+            return None;
+        }
+        let mut fields = FieldReader::new(bytes);
+        if fields.array::<8>() != MAGIC || fields.array::<16>() != superblock.uuid {
+            return None;
+        }
+        let metaroot = Metaroot {
+            generation: Generation(fields.u64()),
+            root: NodePointer::decode(&fields.array()),
+            height: fields.u32(),
+            next_inode: (fields.u32(), fields.u64()).1,
+            inodes: fields.u64(),
+            used_blocks: fields.u64(),
+            nodes: fields.u64(),
+            log: LogPosition {
+                lsn: Lsn(fields.u64()),
+                block: fields.u64(),
+                previous: fields.array(),
+                epoch: fields.u64(),
+            },
+            mask: TransactionMask(fields.u32()),
+            timer_ms: fields.u32(),
+            data_cursor: fields.u64(),
+            node_cursor: fields.u64(),
+        };
+        let valid = (1..=HEIGHT_MAX).contains(&metaroot.height)
+            && metaroot.used_blocks <= superblock.usable_blocks()
+            && (metaroot.log.block < superblock.log.count || metaroot.log.block == 0)
+            && metaroot.generation.0 < u64::MAX / 2
+            && metaroot.next_inode < u64::MAX / 2
+            && metaroot.log.lsn.0 < u64::MAX / 2
+            && metaroot.log.epoch < u64::MAX / 2;
+        valid.then_some(metaroot)
+    }
+
+    /// The tree of this state.
+    pub fn root(&self) -> Root {
+        Root { pointer: self.root, height: self.height }
+    }
+
+    /// The 512 bytes on the medium.
+    pub fn encode(&self, superblock: &Superblock, platform: &impl Platform) -> Vec<u8> {
+        let mut bytes = vec![0; STRUCTURE_SIZE];
+        FieldWriter::new(&mut bytes)
+            .bytes(&MAGIC)
+            .bytes(&superblock.uuid)
+            .u64(self.generation.0)
+            .bytes(&self.root.encode())
+            .u32(self.height)
+            .u32(0)
+            .u64(self.next_inode)
+            .u64(self.inodes)
+            .u64(self.used_blocks)
+            .u64(self.nodes)
+            .u64(self.log.lsn.0)
+            .u64(self.log.block)
+            .bytes(&self.log.previous)
+            .u64(self.log.epoch)
+            .u32(self.mask.0)
+            .u32(self.timer_ms)
+            .u64(self.data_cursor)
+            .u64(self.node_cursor);
+        let digest = digest_of(platform.crc32c(0, &bytes[..STRUCTURE_DIGEST]));
+        bytes[STRUCTURE_DIGEST..STRUCTURE_DIGEST + DIGEST_SIZE].copy_from_slice(&digest);
+        bytes
+    }
+
+    /// Writes both copies of this generation's slot. Durable after a flush.
+    pub fn write(
+        &self,
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> Result<()> {
+        let mut cell = self.encode(superblock, platform);
+        cell.resize(superblock.cell_size() as usize, 0);
+        for offset in superblock.metaroot_offsets(self.generation.0) {
+            medium.write(offset, &cell)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! The intent log: what was committed since the last checkpoint, as key mutations.
+//!
+//! The log is a ring of blocks. Every record is one *mark*: all mutations since the mark before it, appended and made
+//! durable with one flush, so a record is a transaction point. Records are chained: each holds the LSN that follows its
+//! predecessor's, its predecessor's digest, and the epoch (mount) that wrote it, which never goes down; so neither a torn
+//! record nor a left-over from an earlier round of the ring can be taken for the next one. One record is in flight
+//! at a time, so a record that has a successor was durable before the successor was written.
+//!
+//! This is a plain logical redo log, as in ZFS's intent log: replay puts the mutations into the tree of the newest
+//! metaroot.
+
+mod record;
+mod replay;
+
+pub use record::{RECORD_HEADER, Record, RecordBuilder};
+pub use replay::{Replayed, replay};
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::error::Result;
+use crate::layout::{Digest, LogPosition, Superblock};
+use crate::platform::Platform;
+use crate::tree::Store;
+use crate::types::{BlockAddress, BlockRun, Lsn};
+
+/// The log of an open volume: where the next record goes.
+#[derive(Debug, Clone)]
+pub struct Log {
+    region: BlockRun,
+    block_size: u64,
+    position: LogPosition,
+    /// Blocks of records that the durable checkpoint does not cover.
+    used: u64,
+    /// Blocks of records that the frozen state covers; free once it is durable.
+    frozen: u64,
+}
+
+impl Log {
+    /// A log that goes on at `position`, behind `used` blocks of records, in a new epoch.
+    pub fn new(superblock: &Superblock, position: LogPosition, used: u64) -> Log {
+        let position = LogPosition { epoch: position.epoch + 1, ..position };
+        Log {
+            region: superblock.log,
+            block_size: u64::from(superblock.block_size),
+            position,
+            used,
+            frozen: 0,
+        }
+    }
+
+    /// Later records belong to this epoch at least.
+    pub fn raise_epoch(&mut self, epoch: u64) {
+        self.position.epoch = self.position.epoch.max(epoch);
+    }
+
+    /// Blocks of the whole log.
+    pub fn blocks(&self) -> u64 {
+        self.region.count
+    }
+
+    /// Blocks in use.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Where the next record goes.
+    pub fn position(&self) -> LogPosition {
+        self.position
+    }
+
+    /// Blocks that a record with this many payload bytes takes.
+    pub fn blocks_for(&self, payload: usize) -> u64 {
+        ((RECORD_HEADER + payload) as u64).div_ceil(self.block_size)
+    }
+
+    /// Whether a record of `blocks` fits behind those that are still needed.
+    pub fn has_room(&self, blocks: u64) -> bool {
+        self.used + blocks <= self.region.count
+    }
+
+    /// Writes a finished record. The caller flushes.
+    pub fn write<M: Medium, P: Platform>(&self, store: &Store<M, P>, at: u64, record: &[u8]) -> Result<()> {
+        let first = (record.len() as u64).min((self.region.count - at) * self.block_size) as usize;
+        let offset = |block: u64| (self.region.start.0 + block) * self.block_size;
+        store.medium.write(offset(at), &record[..first])?;
+        if first < record.len() {
+            store.medium.write(offset(0), &record[first..])?;
+        }
+        Ok(())
+    }
+
+    /// Moves past a record of `blocks` blocks with this digest.
+    pub fn advance(&mut self, blocks: u64, digest: Digest) {
+        self.position.lsn = Lsn(self.position.lsn.0 + 1);
+        self.position.block = (self.position.block + blocks) % self.region.count.max(1);
+        self.position.previous = digest;
+        self.used += blocks;
+    }
+
+    /// Everything so far is covered by the state that is being frozen.
+    pub fn freeze(&mut self) {
+        self.frozen = self.used;
+    }
+
+    /// The frozen state is durable: its records are not needed any more.
+    pub fn thaw(&mut self) {
+        self.used -= self.frozen;
+        self.frozen = 0;
+    }
+}
+
+/// Reads `count` blocks of the ring from block `at` on.
+fn read_ring<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, count: u64) -> Result<Vec<u8>> {
+    let region = store.superblock.log;
+    let block_size = u64::from(store.superblock.block_size);
+    let mut bytes = alloc::vec![0; (count * block_size) as usize];
+    let first = count.min(region.count - at);
+    let (head, tail) = bytes.split_at_mut((first * block_size) as usize);
+    let offset = |block: u64| BlockAddress(region.start.0 + block).0 * block_size;
+    store.medium.read(offset(at), head)?;
+    if !tail.is_empty() {
+        store.medium.read(offset(0), tail)?;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,191 @@
+//! The form of a log record.
+//!
+//! ```text
+//! magic u32 | flags u32 | volume id u64 | lsn u64 | epoch u64 | previous digest 16 | payload length u32 | 0 u32 | digest 16
+//! payload: { key 17 | 0 }* for removals, { key 17 | 1 | length u16 | value }* for puts
+//! ```
+//! The digest covers header (with the digest field zero) and payload. A record begins at a block boundary.
+
+use alloc::vec::Vec;
+
+use crate::key::Key;
+use crate::keyspace::Mutation;
+use crate::layout::{DIGEST_SIZE, Digest, FieldReader, FieldWriter, LogPosition, digest_of};
+use crate::types::Lsn;
+
+/// Bytes before the payload.
+pub const RECORD_HEADER: usize = 72;
+const AT_DIGEST: usize = RECORD_HEADER - DIGEST_SIZE;
+const MAGIC: u32 = u32::from_le_bytes(*b"SFLR");
+/// The data that the record names may have been in flight together with it: replay checks it.
+const FLAG_CHECK_DATA: u32 = 1;
+
+/// Collects the mutations of one record.
+pub struct RecordBuilder {
+    bytes: Vec<u8>,
+}
+
+impl Default for RecordBuilder {
+    fn default() -> Self {
+        RecordBuilder { bytes: alloc::vec![0; RECORD_HEADER] }
+    }
+}
+
+impl RecordBuilder {
+    /// Payload bytes that one mutation takes.
+    pub fn size_of(value_len: Option<usize>) -> usize {
+        Key::LEN + 1 + value_len.map_or(0, |length| length + 2)
+    }
+
+    /// Adds a mutation.
+    pub fn add(&mut self, key: &Key, value: Option<&[u8]>) {
+        self.bytes.extend_from_slice(&key.0);
+        match value {
+            None => self.bytes.push(0),
+            Some(value) => {
+                self.bytes.push(1);
+                self.bytes.extend_from_slice(&(value.len() as u16).to_le_bytes());
+                self.bytes.extend_from_slice(value);
+            }
+        }
+    }
+
+    /// Payload bytes so far.
+    pub fn payload_len(&self) -> usize {
+        self.bytes.len() - RECORD_HEADER
+    }
+
+    /// The finished record, padded to whole blocks, and its digest.
+    pub fn finish(
+        mut self,
+        position: &LogPosition,
+        volume: u64,
+        check_data: bool,
+        block_size: usize,
+        crc: impl Fn(&[u8]) -> u32,
+    ) -> (Vec<u8>, Digest) {
+        let payload = self.payload_len() as u32;
+        FieldWriter::new(&mut self.bytes)
+            .u32(MAGIC)
+            .u32(if check_data { FLAG_CHECK_DATA } else { 0 })
+            .u64(volume)
+            .u64(position.lsn.0)
+            .u64(position.epoch)
+            .bytes(&position.previous)
+            .u32(payload)
+            .u32(0);
+        let digest = digest_of(crc(&self.bytes));
+        self.bytes[AT_DIGEST..RECORD_HEADER].copy_from_slice(&digest);
+        let padded = self.bytes.len().next_multiple_of(block_size);
+        self.bytes.resize(padded, 0);
+        (self.bytes, digest)
+    }
+}
+
+/// A record that was read.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Its number.
+    pub lsn: Lsn,
+    /// The mount that wrote it.
+    pub epoch: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// The data that it names has to be checked where no later record shows that it was flushed.
+    pub check_data: bool,
+    payload: Vec<u8>,
+}
+
+impl Record {
+    /// Length of the payload of the record whose first bytes are `header`, where that may be the record after `position`.
+    pub fn payload_len(header: &[u8], position: &LogPosition, volume: u64) -> Option<usize> {
+        let mut fields = FieldReader::new(header.get(..RECORD_HEADER)?);
+        let magic = fields.u32();
+        let _flags = fields.u32();
+        let matches = magic == MAGIC && fields.u64() == volume && fields.u64() == position.lsn.0;
+        let epoch = fields.u64();
+        let follows = epoch >= position.epoch && epoch < u64::MAX / 2 && fields.array() == position.previous;
+        let length = fields.u32() as usize;
+        (matches && follows).then_some(length)
+    }
+
+    /// Checks and takes apart a whole record.
+    pub fn decode(bytes: &[u8], payload_len: usize, crc: impl Fn(&[u8]) -> u32) -> Option<Record> {
+        let mut whole = bytes.get(..RECORD_HEADER.checked_add(payload_len)?)?.to_vec();
+        let stored: Digest = whole[AT_DIGEST..RECORD_HEADER].try_into().ok()?;
+        whole[AT_DIGEST..RECORD_HEADER].fill(0);
+        if digest_of(crc(&whole)) != stored {
+            return None;
+        }
+        let mut fields = FieldReader::new(&whole);
+        let (_, flags, _) = (fields.u32(), fields.u32(), fields.u64());
+        let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
+        let check_data = flags & FLAG_CHECK_DATA != 0;
+        let payload = whole.split_off(RECORD_HEADER);
+        Some(Record { lsn, epoch, digest: stored, check_data, payload })
+    }
+
+    /// The mutations; `None` where the payload is malformed.
+    pub fn mutations(&self) -> Option<Vec<Mutation>> {
+        let mut fields = FieldReader::new(&self.payload);
+        let mut mutations = Vec::new();
+        while !fields.rest().is_empty() {
+            let key = Key(fields.array());
+            let value = match fields.u8() {
+                0 => None,
+                1 => {
+                    let length = usize::from(fields.u16());
+                    Some(fields.bytes(length)?.to_vec())
+                }
+                _ => return None,
+            };
+            mutations.push(Mutation { key, value });
+        }
+        (!fields.overrun()).then_some(mutations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::crc32c_portable;
+    use crate::types::InodeNumber;
+
+    fn sample() -> (Vec<u8>, LogPosition) {
+        let position = LogPosition { lsn: Lsn(5), block: 0, previous: [3; 16], epoch: 2 };
+        let mut builder = RecordBuilder::default();
+        builder.add(&Key::inode(InodeNumber(7)), Some(b"value"));
+        builder.add(&Key::inode(InodeNumber(8)), None);
+        (builder.finish(&position, 99, true, 512, |bytes| crc32c_portable(0, bytes)).0, position)
+    }
+
+    #[test]
+    fn round_trip() {
+        let (bytes, position) = sample();
+        let length = Record::payload_len(&bytes, &position, 99).unwrap();
+        let record = Record::decode(&bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap();
+        assert_eq!((record.lsn, record.epoch, record.check_data), (Lsn(5), 2, true));
+        let mutations = record.mutations().unwrap();
+        assert_eq!(mutations[0].value.as_deref(), Some(&b"value"[..]));
+        assert_eq!(mutations[1], Mutation { key: Key::inode(InodeNumber(8)), value: None });
+    }
+
+    #[test]
+    fn any_flipped_bit_and_any_wrong_position_is_refused() {
+        let (bytes, position) = sample();
+        let accept = |bytes: &[u8], position: &LogPosition| {
+            let length = Record::payload_len(bytes, position, 99)?;
+            Record::decode(bytes, length, |bytes| crc32c_portable(0, bytes))
+        };
+        assert!(accept(&bytes, &position).is_some());
+        let covered = RECORD_HEADER + RecordBuilder::size_of(Some(5)) + RecordBuilder::size_of(None);
+        for bit in 0..covered * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(accept(&flipped, &position).is_none(), "bit {bit}");
+        }
+        assert!(accept(&bytes, &LogPosition { lsn: Lsn(6), ..position }).is_none());
+        assert!(accept(&bytes, &LogPosition { epoch: 3, ..position }).is_none());
+        assert!(accept(&bytes, &LogPosition { previous: [0; 16], ..position }).is_none());
+    }
+}

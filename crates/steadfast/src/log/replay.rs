@@ -1,0 +1,152 @@
+//! Finding the end of the log after a power cut.
+//!
+//! The log ends before the first record that is torn, out of sequence or malformed. The last record may have been in
+//! flight together with the data that it names; then it counts only if that data is there.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use super::read_ring;
+use super::record::{RECORD_HEADER, Record};
+use crate::error::Result;
+use crate::extent::{Extent, decode_run};
+use crate::key::Kind;
+use crate::keyspace::Mutation;
+use crate::layout::LogPosition;
+use crate::platform::Platform;
+use crate::tree::Store;
+use crate::types::{BlockRun, Generation, Lsn};
+
+/// Where a valid record is.
+#[derive(Debug, Clone, Copy)]
+struct Located {
+    block: u64,
+    blocks: u64,
+    payload: usize,
+}
+
+/// What the log holds.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    records: Vec<Located>,
+    /// Blocks of data that the records name: they must not be allocated while the records are applied.
+    pub runs: Vec<BlockRun>,
+    /// Where the next record goes.
+    pub end: LogPosition,
+    /// Blocks that the records take.
+    pub blocks: u64,
+}
+
+impl Replayed {
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The mutations of record `index`, read again from the medium so that only one record is in memory.
+    pub fn mutations<M: Medium, P: Platform>(
+        &self,
+        store: &Store<M, P>,
+        index: usize,
+    ) -> Result<Vec<Mutation>> {
+        let damaged = crate::error::Error::CorruptMetadata {
+            address: store.superblock.log.start,
+            reason: "log record changed while it was replayed",
+        };
+        let located = self.records.get(index).ok_or(damaged)?;
+        let bytes = read_ring(store, located.block, located.blocks)?;
+        let record = Record::decode(&bytes, located.payload, |bytes| store.crc(bytes)).ok_or(damaged)?;
+        record.mutations().ok_or(damaged)
+    }
+}
+
+/// Reads the log from `start`, the position in the metaroot of `generation`, to its end.
+pub fn replay<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    start: LogPosition,
+    generation: Generation,
+) -> Result<Replayed> {
+    let mut found = Replayed { end: start, ..Replayed::default() };
+    let mut last: Option<(Record, LogPosition, u64, usize)> = None;
+    while let Some((record, located)) = read_record(store, &found)? {
+        let Some(mutations) = record.mutations() else { break };
+        last = Some((record.clone(), found.end, found.blocks, found.runs.len()));
+        found.runs.extend(data_runs(store, &mutations));
+        found.end = LogPosition {
+            lsn: Lsn(record.lsn.0 + 1),
+            block: (found.end.block + located.blocks) % store.superblock.log.count,
+            previous: record.digest,
+            epoch: record.epoch,
+        };
+        found.blocks += located.blocks;
+        found.records.push(located);
+    }
+    if let Some((record, end, blocks, runs)) = last {
+        let mutations = record.mutations().unwrap_or_default();
+        if record.check_data && !data_is_there(store, &mutations, generation)? {
+            found.records.pop();
+            found.runs.truncate(runs);
+            // The next record takes its place, in a later epoch.
+            found.end = LogPosition { epoch: record.epoch, ..end };
+            found.blocks = blocks;
+        }
+    }
+    Ok(found)
+}
+
+/// The record after those found so far, if there is one.
+fn read_record<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    found: &Replayed,
+) -> Result<Option<(Record, Located)>> {
+    let region = store.superblock.log;
+    let block_size = u64::from(store.superblock.block_size);
+    let header_blocks = (RECORD_HEADER as u64).div_ceil(block_size);
+    if found.blocks + header_blocks > region.count {
+        return Ok(None);
+    }
+    let header = read_ring(store, found.end.block, header_blocks)?;
+    let Some(payload) = Record::payload_len(&header, &found.end, store.volume_id()) else { return Ok(None) };
+    let blocks = ((RECORD_HEADER + payload) as u64).div_ceil(block_size);
+    if found.blocks + blocks > region.count {
+        return Ok(None);
+    }
+    let bytes = if blocks > header_blocks { read_ring(store, found.end.block, blocks)? } else { header };
+    let record = Record::decode(&bytes, payload, |bytes| store.crc(bytes));
+    Ok(record.map(|record| (record, Located { block: found.end.block, blocks, payload })))
+}
+
+fn data_runs<'a, M: Medium, P: Platform>(
+    store: &'a Store<M, P>,
+    mutations: &'a [Mutation],
+) -> impl Iterator<Item = BlockRun> + 'a {
+    let extents = mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent));
+    extents.filter_map(|mutation| decode_run(mutation.value.as_deref()?)).filter(|run| store.contains(*run))
+}
+
+/// Whether the data written since the checkpoint of `generation` that the mutations name matches its checksums.
+fn data_is_there<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    mutations: &[Mutation],
+    generation: Generation,
+) -> Result<bool> {
+    let granule = store.superblock.checksum_granule() as usize;
+    let granules_per_block = store.superblock.block_size as usize / granule;
+    for mutation in mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent)) {
+        let Some(value) = &mutation.value else { continue };
+        let extent = Extent::decode(value, granules_per_block as u32)?;
+        if extent.unwritten || extent.birth <= generation {
+            continue;
+        }
+        let mut buffer = alloc::vec![0; extent.length as usize * store.superblock.block_size as usize];
+        if store.read_blocks(extent.address, &mut buffer).is_err() {
+            return Ok(false);
+        }
+        let matches = |(bytes, checksum): (&[u8], &u32)| store.crc(bytes) == *checksum;
+        if !buffer.chunks_exact(granule).zip(&extent.checksums).all(matches) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,165 @@
+//! A group: the allocation bitmaps of a fixed number of consecutive blocks.
+//!
+//! On the medium a group is one value: absent (nothing used), `[1]` (everything that can be allocated is used), or `[2]`
+//! and a bitmap, lowest bit first, without its trailing zero bytes.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const TAG_FULL: u8 = 1;
+const TAG_BITMAP: u8 = 2;
+
+/// A bitmap over the blocks of one group.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Bitmap(Box<[u64]>);
+
+impl Bitmap {
+    pub fn new(bits: u64) -> Bitmap {
+        Bitmap(vec![0; (bits / 64) as usize].into_boxed_slice())
+    }
+
+    pub fn len(&self) -> u64 {
+        self.0.len() as u64 * 64
+    }
+
+    pub fn get(&self, bit: u64) -> bool {
+        self.0[(bit / 64) as usize] >> (bit % 64) & 1 != 0
+    }
+
+    /// Sets `start..end` to `value`; returns how many bits changed.
+    pub fn set(&mut self, start: u64, end: u64, value: bool) -> u64 {
+        let mut changed = 0;
+        let mut bit = start;
+        while bit < end {
+            let low = bit % 64;
+            let high = (end - (bit - low)).min(64);
+            let mask = (u64::MAX << low) & (u64::MAX >> (64 - high));
+            let word = &mut self.0[(bit / 64) as usize];
+            let new = if value { *word | mask } else { *word & !mask };
+            changed += u64::from((*word ^ new).count_ones());
+            *word = new;
+            bit += high - low;
+        }
+        changed
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    pub fn merge(&mut self, other: &Bitmap) {
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            *word |= other;
+        }
+    }
+
+    /// The first bit at or after `from` that has `value`; the length of the bitmap where there is none.
+    fn find(&self, from: u64, value: bool) -> u64 {
+        let mut bit = from;
+        while bit < self.len() {
+            let word = self.0[(bit / 64) as usize];
+            let word = (if value { word } else { !word }) >> (bit % 64);
+            if word != 0 {
+                return bit + u64::from(word.trailing_zeros());
+            }
+            bit = (bit / 64 + 1) * 64;
+        }
+        self.len()
+    }
+
+    /// The next run of zeros at or after `from`: start and end.
+    pub fn zeros(&self, from: u64) -> Option<(u64, u64)> {
+        let start = self.find(from, false);
+        (start < self.len()).then(|| (start, self.find(start, true)))
+    }
+}
+
+/// See the module.
+pub struct Group {
+    /// Used in the working state: what the next checkpoint writes.
+    pub used: Bitmap,
+    /// Used in the durable state or in the one that a checkpoint is writing: not reusable yet.
+    pub base: Bitmap,
+    /// Must not be allocated, for whatever reason; contains `used` and `base`.
+    pub busy: Bitmap,
+    /// `used` differs from what the working tree says.
+    pub dirty: bool,
+}
+
+impl Group {
+    /// Whether nothing can be allocated here.
+    pub fn is_full(&self) -> bool {
+        self.busy.zeros(0).is_none()
+    }
+}
+
+/// The value that stands for `used`; `None`: the key is absent. `allocatable` are the blocks outside fixed structures.
+pub fn encode(used: &Bitmap, allocatable: &Bitmap) -> Option<Vec<u8>> {
+    if used.0.iter().all(|word| *word == 0) {
+        return None;
+    }
+    if used == allocatable {
+        return Some(vec![TAG_FULL]);
+    }
+    let mut value = vec![TAG_BITMAP];
+    value.extend(used.0.iter().flat_map(|word| word.to_le_bytes()));
+    while value.last() == Some(&0) {
+        value.pop();
+    }
+    Some(value)
+}
+
+/// Reads a group's value; `Err` says what is wrong.
+pub fn decode(value: Option<&[u8]>, allocatable: &Bitmap) -> Result<Bitmap, &'static str> {
+    let mut used = Bitmap::new(allocatable.len());
+    match value {
+        None => {}
+        Some([TAG_FULL]) => used = allocatable.clone(),
+        Some([TAG_BITMAP, bytes @ ..]) if bytes.len() as u64 <= allocatable.len() / 8 => {
+            for (index, byte) in bytes.iter().enumerate() {
+                used.0[index / 8] |= u64::from(*byte) << (index % 8 * 8);
+            }
+            let outside = used.0.iter().zip(&allocatable.0).any(|(used, allowed)| used & !allowed != 0);
+            if outside {
+                return Err("group bitmap covers fixed structures");
+            }
+        }
+        Some(_) => return Err("malformed group bitmap"),
+    }
+    Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_find_count() {
+        let mut bitmap = Bitmap::new(256);
+        assert_eq!(bitmap.set(3, 200, true), 197);
+        assert_eq!(bitmap.set(64, 128, true), 0);
+        assert_eq!(bitmap.set(100, 101, false), 1);
+        assert_eq!(bitmap.zeros(0), Some((0, 3)));
+        assert_eq!(bitmap.zeros(3), Some((100, 101)));
+        assert_eq!(bitmap.zeros(101), Some((200, 256)));
+        assert_eq!(bitmap.zeros(256), None);
+        assert_eq!(bitmap.count(), 196);
+    }
+
+    #[test]
+    fn values_round_trip_and_bad_ones_are_refused() {
+        let mut allocatable = Bitmap::new(128);
+        allocatable.set(5, 120, true);
+        let mut used = Bitmap::new(128);
+        assert_eq!(encode(&used, &allocatable), None);
+        used.set(5, 70, true);
+        let value = encode(&used, &allocatable);
+        assert!(decode(value.as_deref(), &allocatable) == Ok(used));
+        assert_eq!(encode(&allocatable, &allocatable), Some(vec![1]));
+        assert!(decode(Some(&[1]), &allocatable) == Ok(allocatable.clone()));
+        for bad in [&[][..], &[3], &[1, 0], &[2, 1], &[2; 18]] {
+            assert!(decode(Some(bad), &allocatable).is_err());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Cached nodes, found by the block of their first copy.
+//!
+//! Clean nodes go when room is needed (second chance, a clock). Dirty nodes (changed, not yet written) and frozen ones
+//! (being written by a checkpoint) stay; the volume writes them out before they take more than their share.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+use super::node::Node;
+
+/// Steps of the clock hand for one eviction; past them the cache grows rather than stalls.
+const CLOCK_STEPS: usize = 128;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Clean,
+    Dirty,
+    Frozen,
+}
+
+struct Entry {
+    node: Arc<Node>,
+    state: State,
+    referenced: bool,
+    ring: usize,
+}
+
+/// How full the cache is, in nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheUse {
+    /// All cached nodes.
+    pub nodes: usize,
+    /// Nodes that cannot go: dirty or frozen.
+    pub pinned: usize,
+    /// Nodes that the cache is meant to hold.
+    pub capacity: usize,
+    /// Look-ups answered from memory.
+    pub hits: u64,
+    /// Look-ups that read the medium.
+    pub misses: u64,
+}
+
+pub(super) struct Cache {
+    entries: HashMap<u64, Entry>,
+    ring: Vec<u64>,
+    hand: usize,
+    capacity: usize,
+    pinned: usize,
+    hits: u64,
+    misses: u64,
+}
+
+impl Cache {
+    pub(super) fn new(capacity: usize) -> Self {
+        Cache { entries: HashMap::new(), ring: Vec::new(), hand: 0, capacity, pinned: 0, hits: 0, misses: 0 }
+    }
+
+    pub(super) fn usage(&self) -> CacheUse {
+        CacheUse {
+            nodes: self.entries.len(),
+            pinned: self.pinned,
+            capacity: self.capacity,
+            hits: self.hits,
+            misses: self.misses,
+        }
+    }
+
+    pub(super) fn get(&mut self, address: u64) -> Option<&Arc<Node>> {
+        match self.entries.get_mut(&address) {
+            Some(entry) => {
+                entry.referenced = true;
+                self.hits += 1;
+                Some(&entry.node)
+            }
+            None => {
+                self.misses += 1;
+                None
+            }
+        }
+    }
+
+    pub(super) fn state(&self, address: u64) -> Option<State> {
+        self.entries.get(&address).map(|entry| entry.state)
+    }
+
+    /// The node for changing; it becomes dirty.
+    pub(super) fn get_mut(&mut self, address: u64) -> Option<&mut Node> {
+        let entry = self.entries.get_mut(&address)?;
+        if entry.state == State::Clean {
+            self.pinned += 1;
+        }
+        entry.state = State::Dirty;
+        entry.referenced = true;
+        Some(Arc::make_mut(&mut entry.node))
+    }
+
+    pub(super) fn insert(&mut self, address: u64, node: Arc<Node>, state: State) {
+        self.remove(address);
+        if self.entries.len() >= self.capacity {
+            self.evict();
+        }
+        if state != State::Clean {
+            self.pinned += 1;
+        }
+        let ring = self.ring.len();
+        self.ring.push(address);
+        self.entries.insert(address, Entry { node, state, referenced: false, ring });
+    }
+
+    pub(super) fn set_state(&mut self, address: u64, state: State) {
+        if let Some(entry) = self.entries.get_mut(&address) {
+            self.pinned += usize::from(state != State::Clean);
+            self.pinned -= usize::from(entry.state != State::Clean);
+            entry.state = state;
+        }
+    }
+
+    pub(super) fn remove(&mut self, address: u64) {
+        if let Some(entry) = self.entries.remove(&address) {
+            self.pinned -= usize::from(entry.state != State::Clean);
+            self.ring.swap_remove(entry.ring);
+            if let Some(moved) = self.ring.get(entry.ring).and_then(|moved| self.entries.get_mut(moved)) {
+                moved.ring = entry.ring;
+            }
+        }
+    }
+
+    /// Forgets everything, as a rollback does.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.ring.clear();
+        self.hand = 0;
+        self.pinned = 0;
+    }
+
+    fn evict(&mut self) {
+        for _ in 0..CLOCK_STEPS.min(2 * self.ring.len()) {
+            self.hand = if self.hand + 1 >= self.ring.len() { 0 } else { self.hand + 1 };
+            let address = self.ring[self.hand];
+            if let Some(entry) = self.entries.get_mut(&address) {
+                if entry.state != State::Clean {
+                    continue;
+                }
+                if entry.referenced {
+                    entry.referenced = false;
+                    continue;
+                }
+            }
+            self.remove(address);
+            // Where an earlier moment could not evict, catch up now.
+            if self.entries.len() < self.capacity {
+                return;
+            }
+        }
+    }
+}

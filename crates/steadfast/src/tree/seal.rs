@@ -1,0 +1,88 @@
+//! Sealing: filling in the checksums of every dirty node from the leaves up, and taking the nodes to be written.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use super::node::Node;
+use super::{NodePointer, Root, Store};
+use crate::error::{Error, Result};
+use crate::layout::digest_of;
+use crate::platform::Platform;
+use crate::types::BlockAddress;
+
+/// A node that is ready to be written to the addresses of its pointer.
+pub struct SealedNode {
+    /// Addresses, generation and checksum.
+    pub pointer: NodePointer,
+    /// The bytes.
+    pub node: Arc<Node>,
+}
+
+impl<M: Medium, P: Platform> Store<M, P> {
+    /// Seals every dirty node below `root`, fills in the root's checksum and returns the nodes, children before parents.
+    /// The nodes stay in memory (frozen) until [`set_clean`](Self::set_clean).
+    pub fn seal(&self, root: &mut Root) -> Result<Vec<SealedNode>> {
+        let mut sealed = Vec::new();
+        if self.is_dirty(root.pointer.addresses[0]) {
+            root.pointer = self.seal_node(root.pointer, root.level(), &mut sealed)?;
+        }
+        Ok(sealed)
+    }
+
+    /// Depth is bounded by the height of the tree.
+    fn seal_node(
+        &self,
+        pointer: NodePointer,
+        level: u8,
+        sealed: &mut Vec<SealedNode>,
+    ) -> Result<NodePointer> {
+        if level > 0 {
+            let node = self.node(&pointer, level)?;
+            for index in 0..node.count() {
+                let child = node.child(index);
+                if child.generation == pointer.generation && self.is_dirty(child.addresses[0]) {
+                    let child = self.seal_node(child, level - 1, sealed)?;
+                    self.store_child(&pointer, level, index, &child)?;
+                }
+            }
+        }
+        self.change(&pointer, level, Node::tidy)?;
+        let lost = Error::CorruptMetadata { address: pointer.addresses[0], reason: "dirty node lost" };
+        let node = self.freeze(pointer.addresses[0]).ok_or(lost)?;
+        let pointer = NodePointer { digest: digest_of(self.crc(node.bytes())), ..pointer };
+        sealed.push(SealedNode { pointer, node });
+        Ok(pointer)
+    }
+
+    fn store_child(&self, pointer: &NodePointer, level: u8, index: usize, child: &NodePointer) -> Result<()> {
+        self.change(pointer, level, |node| {
+            node.replace(index, &child.encode());
+        })
+    }
+
+    /// Writes sealed nodes, all copies, neighbours in one request.
+    pub fn write_nodes(&self, nodes: &[SealedNode]) -> Result<()> {
+        let mut writes: Vec<(BlockAddress, &[u8])> = nodes
+            .iter()
+            .flat_map(|sealed| sealed.pointer.copies().map(|address| (address, sealed.node.bytes())))
+            .collect();
+        writes.sort_unstable_by_key(|(address, _)| *address);
+        let follows = |a: &(BlockAddress, &[u8]), b: &(BlockAddress, &[u8])| {
+            a.0.0 + self.superblock.node_blocks() == b.0.0
+        };
+        let mut pieces: Vec<&[u8]> = Vec::new();
+        for run in writes.chunk_by(follows) {
+            for part in run.chunks(NODES_PER_WRITE) {
+                pieces.clear();
+                pieces.extend(part.iter().map(|(_, bytes)| *bytes));
+                self.write_blocks(part[0].0, &pieces)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Nodes in one request at most; hosts limit the pieces of a vectored write.
+const NODES_PER_WRITE: usize = 256;

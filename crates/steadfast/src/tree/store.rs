@@ -1,0 +1,239 @@
+//! The store: nodes and data blocks on the medium, checked when read, with a cache of nodes in front.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use lock_api::Mutex;
+use steadfast_media::Medium;
+
+use super::cache::{Cache, State};
+use super::node::Node;
+use super::{CacheUse, NodePointer};
+use crate::error::{Error, Result};
+use crate::layout::{Superblock, digest_of};
+use crate::platform::Platform;
+use crate::types::{BlockAddress, BlockRun};
+
+/// Rough memory of a cached node beside its bytes.
+const NODE_OVERHEAD: usize = 160;
+/// Nodes that the cache holds at least, whatever its size: one operation's worth.
+const CACHE_NODES_MIN: usize = 16;
+
+/// See the module.
+pub struct Store<M: Medium, P: Platform> {
+    /// What the bytes are kept on.
+    pub medium: M,
+    /// Clock, locks and checksum.
+    pub platform: P,
+    /// Parameters of the volume.
+    pub superblock: Superblock,
+    cache: Mutex<P::Mutex, Cache>,
+    bad_copies: AtomicU32,
+    unflushed: AtomicU32,
+}
+
+impl<M: Medium, P: Platform> Store<M, P> {
+    /// A store with `cache_size` bytes for nodes.
+    pub fn new(medium: M, platform: P, superblock: Superblock, cache_size: usize) -> Self {
+        let nodes = cache_size / (superblock.node_size as usize + NODE_OVERHEAD);
+        Store {
+            medium,
+            platform,
+            superblock,
+            cache: Mutex::new(Cache::new(nodes.max(CACHE_NODES_MIN))),
+            bad_copies: AtomicU32::new(0),
+            unflushed: AtomicU32::new(0),
+        }
+    }
+
+    /// First half of the uuid, stamped into every node.
+    pub fn volume_id(&self) -> u64 {
+        u64::from_le_bytes(self.superblock.uuid[..8].try_into().unwrap_or_default())
+    }
+
+    /// CRC-32C of `bytes`.
+    pub fn crc(&self, bytes: &[u8]) -> u32 {
+        self.platform.crc32c(0, bytes)
+    }
+
+    /// How full the node cache is.
+    pub fn cache_use(&self) -> CacheUse {
+        self.cache.lock().usage()
+    }
+
+    /// Metadata copies found bad and answered from the other copy.
+    pub fn bad_copies(&self) -> u32 {
+        self.bad_copies.load(Ordering::Relaxed)
+    }
+
+    /// Whether a run lies wholly in the part of the volume that can be allocated.
+    pub fn contains(&self, run: BlockRun) -> bool {
+        run.count > 0
+            && run.start.0 >= self.superblock.first_block()
+            && run.start.0 < self.superblock.end_block()
+            && run.count <= self.superblock.end_block() - run.start.0
+    }
+
+    fn byte_offset(&self, address: BlockAddress) -> u64 {
+        address.0 * u64::from(self.superblock.block_size)
+    }
+
+    /// Reads whole blocks. Does not check them: data checksums are with the caller.
+    pub fn read_blocks(&self, start: BlockAddress, buffer: &mut [u8]) -> Result<()> {
+        let count = (buffer.len() as u64).div_ceil(u64::from(self.superblock.block_size));
+        if !self.contains(BlockRun { start, count }) {
+            return Err(Error::CorruptMetadata { address: start, reason: "block address out of range" });
+        }
+        Ok(self.medium.read(self.byte_offset(start), buffer)?)
+    }
+
+    /// Writes whole blocks one after the other.
+    pub fn write_blocks(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
+        let length: usize = data.iter().map(|piece| piece.len()).sum();
+        debug_assert!(self.contains(BlockRun { start, count: 1 }));
+        self.medium.write_vectored(self.byte_offset(start), data)?;
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let add = |unflushed: u32| Some(unflushed.saturating_add(length));
+        let _ = self.unflushed.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
+        Ok(())
+    }
+
+    /// Bytes of data written since the last [`flush`](Self::flush) (saturating).
+    pub fn unflushed(&self) -> u32 {
+        self.unflushed.load(Ordering::Acquire)
+    }
+
+    /// Makes everything written so far durable.
+    pub fn flush(&self) -> Result<()> {
+        let before = self.unflushed.load(Ordering::Acquire);
+        self.medium.flush()?;
+        let subtract = |unflushed: u32| Some(unflushed.saturating_sub(before));
+        let _ = self.unflushed.fetch_update(Ordering::AcqRel, Ordering::Acquire, subtract);
+        Ok(())
+    }
+
+    /// The node behind `pointer`, which is on `level`.
+    pub fn node(&self, pointer: &NodePointer, level: u8) -> Result<Arc<Node>> {
+        let address = pointer.addresses[0];
+        let cached = self.cache.lock().get(address.0).cloned();
+        let node = match cached {
+            Some(node) => node,
+            None => {
+                let node = Arc::new(self.read_node(pointer)?);
+                let mut cache = self.cache.lock();
+                if cache.state(address.0).is_none() {
+                    cache.insert(address.0, node.clone(), State::Clean);
+                }
+                node
+            }
+        };
+        if node.level() != level {
+            return Err(Error::CorruptMetadata { address, reason: "node on the wrong level" });
+        }
+        if node.generation() != pointer.generation {
+            return Err(Error::CorruptMetadata { address, reason: "node of another generation" });
+        }
+        Ok(node)
+    }
+
+    /// Reads a node past the cache, from the first copy that is good.
+    fn read_node(&self, pointer: &NodePointer) -> Result<Node> {
+        let mut failure = Error::CorruptMetadata { address: pointer.addresses[0], reason: "no copy" };
+        for (index, address) in pointer.copies().enumerate() {
+            match self.read_node_copy(pointer, address) {
+                Ok(node) => {
+                    if index > 0 {
+                        self.bad_copies.fetch_add(1, Ordering::Relaxed);
+                    }
+                    return Ok(node);
+                }
+                Err(error) if index == 0 => failure = error,
+                Err(_) => {}
+            }
+        }
+        Err(failure)
+    }
+
+    /// Reads and checks one copy of a node, from any of the copies that the medium itself keeps.
+    pub fn read_node_copy(&self, pointer: &NodePointer, address: BlockAddress) -> Result<Node> {
+        let corrupt = |reason| Error::CorruptMetadata { address, reason };
+        let run = BlockRun { start: address, count: self.superblock.node_blocks() };
+        if !self.contains(run) {
+            return Err(corrupt("node address out of range"));
+        }
+        let size = self.superblock.node_size as usize;
+        let offset = self.byte_offset(address);
+        let mut failure = corrupt("checksum mismatch");
+        for copy in 0..self.medium.copies().max(1) {
+            let mut bytes: Box<[u8]> = vec![0; size].into_boxed_slice();
+            if let Err(error) = self.medium.read_copy(copy, offset, &mut bytes) {
+                failure = error.into();
+                continue;
+            }
+            if digest_of(self.crc(&bytes)) != pointer.digest {
+                self.medium.report_bad(copy, offset, size as u64);
+                continue;
+            }
+            return Node::from_bytes(bytes, self.volume_id()).map_err(corrupt);
+        }
+        Err(failure)
+    }
+
+    /// Adds a new node, dirty.
+    pub(super) fn add_dirty(&self, address: BlockAddress, node: Node) {
+        self.cache.lock().insert(address.0, Arc::new(node), State::Dirty);
+    }
+
+    /// Adds the first node of a new tree.
+    pub fn add_new(&self, address: BlockAddress, node: Node) {
+        self.add_dirty(address, node);
+    }
+
+    /// Changes a node of the working generation, which becomes dirty. It has been read just before.
+    pub(super) fn change<T>(
+        &self,
+        pointer: &NodePointer,
+        level: u8,
+        change: impl FnOnce(&mut Node) -> T,
+    ) -> Result<T> {
+        let node = self.node(pointer, level)?;
+        let address = pointer.addresses[0];
+        let mut cache = self.cache.lock();
+        if cache.state(address.0).is_none() {
+            cache.insert(address.0, node, State::Dirty);
+        } else {
+            drop(node);
+        }
+        let lost = Error::CorruptMetadata { address, reason: "cached node lost" };
+        Ok(change(cache.get_mut(address.0).ok_or(lost)?))
+    }
+
+    pub(super) fn is_dirty(&self, address: BlockAddress) -> bool {
+        self.cache.lock().state(address.0) == Some(State::Dirty)
+    }
+
+    /// The bytes of a dirty node are final until it has been written.
+    pub(super) fn freeze(&self, address: BlockAddress) -> Option<Arc<Node>> {
+        let mut cache = self.cache.lock();
+        let node = cache.get(address.0).cloned();
+        cache.set_state(address.0, State::Frozen);
+        node
+    }
+
+    /// A frozen node has been written.
+    pub fn set_clean(&self, address: BlockAddress) {
+        self.cache.lock().set_state(address.0, State::Clean);
+    }
+
+    /// Forgets a node that is not part of any tree.
+    pub fn forget(&self, address: BlockAddress) {
+        self.cache.lock().remove(address.0);
+    }
+
+    /// Forgets every node, changed ones too.
+    pub fn forget_all(&self) {
+        self.cache.lock().clear();
+    }
+}

@@ -1,0 +1,323 @@
+//! Changing the tree: put and remove, with splits and merges.
+//!
+//! A failure in the middle leaves the working state half changed. The volume prevents it: it plans addresses for every
+//! node and has read every node on the way before it starts, and goes read-only if it happens all the same.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use super::node::{Node, capacity, item_size};
+use super::{NodePointer, NodePool, Root, Store};
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::keyspace::Value;
+use crate::platform::Platform;
+use crate::types::Generation;
+
+/// One step on the way from the root to a leaf: a node of the working generation.
+struct Step {
+    pointer: NodePointer,
+    level: u8,
+    /// The child that the way goes on to (branches only).
+    index: usize,
+}
+
+/// The working tree, open for changes.
+pub struct TreeWriter<'a, M: Medium, P: Platform> {
+    /// Where nodes are.
+    pub store: &'a Store<M, P>,
+    /// The root; follows every change.
+    pub root: &'a mut Root,
+    /// The working generation.
+    pub generation: Generation,
+    /// Addresses for new nodes.
+    pub pool: &'a mut NodePool,
+    /// Number of nodes in the tree.
+    pub nodes: &'a mut u64,
+}
+
+impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
+    /// Sets the value of `key`.
+    pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<()> {
+        let path = self.path_for_change(key)?;
+        let leaf = path.last().ok_or(no_path())?;
+        let overflow = self.store.change(&leaf.pointer, 0, |node| {
+            let index = match node.search(key) {
+                Ok(index) => {
+                    if node.replace(index, value) {
+                        return None;
+                    }
+                    node.remove(index);
+                    index
+                }
+                Err(index) => index,
+            };
+            if node.free() >= item_size(value.len()) {
+                node.insert(index, key, value);
+                return None;
+            }
+            Some(index)
+        })?;
+        match overflow {
+            None => Ok(()),
+            Some(index) => self.split(&path, index, (*key, value.to_vec())),
+        }
+    }
+
+    /// Removes `key`; says whether it was there.
+    pub fn remove(&mut self, key: &Key) -> Result<bool> {
+        let path = self.path_for_change(key)?;
+        let leaf = path.last().ok_or(no_path())?;
+        let found = self.store.change(&leaf.pointer, 0, |node| match node.search(key) {
+            Ok(index) => {
+                node.remove(index);
+                true
+            }
+            Err(_) => false,
+        })?;
+        if found {
+            self.merge_upwards(&path)?;
+        }
+        Ok(found)
+    }
+
+    /// Makes every node from the root to the leaf of `key` a dirty node of the working generation.
+    fn path_for_change(&mut self, key: &Key) -> Result<Vec<Step>> {
+        let mut path: Vec<Step> = Vec::with_capacity(self.root.height as usize);
+        let mut pointer = self.own(self.root.pointer, self.root.level())?;
+        self.root.pointer = pointer;
+        let mut level = self.root.level();
+        while level > 0 {
+            let node = self.store.node(&pointer, level)?;
+            let index = node.child_index(key);
+            let child = node.child(index);
+            drop(node);
+            path.push(Step { pointer, level, index });
+            level -= 1;
+            let owned = self.own(child, level)?;
+            if owned != child {
+                self.store.change(&pointer, level + 1, |node| node.replace(index, &owned.encode()))?;
+            }
+            pointer = owned;
+        }
+        path.push(Step { pointer, level: 0, index: 0 });
+        Ok(path)
+    }
+
+    /// The node as a dirty one of the working generation: itself, or a copy at a new address.
+    fn own(&mut self, pointer: NodePointer, level: u8) -> Result<NodePointer> {
+        if pointer.generation == self.generation {
+            self.store.change(&pointer, level, |_| ())?;
+            return Ok(pointer);
+        }
+        let mut copy = Node::clone(&*self.store.node(&pointer, level)?);
+        let owned = self.new_pointer()?;
+        copy.stamp(self.generation, owned.addresses[0].0);
+        self.store.add_dirty(owned.addresses[0], copy);
+        self.pool.release(pointer);
+        Ok(owned)
+    }
+
+    fn new_pointer(&mut self) -> Result<NodePointer> {
+        Ok(NodePointer {
+            addresses: self.pool.take()?,
+            generation: self.generation,
+            digest: Default::default(),
+        })
+    }
+
+    /// Puts `item` at `index` of the full leaf at the end of `path`, splitting nodes as far up as needed.
+    fn split(&mut self, path: &[Step], index: usize, item: (Key, Value)) -> Result<()> {
+        let mut items = alloc::vec![item];
+        let mut index = index;
+        for (depth, step) in path.iter().enumerate().rev() {
+            items = self.insert_items(step, index, items)?;
+            if items.is_empty() {
+                return Ok(());
+            }
+            match depth.checked_sub(1) {
+                Some(above) => index = path[above].index + 1,
+                None => return self.grow(step, items),
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts items side by side at `index` of a node. What does not fit goes to new nodes on the right, whose keys and
+    /// pointers are returned for the level above.
+    fn insert_items(
+        &mut self,
+        step: &Step,
+        index: usize,
+        items: Vec<(Key, Value)>,
+    ) -> Result<Vec<(Key, Value)>> {
+        let old = self.store.node(&step.pointer, step.level)?;
+        let new_size: usize = items.iter().map(|(_, value)| item_size(value.len())).sum();
+        if old.free() >= new_size {
+            drop(old);
+            self.store.change(&step.pointer, step.level, |node| {
+                for (offset, (key, value)) in items.iter().enumerate() {
+                    node.insert(index + offset, key, value);
+                }
+            })?;
+            return Ok(Vec::new());
+        }
+
+        let before = (0..index).map(|i| (old.key(i), old.value(i)));
+        let after = (index..old.count()).map(|i| (old.key(i), old.value(i)));
+        let new = items.iter().map(|(key, value)| (*key, &value[..]));
+        let capacity = capacity(self.store.superblock.node_size as usize);
+        // Appending leaves full nodes behind; anything else splits in halves.
+        let target = if index == old.count() { capacity } else { (old.used() + new_size).div_ceil(2) };
+
+        let mut parts: Vec<Node> = Vec::new();
+        let mut part = self.empty_node(step.level, step.pointer.addresses[0].0);
+        for (key, value) in before.chain(new).chain(after) {
+            let size = item_size(value.len());
+            if part.count() > 0 && (part.free() < size || part.used() + size > target) {
+                parts.push(part);
+                part = self.empty_node(step.level, 0);
+            }
+            part.insert(part.count(), &key, value);
+        }
+        parts.push(part);
+
+        let mut parts = parts.into_iter();
+        let first = parts.next().ok_or(no_path())?;
+        drop(old);
+        self.store.change(&step.pointer, step.level, |node| *node = first)?;
+        let mut above = Vec::new();
+        for mut part in parts {
+            let pointer = self.new_pointer()?;
+            part.stamp(self.generation, pointer.addresses[0].0);
+            above.push((part.key(0), pointer.encode().to_vec()));
+            self.store.add_dirty(pointer.addresses[0], part);
+            *self.nodes += 1;
+        }
+        Ok(above)
+    }
+
+    fn empty_node(&self, level: u8, address: u64) -> Node {
+        let size = self.store.superblock.node_size as usize;
+        Node::new(size, level, self.generation, self.store.volume_id(), address)
+    }
+
+    /// The root was split: puts a new root above its parts.
+    fn grow(&mut self, old_root: &Step, items: Vec<(Key, Value)>) -> Result<()> {
+        let pointer = self.new_pointer()?;
+        let mut node = self.empty_node(old_root.level + 1, pointer.addresses[0].0);
+        node.insert(0, &Key::MIN, &old_root.pointer.encode());
+        for (key, value) in items {
+            node.insert(node.count(), &key, &value);
+        }
+        self.store.add_dirty(pointer.addresses[0], node);
+        *self.nodes += 1;
+        *self.root = Root { pointer, height: self.root.height + 1 };
+        Ok(())
+    }
+
+    /// Removes the leaf at the end of the path where it is empty, and merges nodes on the path that have become small with
+    /// a neighbour, from the leaf up.
+    fn merge_upwards(&mut self, path: &[Step]) -> Result<()> {
+        let mut last = path.len() - 1;
+        if self.store.node(&path[last].pointer, 0)?.count() == 0 {
+            last = self.remove_empty(path)?;
+        }
+        for depth in (1..=last).rev() {
+            if !self.merge(&path[depth - 1], &path[depth])? {
+                break;
+            }
+        }
+        // A root with one child is superfluous.
+        while self.root.height > 1 {
+            let root = self.store.node(&self.root.pointer, self.root.level())?;
+            if root.count() > 1 {
+                break;
+            }
+            self.drop_node(self.root.pointer);
+            *self.root = Root { pointer: root.child(0), height: self.root.height - 1 };
+        }
+        Ok(())
+    }
+
+    /// Takes an empty leaf, with the branches that have no other child, out of the tree. Returns the depth of the branch
+    /// that it was taken from. Where no branch has another child the root is about to shrink to the leaf.
+    fn remove_empty(&mut self, path: &[Step]) -> Result<usize> {
+        let last = path.len() - 1;
+        for depth in (0..last).rev() {
+            let step = &path[depth];
+            if self.store.node(&step.pointer, step.level)?.count() < 2 {
+                continue;
+            }
+            self.store.change(&step.pointer, step.level, |branch| {
+                if step.index == 0 {
+                    // The first key is the lower bound of the branch and stays.
+                    let next = branch.child(1).encode();
+                    branch.replace(0, &next);
+                    branch.remove(1);
+                } else {
+                    branch.remove(step.index);
+                }
+            })?;
+            for below in &path[depth + 1..] {
+                self.drop_node(below.pointer);
+            }
+            return Ok(depth);
+        }
+        Ok(last)
+    }
+
+    /// Moves a neighbour's items into `step`'s node where it is small and both fit one node. A neighbour that cannot be
+    /// read is left alone: merging only saves space.
+    fn merge(&mut self, parent: &Step, step: &Step) -> Result<bool> {
+        let capacity = capacity(self.store.superblock.node_size as usize);
+        let node = self.store.node(&step.pointer, step.level)?;
+        if node.used() >= capacity / 4 || node.count() == 0 {
+            return Ok(false);
+        }
+        let above = self.store.node(&parent.pointer, parent.level)?;
+        // Leave room, so that the next insert does not split again.
+        let limit = capacity / 4 * 3;
+        let neighbours =
+            [parent.index.checked_sub(1), Some(parent.index + 1).filter(|right| *right < above.count())];
+        for neighbour in neighbours.into_iter().flatten() {
+            let pointer = above.child(neighbour);
+            let Ok(other) = self.store.node(&pointer, step.level) else { continue };
+            if other.used() + node.used() > limit {
+                continue;
+            }
+            drop((node, above));
+            let is_left = neighbour < parent.index;
+            self.store.change(&step.pointer, step.level, |node| {
+                for index in 0..other.count() {
+                    let at = if is_left { index } else { node.count() };
+                    node.insert(at, &other.key(index), other.value(index));
+                }
+            })?;
+            self.store.change(&parent.pointer, parent.level, |above| {
+                if is_left {
+                    // The merged node takes the left neighbour's place and key.
+                    above.replace(neighbour, &step.pointer.encode());
+                    above.remove(parent.index);
+                } else {
+                    above.remove(neighbour);
+                }
+            })?;
+            drop(other);
+            self.drop_node(pointer);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn drop_node(&mut self, pointer: NodePointer) {
+        self.pool.release(pointer);
+        *self.nodes = self.nodes.saturating_sub(1);
+    }
+}
+
+/// A path has at least the root; this error is never seen.
+fn no_path() -> Error {
+    Error::CorruptMetadata { address: Default::default(), reason: "no path to a leaf" }
+}

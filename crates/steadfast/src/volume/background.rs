@@ -1,0 +1,52 @@
+//! Work that nobody waits for: the timer, the device I/O of checkpoints, reclaiming deleted files.
+
+use core::sync::atomic::Ordering;
+
+use steadfast_media::Medium;
+
+use super::Volume;
+use crate::error::Result;
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// One bounded step of background work. Returns `true` while there is more to do at once. A host calls it from a
+    /// thread of its own at least every 100 ms; where there are no threads, between operations.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn background(&self) -> Result<bool> {
+        let idle =
+            self.read_only || self.closed.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire);
+        if idle {
+            return Ok(false);
+        }
+        self.finish_checkpoint()?;
+        if self.timer_due() {
+            self.transact()?;
+        }
+        if !core::mem::take(&mut self.working.lock().orphans) {
+            return Ok(false);
+        }
+        let more = self.reclaim_step()?;
+        if more {
+            self.working.lock().orphans = true;
+        }
+        Ok(more)
+    }
+
+    fn timer_due(&self) -> bool {
+        if !self.mask().contains(TransactionMask::TIMER) {
+            return false;
+        }
+        let sequence = self.working.lock().sequence;
+        let commit = self.commit.lock();
+        let elapsed = self.store.platform.monotonic_ms().saturating_sub(commit.last_ms);
+        commit.durable < sequence && elapsed >= u64::from(self.timer_ms())
+    }
+
+    /// Deleted files may be waiting to be reclaimed: the next background step looks.
+    pub(crate) fn wake_reclaim(&self) {
+        self.working.lock().orphans = true;
+    }
+}

@@ -1,0 +1,148 @@
+//! Checkpoints: the working state becomes frozen under the writer's lock, is written without it, and is then the durable
+//! state.
+
+use steadfast_media::Medium;
+
+use super::Volume;
+use super::commit::retry_transient;
+use super::state::{Frozen, Working};
+use crate::error::Result;
+use crate::key::Key;
+use crate::layout::Metaroot;
+use crate::platform::Platform;
+use crate::tree::{PlannedChange, Root, SealedNode};
+use crate::types::Generation;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Makes the working state the frozen one. It is at a transaction point (nothing is pending), and no other state is
+    /// frozen.
+    pub(super) fn freeze(&self, working: &mut Working) -> Result<()> {
+        self.try_freeze(working).map_err(|error| self.fail("a checkpoint could not be prepared", error))
+    }
+
+    fn try_freeze(&self, working: &mut Working) -> Result<()> {
+        debug_assert!(working.pending.is_empty() && working.frozen.is_none());
+        while self.flush_groups(working)? {}
+        let mut root = self.view.write();
+        let nodes = self.store.seal(&mut root)?;
+        let (data_cursor, node_cursor) = working.space.cursors();
+        let metaroot = Metaroot {
+            generation: working.generation,
+            root: root.pointer,
+            height: root.height,
+            next_inode: working.next_inode,
+            inodes: working.inodes,
+            used_blocks: working.space.used(),
+            nodes: working.nodes,
+            log: working.log.position(),
+            mask: self.mask(),
+            timer_ms: self.timer_ms(),
+            data_cursor,
+            node_cursor,
+        };
+        working.frozen = Some(Frozen { metaroot, nodes });
+        working.generation = Generation(working.generation.0 + 1);
+        working.parameters_changed = false;
+        working.space.freeze();
+        working.log.freeze();
+        Ok(())
+    }
+
+    /// Puts the bitmaps of changed groups into the tree; `true` when there were any.
+    pub(super) fn flush_groups(&self, working: &mut Working) -> Result<bool> {
+        let roots = self.roots(working);
+        let value_len = Some(1 + self.store.superblock.group_blocks as usize / 8);
+        let changes: alloc::vec::Vec<PlannedChange> = working
+            .space
+            .dirty_group_indexes()
+            .into_iter()
+            .map(|index| PlannedChange { key: Key::group(index), value_len })
+            .collect();
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        let nodes = self.store.plan(&roots.working, working.generation, &changes)?;
+        self.fill_pool(working, &roots, nodes)?;
+        let values = working.space.take_dirty_groups();
+        self.change_tree(working, |tree| {
+            for (key, value) in &values {
+                match value {
+                    Some(value) => tree.put(key, value)?,
+                    None => {
+                        tree.remove(key)?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.settle(working)?;
+        Ok(true)
+    }
+
+    /// Writes the frozen state, if there is one, and makes it the durable one.
+    ///
+    /// # Errors
+    /// The medium's; the volume is read-only then.
+    pub(super) fn finish_checkpoint(&self) -> Result<()> {
+        let _one_at_a_time = self.checkpoint.lock();
+        let frozen = {
+            let working = self.working.lock();
+            working.frozen.as_ref().map(|frozen| {
+                let share =
+                    |sealed: &SealedNode| SealedNode { pointer: sealed.pointer, node: sealed.node.clone() };
+                (frozen.metaroot, frozen.nodes.iter().map(share).collect::<alloc::vec::Vec<_>>())
+            })
+        };
+        let Some((metaroot, nodes)) = frozen else { return Ok(()) };
+        self.write_checkpoint(&metaroot, &nodes)
+            .map_err(|error| self.fail("a checkpoint could not be written", error))?;
+        self.thaw(metaroot, &nodes)
+            .map_err(|error| self.fail("an allocation bitmap could not be read", error))
+    }
+
+    fn write_checkpoint(&self, metaroot: &Metaroot, nodes: &[SealedNode]) -> Result<()> {
+        retry_transient(|| self.store.write_nodes(nodes))?;
+        self.store.flush()?;
+        let store = &self.store;
+        retry_transient(|| metaroot.write(&store.medium, &store.superblock, &store.platform))?;
+        self.store.flush()
+    }
+
+    fn thaw(&self, metaroot: Metaroot, nodes: &[SealedNode]) -> Result<()> {
+        let mut working = self.working.lock();
+        for sealed in nodes {
+            self.store.set_clean(sealed.pointer.addresses[0]);
+        }
+        working.frozen = None;
+        working.durable = metaroot;
+        working.log.thaw();
+        let pins = self.pins.lock().clone();
+        working.space.thaw(&self.store, &metaroot.root(), &pins)
+    }
+
+    /// Writes dirty nodes out, without a checkpoint, when they take more than their share of the cache.
+    pub(super) fn relieve_memory(&self) -> Result<()> {
+        let usage = self.store.cache_use();
+        let crowded = usage.pinned > usage.capacity / 2;
+        if !crowded && !self.working.lock().space.wants_flush() {
+            return Ok(());
+        }
+        self.finish_checkpoint()?;
+        let mut working = self.working.lock();
+        let written = self.write_out(&mut working);
+        written.map_err(|error| self.fail("metadata could not be written out", error))
+    }
+
+    fn write_out(&self, working: &mut Working) -> Result<()> {
+        if working.space.wants_flush() {
+            self.flush_groups(working)?;
+        }
+        let mut root: lock_api::RwLockWriteGuard<'_, P::RwLock, Root> = self.view.write();
+        let nodes = self.store.seal(&mut root)?;
+        retry_transient(|| self.store.write_nodes(&nodes))?;
+        for sealed in &nodes {
+            self.store.set_clean(sealed.pointer.addresses[0]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! Setting transaction points: the log mark, and when it has to be a checkpoint instead.
+
+use core::sync::atomic::Ordering;
+
+use alloc::vec::Vec;
+
+use steadfast_media::{ErrorClass, Medium};
+
+use super::Volume;
+use super::state::{CommitState, Working};
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::layout::Digest;
+use crate::log::{Log, RecordBuilder};
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::tree::Root;
+
+/// Unflushed data up to this many bytes goes with the record in one flush, and replay checks it. More is flushed before
+/// the record is written, so that replay never has to read much.
+const CHECKED_DATA_MAX: u32 = 256 << 10;
+/// How often a write with a transient error is tried again.
+const WRITE_TRIES: u32 = 3;
+
+/// A record that is ready to be written.
+struct Mark {
+    log: Log,
+    at: u64,
+    bytes: Vec<u8>,
+    flush_data_first: bool,
+    sequence: u64,
+}
+
+enum Step {
+    Nothing,
+    Write(Mark),
+    /// The log cannot take it: a checkpoint makes it durable.
+    Checkpoint,
+    /// A checkpoint has to finish first.
+    Wait,
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Makes everything accepted so far durable: a transaction point.
+    ///
+    /// Several callers at once share one flush.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Poisoned`, or the medium's error; after a failed write or flush the volume is read-only, and what was
+    /// acknowledged before stays.
+    pub fn transact(&self) -> Result<()> {
+        self.check_writable()?;
+        let target = self.working.lock().sequence;
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        if commit.durable >= target && !self.parameters_changed() {
+            return Ok(());
+        }
+        self.lead_commit(&mut commit)
+    }
+
+    fn parameters_changed(&self) -> bool {
+        self.working.lock().parameters_changed
+    }
+
+    /// Makes durable what is there now, on behalf of everyone who waits for the commit lock.
+    fn lead_commit(&self, commit: &mut CommitState) -> Result<()> {
+        loop {
+            let step = self.next_step(&mut self.working.lock())?;
+            match step {
+                Step::Nothing => break,
+                Step::Wait => self.finish_checkpoint()?,
+                Step::Checkpoint => {
+                    self.freeze_and_finish(commit)?;
+                    break;
+                }
+                Step::Write(mark) => {
+                    let written = self.write_mark(&mark);
+                    written.map_err(|error| self.fail("the intent log could not be written", error))?;
+                    commit.durable = mark.sequence;
+                    commit.points += 1;
+                    break;
+                }
+            }
+        }
+        commit.last_ms = self.store.platform.monotonic_ms();
+        Ok(())
+    }
+
+    fn next_step(&self, working: &mut Working) -> Result<Step> {
+        if working.pending.is_empty() && !working.parameters_changed {
+            return Ok(Step::Nothing);
+        }
+        let needs_checkpoint =
+            working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed;
+        let record = if needs_checkpoint { None } else { Some(self.build_record(working)?) };
+        let Some(builder) = record.filter(|builder| {
+            let blocks = working.log.blocks_for(builder.payload_len());
+            builder.payload_len() <= self.record_limit() && working.log.has_room(blocks)
+        }) else {
+            return Ok(if working.frozen.is_some() { Step::Wait } else { Step::Checkpoint });
+        };
+        let mark = self.take_mark(working, builder);
+        // The state is at a transaction point now: the moment for a checkpoint in the background.
+        if working.log.used() > working.log.blocks() / 2 && working.frozen.is_none() {
+            self.freeze(working)?;
+        }
+        Ok(Step::Write(mark))
+    }
+
+    fn build_record(&self, working: &Working) -> Result<RecordBuilder> {
+        let root: Root = *self.view.read();
+        let mut builder = RecordBuilder::default();
+        for key in working.pending.keys() {
+            let add = |builder: &mut RecordBuilder, key: &Key, value: Option<&[u8]>| builder.add(key, value);
+            if self.store.get_with(&root, key, |value| add(&mut builder, key, Some(value)))?.is_none() {
+                add(&mut builder, key, None);
+            }
+        }
+        Ok(builder)
+    }
+
+    /// From here on the record's place in the log and its content are settled.
+    fn take_mark(&self, working: &mut Working, builder: RecordBuilder) -> Mark {
+        let unflushed = self.store.unflushed();
+        let flush_data_first = unflushed > CHECKED_DATA_MAX;
+        let check_data = unflushed > 0 && !flush_data_first;
+        let blocks = working.log.blocks_for(builder.payload_len());
+        let position = working.log.position();
+        let block_size = self.store.superblock.block_size as usize;
+        let (bytes, digest): (Vec<u8>, Digest) =
+            builder.finish(&position, self.store.volume_id(), check_data, block_size, |bytes| {
+                self.store.crc(bytes)
+            });
+        working.log.advance(blocks, digest);
+        working.pending.clear();
+        working.space.mark();
+        Mark {
+            log: working.log.clone(),
+            at: position.block,
+            bytes,
+            flush_data_first,
+            sequence: working.sequence,
+        }
+    }
+
+    fn write_mark(&self, mark: &Mark) -> Result<()> {
+        if mark.flush_data_first {
+            self.store.flush()?;
+        }
+        retry_transient(|| mark.log.write(&self.store, mark.at, &mark.bytes))?;
+        self.store.flush()
+    }
+
+    /// Sets a transaction point and empties the log.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn checkpoint(&self) -> Result<()> {
+        self.check_writable()?;
+        self.checkpoint_now()
+    }
+
+    pub(super) fn checkpoint_now(&self) -> Result<()> {
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        self.finish_checkpoint()?;
+        let clean = {
+            let working = self.working.lock();
+            working.pending.is_empty()
+                && working.log.used() == 0
+                && !working.parameters_changed
+                && working.space.almost_free() == 0
+        };
+        if clean { Ok(()) } else { self.freeze_and_finish(&mut commit) }
+    }
+
+    /// A checkpoint of the present state, in the foreground. The caller holds the commit lock; nothing is frozen.
+    fn freeze_and_finish(&self, commit: &mut CommitState) -> Result<()> {
+        let sequence = {
+            let mut working = self.working.lock();
+            working.pending.clear();
+            self.freeze(&mut working)?;
+            working.sequence
+        };
+        self.finish_checkpoint()?;
+        commit.durable = sequence;
+        commit.points += 1;
+        commit.last_ms = self.store.platform.monotonic_ms();
+        Ok(())
+    }
+
+    /// The live transaction mask.
+    pub fn mask(&self) -> TransactionMask {
+        TransactionMask(self.mask.load(Ordering::Acquire))
+    }
+
+    /// Changes the live mask at once, and the volume's at the next transaction point.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for unknown bits; `ReadOnly`, `Poisoned`.
+    pub fn set_mask(&self, mask: TransactionMask) -> Result<()> {
+        self.check_writable()?;
+        if !TransactionMask::ALL.contains(mask) {
+            return Err(Error::InvalidArgument("transaction mask has unknown bits"));
+        }
+        self.mask.store(mask.0, Ordering::Release);
+        self.working.lock().parameters_changed = true;
+        Ok(())
+    }
+
+    /// Interval of the transaction timer, milliseconds.
+    pub fn timer_ms(&self) -> u32 {
+        self.timer_ms.load(Ordering::Acquire)
+    }
+
+    /// Changes the interval of the transaction timer at once, and the volume's at the next transaction point.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for 0; `ReadOnly`, `Poisoned`.
+    pub fn set_timer_ms(&self, milliseconds: u32) -> Result<()> {
+        self.check_writable()?;
+        if milliseconds == 0 {
+            return Err(Error::InvalidArgument("the timer needs at least one millisecond"));
+        }
+        self.timer_ms.store(milliseconds, Ordering::Release);
+        self.working.lock().parameters_changed = true;
+        Ok(())
+    }
+
+    /// sync(2) and syncfs(2): a transaction point if the mask has `sync`.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn sync(&self) -> Result<()> {
+        self.event(TransactionMask::SYNC)
+    }
+}
+
+/// Runs a write again while its error says that this may help.
+pub(super) fn retry_transient<T>(write: impl Fn() -> Result<T>) -> Result<T> {
+    let mut tries = 1;
+    loop {
+        match write() {
+            Err(Error::Medium(error)) if error.class == ErrorClass::Transient && tries < WRITE_TRIES => {
+                tries += 1
+            }
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The data plane: what the semantics need to move bytes outside the writer's lock.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use lock_api::{Mutex, MutexGuard};
+use steadfast_media::Medium;
+
+use super::{INODE_LOCKS, Volume};
+use crate::error::Result;
+use crate::layout::Superblock;
+use crate::platform::Platform;
+use crate::types::{BlockAddress, BlockRun, InodeNumber};
+
+/// Blocks that are not reused while this exists, even when they are freed.
+pub(crate) struct PinGuard<'a, M: Medium, P: Platform> {
+    volume: &'a Volume<M, P>,
+    runs: Vec<BlockRun>,
+}
+
+impl<M: Medium, P: Platform> Drop for PinGuard<'_, M, P> {
+    fn drop(&mut self) {
+        let mut pins = self.volume.pins.lock();
+        for run in &self.runs {
+            if let Some(index) = pins.iter().position(|pinned| pinned == run) {
+                pins.swap_remove(index);
+            }
+        }
+    }
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.store.superblock
+    }
+
+    pub(crate) fn access_times(&self) -> bool {
+        self.access_times && !self.read_only
+    }
+
+    /// Serialises those who change the data or the size of one inode, across their device I/O.
+    pub(crate) fn inode_lock(&self, inode: InodeNumber) -> MutexGuard<'_, P::Mutex, ()> {
+        self.inode_locks[(inode.0 % INODE_LOCKS as u64) as usize].lock()
+    }
+
+    /// Pins blocks. The caller still holds the [`Reader`](super::Reader) through which it found them.
+    pub(crate) fn pin(&self, runs: &[BlockRun]) -> PinGuard<'_, M, P> {
+        self.pins.lock().extend_from_slice(runs);
+        PinGuard { volume: self, runs: runs.to_vec() }
+    }
+
+    pub(crate) fn read_blocks(&self, start: BlockAddress, buffer: &mut [u8]) -> Result<()> {
+        self.store.read_blocks(start, buffer)
+    }
+
+    pub(crate) fn write_blocks(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
+        self.store.write_blocks(start, data)
+    }
+
+    pub(crate) fn crc(&self, bytes: &[u8]) -> u32 {
+        self.store.crc(bytes)
+    }
+
+    /// How often each inode is open.
+    pub(crate) fn open_counts(&self) -> &Mutex<P::Mutex, HashMap<InodeNumber, u32>> {
+        &self.open_counts
+    }
+}

@@ -1,0 +1,214 @@
+//! Making a new volume.
+
+use alloc::vec;
+
+use steadfast_media::Medium;
+
+use super::Volume;
+use super::apply::Origin;
+use crate::error::{Error, Result};
+use crate::fs::inode::root_value;
+use crate::key::Key;
+use crate::keyspace::Mutation;
+use crate::layout::{
+    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot, Superblock,
+    VERSION, cell_size,
+};
+use crate::options::{FormatOptions, OpenOptions};
+use crate::platform::Platform;
+use crate::tree::{Node, NodePointer, value_len_max};
+use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber};
+
+/// Below this size metadata is kept once unless asked otherwise.
+const TWO_COPIES_FROM: u64 = 128 << 10;
+/// Below this size there is no intent log unless asked for.
+const LOG_FROM: u64 = 1 << 20;
+/// Largest default intent log, bytes.
+const LOG_MAX: u64 = 4 << 20;
+/// Largest reserve, bytes.
+const RESERVE_MAX: u64 = 32 << 20;
+/// The reserve holds at least this many nodes (all copies): what removals and the next checkpoint may need.
+const RESERVE_NODES_MIN: u64 = 8;
+/// Nodes (all copies) that fit the smallest volume.
+const NODES_MIN: u64 = 16;
+/// Blocks of the smallest volume.
+const BLOCKS_MIN: u64 = 64;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Makes an empty volume on `medium`; what was there is lost.
+    ///
+    /// # Errors
+    /// `BadBlockSize`, `InvalidArgument`, `VolumeTooSmall`, or the medium's error.
+    ///
+    /// # Power cuts
+    /// The superblocks are invalidated first and written last: a half-made volume is none.
+    pub fn format(medium: &M, options: &FormatOptions, platform: &P) -> Result<()> {
+        let superblock = superblock_for(medium, options, platform)?;
+        let cell = vec![0; superblock.cell_size() as usize];
+        let superblocks = [0, superblock.second_offset()];
+        for offset in superblocks {
+            medium.write(offset, &cell)?;
+        }
+        for offset in superblock.metaroot_offsets(0) {
+            medium.write(offset, &cell)?;
+        }
+        medium.flush()?;
+
+        write_first_state(medium, platform, &superblock, options)?;
+
+        let mut cell = superblock.encode(platform);
+        cell.resize(superblock.cell_size() as usize, 0);
+        for offset in superblocks {
+            medium.write(offset, &cell)?;
+        }
+        Ok(medium.flush()?)
+    }
+}
+
+/// Writes the checkpoint of an empty root directory.
+fn write_first_state<M: Medium, P: Platform>(
+    medium: &M,
+    platform: &P,
+    superblock: &Superblock,
+    options: &FormatOptions,
+) -> Result<()> {
+    let generation = Generation(1);
+    let first = BlockAddress(superblock.first_block());
+    let mut addresses = [first, BlockAddress::NONE];
+    if superblock.metadata_copies > 1 {
+        addresses[1] = BlockAddress(superblock.first_block() + superblock.usable_blocks() / 2);
+    }
+    let metaroot = Metaroot {
+        generation: Generation(0),
+        root: NodePointer { addresses, generation, digest: Default::default() },
+        height: 1,
+        next_inode: InodeNumber::FIRST_USER.0,
+        inodes: 0,
+        used_blocks: 0,
+        nodes: 1,
+        log: LogPosition::default(),
+        mask: options.mask,
+        timer_ms: options.timer_ms,
+        data_cursor: 0,
+        node_cursor: 0,
+    };
+    let volume: Volume<&M, PlatformRef<'_, P>> = Volume::with_state(
+        medium,
+        PlatformRef(platform),
+        superblock.clone(),
+        &metaroot,
+        &OpenOptions::default(),
+    );
+    let root = Node::new(superblock.node_size as usize, 0, generation, volume.store.volume_id(), first.0);
+    volume.store.add_new(first, root);
+    {
+        let mut working = volume.working.lock();
+        let runs = metaroot.root.copies().map(|start| BlockRun { start, count: superblock.node_blocks() });
+        let runs: alloc::vec::Vec<BlockRun> = runs.collect();
+        let roots = volume.roots(&working);
+        working.space.prepare(&volume.store, &roots, &runs)?;
+        for run in runs {
+            working.space.publish(run, false);
+        }
+        let now = platform.now();
+        let inode = root_value(options.root_uid, options.root_gid, options.root_mode, now)?;
+        let mutation = Mutation { key: Key::inode(InodeNumber::ROOT), value: Some(inode) };
+        volume.apply(&mut working, vec![mutation], Origin::Replay)?;
+        working.next_inode = InodeNumber::FIRST_USER.0;
+        volume.freeze(&mut working)?;
+    }
+    volume.finish_checkpoint()
+}
+
+fn superblock_for(
+    medium: &impl Medium,
+    options: &FormatOptions,
+    platform: &impl Platform,
+) -> Result<Superblock> {
+    let geometry = medium.geometry();
+    let block_size = options.block_size;
+    let in_range = block_size.is_power_of_two() && (128..=65536).contains(&block_size);
+    if !in_range || block_size < geometry.atomic_unit {
+        return Err(Error::BadBlockSize(block_size));
+    }
+    let node_size = options.node_size.unwrap_or(block_size.max(512));
+    if !node_size.is_power_of_two() || !(512..=65536).contains(&node_size) || node_size < block_size {
+        return Err(Error::InvalidArgument(
+            "node size: a power of two from 512 to 65536, at least the block size",
+        ));
+    }
+    if !matches!(options.metadata_copies, None | Some(1 | 2)) {
+        return Err(Error::InvalidArgument("metadata copies: 1 or 2"));
+    }
+    if options.label.len() > 32 {
+        return Err(Error::InvalidArgument("label: at most 32 bytes"));
+    }
+    if options.timer_ms == 0 {
+        return Err(Error::InvalidArgument("timer: at least one millisecond"));
+    }
+    let cell = cell_size(block_size);
+    let wanted = options.size.unwrap_or(geometry.size);
+    let size = wanted.min(i64::MAX as u64) / cell * cell;
+    if size > geometry.size {
+        return Err(Error::Truncated { expected: size, found: geometry.size });
+    }
+    let copies = options.metadata_copies.unwrap_or(if size < TWO_COPIES_FROM { 1 } else { 2 });
+    let blocks = size / u64::from(block_size);
+    let node_blocks = u64::from(node_size / block_size);
+    let head = 3 * cell / u64::from(block_size);
+    let log_bytes = match options.log_size {
+        Some(bytes) => bytes,
+        None if size < LOG_FROM => 0,
+        None => (size / 64).min(LOG_MAX),
+    };
+    let log = (log_bytes / u64::from(block_size)).min((1 << 30) / u64::from(block_size));
+    let needed = (2 * head + NODES_MIN * node_blocks + log).max(BLOCKS_MIN);
+    if blocks < needed {
+        return Err(Error::VolumeTooSmall { size: wanted, needed: needed * u64::from(block_size) });
+    }
+    let node_cost = node_blocks * u64::from(copies);
+    let usable = blocks - 2 * head - log;
+    let reserve = (usable / 64).min(RESERVE_MAX / u64::from(block_size)).max(RESERVE_NODES_MIN * node_cost);
+    let mut label = [0; 32];
+    label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    let superblock = Superblock {
+        version: VERSION,
+        uuid: options.uuid,
+        features_compatible: FEATURES_COMPATIBLE,
+        features_read_only: FEATURES_READ_ONLY,
+        features_incompatible: FEATURES_INCOMPATIBLE,
+        blocks,
+        block_size,
+        node_size,
+        metadata_copies: copies,
+        group_blocks: node_size.min(32768),
+        log: BlockRun { start: BlockAddress(head), count: log },
+        inline_max: (node_size / 4).min(value_len_max(node_size as usize) as u32),
+        reserve_blocks: reserve.min(usable / 4),
+        hash_key: options.uuid,
+        label,
+        created: platform.now(),
+    };
+    superblock.validate()?;
+    Ok(superblock)
+}
+
+/// A borrowed platform is a platform.
+struct PlatformRef<'a, P>(&'a P);
+
+impl<P: Platform> Platform for PlatformRef<'_, P> {
+    type Mutex = P::Mutex;
+    type RwLock = P::RwLock;
+
+    fn now(&self) -> crate::types::Timestamp {
+        self.0.now()
+    }
+
+    fn monotonic_ms(&self) -> u64 {
+        self.0.monotonic_ms()
+    }
+
+    fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
+        self.0.crc32c(crc, bytes)
+    }
+}

@@ -1,0 +1,150 @@
+//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log, never more, and writes
+//! nothing.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use hashbrown::HashMap;
+use lock_api::{Mutex, RwLock};
+use steadfast_media::Medium;
+
+use super::Volume;
+use super::apply::Origin;
+use super::state::{CommitState, Pending, Working};
+use crate::error::{Error, Result};
+use crate::layout::{FEATURES_READ_ONLY, Metaroot, Superblock};
+use crate::log::{Log, replay};
+use crate::mask::TransactionMask;
+use crate::options::OpenOptions;
+use crate::platform::Platform;
+use crate::space::Space;
+use crate::tree::{NodePool, Store};
+use crate::types::Generation;
+
+/// Share of the cache that allocation bitmaps may take: one part in this many.
+const SPACE_SHARE: usize = 8;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Opens a volume at its last durable transaction point.
+    ///
+    /// # Errors
+    /// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`, `ReadOnlyFeatures`,
+    /// `UnsupportedParameter`, `Truncated`, `NoMetaroot`, `CorruptMetadata`, or the medium's error.
+    pub fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
+        let (superblock, damaged) = Superblock::read(&medium, &platform)?;
+        let unknown = superblock.features_read_only & !FEATURES_READ_ONLY;
+        if unknown != 0 && !options.read_only {
+            return Err(Error::ReadOnlyFeatures(unknown));
+        }
+        let metaroot = Metaroot::read_newest(&medium, &superblock, &platform)?;
+        let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options);
+        volume.superblock_damaged = damaged;
+        let replayed = {
+            let mut working = volume.working.lock();
+            volume.replay_into(&mut working, &metaroot)?
+        };
+        volume.replayed_records = replayed;
+        {
+            // What was replayed is durable already.
+            let sequence = volume.working.lock().sequence;
+            let mut commit = volume.commit.lock();
+            commit.durable = sequence;
+            commit.last_ms = volume.store.platform.monotonic_ms();
+        }
+        Ok(volume)
+    }
+
+    /// A volume whose working state is the durable one.
+    pub(super) fn with_state(
+        medium: M,
+        platform: P,
+        superblock: Superblock,
+        metaroot: &Metaroot,
+        options: &OpenOptions,
+    ) -> Self {
+        let space_memory = options.cache_size / SPACE_SHARE;
+        let store = Store::new(medium, platform, superblock, options.cache_size - space_memory);
+        let working = working_state(&store.superblock, metaroot, space_memory);
+        Volume {
+            store,
+            read_only: options.read_only,
+            access_times: options.access_times,
+            replayed_records: 0,
+            superblock_damaged: false,
+            mask: AtomicU32::new(metaroot.mask.0),
+            timer_ms: AtomicU32::new(metaroot.timer_ms),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            closed: AtomicBool::new(false),
+            incarnation: AtomicU32::new(0),
+            open_counts: Mutex::new(HashMap::new()),
+            pins: Mutex::new(alloc::vec::Vec::new()),
+            inode_locks: core::array::from_fn(|_| Mutex::new(())),
+            commit: Mutex::new(CommitState::default()),
+            checkpoint: Mutex::new(()),
+            working: Mutex::new(working),
+            view: RwLock::new(metaroot.root()),
+            space_memory,
+        }
+    }
+
+    /// The working state that equals the durable one of `metaroot`.
+    pub(super) fn working_at(&self, metaroot: &Metaroot) -> Working {
+        working_state(&self.store.superblock, metaroot, self.space_memory)
+    }
+
+    /// Applies the intent log up to its last mark. Returns the number of records.
+    pub(super) fn replay_into(&self, working: &mut Working, metaroot: &Metaroot) -> Result<u32> {
+        if self.store.superblock.log.count == 0 {
+            return Ok(0);
+        }
+        let found = replay(&self.store, metaroot.log, metaroot.generation)?;
+        for run in &found.runs {
+            working.space.reserve_for_replay(*run);
+        }
+        for index in 0..found.len() {
+            self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
+            working.space.mark();
+        }
+        // Addresses in the pool were set aside with the rest and are given back with it.
+        working.pool.drain();
+        working.space.end_replay();
+        working.log = Log::new(&self.store.superblock, found.end, found.blocks);
+        Ok(found.len() as u32)
+    }
+
+    /// Ends the work with the volume: a checkpoint where the mask has `unmount`; otherwise what is not committed is
+    /// dropped. Every later operation fails.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact). The volume is closed in any case.
+    pub fn close(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let commits = !self.read_only
+            && !self.failed.load(Ordering::Acquire)
+            && self.mask().contains(TransactionMask::UNMOUNT);
+        let result = if commits { self.checkpoint_now() } else { Ok(()) };
+        self.closed.store(true, Ordering::Release);
+        result
+    }
+}
+
+fn working_state(superblock: &Superblock, metaroot: &Metaroot, space_memory: usize) -> Working {
+    let cursors = (metaroot.data_cursor, metaroot.node_cursor);
+    Working {
+        generation: Generation(metaroot.generation.0 + 1),
+        nodes: metaroot.nodes,
+        inodes: metaroot.inodes,
+        next_inode: metaroot.next_inode,
+        pool: NodePool::default(),
+        space: Space::new(superblock, metaroot.used_blocks, cursors, space_memory),
+        log: Log::new(superblock, metaroot.log, 0),
+        pending: Pending::default(),
+        sequence: 0,
+        frozen: None,
+        durable: *metaroot,
+        parameters_changed: false,
+        orphans: true,
+    }
+}

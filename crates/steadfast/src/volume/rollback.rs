@@ -1,0 +1,56 @@
+//! Rollback of a live volume to the last durable transaction point.
+
+use core::sync::atomic::Ordering;
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use super::Volume;
+use crate::error::{Error, Result};
+use crate::layout::Metaroot;
+use crate::platform::Platform;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Returns the volume to its last durable transaction point: the newest metaroot and the log up to the last mark.
+    ///
+    /// Everything accepted since is dropped, of all writers. Callers forget every cached fact: an inode number that they
+    /// hold may be gone, and answers `Stale` or `NotFound` then.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Poisoned`, or the medium's error; where the durable state cannot be read the volume is read-only.
+    pub fn rollback(&self) -> Result<()> {
+        self.check_writable()?;
+        // Writers between reserving and publishing blocks hold their inode's lock: wait for them, let no new ones in.
+        let _writers: Vec<_> = self.inode_locks.iter().map(|lock| lock.lock()).collect();
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        self.finish_checkpoint()?;
+        let mut working = self.working.lock();
+        let result = (|| {
+            let mut view = self.view.write();
+            self.store.forget_all();
+            let metaroot =
+                Metaroot::read_newest(&self.store.medium, &self.store.superblock, &self.store.platform)?;
+            if metaroot.generation != working.durable.generation {
+                return Err(Error::NoMetaroot);
+            }
+            let (epoch, sequence) = (working.log.position().epoch, working.sequence);
+            *view = metaroot.root();
+            *working = self.working_at(&metaroot);
+            drop(view);
+            self.replay_into(&mut working, &metaroot)?;
+            working.log.raise_epoch(epoch);
+            // Commits go on counting, so that nobody takes an old one for a new one.
+            working.sequence = sequence + 1;
+            // Mask and timer are the user's present choice, not part of the state.
+            working.parameters_changed = metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
+            Ok(())
+        })();
+        result.map_err(|error| self.fail("the state to roll back to could not be read", error))?;
+        commit.durable = working.sequence;
+        commit.last_ms = self.store.platform.monotonic_ms();
+        self.incarnation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! What the writer and the committer keep in memory.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::key::Key;
+use crate::layout::Metaroot;
+use crate::log::Log;
+use crate::space::Space;
+use crate::tree::{NodePool, Root, SealedNode};
+use crate::types::Generation;
+
+/// A state that a checkpoint is writing.
+pub struct Frozen {
+    pub metaroot: Metaroot,
+    pub nodes: Vec<SealedNode>,
+}
+
+/// Keys changed since the last mark: the next record of the log. Their values are taken from the tree then, so a key
+/// that changes often is logged once.
+#[derive(Default)]
+pub struct Pending {
+    keys: BTreeSet<Key>,
+    /// Upper bound of the record's payload, bytes.
+    bytes: usize,
+    /// Too much for the log: the next transaction point is a checkpoint.
+    overflow: bool,
+}
+
+impl Pending {
+    pub fn add(&mut self, key: Key, size: usize, limit: usize) {
+        if self.overflow {
+            return;
+        }
+        // The size of a key that is here already is counted again: it may have grown. Only an upper bound is needed.
+        self.keys.insert(key);
+        self.bytes += size;
+        if self.bytes > limit {
+            *self = Pending { overflow: true, ..Pending::default() };
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && !self.overflow
+    }
+
+    pub fn overflow(&self) -> bool {
+        self.overflow
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter()
+    }
+
+    pub fn clear(&mut self) {
+        *self = Pending::default();
+    }
+}
+
+/// The working state beside its tree, under the writer's lock.
+pub struct Working {
+    pub generation: Generation,
+    pub nodes: u64,
+    pub inodes: u64,
+    pub next_inode: u64,
+    pub pool: NodePool,
+    pub space: Space,
+    pub log: Log,
+    pub pending: Pending,
+    /// Counts commits since open.
+    pub sequence: u64,
+    pub frozen: Option<Frozen>,
+    pub durable: Metaroot,
+    /// Mask or timer have changed since the durable metaroot.
+    pub parameters_changed: bool,
+    /// Orphans may exist that wait for being reclaimed.
+    pub orphans: bool,
+}
+
+impl Working {
+    pub fn frozen_root(&self) -> Option<Root> {
+        self.frozen.as_ref().map(|frozen| frozen.metaroot.root())
+    }
+}
+
+/// The committer's state, under the commit lock.
+#[derive(Debug, Default)]
+pub struct CommitState {
+    /// The commit sequence up to which everything is durable.
+    pub durable: u64,
+    /// Transaction points since open.
+    pub points: u64,
+    /// When the last one was set, [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
+    pub last_ms: u64,
+}

@@ -1,0 +1,237 @@
+//! The engine under a plain ordered map: random batches, transaction points, rollbacks, reopening and power cuts.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+use steadfast_media::MemoryMedium;
+
+use super::Volume;
+use crate::error::Error;
+use crate::key::{Key, Kind};
+use crate::keyspace::{KeyspaceRead, SpaceClass};
+use crate::mask::TransactionMask;
+use crate::options::{FormatOptions, OpenOptions};
+use crate::platform::Platform;
+use crate::types::{InodeNumber, Timestamp};
+
+struct TestPlatform;
+
+impl Platform for TestPlatform {
+    type Mutex = parking_lot::RawMutex;
+    type RwLock = parking_lot::RawRwLock;
+
+    fn now(&self) -> Timestamp {
+        Timestamp { seconds: 1, nanoseconds: 2 }
+    }
+
+    fn monotonic_ms(&self) -> u64 {
+        0
+    }
+}
+
+type Map = BTreeMap<Key, Vec<u8>>;
+type TestVolume = Volume<std::sync::Arc<MemoryMedium>, TestPlatform>;
+
+fn key(number: u64) -> Key {
+    Key::new(InodeNumber(100 + number / 8), Kind::Xattr, number % 8)
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Batch(Vec<(u64, Option<usize>)>),
+    Transact,
+    Checkpoint,
+    Rollback,
+    Reopen,
+    Background,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let change = (0u64..400, prop::option::weighted(0.7, 0usize..300));
+    prop_oneof![
+        12 => prop::collection::vec(change, 1..20).prop_map(Step::Batch),
+        3 => Just(Step::Transact),
+        1 => Just(Step::Checkpoint),
+        1 => Just(Step::Rollback),
+        1 => Just(Step::Reopen),
+        2 => Just(Step::Background),
+    ]
+}
+
+fn apply(
+    volume: &TestVolume,
+    map: &mut Map,
+    changes: &[(u64, Option<usize>)],
+    salt: u8,
+) -> Result<(), Error> {
+    *map = volume.update(SpaceClass::Normal, |tx| {
+        let mut new = map.clone();
+        for (number, length) in changes {
+            let key = key(*number);
+            match length {
+                Some(length) => {
+                    let value = vec![salt ^ *number as u8; *length];
+                    new.insert(key, value.clone());
+                    tx.put(key, value)?;
+                }
+                None => {
+                    new.remove(&key);
+                    tx.delete(&key)?;
+                }
+            }
+        }
+        Ok(new)
+    })?;
+    Ok(())
+}
+
+fn contents(volume: &TestVolume) -> Map {
+    let reader = volume.reader().unwrap();
+    let mut map = Map::new();
+    let mut from = key(0);
+    while let Some((key, found)) = reader.next(&from, &Key::MAX).unwrap() {
+        map.insert(key, found.value);
+        let Some(next) = key.successor() else { break };
+        from = next;
+    }
+    let mut backward = Map::new();
+    let mut to = Key::MAX;
+    while let Some((found, value)) = reader.previous(&key(0), &to).unwrap() {
+        backward.insert(found, value.value);
+        let Some(before) = found.predecessor() else { break };
+        to = before;
+    }
+    assert_eq!(map, backward);
+    map
+}
+
+fn check(options: FormatOptions, steps: Vec<Step>, size: u64, cache: usize) {
+    let medium = std::sync::Arc::new(MemoryMedium::new(size, options.block_size.min(512)).unwrap());
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let open_options = OpenOptions { cache_size: cache, ..OpenOptions::default() };
+    let open = || Volume::open(medium.clone(), open_options.clone(), TestPlatform).unwrap();
+    let mut volume = open();
+    volume.set_mask(TransactionMask::MANUAL).unwrap();
+    volume.transact().unwrap();
+    let mut working = Map::new();
+    let mut durable = Map::new();
+    for (index, step) in steps.into_iter().enumerate() {
+        match step {
+            Step::Batch(changes) => match apply(&volume, &mut working, &changes, index as u8) {
+                Ok(()) => {}
+                Err(Error::NoSpace) => {
+                    volume.checkpoint().unwrap();
+                    durable = working.clone();
+                }
+                Err(error) => panic!("{error}"),
+            },
+            Step::Transact => {
+                volume.transact().unwrap();
+                durable = working.clone();
+            }
+            Step::Checkpoint => {
+                volume.checkpoint().unwrap();
+                durable = working.clone();
+            }
+            Step::Rollback => {
+                volume.rollback().unwrap();
+                working = durable.clone();
+            }
+            Step::Reopen => {
+                drop(volume);
+                volume = open();
+                working = durable.clone();
+            }
+            Step::Background => {
+                volume.background().unwrap();
+            }
+        }
+        if index % 7 == 0 {
+            assert_eq!(contents(&volume), working);
+        }
+    }
+    assert_eq!(contents(&volume), working);
+    drop(volume);
+    assert_eq!(contents(&open()), durable);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn small_nodes(steps in prop::collection::vec(step(), 1..60)) {
+        let options = FormatOptions { block_size: 512, ..FormatOptions::default() };
+        check(options, steps, 2 << 20, 0);
+    }
+
+    #[test]
+    fn nodes_of_several_blocks(steps in prop::collection::vec(step(), 1..60)) {
+        let options = FormatOptions { block_size: 128, node_size: Some(1024), ..FormatOptions::default() };
+        check(options, steps, 1 << 20, 4096);
+    }
+
+    #[test]
+    fn large_nodes_without_log(steps in prop::collection::vec(step(), 1..60)) {
+        let options = FormatOptions { log_size: Some(0), metadata_copies: Some(1), ..FormatOptions::default() };
+        check(options, steps, 2 << 20, 1 << 20);
+    }
+
+    #[test]
+    fn tiny_volume(steps in prop::collection::vec(step(), 1..60)) {
+        check(FormatOptions::default(), steps, 64 * 4096, 0);
+    }
+}
+
+#[test]
+fn space_returns_to_the_block() {
+    let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
+    Volume::format(&medium, &FormatOptions { block_size: 512, ..FormatOptions::default() }, &TestPlatform)
+        .unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    volume.checkpoint().unwrap();
+    let empty = volume.statistics().unwrap().blocks_free;
+    for round in 0..3 {
+        let mut map = Map::new();
+        for number in 0..3000 {
+            apply(&volume, &mut map, &[(number, Some(200))], round).unwrap();
+        }
+        assert!(volume.statistics().unwrap().blocks_free < empty);
+        for number in 0..3000 {
+            apply(&volume, &mut map, &[(number, None)], round).unwrap();
+        }
+        volume.checkpoint().unwrap();
+        assert_eq!(volume.statistics().unwrap().blocks_free, empty, "round {round}");
+    }
+    drop(volume);
+    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).unwrap();
+    assert_eq!(volume.statistics().unwrap().blocks_free, empty);
+}
+
+#[test]
+fn reserve_and_release() {
+    let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
+    Volume::format(&medium, &FormatOptions::default(), &TestPlatform).unwrap();
+    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).unwrap();
+    let mut runs = Vec::new();
+    loop {
+        match volume.reserve(37, None) {
+            Ok(run) => runs.push(run),
+            Err(error) => {
+                assert_eq!(error, Error::NoSpace);
+                break;
+            }
+        }
+    }
+    let mut blocks: Vec<u64> = runs.iter().flat_map(|run| run.start.0..run.end()).collect();
+    let count = blocks.len();
+    blocks.sort_unstable();
+    blocks.dedup();
+    assert_eq!(blocks.len(), count, "no block was handed out twice");
+    for run in runs {
+        volume.release_blocks(run);
+    }
+    let again: u64 = core::iter::from_fn(|| volume.reserve(37, None).ok()).map(|run| run.count).sum();
+    assert_eq!(again, count as u64);
+}

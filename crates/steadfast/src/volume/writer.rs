@@ -1,0 +1,176 @@
+//! Changing: one writer at a time, over the [`Keyspace`] seam.
+
+use core::cell::RefCell;
+use core::sync::atomic::Ordering;
+
+use lock_api::MutexGuard;
+use steadfast_media::Medium;
+
+use super::Volume;
+use super::apply::Origin;
+use super::state::Working;
+use crate::error::{Error, Result};
+use crate::fs::tx::Tx;
+use crate::key::Key;
+use crate::keyspace::{Batch, Keyspace, KeyspaceRead, SpaceClass, Versioned};
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
+
+/// Checkpoints that an operation tries before it reports that there is no space.
+const RECLAIM_TRIES: u32 = 2;
+
+/// The only writer of metadata while it exists.
+pub(crate) struct Writer<'a, M: Medium, P: Platform> {
+    volume: &'a Volume<M, P>,
+    working: RefCell<MutexGuard<'a, P::Mutex, Working>>,
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Runs one operation as a whole, again where it has to.
+    ///
+    /// # Errors
+    /// Those of the operation; `NoSpace` where a checkpoint cannot help or the mask does not allow one.
+    pub(crate) fn update<T>(
+        &self,
+        class: SpaceClass,
+        operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            self.check_writable()?;
+            let writer = Writer { volume: self, working: RefCell::new(self.working.lock()) };
+            let mut tx = Tx::new(&writer, class);
+            let result = operation(&mut tx).and_then(|value| tx.commit().map(|()| value));
+            drop(writer);
+            match result {
+                Err(Error::Conflict) => {}
+                Err(Error::NoSpace) if tries < RECLAIM_TRIES && self.reclaim()? => tries += 1,
+                Err(error) => return Err(error),
+                Ok(value) => {
+                    self.relieve_memory()?;
+                    return Ok(value);
+                }
+            }
+        }
+    }
+
+    /// Reserves blocks for data, see [`Keyspace::reserve`], with a checkpoint where only that makes room.
+    pub(crate) fn reserve(&self, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
+        let mut tries = 0;
+        loop {
+            self.check_writable()?;
+            let reserved = self.reserve_in(&mut self.working.lock(), blocks, goal);
+            match reserved {
+                Err(Error::NoSpace) if tries < RECLAIM_TRIES && self.reclaim()? => tries += 1,
+                reserved => return reserved,
+            }
+        }
+    }
+
+    pub(crate) fn release_blocks(&self, run: BlockRun) {
+        self.working.lock().space.release(run);
+    }
+
+    fn reserve_in(&self, working: &mut Working, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
+        let blocks = blocks.min(self.available_for_data(working));
+        if blocks == 0 {
+            return Err(Error::NoSpace);
+        }
+        let roots = self.roots(working);
+        working.space.reserve_data(&self.store, &roots, blocks, goal)
+    }
+
+    /// Space ran out: sets a transaction point where that frees some and the mask allows it. `true`: try again.
+    fn reclaim(&self) -> Result<bool> {
+        let (almost_free, frozen) = {
+            let working = self.working.lock();
+            (working.space.almost_free(), working.frozen.is_some())
+        };
+        if frozen {
+            self.finish_checkpoint()?;
+            return Ok(true);
+        }
+        let allowed = self.mask().contains(TransactionMask::VOLUME_FULL);
+        if almost_free == 0 || !allowed {
+            return Ok(false);
+        }
+        self.checkpoint_now()?;
+        Ok(true)
+    }
+
+    /// An event of the mask has happened: a transaction point if the mask has it.
+    pub(crate) fn event(&self, event: TransactionMask) -> Result<()> {
+        if self.mask().contains(event) { self.transact() } else { Ok(()) }
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Poisoned("it has been closed"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::Poisoned(self.failure.lock().unwrap_or("an earlier failure")));
+        }
+        Ok(())
+    }
+
+    /// The volume cannot go on safely: read-only from now on. Returns `error`.
+    pub(super) fn fail(&self, why: &'static str, error: Error) -> Error {
+        self.failure.lock().get_or_insert(why);
+        self.failed.store(true, Ordering::Release);
+        error
+    }
+}
+
+impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
+    fn get(&self, key: &Key) -> Result<Option<Versioned>> {
+        self.volume.versioned_get(&self.volume.view.read(), key)
+    }
+
+    fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {
+        self.volume.versioned_next(&self.volume.view.read(), from, to)
+    }
+
+    fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {
+        self.volume.versioned_previous(&self.volume.view.read(), from, to)
+    }
+
+    fn value_len_max(&self) -> usize {
+        self.volume.store.superblock.value_len_max()
+    }
+}
+
+impl<M: Medium, P: Platform> Keyspace for Writer<'_, M, P> {
+    fn commit(&self, batch: Batch) -> Result<()> {
+        // Preconditions hold: they were read under the lock that this writer still has.
+        self.volume.apply(&mut self.working.borrow_mut(), batch.mutations, Origin::Operation(batch.class))
+    }
+
+    fn allocate_inode(&self) -> Result<InodeNumber> {
+        Ok(self.volume.next_inode(&mut self.working.borrow_mut()))
+    }
+
+    fn generation(&self) -> Generation {
+        self.working.borrow().generation
+    }
+
+    fn now(&self) -> Timestamp {
+        self.volume.store.platform.now()
+    }
+
+    fn reserve(&self, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
+        self.volume.reserve_in(&mut self.working.borrow_mut(), blocks, goal)
+    }
+
+    fn release(&self, run: BlockRun) {
+        self.working.borrow_mut().space.release(run);
+    }
+}
