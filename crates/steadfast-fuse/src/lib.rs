@@ -1,1 +1,42 @@
-//! Stub.
+//! Steadfast as a mounted file system, over FUSE.
+//!
+//! [`mount`] attaches a [`Volume`](steadfast::Volume) to a directory and serves it from several threads until it is
+//! unmounted. The kernel's protocol is spoken directly (docs/decisions/0004-fuse-transport.md says why). Programs reach
+//! the volume behind a mount with the commands in [`ioctl`].
+//!
+//! ```no_run
+//! # fn example<M, P>(volume: std::sync::Arc<steadfast::Volume<M, P>>) -> std::io::Result<()>
+//! # where M: steadfast_media::Medium + 'static, P: steadfast::Platform + 'static {
+//! use steadfast_fuse::{MountOptions, mount};
+//!
+//! let session = mount(volume.clone(), "/mnt".as_ref(), &MountOptions::default())?;
+//! let unmount = session.unmount_handle();
+//! // ... give `unmount` to whoever handles signals ...
+//! session.run()?;
+//! # let _ = unmount;
+//! # Ok(()) }
+//! ```
+//!
+//! Rooms: [`session`] owns the threads, [`device`] the connection, [`filesystem`] turns requests into operations,
+//! [`control`] waits for the kernel, [`pull`] gets dirty pages out of it, [`node`] and [`open`] know what it holds.
+
+mod abi;
+mod buffer;
+mod control;
+mod device;
+mod errno;
+mod filesystem;
+mod init;
+pub mod ioctl;
+mod log;
+mod mount;
+mod node;
+mod open;
+mod options;
+mod pull;
+mod request;
+mod session;
+
+pub use errno::errno;
+pub use options::MountOptions;
+pub use session::{Session, UnmountHandle, mount};

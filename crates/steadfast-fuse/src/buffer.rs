@@ -1,0 +1,107 @@
+//! Page-aligned buffers of a worker, so that media with direct I/O read and write file data without a copy.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::abi::input::{InHeader, WriteIn};
+
+/// Largest data of one READ or WRITE.
+pub(crate) const DATA_MAX: usize = 1 << 20;
+const PAGE: usize = 4096;
+/// Bytes in front of the data of a WRITE request.
+const WRITE_PREFIX: usize = size_of::<InHeader>() + size_of::<WriteIn>();
+
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE]);
+
+fn pages(count: usize) -> Vec<Page> {
+    vec![Page([0; PAGE]); count]
+}
+
+/// Where requests arrive. The data of a WRITE request starts on a page boundary.
+pub(crate) struct RequestBuffer(Vec<Page>);
+
+impl RequestBuffer {
+    pub(crate) fn new() -> RequestBuffer {
+        RequestBuffer(pages(DATA_MAX / PAGE + 2))
+    }
+
+    /// The bytes to receive into.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0.as_mut_bytes()[PAGE - WRITE_PREFIX..]
+    }
+}
+
+/// Where an answer is put together: structures and names are appended, file data is read in place.
+pub(crate) struct AnswerBuffer {
+    pages: Vec<Page>,
+    length: usize,
+}
+
+impl AnswerBuffer {
+    pub(crate) fn new() -> AnswerBuffer {
+        AnswerBuffer { pages: pages(DATA_MAX / PAGE), length: 0 }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    pub(crate) fn filled(&self) -> &[u8] {
+        &self.pages.as_bytes()[..self.length]
+    }
+
+    /// Bytes that were appended.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// The next `length` bytes (fewer where the buffer ends), to be filled and then kept with [`advance`](Self::advance).
+    pub(crate) fn space(&mut self, length: usize) -> &mut [u8] {
+        let start = self.length;
+        let bytes = self.pages.as_mut_bytes();
+        let end = bytes.len().min(start.saturating_add(length));
+        &mut bytes[start..end]
+    }
+
+    pub(crate) fn advance(&mut self, length: usize) {
+        self.length = (self.length + length).min(DATA_MAX);
+    }
+
+    /// Appends bytes; `false` and nothing appended where they do not fit.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> bool {
+        let space = self.space(bytes.len());
+        if space.len() < bytes.len() {
+            return false;
+        }
+        space.copy_from_slice(bytes);
+        self.advance(bytes.len());
+        true
+    }
+
+    /// Appends a structure; it always fits in front of data.
+    pub(crate) fn put<T: IntoBytes + Immutable>(&mut self, value: &T) -> bool {
+        self.append(value.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_a_write_is_page_aligned() {
+        let mut buffer = RequestBuffer::new();
+        let bytes = buffer.bytes();
+        assert_eq!(bytes[WRITE_PREFIX..].as_ptr().addr() % PAGE, 0);
+        assert!(bytes.len() >= DATA_MAX + WRITE_PREFIX);
+    }
+
+    #[test]
+    fn append_never_overflows() {
+        let mut buffer = AnswerBuffer::new();
+        assert!(buffer.append(&[1; 10]));
+        assert!(!buffer.append(&vec![0; DATA_MAX]));
+        assert_eq!(buffer.filled(), [1; 10]);
+    }
+}

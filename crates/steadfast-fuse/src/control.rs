@@ -1,0 +1,198 @@
+//! The control thread: whatever has to wait for the kernel, which workers must never do.
+//!
+//! Jobs run one after the other. Dirty pages that a job pulls arrive as WRITE requests at the workers, which go on
+//! serving everything; only a rollback stops requests from reaching the volume.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use steadfast::Platform;
+use steadfast::fs::{FileKind, SeekTo};
+use steadfast_media::Medium;
+use zerocopy::IntoBytes;
+
+use crate::abi::output::{IoctlOut, LseekOut};
+use crate::buffer::AnswerBuffer;
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::filesystem::{Filesystem, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
+use crate::log::{log_error, log_info, log_warning};
+use crate::node;
+
+/// A request that waits for its answer. One that is dropped without an answer gets EIO: nothing hangs.
+pub(crate) struct Ticket {
+    device: Device,
+    unique: u64,
+    answered: bool,
+}
+
+impl Ticket {
+    pub(crate) fn new(device: Device, unique: u64) -> Ticket {
+        Ticket { device, unique, answered: false }
+    }
+
+    fn answer(mut self, result: Result<&[u8], Errno>) {
+        self.answered = true;
+        if let Err(error) = self.device.answer(self.unique, result) {
+            log_error!("cannot answer a command: {error}");
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.answered {
+            let _ = self.device.answer(self.unique, Err(Errno(libc::EIO)));
+        }
+    }
+}
+
+/// Commands that come by ioctl.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Command {
+    Transact,
+    Checkpoint,
+    Rollback { force: bool },
+}
+
+/// Work for the control thread.
+pub(crate) enum Job {
+    Command {
+        ticket: Ticket,
+        command: Command,
+    },
+    Seek {
+        ticket: Ticket,
+        nodeid: u64,
+        offset: u64,
+        to: SeekTo,
+    },
+    /// The mount is about to be cut off from open files: saves what they have written.
+    Rescue {
+        done: std::sync::mpsc::Sender<()>,
+    },
+    Stop,
+}
+
+/// Runs jobs until [`Job::Stop`].
+pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &Receiver<Job>) {
+    while let Ok(job) = jobs.recv() {
+        if matches!(job, Job::Stop) {
+            return;
+        }
+        if catch_unwind(AssertUnwindSafe(|| filesystem.execute(job))).is_err() {
+            log_error!("internal error in a command; answered EIO, the mount goes on");
+            // Never leave the gate shut.
+            filesystem.resume();
+        }
+    }
+}
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    fn execute(&self, job: Job) {
+        match job {
+            Job::Command { ticket, command } => {
+                let result = match command {
+                    Command::Transact => self.pull_all().and_then(|()| Ok(self.volume.transact()?)),
+                    Command::Checkpoint => self.pull_all().and_then(|()| Ok(self.volume.checkpoint()?)),
+                    Command::Rollback { force } => self.roll_back(force),
+                };
+                let out = IoctlOut::default();
+                ticket.answer(result.map(|()| out.as_bytes()));
+            }
+            Job::Seek { ticket, nodeid, offset, to } => {
+                let result = self.pull(nodeid).and_then(|()| {
+                    let inode = self.nodes.resolve(nodeid)?;
+                    Ok(LseekOut { offset: self.volume.seek(inode, offset, to)? })
+                });
+                ticket.answer(result.as_ref().map(|out| out.as_bytes()).map_err(|errno| *errno));
+            }
+            Job::Rescue { done } => {
+                if let Err(errno) = self.pull_all() {
+                    let error = std::io::Error::from_raw_os_error(errno.0);
+                    log_error!("files that are still open have lost writes: {error}");
+                }
+                let _ = done.send(());
+            }
+            Job::Stop => {}
+        }
+    }
+
+    /// Makes the kernel hand over all dirty pages. They can only be of files that are open for writing: closing the
+    /// last descriptor, and the end of the last mapping, write them back.
+    fn pull_all(&self) -> Result<(), Errno> {
+        let mut first_error = Ok(());
+        for nodeid in self.files.written() {
+            first_error = first_error.and(self.pull(nodeid));
+        }
+        first_error
+    }
+
+    fn pull(&self, nodeid: u64) -> Result<(), Errno> {
+        let Some(puller) = self.puller.get() else { return Err(Errno(libc::EIO)) };
+        puller.pull(nodeid).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+    }
+
+    fn roll_back(&self, force: bool) -> Result<(), Errno> {
+        {
+            // Waits for the operations that are under way.
+            let mut phase = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+            if !force && !self.files.written().is_empty() {
+                return Err(Errno(libc::EBUSY));
+            }
+            *phase = Phase::RollingBack;
+        }
+        let result = self.volume.rollback().map_err(Errno::from);
+        if result.is_ok() {
+            self.forget_before_rollback();
+            log_info!("rolled back to the last transaction point");
+        }
+        self.resume();
+        result
+    }
+
+    /// The volume is at its last durable point: nothing that the kernel knows holds any more.
+    fn forget_before_rollback(&self) {
+        let directories = self.nodes.roll_back(|inode| {
+            self.volume.attributes(inode).is_ok_and(|attributes| attributes.kind == FileKind::Directory)
+        });
+        let open = self.files.take();
+        let report = |what: &str, result: std::io::Result<()>| {
+            if let Err(error) = result {
+                log_warning!("rollback: the kernel keeps {what} for a while: {error}");
+            }
+        };
+        // Dirty pages come as writes first, which are dropped in this phase.
+        for (nodeid, handles) in open {
+            report("pages of an open file", self.device.invalidate_inode(nodeid, 0));
+            // Stale handles keep nothing alive; the kernel's RELEASE finds them gone.
+            for _ in 0..handles {
+                self.volume.release(node::inode(nodeid));
+            }
+        }
+        for nodeid in directories {
+            report("a directory", self.device.invalidate_inode(nodeid, 0));
+        }
+        if self.agreement.epochs() {
+            report("names", self.device.expire_entries());
+        } else {
+            // Names expire by themselves; no new ones are given out meanwhile.
+            std::thread::sleep(Duration::from_secs(VALID_SECONDS_WITHOUT_EPOCHS) + Duration::from_millis(50));
+        }
+    }
+
+    /// Opens the gate and executes what waited in front of it.
+    fn resume(&self) {
+        *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Phase::Running;
+        let parked = std::mem::take(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner));
+        if parked.is_empty() {
+            return;
+        }
+        let mut out = AnswerBuffer::new();
+        for request in parked {
+            self.serve(&request.device, &request.bytes, &mut out);
+        }
+    }
+}

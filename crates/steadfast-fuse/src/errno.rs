@@ -1,0 +1,44 @@
+//! Error numbers: the one place where an error of the core becomes an errno.
+
+use steadfast::Error;
+
+/// A positive error number of the operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Errno {
+        Errno(errno(&error))
+    }
+}
+
+/// The error number that a system call returns for `error`.
+pub fn errno(error: &Error) -> i32 {
+    use Error::*;
+    match error {
+        NotFound => libc::ENOENT,
+        AlreadyExists => libc::EEXIST,
+        NotADirectory => libc::ENOTDIR,
+        IsADirectory => libc::EISDIR,
+        DirectoryNotEmpty => libc::ENOTEMPTY,
+        NotARegularFile | InvalidName | InvalidArgument(_) | MoveIntoSelf => libc::EINVAL,
+        NameTooLong => libc::ENAMETOOLONG,
+        // A value of an attribute; a symbolic link that is too long is answered by the caller (ENAMETOOLONG).
+        ValueTooLong => libc::E2BIG,
+        FileTooLarge => libc::EFBIG,
+        TooManyLinks => libc::EMLINK,
+        NoAttribute => libc::ENODATA,
+        BufferTooSmall => libc::ERANGE,
+        NoSuchOffset => libc::ENXIO,
+        DirectoryFull => libc::ENOSPC,
+        Stale(_) => libc::ESTALE,
+        NotPermitted => libc::EPERM,
+        Unsupported(_) => libc::EOPNOTSUPP,
+        NoSpace => libc::ENOSPC,
+        ReadOnly | Poisoned(_) => libc::EROFS,
+        Busy => libc::EBUSY,
+        Conflict => libc::EAGAIN,
+        OutOfMemory => libc::ENOMEM,
+        _ => libc::EIO,
+    }
+}

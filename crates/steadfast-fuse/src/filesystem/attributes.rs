@@ -1,0 +1,147 @@
+//! GETATTR, STATX, SETATTR, and the shape in which attributes travel.
+//!
+//! With the write-back cache the kernel owns size, mtime and ctime of a regular file that it has in memory: it ignores
+//! ours and sends its own with SETATTR when it writes the inode back.
+
+use steadfast::fs::{Attributes, FileKind, SetAttributes, SetTime};
+use steadfast::{InodeNumber, Platform, Timestamp};
+use steadfast_media::Medium;
+
+use super::{Filesystem, Outcome, VALID_SECONDS, ready};
+use crate::abi::flags::setattr as valid;
+use crate::abi::input::SetattrIn;
+use crate::abi::output::{Attr, AttrOut, EntryOut, Statx, StatxOut, StatxTime};
+use crate::buffer::AnswerBuffer;
+use crate::errno::Errno;
+use crate::request::Request;
+
+/// The basic attributes and the time of creation.
+const STATX_MASK: u32 = 0x7ff | 0x800;
+const SET_ID_BITS: u32 = 0o6000;
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    pub(super) fn getattr(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let attributes = self.volume.attributes(self.node(request)?)?;
+        ready(out.put(&attr_out(&attributes)))
+    }
+
+    pub(super) fn statx(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let attributes = self.volume.attributes(self.node(request)?)?;
+        ready(out.put(&StatxOut {
+            attr_valid: VALID_SECONDS,
+            stat: statx(&attributes),
+            ..Default::default()
+        }))
+    }
+
+    pub(super) fn setattr(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let inode = self.node(request)?;
+        let change = request.arguments().take::<SetattrIn>()?;
+        let has = |bit: u32| change.valid & bit != 0;
+        let time = |set: u32, now: u32, seconds: u64, nanoseconds: u32| {
+            if has(now) {
+                Some(SetTime::Now)
+            } else {
+                has(set).then_some(SetTime::At(Timestamp { seconds: seconds as i64, nanoseconds }))
+            }
+        };
+        let mut set = SetAttributes {
+            permissions: has(valid::MODE).then_some(change.mode & 0o7777),
+            uid: has(valid::UID).then_some(change.uid),
+            gid: has(valid::GID).then_some(change.gid),
+            size: has(valid::SIZE).then_some(change.size),
+            accessed: time(valid::ATIME, valid::ATIME_NOW, change.atime, change.atime_nsec),
+            modified: time(valid::MTIME, valid::MTIME_NOW, change.mtime, change.mtime_nsec),
+            changed: has(valid::CTIME)
+                .then_some(Timestamp { seconds: change.ctime as i64, nanoseconds: change.ctime_nsec }),
+            drop_privileges: has(valid::KILL_SUIDGID),
+        };
+        // A change of the owner takes the set-id bits from whatever is executed, whoever makes it.
+        if has(valid::UID | valid::GID) && !has(valid::MODE) && !set.drop_privileges {
+            let before = self.volume.attributes(inode)?;
+            set.drop_privileges = before.kind != FileKind::Directory && before.permissions & SET_ID_BITS != 0;
+        }
+        let attributes = self.volume.set_attributes(inode, &set)?;
+        ready(out.put(&attr_out(&attributes)))
+    }
+
+    /// Clears the set-id bits of a file that somebody without the right to keep them has changed.
+    pub(super) fn drop_privileges(&self, nodeid: u64, inode: InodeNumber) -> Result<(), Errno> {
+        let attributes = self.volume.attributes(inode)?;
+        if attributes.permissions & SET_ID_BITS != 0 {
+            self.volume
+                .set_attributes(inode, &SetAttributes { drop_privileges: true, ..Default::default() })?;
+            // The kernel does not expect the mode to change here; attributes alone never wait for pages.
+            let _ = self.device.invalidate_inode(nodeid, -1);
+        }
+        Ok(())
+    }
+
+    /// Names an inode to the kernel.
+    pub(super) fn entry(&self, attributes: &Attributes) -> Result<EntryOut, Errno> {
+        Ok(EntryOut {
+            nodeid: self.nodes.enter(attributes)?,
+            generation: 0,
+            entry_valid: self.name_validity(),
+            attr_valid: VALID_SECONDS,
+            entry_valid_nsec: 0,
+            attr_valid_nsec: 0,
+            attr: attr(attributes),
+        })
+    }
+
+    pub(super) fn put_entry(&self, attributes: &Attributes, out: &mut AnswerBuffer) -> Result<u64, Errno> {
+        let entry = self.entry(attributes)?;
+        out.put(&entry);
+        Ok(entry.nodeid)
+    }
+}
+
+fn attr_out(attributes: &Attributes) -> AttrOut {
+    AttrOut { attr_valid: VALID_SECONDS, attr_valid_nsec: 0, dummy: 0, attr: attr(attributes) }
+}
+
+fn attr(attributes: &Attributes) -> Attr {
+    Attr {
+        ino: attributes.inode.0,
+        size: attributes.size,
+        blocks: attributes.allocated.div_ceil(512),
+        atime: attributes.accessed.seconds as u64,
+        mtime: attributes.modified.seconds as u64,
+        ctime: attributes.changed.seconds as u64,
+        atime_nsec: attributes.accessed.nanoseconds,
+        mtime_nsec: attributes.modified.nanoseconds,
+        ctime_nsec: attributes.changed.nanoseconds,
+        mode: attributes.mode(),
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        rdev: attributes.device,
+        blksize: attributes.block_size,
+        flags: 0,
+    }
+}
+
+fn statx(attributes: &Attributes) -> Statx {
+    let time =
+        |time: Timestamp| StatxTime { seconds: time.seconds, nanoseconds: time.nanoseconds, reserved: 0 };
+    Statx {
+        mask: STATX_MASK,
+        blksize: attributes.block_size,
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        mode: attributes.mode() as u16,
+        ino: attributes.inode.0,
+        size: attributes.size,
+        blocks: attributes.allocated.div_ceil(512),
+        atime: time(attributes.accessed),
+        btime: time(attributes.created),
+        ctime: time(attributes.changed),
+        mtime: time(attributes.modified),
+        // The kernel's 32-bit encoding: minor in bits 0–7 and 20–31, major in bits 8–19.
+        rdev_major: attributes.device >> 8 & 0xfff,
+        rdev_minor: attributes.device & 0xff | attributes.device >> 12 & 0xf_ff00,
+        ..Default::default()
+    }
+}

@@ -1,0 +1,91 @@
+//! IOCTL: the commands of [`crate::ioctl`], daemon side.
+
+use steadfast::{Platform, TransactionMask};
+use steadfast_media::Medium;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Filesystem, Outcome, ready, ticket};
+use crate::abi::input::IoctlIn;
+use crate::abi::output::IoctlOut;
+use crate::buffer::AnswerBuffer;
+use crate::control::{Command, Job};
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::ioctl::{
+    CHECKPOINT, INFO, InfoArgument, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument, TRANSACT,
+};
+use crate::request::{Arguments, Request};
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    pub(super) fn ioctl(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        // A stale file or directory gives no commands.
+        self.node(request)?;
+        let mut arguments = request.arguments();
+        let wanted = arguments.take::<IoctlIn>()?;
+        let command = |command| self.defer(Job::Command { ticket: ticket(device, request), command });
+        match wanted.cmd {
+            TRANSACT => command(Command::Transact),
+            CHECKPOINT => {
+                self.check_owner(request)?;
+                command(Command::Checkpoint)
+            }
+            ROLLBACK => {
+                self.check_owner(request)?;
+                let argument = argument::<RollbackArgument>(&mut arguments, &wanted)?;
+                command(Command::Rollback { force: argument.force != 0 })
+            }
+            MASK_GET => {
+                let argument = MaskArgument { mask: self.volume.mask().0, timer_ms: self.volume.timer_ms() };
+                give(&argument, &wanted, out)
+            }
+            MASK_SET => {
+                self.check_owner(request)?;
+                let argument = argument::<MaskArgument>(&mut arguments, &wanted)?;
+                self.set_mask(TransactionMask(argument.mask), argument.timer_ms)?;
+                ready(out.put(&IoctlOut::default()))
+            }
+            INFO => give(&InfoArgument::from(&self.volume.info()), &wanted, out),
+            _ => Err(Errno(libc::ENOTTY)),
+        }
+    }
+
+    fn set_mask(&self, mask: TransactionMask, timer_ms: u32) -> Result<(), Errno> {
+        if !TransactionMask::ALL.contains(mask) {
+            return Err(Errno(libc::EINVAL));
+        }
+        // The kernel keeps writes to itself for a while, so the promise could not be kept.
+        if self.agreement.write_back() && mask.contains(TransactionMask::WRITE) {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        if mask != self.volume.mask() {
+            self.volume.set_mask(mask)?;
+        }
+        if timer_ms != self.volume.timer_ms() {
+            self.volume.set_timer_ms(timer_ms)?;
+        }
+        Ok(())
+    }
+
+    fn check_owner(&self, request: &Request<'_>) -> Result<(), Errno> {
+        let uid = request.header.uid;
+        if uid == 0 || uid == self.owner { Ok(()) } else { Err(Errno(libc::EPERM)) }
+    }
+}
+
+fn argument<T: FromBytes + KnownLayout + Immutable>(
+    arguments: &mut Arguments<'_>,
+    wanted: &IoctlIn,
+) -> Result<T, Errno> {
+    if wanted.in_size as usize != size_of::<T>() {
+        return Err(Errno(libc::EINVAL));
+    }
+    arguments.take::<T>()
+}
+
+fn give<T: IntoBytes + Immutable>(value: &T, wanted: &IoctlIn, out: &mut AnswerBuffer) -> Outcome {
+    if (wanted.out_size as usize) < size_of::<T>() {
+        return Err(Errno(libc::EINVAL));
+    }
+    out.put(&IoctlOut::default());
+    ready(out.put(value))
+}

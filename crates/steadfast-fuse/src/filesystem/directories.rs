@@ -1,0 +1,104 @@
+//! READDIR and READDIRPLUS. Directories have no handles: the offset that the kernel passes is the cookie of the entry
+//! behind which it wants to go on, and cookies stay valid whatever else changes.
+
+use steadfast::fs::{Attributes, DirectoryEntry};
+use steadfast::{InodeNumber, Platform};
+use steadfast_media::Medium;
+
+use super::{Answer, Filesystem, Outcome};
+use crate::abi::input::ReadIn;
+use crate::abi::output::{Dirent, EntryOut};
+use crate::buffer::{AnswerBuffer, DATA_MAX};
+use crate::errno::Errno;
+use crate::request::Request;
+
+/// Entries taken from the volume at a time.
+const BATCH_MAX: usize = 256;
+/// A guess of the length of a name, to size batches by.
+const NAME_LENGTH_USUAL: usize = 16;
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    pub(super) fn readdir(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        self.list(request, out, 0, |directory, cookie, count| {
+            Ok(self.volume.read_directory(directory, cookie, count)?.into_iter().map(|e| (e, None)).collect())
+        })
+    }
+
+    pub(super) fn readdirplus(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        self.list(request, out, size_of::<EntryOut>(), |directory, cookie, count| {
+            let entries = self.volume.read_directory_plus(directory, cookie, count)?;
+            Ok(entries.into_iter().map(|(entry, attributes)| (entry, Some(attributes))).collect())
+        })
+    }
+
+    /// Fills the buffer with entries, each with `prefix` bytes in front.
+    fn list(
+        &self,
+        request: &Request<'_>,
+        out: &mut AnswerBuffer,
+        prefix: usize,
+        read: impl Fn(InodeNumber, u64, usize) -> Result<Vec<(DirectoryEntry, Option<Attributes>)>, Errno>,
+    ) -> Outcome {
+        let directory = self.node(request)?;
+        let wanted = request.arguments().take::<ReadIn>()?;
+        let limit = (wanted.size as usize).min(DATA_MAX);
+        let mut cookie = wanted.offset;
+        loop {
+            let left = limit.saturating_sub(out.len());
+            let count = (left / (prefix + size_of::<Dirent>() + NAME_LENGTH_USUAL)).clamp(1, BATCH_MAX);
+            let entries = match read(directory, cookie, count) {
+                Ok(entries) => entries,
+                // What is there is delivered; the error comes again with the next request.
+                Err(_) if out.len() > 0 => return Ok(Answer::Ready),
+                Err(errno) => return Err(errno),
+            };
+            let last = entries.len() < count;
+            for (entry, attributes) in &entries {
+                let size = prefix + dirent_size(entry);
+                if out.len() + size > limit {
+                    return Ok(Answer::Ready);
+                }
+                if prefix > 0 {
+                    self.put_plus(entry, attributes.as_ref(), out)?;
+                }
+                put_dirent(entry, out);
+                cookie = entry.cookie;
+            }
+            if last {
+                return Ok(Answer::Ready);
+            }
+        }
+    }
+
+    fn put_plus(
+        &self,
+        entry: &DirectoryEntry,
+        attributes: Option<&Attributes>,
+        out: &mut AnswerBuffer,
+    ) -> Result<(), Errno> {
+        // The kernel does not count lookups of these two, so they must not name an inode.
+        let named = attributes.filter(|_| entry.name != b"." && entry.name != b"..");
+        let plus = match named {
+            Some(attributes) => self.entry(attributes)?,
+            None => EntryOut::default(),
+        };
+        out.put(&plus);
+        Ok(())
+    }
+}
+
+fn dirent_size(entry: &DirectoryEntry) -> usize {
+    size_of::<Dirent>() + entry.name.len().next_multiple_of(8)
+}
+
+fn put_dirent(entry: &DirectoryEntry, out: &mut AnswerBuffer) {
+    out.put(&Dirent {
+        ino: entry.inode.0,
+        offset: entry.cookie,
+        name_len: entry.name.len() as u32,
+        kind: u32::from(entry.kind as u8),
+    });
+    out.append(&entry.name);
+    let padding = entry.name.len().next_multiple_of(8) - entry.name.len();
+    out.append(&[0; 8][..padding]);
+}

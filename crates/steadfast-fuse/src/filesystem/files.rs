@@ -1,0 +1,227 @@
+//! Regular files: opening, data, allocation, synchronisation.
+
+use steadfast::fs::{AllocateMode, FileKind, NewNode, SeekTo, SetAttributes};
+use steadfast::{Error, InodeNumber, Platform, TransactionMask};
+use steadfast_media::Medium;
+
+use super::{Answer, Filesystem, Outcome, caller, ready, ticket};
+use crate::abi::flags::{FSYNC_FDATASYNC, OPEN_KILL_SUIDGID, fopen, write as write_flag};
+use crate::abi::input::{
+    CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, FsyncIn, LseekIn, OpenIn, ReadIn, ReleaseIn, WriteIn,
+};
+use crate::abi::opcode;
+use crate::abi::output::{CopyFileRangeOut, LseekOut, OpenOut, WriteOut};
+use crate::buffer::AnswerBuffer;
+use crate::control::Job;
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::open::Handle;
+use crate::request::Request;
+
+const SEEK_DATA: u32 = libc::SEEK_DATA as u32;
+const SEEK_HOLE: u32 = libc::SEEK_HOLE as u32;
+const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
+const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
+const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    pub(super) fn open(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let inode = self.node(request)?;
+        let wanted = request.arguments().take::<OpenIn>()?;
+        self.volume.acquire(inode)?;
+        self.opened(request.header.nodeid, inode, wanted.flags, wanted.open_flags, out)
+    }
+
+    pub(super) fn create(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let mut arguments = request.arguments();
+        let wanted = arguments.take::<CreateIn>()?;
+        let name = arguments.name()?;
+        let directory = self.node(request)?;
+        let caller = caller(request, wanted.umask & 0o777);
+        let made = self.volume.create(directory, name, NewNode::Regular, wanted.mode & 0o7777, &caller);
+        let (attributes, flags) = match made {
+            Ok(attributes) => (attributes, wanted.flags & !(libc::O_TRUNC as u32)),
+            // The kernel thought that there is no such file; without O_EXCL any file will do.
+            Err(Error::AlreadyExists) if wanted.flags as i32 & libc::O_EXCL == 0 => {
+                let attributes = self.volume.lookup(directory, name)?;
+                if attributes.kind != FileKind::Regular {
+                    return Err(Errno(libc::EEXIST));
+                }
+                (attributes, wanted.flags)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.volume.acquire(attributes.inode)?;
+        let nodeid = match self.put_entry(&attributes, out) {
+            Ok(nodeid) => nodeid,
+            Err(errno) => {
+                self.volume.release(attributes.inode);
+                return Err(errno);
+            }
+        };
+        self.opened(nodeid, attributes.inode, flags, wanted.open_flags, out)
+    }
+
+    pub(super) fn tmpfile(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let directory = self.node(request)?;
+        let wanted = request.arguments().take::<CreateIn>()?;
+        let caller = caller(request, wanted.umask & 0o777);
+        let attributes = self.volume.create_unnamed(directory, wanted.mode & 0o7777, &caller)?;
+        let nodeid = match self.put_entry(&attributes, out) {
+            Ok(nodeid) => nodeid,
+            Err(errno) => {
+                self.volume.release(attributes.inode);
+                return Err(errno);
+            }
+        };
+        self.opened(nodeid, attributes.inode, wanted.flags, 0, out)
+    }
+
+    /// The inode is acquired: makes the handle, or gives the inode back.
+    fn opened(
+        &self,
+        nodeid: u64,
+        inode: InodeNumber,
+        flags: u32,
+        open_flags: u32,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
+        if flags as i32 & libc::O_TRUNC != 0 {
+            let drop_privileges = open_flags & OPEN_KILL_SUIDGID != 0;
+            let cut = SetAttributes { size: Some(0), drop_privileges, ..Default::default() };
+            if let Err(error) = self.volume.set_attributes(inode, &cut) {
+                self.volume.release(inode);
+                return Err(error.into());
+            }
+        }
+        let handle = Handle::new(flags);
+        self.files.opened(nodeid, handle);
+        let mut open_flags = fopen::KEEP_CACHE | fopen::PARALLEL_DIRECT_WRITES;
+        if !handle.is_writable() {
+            open_flags |= fopen::NOFLUSH;
+        }
+        ready(out.put(&OpenOut { fh: handle.0, open_flags, backing_id: 0 }))
+    }
+
+    pub(super) fn release(&self, request: &Request<'_>) -> Outcome {
+        let released = request.arguments().take::<ReleaseIn>()?;
+        if self.files.closed(request.header.nodeid, Handle(released.fh)) {
+            self.volume.release(self.node(request)?);
+        }
+        Ok(Answer::Ready)
+    }
+
+    /// One descriptor of possibly several of this open file is closed.
+    pub(super) fn flush(&self, request: &Request<'_>) -> Outcome {
+        let inode = self.node(request)?;
+        if Handle(request.arguments().take::<FlushIn>()?.fh).is_writable() {
+            self.volume.closed(inode)?;
+        }
+        Ok(Answer::Ready)
+    }
+
+    pub(super) fn read(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let inode = self.node(request)?;
+        let wanted = request.arguments().take::<ReadIn>()?;
+        let length = self.volume.read(inode, wanted.offset, out.space(wanted.size as usize))?;
+        out.advance(length);
+        Ok(Answer::Ready)
+    }
+
+    pub(super) fn write(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let inode = self.node(request)?;
+        let mut arguments = request.arguments();
+        let wanted = arguments.take::<WriteIn>()?;
+        let data = arguments.bytes(wanted.size as usize)?;
+        // Pages that are written back belong to no one handle; an fsync follows where the handle was O_SYNC.
+        let cached = wanted.write_flags & write_flag::CACHE != 0;
+        let sync = !cached && Handle(wanted.fh).is_sync();
+        self.volume.write(inode, wanted.offset, data, sync)?;
+        if wanted.write_flags & write_flag::KILL_SUIDGID != 0 {
+            self.drop_privileges(request.header.nodeid, inode)?;
+        }
+        ready(out.put(&WriteOut { size: wanted.size, padding: 0 }))
+    }
+
+    /// FSYNC and FSYNCDIR.
+    pub(super) fn fsync(&self, request: &Request<'_>) -> Outcome {
+        let inode = self.node(request)?;
+        let wanted = request.arguments().take::<FsyncIn>()?;
+        let is_file = request.header.opcode == opcode::FSYNC;
+        // The kernel turns a write to an O_SYNC handle into cached writes and an fsync.
+        if is_file && Handle(wanted.fh).is_sync() && self.volume.mask().contains(TransactionMask::SYNC_WRITE)
+        {
+            self.volume.transact()?;
+        } else {
+            self.volume.fsync(inode, wanted.fsync_flags & FSYNC_FDATASYNC != 0)?;
+        }
+        Ok(Answer::Ready)
+    }
+
+    pub(super) fn fallocate(&self, request: &Request<'_>) -> Outcome {
+        let inode = self.node(request)?;
+        let wanted = request.arguments().take::<FallocateIn>()?;
+        let keep_size = wanted.mode & KEEP_SIZE != 0;
+        let mode = match wanted.mode & !KEEP_SIZE {
+            0 => AllocateMode::Allocate { keep_size },
+            PUNCH_HOLE if keep_size => AllocateMode::PunchHole,
+            ZERO_RANGE => AllocateMode::ZeroRange { keep_size },
+            _ => return Err(Errno(libc::EOPNOTSUPP)),
+        };
+        self.volume.allocate(inode, wanted.offset, wanted.length, mode)?;
+        self.changed_by_stranger(request, request.header.nodeid, inode)?;
+        Ok(Answer::Ready)
+    }
+
+    pub(super) fn copy_file_range(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let from = self.node(request)?;
+        let wanted = request.arguments().take::<CopyFileRangeIn>()?;
+        let to = self.nodes.resolve(wanted.nodeid_out)?;
+        if wanted.flags != 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        // The old request answers with 32 bits.
+        let wide = request.header.opcode == opcode::COPY_FILE_RANGE_64;
+        let length = if wide { wanted.length } else { wanted.length.min(u64::from(!0xfff_u32)) };
+        let copied = self.volume.copy_range(from, wanted.offset_in, to, wanted.offset_out, length)?;
+        self.changed_by_stranger(request, wanted.nodeid_out, to)?;
+        if wide {
+            ready(out.put(&CopyFileRangeOut { length: copied }))
+        } else {
+            ready(out.put(&WriteOut { size: copied as u32, padding: 0 }))
+        }
+    }
+
+    /// These requests do not say whether the caller may keep the set-id bits; root may.
+    fn changed_by_stranger(
+        &self,
+        request: &Request<'_>,
+        nodeid: u64,
+        inode: InodeNumber,
+    ) -> Result<(), Errno> {
+        if request.header.uid != 0 { self.drop_privileges(nodeid, inode) } else { Ok(()) }
+    }
+
+    /// SEEK_DATA and SEEK_HOLE. The kernel does not write dirty pages first, so a file that may have some has to be
+    /// pulled, which is not for a worker to wait for.
+    pub(super) fn lseek(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let inode = self.node(request)?;
+        let wanted = request.arguments().take::<LseekIn>()?;
+        let to = match wanted.whence {
+            SEEK_DATA => SeekTo::Data,
+            SEEK_HOLE => SeekTo::Hole,
+            _ => return Err(Errno(libc::EINVAL)),
+        };
+        let nodeid = request.header.nodeid;
+        if self.files.is_written(nodeid) {
+            return self.defer(Job::Seek {
+                ticket: ticket(device, request),
+                nodeid,
+                offset: wanted.offset,
+                to,
+            });
+        }
+        let offset = self.volume.seek(inode, wanted.offset, to)?;
+        ready(out.put(&LseekOut { offset }))
+    }
+}

@@ -1,0 +1,260 @@
+//! Requests become operations of the volume.
+//!
+//! [`Filesystem::serve`] is called by every worker with a request that it has received. Handlers put their answer into
+//! the worker's buffer and say how to go on ([`Answer`]). A handler that panics answers EIO.
+//!
+//! The *gate*: every operation holds it for reading. A rollback takes it for writing to let those under way end, and
+//! then sets the phase, in which no request reaches the volume (see [`rolling`]).
+
+mod attributes;
+mod commands;
+mod directories;
+mod files;
+mod names;
+mod rolling;
+mod xattrs;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use steadfast::fs::Caller;
+use steadfast::{InodeNumber, Platform, Volume};
+use steadfast_media::Medium;
+
+use crate::abi::input::{BatchForgetIn, ForgetIn, ForgetOne};
+use crate::abi::{opcode, output};
+use crate::buffer::AnswerBuffer;
+use crate::control::{Job, Ticket};
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::init::Agreement;
+use crate::log::{log_error, log_warning};
+use crate::node::Nodes;
+use crate::open::OpenFiles;
+use crate::pull::{Pass, Puller};
+use crate::request::Request;
+
+pub(crate) use rolling::Parked;
+
+/// How the kernel gets its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Now: it is in the buffer.
+    Ready,
+    /// Not at all: the request wants none.
+    Silent,
+    /// Later, from another thread.
+    Later,
+}
+
+/// Result of a handler.
+pub(crate) type Outcome = Result<Answer, Errno>;
+
+/// How long the kernel may keep names and attributes: nothing changes behind its back, except at a rollback, which
+/// makes everything expire.
+const VALID_SECONDS: u64 = 24 * 3600;
+/// The same for names where the kernel cannot expire them all at once: a rollback waits that long.
+pub(crate) const VALID_SECONDS_WITHOUT_EPOCHS: u64 = 1;
+
+/// Whether operations reach the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    RollingBack,
+}
+
+/// Everything that the workers share.
+pub(crate) struct Filesystem<M: Medium, P: Platform> {
+    pub(crate) volume: Arc<Volume<M, P>>,
+    pub(crate) nodes: Nodes,
+    pub(crate) files: OpenFiles,
+    /// For notifications.
+    pub(crate) device: Device,
+    pub(crate) agreement: Agreement,
+    pub(crate) gate: RwLock<Phase>,
+    pub(crate) parked: Mutex<Vec<Parked>>,
+    pub(crate) puller: OnceLock<Puller>,
+    /// The user who mounted; may give the commands that change or discard what others wrote.
+    pub(crate) owner: u32,
+    jobs: Sender<Job>,
+}
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    pub(crate) fn new(
+        volume: Arc<Volume<M, P>>,
+        device: Device,
+        agreement: Agreement,
+        owner: u32,
+        jobs: Sender<Job>,
+    ) -> Self {
+        Filesystem {
+            volume,
+            nodes: Nodes::default(),
+            files: OpenFiles::default(),
+            device,
+            agreement,
+            gate: RwLock::new(Phase::Running),
+            parked: Mutex::default(),
+            puller: OnceLock::new(),
+            owner,
+            jobs,
+        }
+    }
+
+    /// Executes one request that came through `device` and answers it.
+    pub(crate) fn serve(&self, device: &Device, bytes: &[u8], out: &mut AnswerBuffer) {
+        let Some(request) = Request::parse(bytes) else {
+            log_warning!("a request of {} bytes makes no sense; ignored", bytes.len());
+            return;
+        };
+        out.clear();
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.enter(device, &request, bytes, out)));
+        let unique = request.header.unique;
+        let result = match outcome {
+            Ok(Ok(Answer::Ready)) => device.answer(unique, Ok(out.filled())),
+            Ok(Ok(Answer::Silent | Answer::Later)) => Ok(()),
+            Ok(Err(errno)) => device.answer(unique, Err(errno)),
+            Err(_) => {
+                log_error!(
+                    "internal error in request {} on node {:#x}; answered EIO, the mount goes on",
+                    request.header.opcode,
+                    request.header.nodeid
+                );
+                device.answer(unique, Err(Errno(libc::EIO)))
+            }
+        };
+        if let Err(error) = result {
+            log_error!("cannot answer request {}: {error}", request.header.opcode);
+        }
+    }
+
+    fn enter(&self, device: &Device, request: &Request<'_>, bytes: &[u8], out: &mut AnswerBuffer) -> Outcome {
+        // These touch nothing but the tables, and the kernel does not wait for them.
+        match request.header.opcode {
+            opcode::FORGET => return self.forget(request),
+            opcode::BATCH_FORGET => return self.batch_forget(request),
+            _ => {}
+        }
+        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        match *gate {
+            Phase::Running => self.dispatch(device, request, out),
+            Phase::RollingBack => self.while_rolling_back(device, request, bytes, out),
+        }
+    }
+
+    fn dispatch(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        match request.header.opcode {
+            opcode::LOOKUP => self.lookup(request, out),
+            opcode::GETATTR => self.getattr(request, out),
+            opcode::SETATTR => self.setattr(request, out),
+            opcode::READLINK => self.readlink(request, out),
+            opcode::SYMLINK => self.symlink(request, out),
+            opcode::MKNOD => self.mknod(request, out),
+            opcode::MKDIR => self.mkdir(request, out),
+            opcode::UNLINK => self.unlink(request),
+            opcode::RMDIR => self.rmdir(request),
+            opcode::RENAME => self.rename(request),
+            opcode::RENAME2 => self.rename2(request),
+            opcode::LINK => self.link(request, out),
+            opcode::OPEN => self.open(request, out),
+            opcode::READ => self.read(request, out),
+            opcode::WRITE => self.write(request, out),
+            opcode::STATFS => self.statfs(out),
+            opcode::RELEASE => self.release(request),
+            opcode::FSYNC => self.fsync(request),
+            opcode::SETXATTR => self.setxattr(request),
+            opcode::GETXATTR => self.getxattr(request, out),
+            opcode::LISTXATTR => self.listxattr(request, out),
+            opcode::REMOVEXATTR => self.removexattr(request),
+            opcode::FLUSH => self.flush(request),
+            opcode::READDIR => self.readdir(request, out),
+            opcode::READDIRPLUS => self.readdirplus(request, out),
+            opcode::FSYNCDIR => self.fsync(request),
+            opcode::CREATE => self.create(request, out),
+            opcode::TMPFILE => self.tmpfile(request, out),
+            opcode::IOCTL => self.ioctl(device, request, out),
+            opcode::FALLOCATE => self.fallocate(request),
+            opcode::LSEEK => self.lseek(device, request, out),
+            opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => self.copy_file_range(request, out),
+            opcode::SYNCFS => self.volume.sync().map(|()| Answer::Ready).map_err(Errno::from),
+            opcode::STATX => self.statx(request, out),
+            opcode::RELEASEDIR | opcode::DESTROY => Ok(Answer::Ready),
+            // ENOSYS makes the kernel do without for good: ACCESS (it checks permissions itself), OPENDIR (directories
+            // need no handle), INTERRUPT (nothing takes long enough), locks and polling (local is enough), BMAP.
+            _ => Err(Errno(libc::ENOSYS)),
+        }
+    }
+
+    fn forget(&self, request: &Request<'_>) -> Outcome {
+        if let Ok(forget) = request.arguments().take::<ForgetIn>() {
+            self.nodes.forget(request.header.nodeid, forget.lookups);
+        }
+        Ok(Answer::Silent)
+    }
+
+    fn batch_forget(&self, request: &Request<'_>) -> Outcome {
+        let mut arguments = request.arguments();
+        if let Ok(batch) = arguments.take::<BatchForgetIn>() {
+            for _ in 0..batch.count {
+                let Ok(one) = arguments.take::<ForgetOne>() else { break };
+                self.nodes.forget(one.nodeid, one.lookups);
+            }
+        }
+        Ok(Answer::Silent)
+    }
+
+    /// The inode that a request is about.
+    fn node(&self, request: &Request<'_>) -> Result<InodeNumber, Errno> {
+        self.nodes.resolve(request.header.nodeid)
+    }
+
+    /// Hands a request to the control thread, which answers it.
+    fn defer(&self, job: Job) -> Outcome {
+        match self.jobs.send(job) {
+            Ok(()) => Ok(Answer::Later),
+            // The session is ending; the ticket in the job has answered.
+            Err(_) => Ok(Answer::Later),
+        }
+    }
+
+    fn pass(&self) -> Option<Pass> {
+        self.puller.get().map(Puller::pass)
+    }
+
+    fn name_validity(&self) -> u64 {
+        if self.agreement.epochs() { VALID_SECONDS } else { VALID_SECONDS_WITHOUT_EPOCHS }
+    }
+}
+
+fn ticket(device: &Device, request: &Request<'_>) -> Ticket {
+    Ticket::new(device.clone(), request.header.unique)
+}
+
+fn caller(request: &Request<'_>, umask: u32) -> Caller {
+    Caller { uid: request.header.uid, gid: request.header.gid, umask }
+}
+
+/// The answer is in the buffer, provided that it fitted (answers other than data are far smaller).
+fn ready(fitted: bool) -> Outcome {
+    if fitted { Ok(Answer::Ready) } else { Err(Errno(libc::EIO)) }
+}
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    fn statfs(&self, out: &mut AnswerBuffer) -> Outcome {
+        let statistics = self.volume.statistics()?;
+        // Inodes have no table of their own: as many more fit as there are blocks for them.
+        let inodes_free = statistics.blocks_available;
+        ready(out.put(&output::StatfsOut {
+            blocks: statistics.blocks,
+            bfree: statistics.blocks_free,
+            bavail: statistics.blocks_available,
+            files: statistics.inodes.saturating_add(inodes_free),
+            ffree: inodes_free,
+            bsize: statistics.block_size,
+            namelen: statistics.name_max,
+            frsize: statistics.block_size,
+            ..Default::default()
+        }))
+    }
+}

@@ -1,0 +1,60 @@
+//! Requests that arrive while the volume is rolled back.
+//!
+//! The control thread waits for the kernel to drop its pages meanwhile, and the kernel may hold a lock on a page, or
+//! hold back the writes of a file, until a request of that file is answered. So every request about a regular file is
+//! answered at once: writes of dirty pages are acknowledged and dropped (they belong to the state that is given up),
+//! the rest is stale. Requests about directories hold nothing that the control thread needs; they are parked and
+//! executed afterwards.
+
+use std::sync::PoisonError;
+
+use steadfast::Platform;
+use steadfast_media::Medium;
+
+use super::{Answer, Filesystem, Outcome, ready};
+use crate::abi::flags::write as write_flag;
+use crate::abi::input::WriteIn;
+use crate::abi::opcode;
+use crate::abi::output::WriteOut;
+use crate::buffer::AnswerBuffer;
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::request::Request;
+
+/// A request to be executed later.
+pub(crate) struct Parked {
+    pub(crate) device: Device,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    pub(super) fn while_rolling_back(
+        &self,
+        device: &Device,
+        request: &Request<'_>,
+        bytes: &[u8],
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
+        match request.header.opcode {
+            opcode::WRITE => {
+                let wanted = request.arguments().take::<WriteIn>()?;
+                if wanted.write_flags & write_flag::CACHE == 0 {
+                    return Err(Errno(libc::ESTALE));
+                }
+                ready(out.put(&WriteOut { size: wanted.size, padding: 0 }))
+            }
+            // Nobody waits for it, and the tables it needs are being changed.
+            opcode::RELEASE => self.park(device, bytes),
+            opcode::RELEASEDIR | opcode::DESTROY => Ok(Answer::Ready),
+            _ if self.nodes.is_known_directory(request.header.nodeid) => self.park(device, bytes),
+            _ if request.header.nodeid == 0 => Err(Errno(libc::ENOSYS)),
+            _ => Err(Errno(libc::ESTALE)),
+        }
+    }
+
+    fn park(&self, device: &Device, bytes: &[u8]) -> Outcome {
+        let parked = Parked { device: device.clone(), bytes: bytes.to_vec() };
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner).push(parked);
+        Ok(Answer::Later)
+    }
+}

@@ -1,0 +1,140 @@
+//! The first request: which version and which abilities the two sides use.
+
+use std::io;
+
+use zerocopy::IntoBytes;
+
+use crate::abi::flags::init as flag;
+use crate::abi::input::{InHeader, InitExtension, InitIn};
+use crate::abi::output::InitOut;
+use crate::abi::{MAJOR, MINOR, MINOR_EPOCH, MINOR_MIN, opcode};
+use crate::buffer::{DATA_MAX, RequestBuffer};
+use crate::device::{Device, Received};
+use crate::errno::Errno;
+use crate::request::Request;
+
+/// Requests that the kernel may have under way in the background (read-ahead, write-back, direct I/O).
+const BACKGROUND_MAX: u16 = 64;
+
+/// What was agreed on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Agreement {
+    pub(crate) minor: u32,
+    flags: u64,
+}
+
+impl Agreement {
+    fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Buffered writes stay in the kernel's cache until it writes them back.
+    pub(crate) fn write_back(&self) -> bool {
+        self.has(flag::WRITEBACK_CACHE)
+    }
+
+    /// SETXATTR carries flags of its own.
+    pub(crate) fn setxattr_extended(&self) -> bool {
+        self.has(flag::SETXATTR_EXT)
+    }
+
+    /// Directory entries can be made to expire all at once.
+    pub(crate) fn epochs(&self) -> bool {
+        self.minor >= MINOR_EPOCH
+    }
+}
+
+/// What the daemon would like.
+fn wanted(write_back: bool, default_permissions: bool) -> u64 {
+    let mut flags = flag::ASYNC_READ
+        | flag::ATOMIC_O_TRUNC
+        | flag::EXPORT_SUPPORT
+        | flag::BIG_WRITES
+        | flag::DONT_MASK
+        | flag::HAS_IOCTL_DIR
+        | flag::DO_READDIRPLUS
+        | flag::READDIRPLUS_AUTO
+        | flag::ASYNC_DIO
+        | flag::PARALLEL_DIROPS
+        | flag::ABORT_ERROR
+        | flag::MAX_PAGES
+        | flag::CACHE_SYMLINKS
+        | flag::EXPLICIT_INVAL_DATA
+        | flag::HANDLE_KILLPRIV_V2
+        | flag::SETXATTR_EXT
+        | flag::INIT_EXT;
+    if write_back {
+        flags |= flag::WRITEBACK_CACHE;
+    }
+    // With ACLs the kernel checks permissions itself whatever the mount options say.
+    if default_permissions {
+        flags |= flag::POSIX_ACL;
+    }
+    flags
+}
+
+/// Answers INIT.
+///
+/// # Errors
+/// The kernel's protocol is too old, or the mount was undone at once.
+pub(crate) fn handshake(
+    device: &Device,
+    write_back: bool,
+    default_permissions: bool,
+) -> io::Result<Agreement> {
+    let mut buffer = RequestBuffer::new();
+    loop {
+        let bytes = buffer.bytes();
+        let length = match device.receive(bytes)? {
+            Received::Request(length) => length,
+            Received::Unmounted => return Err(io::Error::other("the file system was unmounted at once")),
+        };
+        let request = Request::parse(&bytes[..length])
+            .filter(|request| request.header.opcode == opcode::INIT)
+            .ok_or_else(|| io::Error::other("the kernel's first request is not INIT"))?;
+        let refuse = |_| io::Error::other("the kernel's INIT request is too short");
+        let mut arguments = request.arguments();
+        let init = arguments.take::<InitIn>().map_err(refuse)?;
+        if init.major > MAJOR {
+            // The kernel asks again with our major version.
+            let out = InitOut { major: MAJOR, minor: MINOR, ..InitOut::default() };
+            answer(device, &request.header, &out)?;
+            continue;
+        }
+        if init.major < MAJOR || init.minor < MINOR_MIN {
+            device.answer(request.header.unique, Err(Errno(libc::EPROTO)))?;
+            return Err(io::Error::other(format!(
+                "the kernel speaks version {}.{} of the FUSE protocol, at least {MAJOR}.{MINOR_MIN} (Linux 5.4) is needed",
+                init.major, init.minor
+            )));
+        }
+        let mut offered = u64::from(init.flags);
+        if offered & flag::INIT_EXT != 0 {
+            let extension = arguments.take::<InitExtension>().map_err(refuse)?;
+            offered |= u64::from(extension.flags2) << 32;
+        }
+        let agreement = Agreement {
+            minor: init.minor.min(MINOR),
+            flags: offered & wanted(write_back, default_permissions),
+        };
+        let out = InitOut {
+            major: MAJOR,
+            minor: MINOR,
+            max_readahead: init.max_readahead.min(DATA_MAX as u32),
+            flags: agreement.flags as u32,
+            flags2: (agreement.flags >> 32) as u32,
+            max_background: BACKGROUND_MAX,
+            congestion_threshold: BACKGROUND_MAX / 4 * 3,
+            max_write: DATA_MAX as u32,
+            time_gran: 1,
+            max_pages: (DATA_MAX / 4096) as u16,
+            ..InitOut::default()
+        };
+        answer(device, &request.header, &out)?;
+        return Ok(agreement);
+    }
+}
+
+fn answer(device: &Device, header: &InHeader, out: &InitOut) -> io::Result<()> {
+    device.answer(header.unique, Ok(out.as_bytes()))
+}

@@ -1,0 +1,293 @@
+//! Commands to a mounted volume: ioctls on any directory or file of the mount, usually the mount point.
+//!
+//! Every number encodes the size of its argument, as the kernel demands of FUSE file systems that run without special
+//! rights, so a program in any language can use them: `_IO`, `_IOR` or `_IOW` with type [`TYPE`] and the numbers below.
+//!
+//! ```no_run
+//! let mount_point = std::fs::File::open("/mnt")?;
+//! steadfast_fuse::ioctl::transact(&mount_point)?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
+
+use steadfast::TransactionMask;
+use steadfast::volume::VolumeInfo;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// Type byte of all commands.
+pub const TYPE: u8 = 0xd5;
+
+const NONE: u32 = 0;
+const WRITE: u32 = 1;
+const READ: u32 = 2;
+
+const fn number(direction: u32, command: u32, size: usize) -> u32 {
+    direction << 30 | (size as u32) << 16 | (TYPE as u32) << 8 | command
+}
+
+/// `_IO(TYPE, 1)`: pulls dirty pages out of the kernel's cache and makes everything durable.
+pub const TRANSACT: u32 = number(NONE, 1, 0);
+/// `_IOW(TYPE, 2, RollbackArgument)`: returns to the last durable transaction point.
+pub const ROLLBACK: u32 = number(WRITE, 2, size_of::<RollbackArgument>());
+/// `_IOR(TYPE, 3, MaskArgument)`: the transaction mask and the timer.
+pub const MASK_GET: u32 = number(READ, 3, size_of::<MaskArgument>());
+/// `_IOW(TYPE, 4, MaskArgument)`: sets the transaction mask and the timer.
+pub const MASK_SET: u32 = number(WRITE, 4, size_of::<MaskArgument>());
+/// `_IOR(TYPE, 5, InfoArgument)`: what the volume is.
+pub const INFO: u32 = number(READ, 5, size_of::<InfoArgument>());
+/// `_IO(TYPE, 6)`: as [`TRANSACT`], and empties the intent log.
+pub const CHECKPOINT: u32 = number(NONE, 6, 0);
+
+/// Argument of [`ROLLBACK`].
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RollbackArgument {
+    /// Not zero: also while files are open for writing.
+    pub force: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Argument of [`MASK_GET`] and [`MASK_SET`].
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MaskArgument {
+    /// Bits of [`TransactionMask`].
+    pub mask: u32,
+    /// Interval of the transaction timer in milliseconds.
+    pub timer_ms: u32,
+}
+
+/// Argument of [`INFO`]; see [`VolumeInfo`] for what the fields mean. Texts are padded with zeros.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct InfoArgument {
+    pub version: u32,
+    pub block_size: u32,
+    pub node_size: u32,
+    pub metadata_copies: u32,
+    pub uuid: [u8; 16],
+    pub label: [u8; 32],
+    pub size: u64,
+    pub log_size: u64,
+    pub features_compatible: u64,
+    pub features_read_only: u64,
+    pub features_incompatible: u64,
+    pub generation: u64,
+    pub replayed_records: u64,
+    pub log_used: u64,
+    pub transaction_points: u64,
+    pub repaired_reads: u64,
+    pub incarnation: u64,
+    pub uncommitted: u64,
+    pub mask: u32,
+    pub timer_ms: u32,
+    /// Bits of [`info_flag`].
+    pub flags: u32,
+    pub reserved: u32,
+    /// Why the volume went read-only by itself.
+    pub poisoned: [u8; 128],
+}
+
+/// Bits of [`InfoArgument::flags`].
+pub mod info_flag {
+    /// A superblock copy was found damaged at open.
+    pub const SUPERBLOCK_DAMAGED: u32 = 1;
+    /// The volume was opened read-only.
+    pub const READ_ONLY: u32 = 2;
+    /// The volume went read-only by itself.
+    pub const POISONED: u32 = 4;
+}
+
+/// Makes everything durable that programs have written up to now, also what is only in the kernel's cache.
+///
+/// # Errors
+/// ENOTTY where `file` is not on a Steadfast mount; EIO, ENOSPC and others where something could not be written, in which
+/// case no transaction point was set.
+pub fn transact(file: &File) -> io::Result<()> {
+    call::<[u8; 0]>(file, TRANSACT, &mut [])
+}
+
+/// As [`transact`], and then a checkpoint that empties the intent log. For the user who mounted, and root.
+///
+/// # Errors
+/// As [`transact`]; EPERM.
+pub fn checkpoint(file: &File) -> io::Result<()> {
+    call::<[u8; 0]>(file, CHECKPOINT, &mut [])
+}
+
+/// Returns the volume to the last durable transaction point. Files that are open become stale (ESTALE). For the user
+/// who mounted, and root.
+///
+/// # Errors
+/// EBUSY while files are open for writing, unless `force`; EPERM; ENOTTY.
+pub fn rollback(file: &File, force: bool) -> io::Result<()> {
+    call(file, ROLLBACK, &mut RollbackArgument { force: u32::from(force), reserved: 0 })
+}
+
+/// The transaction mask, and the interval of the timer in milliseconds.
+///
+/// # Errors
+/// ENOTTY.
+pub fn mask_get(file: &File) -> io::Result<(TransactionMask, u32)> {
+    let mut argument = MaskArgument { mask: 0, timer_ms: 0 };
+    call(file, MASK_GET, &mut argument)?;
+    Ok((TransactionMask(argument.mask), argument.timer_ms))
+}
+
+/// Sets the transaction mask, and the interval of the timer in milliseconds. For the user who mounted, and root.
+///
+/// # Errors
+/// EINVAL for unknown bits; EOPNOTSUPP for `write` on a mount with the write-back cache; EPERM; ENOTTY.
+pub fn mask_set(file: &File, mask: TransactionMask, timer_ms: u32) -> io::Result<()> {
+    call(file, MASK_SET, &mut MaskArgument { mask: mask.0, timer_ms })
+}
+
+/// What the volume is and how it is doing.
+///
+/// # Errors
+/// ENOTTY.
+pub fn info(file: &File) -> io::Result<VolumeInfo> {
+    let mut argument = InfoArgument::new_zeroed();
+    call(file, INFO, &mut argument)?;
+    Ok(VolumeInfo::from(&argument))
+}
+
+fn call<T: IntoBytes + FromBytes>(file: &File, command: u32, argument: &mut T) -> io::Result<()> {
+    // SAFETY: the command encodes the size of the argument (0 for none), which is what the kernel reads or writes at the
+    // pointer; any bytes are a valid T.
+    #[allow(unsafe_code)]
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), command as _, std::ptr::from_mut(argument)) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+impl From<&VolumeInfo> for InfoArgument {
+    fn from(info: &VolumeInfo) -> InfoArgument {
+        let mut flags = 0;
+        for (set, bit) in [
+            (info.superblock_damaged, info_flag::SUPERBLOCK_DAMAGED),
+            (info.read_only, info_flag::READ_ONLY),
+            (info.poisoned.is_some(), info_flag::POISONED),
+        ] {
+            flags |= if set { bit } else { 0 };
+        }
+        InfoArgument {
+            version: info.version,
+            block_size: info.block_size,
+            node_size: info.node_size,
+            metadata_copies: u32::from(info.metadata_copies),
+            uuid: info.uuid,
+            label: padded(&info.label),
+            size: info.size,
+            log_size: info.log_size,
+            features_compatible: info.features_compatible,
+            features_read_only: info.features_read_only,
+            features_incompatible: info.features_incompatible,
+            generation: info.generation,
+            replayed_records: info.replayed_records,
+            log_used: info.log_used,
+            transaction_points: info.transaction_points,
+            repaired_reads: info.repaired_reads,
+            incarnation: info.incarnation,
+            uncommitted: info.uncommitted,
+            mask: info.mask.0,
+            timer_ms: info.timer_ms,
+            flags,
+            reserved: 0,
+            poisoned: padded(info.poisoned.unwrap_or_default()),
+        }
+    }
+}
+
+impl From<&InfoArgument> for VolumeInfo {
+    fn from(argument: &InfoArgument) -> VolumeInfo {
+        let has = |bit: u32| argument.flags & bit != 0;
+        VolumeInfo {
+            version: argument.version,
+            uuid: argument.uuid,
+            label: text(&argument.label),
+            size: argument.size,
+            block_size: argument.block_size,
+            node_size: argument.node_size,
+            metadata_copies: argument.metadata_copies as u8,
+            log_size: argument.log_size,
+            features_compatible: argument.features_compatible,
+            features_read_only: argument.features_read_only,
+            features_incompatible: argument.features_incompatible,
+            generation: argument.generation,
+            replayed_records: argument.replayed_records,
+            log_used: argument.log_used,
+            transaction_points: argument.transaction_points,
+            repaired_reads: argument.repaired_reads,
+            superblock_damaged: has(info_flag::SUPERBLOCK_DAMAGED),
+            mask: TransactionMask(argument.mask),
+            timer_ms: argument.timer_ms,
+            read_only: has(info_flag::READ_ONLY),
+            poisoned: has(info_flag::POISONED).then(|| permanent(text(&argument.poisoned))),
+            incarnation: argument.incarnation,
+            uncommitted: argument.uncommitted,
+        }
+    }
+}
+
+/// Cuts at a character boundary, so that the text stays valid UTF-8.
+fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    let end = text.floor_char_boundary(N);
+    bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
+    bytes
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// The reasons for going read-only are a handful of fixed texts; each is kept once.
+fn permanent(text: String) -> &'static str {
+    static KNOWN: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(same) = known.iter().find(|same| **same == text) {
+        return same;
+    }
+    let kept: &'static str = text.leak();
+    known.push(kept);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_stable() {
+        assert_eq!(TRANSACT, 0x0000_d501);
+        assert_eq!(ROLLBACK, 0x4008_d502);
+        assert_eq!(MASK_GET, 0x8008_d503);
+        assert_eq!(MASK_SET, 0x4008_d504);
+        assert_eq!(INFO, 0x8130_d505);
+        assert_eq!(CHECKPOINT, 0x0000_d506);
+    }
+
+    #[test]
+    fn info_survives_the_way() {
+        let mut argument = InfoArgument::new_zeroed();
+        argument.label = padded("größer");
+        argument.size = 7;
+        argument.flags = info_flag::POISONED;
+        argument.poisoned = padded("a write failed");
+        let info = VolumeInfo::from(&argument);
+        assert_eq!((info.label.as_str(), info.size, info.poisoned), ("größer", 7, Some("a write failed")));
+        assert_eq!(InfoArgument::from(&info).as_bytes(), argument.as_bytes());
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        assert_eq!(text(&padded::<4>("abcö")), "abc");
+    }
+}

@@ -1,0 +1,89 @@
+//! Attaching to and detaching from the directory tree: mount(2) for root, `fusermount3` for everybody else.
+
+mod direct;
+mod helper;
+pub(crate) mod table;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use crate::MountOptions;
+use crate::log::log_warning;
+
+/// A mount that exists.
+#[derive(Debug, Clone)]
+pub(crate) struct Mount {
+    /// Canonical path of the mount point.
+    pub(crate) directory: std::path::PathBuf,
+    /// `MAJOR:MINOR` of the file system's device number.
+    pub(crate) device: Option<(u32, u32)>,
+    /// Whether mount(2) was used and umount(2) has to be.
+    direct: bool,
+}
+
+/// Mounts; the descriptor is the connection to the kernel, on which INIT waits.
+///
+/// # Errors
+/// Those of the system calls (ENOTDIR, ENOTCONN on a dead mount, EPERM, EBUSY, EINVAL for an option that the kernel does
+/// not know), ENOENT also where `fusermount3` is missing.
+pub(crate) fn attach(directory: &Path, options: &MountOptions) -> io::Result<(Mount, OwnedFd)> {
+    let directory = mount_point(directory)?;
+    let direct = effective_uid() == 0;
+    let descriptor =
+        if direct { direct::mount(&directory, options)? } else { helper::mount(&directory, options)? };
+    let device = table::find(&directory).map(|entry| entry.device);
+    Ok((Mount { directory, device, direct }, descriptor))
+}
+
+impl Mount {
+    /// Unmounts; with `lazy` the mount point becomes free at once and open files keep working until they are closed.
+    pub(crate) fn detach(&self, lazy: bool) -> io::Result<()> {
+        // The path may be somebody else's mount by now (ours gone, another one there).
+        if let Some(device) = self.device
+            && table::find(&self.directory).is_none_or(|entry| entry.device != device)
+        {
+            return Ok(());
+        }
+        if self.direct {
+            direct::unmount(&self.directory, lazy)
+        } else {
+            helper::unmount(&self.directory, lazy)
+        }
+    }
+
+    /// Loosens the limits that the kernel puts on dirty pages and read-ahead of a FUSE mount. Needs root; without it
+    /// buffered writes are several times slower and nothing else changes.
+    pub(crate) fn raise_cache_limits(&self) {
+        let Some((major, minor)) = self.device else { return };
+        let set =
+            |name: &str, value: &str| std::fs::write(format!("/sys/class/bdi/{major}:{minor}/{name}"), value);
+        for (name, value) in [("strict_limit", "0"), ("max_ratio", "100"), ("read_ahead_kb", "1024")] {
+            match set(name, value) {
+                // strict_limit is younger (Linux 6.2) than what we run on.
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
+                Err(error) => log_warning!("cannot set {name} of the mount's cache: {error}"),
+            }
+        }
+    }
+}
+
+fn mount_point(directory: &Path) -> io::Result<std::path::PathBuf> {
+    let found = directory.canonicalize()?;
+    // A dead mount answers ENOTCONN here.
+    if found.metadata()?.is_dir() { Ok(found) } else { Err(io::Error::from_raw_os_error(libc::ENOTDIR)) }
+}
+
+#[allow(unsafe_code)]
+pub(crate) fn effective_uid() -> u32 {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+#[allow(unsafe_code)]
+pub(crate) fn effective_gid() -> u32 {
+    // SAFETY: getegid has no preconditions and cannot fail.
+    unsafe { libc::getegid() }
+}

@@ -1,0 +1,198 @@
+//! Node ids: what the kernel calls an inode.
+//!
+//! A node id is the inode number with a tag in its upper 16 bits. The tag counts rollbacks: after one, whatever the
+//! kernel holds under an old tag is stale and answers ESTALE, while the same inode number can be handed out again
+//! under the new tag, with a fresh inode of the kernel behind it.
+//!
+//! Directories are the exception: a shell may stand in one, so a directory that survived a rollback keeps its node id.
+//! That needs a table of the directories that the kernel knows, with its count of lookups; everything else is
+//! stateless. The table is bounded: directories beyond [`DIRECTORIES_MAX`] behave like other files.
+//!
+//! Invariants: an id with the current tag is valid; an id with another tag is valid only if the table says so; the root
+//! has tag 0 and is always valid. Tags wrap after 65,536 rollbacks of one mount.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use steadfast::InodeNumber;
+use steadfast::fs::{Attributes, FileKind};
+
+use crate::abi::ROOT_ID;
+use crate::errno::Errno;
+
+const TAG_SHIFT: u32 = 48;
+const INODE_MASK: u64 = (1 << TAG_SHIFT) - 1;
+/// Directories whose lookups are counted (32 bytes each).
+const DIRECTORIES_MAX: usize = 1 << 18;
+
+#[derive(Debug, Clone, Copy)]
+struct Directory {
+    tag: u16,
+    lookups: u64,
+}
+
+/// Translates between node ids and inode numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    tag: AtomicU16,
+    directories: Mutex<HashMap<u64, Directory>>,
+}
+
+impl Nodes {
+    /// The node id for an inode that is about to be named to the kernel; counts one lookup.
+    ///
+    /// # Errors
+    /// EOVERFLOW for an inode number that leaves no room for the tag.
+    pub(crate) fn enter(&self, attributes: &Attributes) -> Result<u64, Errno> {
+        let inode = attributes.inode;
+        if inode == InodeNumber::ROOT {
+            return Ok(ROOT_ID);
+        }
+        if inode.0 > INODE_MASK {
+            return Err(Errno(libc::EOVERFLOW));
+        }
+        let mut tag = self.tag();
+        if attributes.kind == FileKind::Directory {
+            let mut directories = self.directories();
+            if let Some(known) = directories.get_mut(&inode.0) {
+                known.lookups += 1;
+                tag = known.tag;
+            } else if directories.len() < DIRECTORIES_MAX {
+                directories.insert(inode.0, Directory { tag, lookups: 1 });
+            }
+        }
+        Ok(id(inode.0, tag))
+    }
+
+    /// The inode behind a node id.
+    ///
+    /// # Errors
+    /// ESTALE for an id from before a rollback.
+    pub(crate) fn resolve(&self, nodeid: u64) -> Result<InodeNumber, Errno> {
+        if nodeid == ROOT_ID || tag_of(nodeid) == self.tag() || self.is_known_directory(nodeid) {
+            Ok(inode(nodeid))
+        } else {
+            Err(Errno(libc::ESTALE))
+        }
+    }
+
+    /// Whether the id names a directory that keeps its id over a rollback.
+    pub(crate) fn is_known_directory(&self, nodeid: u64) -> bool {
+        nodeid == ROOT_ID
+            || self.directories().get(&(nodeid & INODE_MASK)).is_some_and(|known| known.tag == tag_of(nodeid))
+    }
+
+    /// The kernel drops `lookups` of its references.
+    pub(crate) fn forget(&self, nodeid: u64, lookups: u64) {
+        let mut directories = self.directories();
+        let inode = nodeid & INODE_MASK;
+        if let Some(known) = directories.get_mut(&inode)
+            && known.tag == tag_of(nodeid)
+        {
+            known.lookups = known.lookups.saturating_sub(lookups);
+            if known.lookups == 0 {
+                directories.remove(&inode);
+            }
+        }
+    }
+
+    /// After a rollback of the volume: makes all node ids stale but those of directories for which `survives` holds.
+    /// Returns the node ids of the survivors, the root included.
+    pub(crate) fn roll_back(&self, survives: impl Fn(InodeNumber) -> bool) -> Vec<u64> {
+        let mut directories = self.directories();
+        directories.retain(|inode, _| survives(InodeNumber(*inode)));
+        self.tag.fetch_add(1, Ordering::AcqRel);
+        let known = directories.iter().map(|(inode, known)| id(*inode, known.tag));
+        std::iter::once(ROOT_ID).chain(known).collect()
+    }
+
+    fn tag(&self) -> u16 {
+        self.tag.load(Ordering::Acquire)
+    }
+
+    fn directories(&self) -> MutexGuard<'_, HashMap<u64, Directory>> {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The inode number in a node id, stale or not.
+pub(crate) fn inode(nodeid: u64) -> InodeNumber {
+    InodeNumber(nodeid & INODE_MASK)
+}
+
+fn id(inode: u64, tag: u16) -> u64 {
+    u64::from(tag) << TAG_SHIFT | inode
+}
+
+fn tag_of(nodeid: u64) -> u16 {
+    (nodeid >> TAG_SHIFT) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast::Timestamp;
+
+    use super::*;
+
+    fn attributes(inode: u64, kind: FileKind) -> Attributes {
+        let time = Timestamp::default();
+        Attributes {
+            inode: InodeNumber(inode),
+            kind,
+            permissions: 0o644,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            device: 0,
+            size: 0,
+            allocated: 0,
+            block_size: 4096,
+            accessed: time,
+            modified: time,
+            changed: time,
+            created: time,
+        }
+    }
+
+    #[test]
+    fn files_get_new_ids_and_directories_keep_theirs() {
+        let nodes = Nodes::default();
+        let file = nodes.enter(&attributes(20, FileKind::Regular)).unwrap();
+        let kept = nodes.enter(&attributes(21, FileKind::Directory)).unwrap();
+        let gone = nodes.enter(&attributes(22, FileKind::Directory)).unwrap();
+        let mut survivors = nodes.roll_back(|inode| inode.0 == 21);
+        survivors.sort_unstable();
+        assert_eq!(survivors, [ROOT_ID, kept]);
+        assert_eq!(nodes.resolve(file), Err(Errno(libc::ESTALE)));
+        assert_eq!(nodes.resolve(gone), Err(Errno(libc::ESTALE)));
+        assert_eq!(nodes.resolve(kept), Ok(InodeNumber(21)));
+        assert_eq!(nodes.resolve(ROOT_ID), Ok(InodeNumber::ROOT));
+        let again = nodes.enter(&attributes(20, FileKind::Regular)).unwrap();
+        assert_ne!(again, file);
+        assert_eq!(nodes.resolve(again), Ok(InodeNumber(20)));
+        // The number of a directory that vanished can come back as another directory.
+        let reborn = nodes.enter(&attributes(22, FileKind::Directory)).unwrap();
+        assert_ne!(reborn, gone);
+        assert_eq!(nodes.resolve(gone), Err(Errno(libc::ESTALE)));
+    }
+
+    #[test]
+    fn a_forgotten_directory_leaves_the_table() {
+        let nodes = Nodes::default();
+        let id = nodes.enter(&attributes(30, FileKind::Directory)).unwrap();
+        nodes.enter(&attributes(30, FileKind::Directory)).unwrap();
+        nodes.forget(id, 1);
+        assert!(nodes.is_known_directory(id));
+        nodes.forget(id, 1);
+        assert!(!nodes.is_known_directory(id));
+        // Still valid: the tag is the current one (an NFS handle may bring it back).
+        assert_eq!(nodes.resolve(id), Ok(InodeNumber(30)));
+    }
+
+    #[test]
+    fn large_inode_numbers_are_refused() {
+        let nodes = Nodes::default();
+        assert_eq!(nodes.enter(&attributes(1 << 48, FileKind::Regular)), Err(Errno(libc::EOVERFLOW)));
+    }
+}

@@ -1,0 +1,109 @@
+//! Which files are open through the mount, and which of them for writing.
+//!
+//! A file that is mapped stays open for the kernel until the last mapping is gone, so this table also knows every file
+//! that may have dirty pages.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A handle is stateless: what has to be remembered about how a file was opened are these bits of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Handle(pub(crate) u64);
+
+impl Handle {
+    const WRITABLE: u64 = 1;
+    const SYNC: u64 = 2;
+
+    /// From the flags of open(2).
+    pub(crate) fn new(flags: u32) -> Handle {
+        let flags = flags as i32;
+        let mut bits = 0;
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            bits |= Handle::WRITABLE;
+        }
+        if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {
+            bits |= Handle::SYNC;
+        }
+        Handle(bits)
+    }
+
+    pub(crate) fn is_writable(self) -> bool {
+        self.0 & Handle::WRITABLE != 0
+    }
+
+    /// Opened with O_SYNC or O_DSYNC.
+    pub(crate) fn is_sync(self) -> bool {
+        self.0 & Handle::SYNC != 0
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    handles: u32,
+    writers: u32,
+}
+
+/// Open files by node id.
+#[derive(Debug, Default)]
+pub(crate) struct OpenFiles(Mutex<HashMap<u64, Counts>>);
+
+impl OpenFiles {
+    pub(crate) fn opened(&self, nodeid: u64, handle: Handle) {
+        let mut files = self.files();
+        let counts = files.entry(nodeid).or_default();
+        counts.handles += 1;
+        counts.writers += u32::from(handle.is_writable());
+    }
+
+    /// Whether the handle was known; handles from before a rollback are not.
+    pub(crate) fn closed(&self, nodeid: u64, handle: Handle) -> bool {
+        let mut files = self.files();
+        let Some(counts) = files.get_mut(&nodeid) else { return false };
+        counts.handles = counts.handles.saturating_sub(1);
+        counts.writers = counts.writers.saturating_sub(u32::from(handle.is_writable()));
+        if counts.handles == 0 {
+            files.remove(&nodeid);
+        }
+        true
+    }
+
+    /// Whether the file is open for writing, and so may have dirty pages.
+    pub(crate) fn is_written(&self, nodeid: u64) -> bool {
+        self.files().get(&nodeid).is_some_and(|counts| counts.writers > 0)
+    }
+
+    /// Files that are open for writing.
+    pub(crate) fn written(&self) -> Vec<u64> {
+        self.files().iter().filter(|(_, counts)| counts.writers > 0).map(|(nodeid, _)| *nodeid).collect()
+    }
+
+    /// Empties the table and returns what was open with its number of handles.
+    pub(crate) fn take(&self) -> Vec<(u64, u32)> {
+        self.files().drain().map(|(nodeid, counts)| (nodeid, counts.handles)).collect()
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<u64, Counts>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_handles_and_writers() {
+        let files = OpenFiles::default();
+        let (reader, writer) =
+            (Handle::new(libc::O_RDONLY as u32), Handle::new((libc::O_RDWR | libc::O_SYNC) as u32));
+        assert!(writer.is_sync() && writer.is_writable() && !reader.is_writable());
+        files.opened(7, reader);
+        assert!(!files.is_written(7));
+        files.opened(7, writer);
+        assert_eq!(files.written(), [7]);
+        assert!(files.closed(7, writer));
+        assert!(files.written().is_empty());
+        assert_eq!(files.take(), [(7, 1)]);
+        assert!(!files.closed(7, reader));
+    }
+}

@@ -1,0 +1,36 @@
+//! [`MountOptions`].
+
+/// How to mount.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    /// Nothing can be changed through the mount. Implied by a volume that was opened read-only.
+    pub read_only: bool,
+    /// Other users than the one who mounts may use it.
+    pub allow_other: bool,
+    /// The kernel checks permissions and ACLs (as it does for other file systems). Without it everybody who may use
+    /// the mount may do everything.
+    pub default_permissions: bool,
+    /// Buffered writes stay in the kernel's cache for a while. Faster; a transaction mask with `write` needs `false`.
+    pub write_back: bool,
+    /// Threads that execute requests, at least two.
+    pub threads: usize,
+    /// What the mount table shows as the device.
+    pub fs_name: String,
+    /// Further options of mount(8): `nosuid`, `nodev`, `noexec`, `noatime`...
+    pub extra: Vec<String>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        MountOptions {
+            read_only: false,
+            allow_other: false,
+            default_permissions: true,
+            write_back: true,
+            threads: processors.clamp(2, 8),
+            fs_name: "steadfast".into(),
+            extra: Vec::new(),
+        }
+    }
+}

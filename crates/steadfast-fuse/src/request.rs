@@ -1,0 +1,54 @@
+//! A request as it came from the kernel: the header and the arguments behind it, taken one by one.
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use crate::abi::input::InHeader;
+use crate::errno::Errno;
+
+/// One request. The bytes stay in the worker's buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) header: InHeader,
+    pub(crate) body: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Splits the header off; `None` for what cannot come from a kernel.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Request<'a>> {
+        let (header, body) = InHeader::read_from_prefix(bytes).ok()?;
+        (header.len as usize == bytes.len()).then_some(Request { header, body })
+    }
+
+    /// The arguments, from the first one on.
+    pub(crate) fn arguments(&self) -> Arguments<'a> {
+        Arguments(self.body)
+    }
+}
+
+/// The rest of a request's arguments. Whatever is too short is EINVAL: it cannot come from a sane kernel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arguments<'a>(&'a [u8]);
+
+impl<'a> Arguments<'a> {
+    /// Takes a structure.
+    pub(crate) fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Errno> {
+        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Errno(libc::EINVAL))?;
+        self.0 = rest;
+        Ok(value)
+    }
+
+    /// Takes a name that ends with a NUL byte.
+    pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
+        let end = self.0.iter().position(|byte| *byte == 0).ok_or(Errno(libc::EINVAL))?;
+        let (name, rest) = self.0.split_at(end);
+        self.0 = &rest[1..];
+        Ok(name)
+    }
+
+    /// Takes `length` bytes.
+    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Errno> {
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Errno(libc::EINVAL))?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+}

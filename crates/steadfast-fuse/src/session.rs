@@ -1,0 +1,239 @@
+//! A mounted volume: its threads, and how it ends.
+//!
+//! Threads: *workers*, each with a queue of its own, receive and execute requests; the *control* thread waits for the
+//! kernel where a command needs that; the *keeper* looks after the helper process (see [`crate::pull`]).
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use steadfast::{Platform, TransactionMask, Volume};
+use steadfast_media::Medium;
+
+use crate::buffer::{AnswerBuffer, RequestBuffer};
+use crate::control::{self, Job};
+use crate::device::{Device, Received};
+use crate::filesystem::Filesystem;
+use crate::log::{log_error, log_warning};
+use crate::mount::{self, Mount};
+use crate::pull::{Connection, Puller};
+use crate::{MountOptions, init};
+
+/// How long an unmount waits for the pages of files that are still open.
+const RESCUE_TIME: Duration = Duration::from_secs(30);
+
+/// A mounted volume. [`run`](Self::run) it to the end; dropping it instead unmounts and waits.
+pub struct Session<M: Medium + 'static, P: Platform + 'static> {
+    filesystem: Arc<Filesystem<M, P>>,
+    end: UnmountHandle,
+    workers: Vec<JoinHandle<io::Result<()>>>,
+    control: Option<JoinHandle<()>>,
+}
+
+/// Ends a [`Session`] from another thread. Cheap to clone; does nothing once the session has ended.
+#[derive(Debug, Clone)]
+pub struct UnmountHandle(Arc<End>);
+
+#[derive(Debug)]
+struct End {
+    mount: Mount,
+    connection: Connection,
+    jobs: Mutex<Sender<Job>>,
+    detached: AtomicBool,
+    over: AtomicBool,
+}
+
+/// Mounts `volume` on `directory` and serves it. Returns once the kernel has the mount.
+///
+/// The volume's background work (timer, checkpoints) is the caller's, and so is closing the volume after
+/// [`Session::run`].
+///
+/// # Errors
+/// With the error number of the system where there is one: ENOTDIR, ENOENT (no such directory, or neither root nor
+/// `fusermount3` is at hand), EPERM, EBUSY, EINVAL (an option), ENOTCONN (a dead mount is there). EINVAL also for
+/// `write_back` with a transaction mask that has `write`.
+pub fn mount<M: Medium + 'static, P: Platform + 'static>(
+    volume: Arc<Volume<M, P>>,
+    directory: &Path,
+    options: &MountOptions,
+) -> io::Result<Session<M, P>> {
+    let mut options = options.clone();
+    options.read_only |= volume.info().read_only;
+    if options.write_back && volume.mask().contains(TransactionMask::WRITE) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the transaction mask has 'write', which a write-back cache cannot honour; mount write-through",
+        ));
+    }
+    let (mount, descriptor) = mount::attach(directory, &options)?;
+    let device = Device::new(descriptor);
+    // From here on an error has to undo the mount.
+    let undo = |error: io::Error| {
+        let _ = mount.detach(true);
+        error
+    };
+    let agreement =
+        init::handshake(&device, options.write_back, options.default_permissions).map_err(undo)?;
+    let (jobs, received) = mpsc::channel();
+    let owner = mount::effective_uid();
+    let filesystem = Arc::new(Filesystem::new(volume, device.clone(), agreement, owner, jobs.clone()));
+    let connection = Connection::find(mount.device);
+    let puller = Puller::start(device.clone(), &mount.directory, &connection, agreement.epochs());
+    // The only one who sets it.
+    let _ = filesystem.puller.set(puller);
+    let end = UnmountHandle(Arc::new(End {
+        mount: mount.clone(),
+        connection,
+        jobs: Mutex::new(jobs),
+        detached: AtomicBool::new(false),
+        over: AtomicBool::new(false),
+    }));
+    let mut session = Session { filesystem, end, workers: Vec::new(), control: None };
+    session.start(device, options.threads, received)?;
+    mount.raise_cache_limits();
+    Ok(session)
+}
+
+impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
+    /// Something to unmount it with from elsewhere, a signal handler's thread for example.
+    pub fn unmount_handle(&self) -> UnmountHandle {
+        self.end.clone()
+    }
+
+    /// Serves until it is unmounted, and then ends all threads. Close the volume afterwards.
+    ///
+    /// # Errors
+    /// The connection to the kernel broke.
+    pub fn run(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    fn start(&mut self, device: Device, threads: usize, jobs: mpsc::Receiver<Job>) -> io::Result<()> {
+        let filesystem = self.filesystem.clone();
+        let run = move || control::run(&*filesystem, &jobs);
+        self.control = Some(Builder::new().name("steadfast-ctl".into()).spawn(run)?);
+        // Two at least: one may be busy while the other serves what it waits for.
+        for number in 0..threads.max(2) {
+            let queue = if number == 0 { device.share() } else { another_queue(&device) };
+            let filesystem = self.filesystem.clone();
+            let run = move || work(&filesystem, &queue);
+            self.workers.push(Builder::new().name(format!("steadfast-{number}")).spawn(run)?);
+        }
+        Ok(())
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        let mut result = Ok(());
+        for worker in self.workers.drain(..) {
+            let ended = worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")));
+            result = result.and(ended);
+        }
+        self.end.0.over.store(true, Ordering::Release);
+        if let Some(control) = self.control.take() {
+            self.end.0.send(Job::Stop);
+            let _ = control.join();
+        }
+        if let Some(puller) = self.filesystem.puller.get() {
+            puller.stop();
+        }
+        result
+    }
+}
+
+impl<M: Medium + 'static, P: Platform + 'static> Drop for Session<M, P> {
+    fn drop(&mut self) {
+        if !self.workers.is_empty() || self.control.is_some() {
+            let _ = self.end.unmount();
+            if self.end.0.is_detached() {
+                let _ = self.end.unmount();
+            }
+            let _ = self.join();
+        }
+    }
+}
+
+impl UnmountHandle {
+    /// Unmounts. While files are open the mount only leaves the directory tree, and is served until they are closed; a
+    /// second call then ends it at once, after the kernel has handed over what those files have written.
+    ///
+    /// # Errors
+    /// Those of umount(2).
+    pub fn unmount(&self) -> io::Result<()> {
+        let end = &*self.0;
+        if end.over.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if end.is_detached() {
+            end.cut_off();
+            return Ok(());
+        }
+        match end.mount.detach(false) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                end.mount.detach(true)?;
+                end.detached.store(true, Ordering::Release);
+                log_warning!("files are open; unmounting for good when they are closed");
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+impl End {
+    fn is_detached(&self) -> bool {
+        self.detached.load(Ordering::Acquire)
+    }
+
+    fn send(&self, job: Job) {
+        // Fails only where the control thread has ended, and then nobody needs it.
+        let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
+    }
+
+    fn cut_off(&self) {
+        let (done, rescued) = mpsc::channel();
+        self.send(Job::Rescue { done });
+        let _ = rescued.recv_timeout(RESCUE_TIME);
+        if !self.connection.abort() {
+            log_warning!("cannot cut the mount off from open files; it ends when they are closed");
+        }
+    }
+}
+
+fn another_queue(device: &Device) -> Device {
+    device.clone_queue().unwrap_or_else(|error| {
+        log_warning!("no queue of its own for a worker ({error}); it shares one");
+        device.share()
+    })
+}
+
+fn work<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, queue: &Device) -> io::Result<()> {
+    be_an_io_thread();
+    let mut request = RequestBuffer::new();
+    let mut answer = AnswerBuffer::new();
+    loop {
+        let bytes = request.bytes();
+        match queue.receive(bytes) {
+            Ok(Received::Request(length)) => filesystem.serve(queue, &bytes[..length], &mut answer),
+            Ok(Received::Unmounted) => return Ok(()),
+            Err(error) => {
+                log_error!("the connection to the kernel broke: {error}");
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Keeps memory reclaim from waiting for this thread's own writes, and dirty-page throttling from slowing it down.
+/// Needs a capability; without it only extreme memory pressure is a risk.
+#[allow(unsafe_code)]
+fn be_an_io_thread() {
+    const PR_SET_IO_FLUSHER: libc::c_int = 57;
+    // SAFETY: changes a flag of the calling thread.
+    unsafe {
+        libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+    }
+}
