@@ -1,0 +1,168 @@
+//! `powercut --seeds A..B`: cuts the power at every I/O of random sequences and prints what it found.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use steadfast_lab::minimise::minimise;
+use steadfast_lab::powercut::{Effort, Script, Tally, Violation, torture};
+use steadfast_lab::subject::LabVolume;
+use steadfast_lab::tape::Lie;
+use steadfast_lab::world::{Profile, World};
+
+const USAGE: &str = "\
+usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|all]
+                [--survivals N] [--recovery N,M] [--jobs N] [--keep-going] [--lie flush|fua]
+
+  --seeds       seeds to run (default 0..100)
+  --profile     mixed, names, data, full, transactions, or all in turn (default all)
+  --operations  operations in a sequence (default 80)
+  --cuts        I/Os of each sequence at which the power is cut, or all (default 150)
+  --survivals   random choices of what survives each cut, beside the three fixed ones (default 2)
+  --recovery    cuts in each recovery, and in the recovery from that (default 1,1)
+  --jobs        threads (default 1)
+  --keep-going  go on after a violation
+  --lie         let the medium break its promises; violations must be found";
+
+struct Arguments {
+    seeds: std::ops::Range<u64>,
+    profile: Option<Profile>,
+    effort: Effort,
+    jobs: u64,
+    keep_going: bool,
+    lie: Lie,
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let mut parsed = Arguments {
+        seeds: 0..100,
+        profile: None,
+        effort: Effort { operations: 80, cuts: Some(150), survivals: 2, recovery_cuts: [1, 1] },
+        jobs: 1,
+        keep_going: false,
+        lie: Lie::None,
+    };
+    let mut rest = std::env::args().skip(1);
+    while let Some(option) = rest.next() {
+        let mut value = || rest.next().ok_or(format!("{option} needs a value"));
+        fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+            text.parse().map_err(|_| format!("'{text}' is not a number"))
+        }
+        match option.as_str() {
+            "--seeds" => {
+                let text = value()?;
+                let (from, to) = text.split_once("..").ok_or(format!("'{text}' is not a range A..B"))?;
+                parsed.seeds = number(from)?..number(to)?;
+            }
+            "--profile" => {
+                let name = value()?;
+                parsed.profile = match name.as_str() {
+                    "all" => None,
+                    name => Some(Profile::from_name(name).ok_or(format!("no profile '{name}'"))?),
+                };
+            }
+            "--operations" => parsed.effort.operations = number(&value()?)?,
+            "--cuts" => {
+                let text = value()?;
+                parsed.effort.cuts = if text == "all" { None } else { Some(number(&text)?) };
+            }
+            "--survivals" => parsed.effort.survivals = number(&value()?)?,
+            "--recovery" => {
+                let text = value()?;
+                let (first, second) = text.split_once(',').ok_or(format!("'{text}' is not N,M"))?;
+                parsed.effort.recovery_cuts = [number(first)?, number(second)?];
+            }
+            "--jobs" => parsed.jobs = number::<u64>(&value()?)?.clamp(1, 64),
+            "--keep-going" => parsed.keep_going = true,
+            "--lie" => {
+                parsed.lie = match value()?.as_str() {
+                    "flush" => Lie::Flush,
+                    "fua" => Lie::Fua,
+                    other => return Err(format!("no lie '{other}'")),
+                };
+            }
+            other => return Err(format!("unknown option '{other}'")),
+        }
+    }
+    Ok(parsed)
+}
+
+fn main() -> ExitCode {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(what) => {
+            eprintln!("powercut: {what}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    // Panics of the volume are findings and are reported as such, with their place.
+    std::panic::set_hook(Box::new(|_| {}));
+    let started = Instant::now();
+    let next = AtomicU64::new(arguments.seeds.start);
+    let total = Mutex::new(Tally::default());
+    let violations = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let stop = !arguments.keep_going && !violations.lock().is_empty();
+                    if seed >= arguments.seeds.end || stop {
+                        return;
+                    }
+                    let profile = arguments
+                        .profile
+                        .unwrap_or(Profile::ALL[(seed % Profile::ALL.len() as u64) as usize].1);
+                    let mut world = World::new(seed, profile);
+                    world.lie = arguments.lie;
+                    let mut tally = Tally::default();
+                    let result = torture::<LabVolume>(&world, &Script::Drawn, &arguments.effort, &mut tally);
+                    total.lock().add(&tally);
+                    if let Err(violation) = result {
+                        report(&world, &arguments.effort, &violation);
+                        violations.lock().push(seed);
+                    }
+                }
+            });
+        }
+    });
+    let (tally, violations) = (total.into_inner(), violations.into_inner());
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "{} sequences, {} operations ({} found no space), {} cuts ({} during recovery, {} left a point that was in flight), {} worlds too small, {seconds:.1} s, {:.0} cuts/s, {} violations",
+        tally.sequences,
+        tally.operations,
+        tally.no_space,
+        tally.cuts,
+        tally.recovery_cuts,
+        tally.later_points,
+        tally.too_small,
+        tally.cuts as f64 / seconds,
+        violations.len()
+    );
+    if violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        println!("violations in seeds {violations:?}");
+        ExitCode::FAILURE
+    }
+}
+
+/// Prints a violation, first made as short as it will go.
+fn report(world: &World, effort: &Effort, found: &Violation) {
+    println!("VIOLATION in {world}\n{found}");
+    let mut best = found.clone();
+    let sequence_end = found.operations.len().min(effort.operations);
+    let short = minimise(&found.operations[..sequence_end], 150, |operations| {
+        let script = Script::Given(operations.to_vec());
+        match torture::<LabVolume>(world, &script, effort, &mut Tally::default()) {
+            Err(violation) => {
+                best = *violation;
+                true
+            }
+            Ok(()) => false,
+        }
+    });
+    println!("MINIMISED to {} operations, in {world}\n{best}\n", short.len());
+}

@@ -1,0 +1,87 @@
+//! The bytes of a medium, cheap to copy: branching at every I/O copies pointers, not bytes.
+
+use std::sync::Arc;
+
+/// Bytes in a page of an image.
+const PAGE: usize = 4096;
+
+type Page = [u8; PAGE];
+
+/// The contents of a medium. Copies share the pages that neither has written since.
+#[derive(Debug, Clone)]
+pub struct Image {
+    size: u64,
+    pages: Vec<Arc<Page>>,
+}
+
+impl Image {
+    /// An image of zeros.
+    pub fn new(size: u64) -> Image {
+        let zero = Arc::new([0; PAGE]);
+        Image { size, pages: vec![zero; size.div_ceil(PAGE as u64) as usize] }
+    }
+
+    /// Length in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether `length` bytes at `offset` lie inside.
+    pub fn holds(&self, offset: u64, length: u64) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.size)
+    }
+
+    /// Fills `buffer` from `offset`; the range lies inside.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) {
+        let mut at = offset;
+        let mut rest = buffer;
+        while !rest.is_empty() {
+            let within = (at % PAGE as u64) as usize;
+            let count = (PAGE - within).min(rest.len());
+            let (head, tail) = rest.split_at_mut(count);
+            head.copy_from_slice(&self.pages[(at / PAGE as u64) as usize][within..within + count]);
+            at += count as u64;
+            rest = tail;
+        }
+    }
+
+    /// Stores `data` at `offset`; the range lies inside.
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        let mut at = offset;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let within = (at % PAGE as u64) as usize;
+            let count = (PAGE - within).min(rest.len());
+            let page = Arc::make_mut(&mut self.pages[(at / PAGE as u64) as usize]);
+            page[within..within + count].copy_from_slice(&rest[..count]);
+            at += count as u64;
+            rest = &rest[count..];
+        }
+    }
+
+    /// The whole image as one vector.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.size as usize];
+        self.read(0, &mut bytes);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_apart() {
+        let mut one = Image::new(10_000);
+        one.write(4090, &[7; 100]);
+        let mut two = one.clone();
+        two.write(4095, &[8; 2]);
+        let mut seen = [0; 3];
+        one.read(4094, &mut seen);
+        assert_eq!(seen, [7, 7, 7]);
+        two.read(4094, &mut seen);
+        assert_eq!(seen, [7, 8, 8]);
+        assert!(one.holds(9_999, 1) && !one.holds(9_999, 2) && !one.holds(u64::MAX, 2));
+    }
+}

@@ -1,0 +1,85 @@
+//! Which states a power cut may leave.
+//!
+//! The contract: after a cut the volume is exactly the state at the last acknowledged transaction point, or at a later
+//! one whose mark was in flight. The ledger keeps every transaction point with the place on the tape where its mark may
+//! have begun and the place where it was acknowledged.
+
+use std::sync::Arc;
+
+use crate::model::State;
+
+/// A transaction point.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// The file system at that point.
+    pub state: Arc<State>,
+    /// What it is, for people.
+    pub label: String,
+    /// Number of events on the tape when the operation that set it began.
+    pub begun: usize,
+    /// Number of events on the tape when it was acknowledged.
+    pub acknowledged: Option<usize>,
+}
+
+/// All transaction points of a run, in order; the first is the state in which the run began.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    points: Vec<Point>,
+}
+
+impl Ledger {
+    /// Begins with a state that is durable.
+    pub fn new(state: Arc<State>) -> Ledger {
+        let label = "the state at the start".to_owned();
+        Ledger { points: vec![Point { state, label, begun: 0, acknowledged: Some(0) }] }
+    }
+
+    /// Adds a transaction point that was acknowledged.
+    pub fn add(&mut self, state: Arc<State>, label: String, begun: usize, acknowledged: usize) {
+        self.points.push(Point { state, label, begun, acknowledged: Some(acknowledged) });
+    }
+
+    /// The last acknowledged point.
+    pub fn last(&self) -> &Point {
+        // There is always the first one.
+        &self.points[self.points.len() - 1]
+    }
+
+    /// Index of the last point.
+    pub fn last_index(&self) -> usize {
+        self.points.len() - 1
+    }
+
+    /// The point with this index.
+    pub fn point(&self, index: usize) -> &Point {
+        &self.points[index]
+    }
+
+    /// The points that a power cut at event `cut` may leave: first the last acknowledged one, then those in flight.
+    pub fn allowed(&self, cut: usize) -> &[Point] {
+        let acknowledged =
+            self.points.iter().rposition(|point| point.acknowledged.is_some_and(|at| at <= cut)).unwrap_or(0);
+        let begun = self.points.iter().rposition(|point| point.begun <= cut).unwrap_or(acknowledged);
+        &self.points[acknowledged..=begun.max(acknowledged)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_leaves_the_last_acknowledged_point_or_one_in_flight() {
+        let state = Arc::new(State::empty(Default::default()));
+        let mut ledger = Ledger::new(state.clone());
+        ledger.add(state.clone(), "one".into(), 3, 6);
+        ledger.add(state, "two".into(), 8, 9);
+        let labels = |cut| ledger.allowed(cut).iter().map(|point| point.label.as_str()).collect::<Vec<_>>();
+        assert_eq!(labels(2), ["the state at the start"]);
+        assert_eq!(labels(3), ["the state at the start", "one"]);
+        assert_eq!(labels(5), ["the state at the start", "one"]);
+        assert_eq!(labels(6), ["one"]);
+        assert_eq!(labels(8), ["one", "two"]);
+        assert_eq!(labels(9), ["two"]);
+    }
+}

@@ -1,0 +1,79 @@
+//! One entry to the model for every call of the facade.
+
+use steadfast::InodeNumber;
+
+use super::{Model, NewName};
+use crate::fault::{Fault, Faults};
+use crate::subject::{Call, Reply};
+
+impl Model {
+    /// Does what `call` asks. The model cannot guess inode numbers or how much of a long copy was done at once, so those
+    /// come from the `reply` of the volume; everything else in the reply is for the caller to compare.
+    ///
+    /// # Errors
+    /// The refusals that would have been right; nothing has changed then.
+    pub fn apply(&mut self, call: &Call<'_>, reply: Option<&Reply>) -> Result<(), Faults> {
+        let made = match reply {
+            Some(Reply::Attributes(attributes)) => attributes.inode,
+            _ => InodeNumber(u64::MAX),
+        };
+        match *call {
+            Call::Create { directory, name, node, permissions, ref caller } => {
+                self.create(NewName { directory, name }, made, node, permissions, caller)
+            }
+            Call::CreateUnnamed { directory, permissions, ref caller } => {
+                self.create_unnamed(directory, made, permissions, caller)
+            }
+            Call::Link { inode, directory, name } => self.link(inode, NewName { directory, name }),
+            Call::Unlink { directory, name } => self.unlink(NewName { directory, name }),
+            Call::RemoveDirectory { directory, name } => self.remove_directory(NewName { directory, name }),
+            Call::Rename { from, from_name, to, to_name, mode } => self.rename(
+                NewName { directory: from, name: from_name },
+                NewName { directory: to, name: to_name },
+                mode,
+            ),
+            Call::SetAttributes { inode, ref set } => self.set_attributes(inode, set),
+            Call::SetXattr { inode, name, value, mode } => self.set_xattr(inode, name, value, mode),
+            Call::RemoveXattr { inode, name } => self.remove_xattr(inode, name),
+            Call::Acquire { inode } => self.acquire(inode),
+            Call::Release { inode } => {
+                self.release(inode);
+                Ok(())
+            }
+            Call::Write { inode, offset, data, .. } => self.write(inode, offset, data),
+            Call::Append { inode, data, .. } => {
+                let offset = self.append(inode, data)?;
+                match reply {
+                    // A wrong offset cannot be applied: let the comparison of the whole volume say so.
+                    Some(Reply::Number(seen)) if *seen != offset => Err(Fault::Broken.into()),
+                    _ => Ok(()),
+                }
+            }
+            Call::Allocate { inode, offset, length, mode } => self.allocate(inode, offset, length, mode),
+            Call::CopyRange { from, from_offset, to, to_offset, length } => {
+                let most = self.copy_length(from, from_offset, to, to_offset, length)?;
+                let count = match reply {
+                    Some(Reply::Number(count)) => *count,
+                    _ => most,
+                };
+                // Less than asked is allowed, nothing or more than there is is not.
+                if count > most || (count == 0 && most > 0) {
+                    return Err(Fault::Broken.into());
+                }
+                self.copy_range(from, from_offset, to, to_offset, count)
+            }
+            // Whether they object to an inode that is gone is left open: they change nothing.
+            Call::Closed { inode } | Call::Fsync { inode, .. } => match reply {
+                Some(_) => Ok(()),
+                None => self.living(inode).map(|_| ()),
+            },
+            Call::Sync
+            | Call::Transact
+            | Call::Checkpoint
+            | Call::Rollback
+            | Call::Background
+            | Call::SetMask { .. }
+            | Call::SetTimer { .. } => Ok(()),
+        }
+    }
+}

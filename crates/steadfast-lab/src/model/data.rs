@@ -1,0 +1,140 @@
+//! The bytes of regular files.
+
+use steadfast::InodeNumber;
+use steadfast::fs::{AllocateMode, FileKind};
+
+use super::{Body, Content, FILE_SIZE_MAX, Model};
+use crate::fault::{Fault, Faults, Objections};
+
+impl Model {
+    /// The content of a regular file.
+    ///
+    /// # Errors
+    /// Stale, or not a regular file.
+    pub fn content(&self, inode: InodeNumber) -> Result<&Content, Faults> {
+        let node = self.living(inode)?;
+        match (&node.body, node.kind) {
+            (Body::Regular(content), _) => Ok(content),
+            (_, FileKind::Directory) => {
+                Err([Fault::IsADirectory, Fault::NotARegularFile, Fault::InvalidArgument].into())
+            }
+            _ => Err([Fault::NotARegularFile, Fault::InvalidArgument].into()),
+        }
+    }
+
+    fn content_mut(&mut self, inode: InodeNumber) -> Option<&mut Content> {
+        match &mut self.state.change(inode)?.body {
+            Body::Regular(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// Writes `data` at `offset`; no bytes change nothing.
+    ///
+    /// # Errors
+    /// See [`Faults`].
+    pub fn write(&mut self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<(), Faults> {
+        let mut objections = Objections::default();
+        if let Err(faults) = self.content(inode) {
+            return Err(faults);
+        }
+        let beyond = offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_SIZE_MAX);
+        objections.any(beyond && !data.is_empty(), &[Fault::FileTooLarge, Fault::InvalidArgument]);
+        objections.settle()?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        if let Some(content) = self.content_mut(inode) {
+            content.write(offset, data);
+        }
+        self.touch(inode);
+        Ok(())
+    }
+
+    /// Writes at the end and says where that was.
+    ///
+    /// # Errors
+    /// See [`Faults`].
+    pub fn append(&mut self, inode: InodeNumber, data: &[u8]) -> Result<u64, Faults> {
+        let offset = self.content(inode)?.size();
+        self.write(inode, offset, data)?;
+        Ok(offset)
+    }
+
+    /// Allocates, punches or zeroes a range.
+    ///
+    /// # Errors
+    /// See [`Faults`].
+    pub fn allocate(
+        &mut self,
+        inode: InodeNumber,
+        offset: u64,
+        length: u64,
+        mode: AllocateMode,
+    ) -> Result<(), Faults> {
+        let size = self.content(inode)?.size();
+        let end = offset.saturating_add(length);
+        Objections::default()
+            .when(length == 0, Fault::InvalidArgument)
+            .any(end > FILE_SIZE_MAX, &[Fault::FileTooLarge, Fault::InvalidArgument])
+            .settle()?;
+        let keep_size = match mode {
+            AllocateMode::Allocate { keep_size } | AllocateMode::ZeroRange { keep_size } => keep_size,
+            AllocateMode::PunchHole => true,
+        };
+        if let Some(content) = self.content_mut(inode) {
+            if !matches!(mode, AllocateMode::Allocate { .. }) {
+                content.zero(offset, length);
+            }
+            if !keep_size && end > size {
+                content.set_size(end);
+            }
+        }
+        self.touch(inode);
+        Ok(())
+    }
+
+    /// What speaks against a copy, and how many bytes it copies at most.
+    ///
+    /// # Errors
+    /// See [`Faults`].
+    pub fn copy_length(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64, Faults> {
+        let size = self.content(from)?.size();
+        self.content(to)?;
+        let count = size.saturating_sub(from_offset).min(length);
+        let reach = |offset: u64, length: u64| offset.saturating_add(length);
+        let overlap = from == to
+            && from_offset < reach(to_offset, length)
+            && to_offset < reach(from_offset, length)
+            && length > 0;
+        let beyond = to_offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX);
+        Objections::default()
+            .when(overlap, Fault::InvalidArgument)
+            .any(beyond, &[Fault::FileTooLarge, Fault::InvalidArgument])
+            .settle()?;
+        Ok(count)
+    }
+
+    /// Copies `count` bytes as [`copy_length`](Self::copy_length) allowed.
+    ///
+    /// # Errors
+    /// See [`Faults`].
+    pub fn copy_range(
+        &mut self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        count: u64,
+    ) -> Result<(), Faults> {
+        let data = self.content(from)?.read(from_offset, count as usize);
+        self.write(to, to_offset, &data)
+    }
+}

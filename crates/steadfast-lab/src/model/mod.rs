@@ -1,0 +1,242 @@
+//! The model: a file system in memory, written from POSIX and from the facade's documentation, not from the core.
+//!
+//! It is as plain as it can be made, because it decides who is right. Every operation is one function that either names
+//! the [`Faults`] that speak against it and changes nothing, or changes the state completely. The model cannot know how
+//! much fits on a volume, so it never says `NoSpace`.
+//!
+//! A [`State`] is the whole file system at one moment; cloning it copies pointers. The test keeps the state at every
+//! transaction point.
+
+mod apply;
+mod attributes;
+mod content;
+mod data;
+mod names;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use steadfast::fs::FileKind;
+use steadfast::{InodeNumber, Timestamp};
+
+pub use content::Content;
+pub use names::NewName;
+
+use crate::fault::{Fault, Faults};
+
+/// Largest size of a file, bytes.
+pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
+
+/// What the volume under test says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest name in bytes.
+    pub name_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { name_max: 255 }
+    }
+}
+
+/// What an inode holds.
+#[derive(Debug, Clone)]
+pub enum Body {
+    /// A regular file's bytes.
+    Regular(Content),
+    /// A directory's entries, and the directory that it is in.
+    Directory {
+        /// Name to inode.
+        entries: BTreeMap<Vec<u8>, InodeNumber>,
+        /// What `..` is.
+        parent: InodeNumber,
+    },
+    /// A symbolic link's target.
+    Symlink(Vec<u8>),
+    /// FIFO, socket or device: nothing.
+    Special,
+}
+
+/// An inode.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Type.
+    pub kind: FileKind,
+    /// Low twelve bits of the mode.
+    pub permissions: u32,
+    /// Hard links.
+    pub links: u32,
+    /// Whether a name can be given to it although it has none (made without a name and never had one).
+    pub nameable: bool,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number.
+    pub device: u32,
+    /// Last access.
+    pub accessed: Timestamp,
+    /// Last change of the content.
+    pub modified: Timestamp,
+    /// Last change of the attributes.
+    pub changed: Timestamp,
+    /// Creation.
+    pub created: Timestamp,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
+    /// What it holds.
+    pub body: Body,
+}
+
+impl Node {
+    /// `st_size`: bytes of a file or a link's target, entries of a directory.
+    pub fn size(&self) -> u64 {
+        match &self.body {
+            Body::Regular(content) => content.size(),
+            Body::Directory { entries, .. } => entries.len() as u64,
+            Body::Symlink(target) => target.len() as u64,
+            Body::Special => 0,
+        }
+    }
+
+    fn directory(kind: FileKind, now: Timestamp, parent: InodeNumber) -> Node {
+        Node {
+            kind,
+            permissions: 0o755,
+            links: 2,
+            nameable: false,
+            uid: 0,
+            gid: 0,
+            device: 0,
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+            xattrs: BTreeMap::new(),
+            body: Body::Directory { entries: BTreeMap::new(), parent },
+        }
+    }
+}
+
+/// The whole file system at one moment.
+#[derive(Debug, Clone)]
+pub struct State {
+    nodes: BTreeMap<InodeNumber, Arc<Node>>,
+}
+
+impl State {
+    /// An empty root directory.
+    pub fn empty(now: Timestamp) -> State {
+        let root = Node::directory(FileKind::Directory, now, InodeNumber::ROOT);
+        State { nodes: BTreeMap::from([(InodeNumber::ROOT, Arc::new(root))]) }
+    }
+
+    /// An inode.
+    pub fn node(&self, inode: InodeNumber) -> Option<&Node> {
+        self.nodes.get(&inode).map(Arc::as_ref)
+    }
+
+    /// All inodes.
+    pub fn nodes(&self) -> impl Iterator<Item = (InodeNumber, &Node)> {
+        self.nodes.iter().map(|(inode, node)| (*inode, node.as_ref()))
+    }
+
+    /// The inode that `name` has in `directory`.
+    pub fn entry(&self, directory: InodeNumber, name: &[u8]) -> Option<InodeNumber> {
+        match &self.node(directory)?.body {
+            Body::Directory { entries, .. } => entries.get(name).copied(),
+            _ => None,
+        }
+    }
+
+    /// Whether this is the same state, unchanged: nothing was touched since one was copied from the other.
+    pub fn is_untouched(&self, other: &State) -> bool {
+        self.nodes.len() == other.nodes.len()
+            && self
+                .nodes
+                .iter()
+                .zip(&other.nodes)
+                .all(|(one, two)| one.0 == two.0 && Arc::ptr_eq(one.1, two.1))
+    }
+
+    /// Drops every inode that has no name and that `open` does not keep.
+    pub fn reap(&mut self, open: &BTreeMap<InodeNumber, u32>) {
+        self.nodes.retain(|inode, node| node.links > 0 || open.contains_key(inode));
+    }
+
+    /// The inode for changing; only for inodes that were looked up before.
+    fn change(&mut self, inode: InodeNumber) -> Option<&mut Node> {
+        self.nodes.get_mut(&inode).map(Arc::make_mut)
+    }
+}
+
+/// A file system that is open: the state, the descriptors that keep unlinked files alive, and the time.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// The names, attributes and bytes.
+    pub state: State,
+    /// How many times each inode is acquired.
+    pub open: BTreeMap<InodeNumber, u32>,
+    /// The time of the next operation.
+    pub now: Timestamp,
+    /// What the volume under test allows.
+    pub limits: Limits,
+}
+
+impl Model {
+    /// Opens `state`: unlinked files that were kept open before are gone.
+    pub fn open(mut state: State, limits: Limits, now: Timestamp) -> Model {
+        state.reap(&BTreeMap::new());
+        Model { state, open: BTreeMap::new(), now, limits }
+    }
+
+    /// Goes back to an earlier state; what is acquired stays so where it exists there.
+    pub fn roll_back(&mut self, state: &State) {
+        self.state = state.clone();
+        self.state.reap(&self.open);
+    }
+
+    /// Keeps an inode alive until as many [`release`](Self::release).
+    ///
+    /// # Errors
+    /// Stale where the inode is gone.
+    pub fn acquire(&mut self, inode: InodeNumber) -> Result<(), Faults> {
+        self.living(inode)?;
+        *self.open.entry(inode).or_default() += 1;
+        Ok(())
+    }
+
+    /// Ends one [`acquire`](Self::acquire).
+    pub fn release(&mut self, inode: InodeNumber) {
+        if let Some(count) = self.open.get_mut(&inode) {
+            *count -= 1;
+            if *count == 0 {
+                self.open.remove(&inode);
+            }
+        }
+        self.state.reap(&self.open);
+    }
+
+    /// The inode, if there is one.
+    fn living(&self, inode: InodeNumber) -> Result<&Node, Faults> {
+        self.state.node(inode).ok_or_else(|| [Fault::Stale, Fault::NotFound].into())
+    }
+
+    /// Sets content and attribute change times.
+    fn touch(&mut self, inode: InodeNumber) {
+        let now = self.now;
+        if let Some(node) = self.state.change(inode) {
+            node.modified = now;
+            node.changed = now;
+        }
+    }
+
+    /// Sets the attribute change time.
+    fn touch_attributes(&mut self, inode: InodeNumber) {
+        let now = self.now;
+        if let Some(node) = self.state.change(inode) {
+            node.changed = now;
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The surroundings of a volume under test: clocks that the test sets, locks of the host.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use steadfast::{Platform, Timestamp};
+
+/// Two clocks that move only when the test says so.
+#[derive(Debug, Clone, Default)]
+pub struct Clock(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    wall_ticks: AtomicU64,
+    monotonic_ms: AtomicU64,
+}
+
+/// Wall-clock time at tick 0. Late enough that a 32-bit signed count of seconds would overflow (after 2038).
+const EPOCH_SECONDS: i64 = 4_102_444_800;
+
+impl Clock {
+    /// Sets the wall clock to the given tick. Ticks are a second and a few nanoseconds apart.
+    pub fn set_tick(&self, tick: u64) {
+        self.0.wall_ticks.store(tick, Ordering::Relaxed);
+    }
+
+    /// Wall-clock time now.
+    pub fn now(&self) -> Timestamp {
+        let tick = self.0.wall_ticks.load(Ordering::Relaxed);
+        Timestamp {
+            seconds: EPOCH_SECONDS + tick as i64,
+            nanoseconds: ((tick * 7_919) % 1_000_000_000) as u32,
+        }
+    }
+
+    /// The monotonic clock, milliseconds.
+    pub fn ms(&self) -> u64 {
+        self.0.monotonic_ms.load(Ordering::Relaxed)
+    }
+
+    /// Moves the monotonic clock on.
+    pub fn advance_ms(&self, ms: u64) {
+        self.0.monotonic_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+}
+
+/// [`Platform`] over a [`Clock`].
+#[derive(Debug, Clone, Default)]
+pub struct LabPlatform {
+    clock: Clock,
+}
+
+impl LabPlatform {
+    /// A platform that shows the time of `clock`.
+    pub fn new(clock: Clock) -> LabPlatform {
+        LabPlatform { clock }
+    }
+}
+
+impl Platform for LabPlatform {
+    type Mutex = parking_lot::RawMutex;
+    type RwLock = parking_lot::RawRwLock;
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn monotonic_ms(&self) -> u64 {
+        self.clock.ms()
+    }
+}

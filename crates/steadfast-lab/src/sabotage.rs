@@ -1,0 +1,190 @@
+//! Deliberate bugs, planted between the test and the volume. Each must be found, or the test proves nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use steadfast::fs::{Attributes, DirectoryEntry, SeekTo, SetAttributes, Statistics};
+use steadfast::{Error, InodeNumber};
+
+use crate::platform::Clock;
+use crate::subject::{Call, Reply, Subject, Witness};
+use crate::tape::Tape;
+use crate::world::World;
+
+/// A bug to plant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bug {
+    /// None.
+    #[default]
+    None,
+    /// `transact` returns success without doing anything.
+    TransactDoesNothing,
+    /// A rename over an existing file commits between its two halves.
+    RenameInTwoTransactions,
+    /// A transaction point that nobody asked for after every unlink.
+    UnlinkCommits,
+    /// The last byte of a long write is lost.
+    WriteLosesLastByte,
+    /// Truncating leaves the bytes behind the new end, which come back when the file grows.
+    TruncateKeepsBytes,
+    /// A new link does not change the change time of the inode.
+    LinkForgetsTime,
+    /// Rollback returns success without doing anything.
+    RollbackDoesNothing,
+    /// An operation that fails leaves something behind.
+    FailedCreateLeavesXattr,
+}
+
+impl Bug {
+    /// Every bug there is.
+    pub const ALL: [Bug; 8] = [
+        Bug::TransactDoesNothing,
+        Bug::RenameInTwoTransactions,
+        Bug::UnlinkCommits,
+        Bug::WriteLosesLastByte,
+        Bug::TruncateKeepsBytes,
+        Bug::LinkForgetsTime,
+        Bug::RollbackDoesNothing,
+        Bug::FailedCreateLeavesXattr,
+    ];
+}
+
+/// A volume with a bug.
+pub struct Sabotaged<S> {
+    inner: S,
+    bug: Bug,
+    /// Transaction points that the bug pretends to have set, less (wrapping) those that it hides.
+    pretended: AtomicU64,
+}
+
+impl<S: Subject> Sabotaged<S> {
+    /// Commits and keeps quiet about it.
+    fn hide_transact(&self) -> Result<(), Error> {
+        let before = self.inner.witness().transaction_points;
+        self.inner.call(&Call::Transact)?;
+        let more = self.inner.witness().transaction_points - before;
+        self.pretended.fetch_sub(more, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl<S: Subject> Subject for Sabotaged<S> {
+    fn format(world: &World, tape: &Tape, clock: &Clock) -> Result<(), Error> {
+        S::format(world, tape, clock)
+    }
+
+    fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error> {
+        Ok(Sabotaged { inner: S::open(world, tape, clock)?, bug: world.bug, pretended: AtomicU64::new(0) })
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        self.inner.close()
+    }
+
+    fn call(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        let volume = &self.inner;
+        match (self.bug, call) {
+            (Bug::TransactDoesNothing, Call::Transact) => {
+                self.pretended.fetch_add(1, Ordering::Relaxed);
+                Ok(Reply::Done)
+            }
+            (Bug::RollbackDoesNothing, Call::Rollback) => Ok(Reply::Done),
+            (Bug::RenameInTwoTransactions, Call::Rename { to, to_name, .. }) => {
+                if volume.call(&Call::Unlink { directory: *to, name: to_name }).is_ok() {
+                    self.hide_transact()?;
+                }
+                volume.call(call)
+            }
+            (Bug::UnlinkCommits, Call::Unlink { .. }) => {
+                let reply = volume.call(call)?;
+                self.hide_transact()?;
+                Ok(reply)
+            }
+            (Bug::WriteLosesLastByte, Call::Write { inode, offset, data, sync }) if data.len() > 100 => {
+                let zero = [&data[..data.len() - 1], &[0]].concat();
+                volume.call(&Call::Write { inode: *inode, offset: *offset, data: &zero, sync: *sync })
+            }
+            (
+                Bug::TruncateKeepsBytes,
+                Call::SetAttributes { inode, set: SetAttributes { size: Some(size), .. } },
+            ) => {
+                let mut tail = [0; 4];
+                let kept = volume.read(*inode, *size, &mut tail).unwrap_or(0);
+                let reply = volume.call(call)?;
+                if kept > 0 {
+                    volume.call(&Call::Append { inode: *inode, data: &tail[..kept], sync: false })?;
+                }
+                Ok(reply)
+            }
+            (Bug::LinkForgetsTime, Call::Link { inode, .. }) => {
+                let before = volume.attributes(*inode)?;
+                let reply = volume.call(call)?;
+                let set = SetAttributes { changed: Some(before.changed), ..SetAttributes::default() };
+                volume.call(&Call::SetAttributes { inode: *inode, set })?;
+                Ok(reply)
+            }
+            (Bug::FailedCreateLeavesXattr, Call::Create { directory, .. }) => {
+                let result = volume.call(call);
+                if result.is_err() {
+                    let (name, value) = (&b"user.left"[..], &b"behind"[..]);
+                    let mode = Default::default();
+                    let _ = volume.call(&Call::SetXattr { inode: *directory, name, value, mode });
+                }
+                result
+            }
+            _ => volume.call(call),
+        }
+    }
+
+    fn witness(&self) -> Witness {
+        let mut witness = self.inner.witness();
+        // These bugs lie about what they do, too: the test must not find them by the counter.
+        let pretended = self.pretended.load(Ordering::Relaxed);
+        witness.transaction_points = witness.transaction_points.wrapping_add(pretended);
+        witness
+    }
+
+    fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Attributes, Error> {
+        self.inner.lookup(directory, name)
+    }
+
+    fn attributes(&self, inode: InodeNumber) -> Result<Attributes, Error> {
+        self.inner.attributes(inode)
+    }
+
+    fn read_directory_plus(
+        &self,
+        directory: InodeNumber,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<(DirectoryEntry, Attributes)>, Error> {
+        self.inner.read_directory_plus(directory, cookie, count)
+    }
+
+    fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.inner.read(inode, offset, buffer)
+    }
+
+    fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>, Error> {
+        self.inner.read_link(inode)
+    }
+
+    fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>, Error> {
+        self.inner.xattr(inode, name)
+    }
+
+    fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>, Error> {
+        self.inner.list_xattrs(inode)
+    }
+
+    fn seek(&self, inode: InodeNumber, offset: u64, to: SeekTo) -> Result<u64, Error> {
+        self.inner.seek(inode, offset, to)
+    }
+
+    fn statistics(&self) -> Result<Statistics, Error> {
+        self.inner.statistics()
+    }
+
+    fn check(world: &World, tape: &Tape, clock: &Clock) -> Result<(), String> {
+        S::check(world, tape, clock)
+    }
+}

@@ -1,0 +1,274 @@
+//! What is tested: anything that behaves like a volume. The real one, and a toy that tests the tests.
+
+use steadfast::fs::{
+    AllocateMode, Attributes, Caller, DirectoryEntry, NewNode, RenameMode, SeekTo, SetAttributes,
+    SetXattrMode, Statistics,
+};
+use steadfast::{Error, InodeNumber, OpenOptions, TransactionMask, Volume};
+
+use crate::platform::{Clock, LabPlatform};
+use crate::tape::Tape;
+use crate::world::World;
+
+/// A changing operation of the facade with its arguments.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the names and arguments are those of the facade")]
+pub enum Call<'a> {
+    Create { directory: InodeNumber, name: &'a [u8], node: NewNode<'a>, permissions: u32, caller: Caller },
+    CreateUnnamed { directory: InodeNumber, permissions: u32, caller: Caller },
+    Link { inode: InodeNumber, directory: InodeNumber, name: &'a [u8] },
+    Unlink { directory: InodeNumber, name: &'a [u8] },
+    RemoveDirectory { directory: InodeNumber, name: &'a [u8] },
+    Rename { from: InodeNumber, from_name: &'a [u8], to: InodeNumber, to_name: &'a [u8], mode: RenameMode },
+    SetAttributes { inode: InodeNumber, set: SetAttributes },
+    SetXattr { inode: InodeNumber, name: &'a [u8], value: &'a [u8], mode: SetXattrMode },
+    RemoveXattr { inode: InodeNumber, name: &'a [u8] },
+    Acquire { inode: InodeNumber },
+    Release { inode: InodeNumber },
+    Closed { inode: InodeNumber },
+    Write { inode: InodeNumber, offset: u64, data: &'a [u8], sync: bool },
+    Append { inode: InodeNumber, data: &'a [u8], sync: bool },
+    Allocate { inode: InodeNumber, offset: u64, length: u64, mode: AllocateMode },
+    CopyRange { from: InodeNumber, from_offset: u64, to: InodeNumber, to_offset: u64, length: u64 },
+    Fsync { inode: InodeNumber, data_only: bool },
+    Sync,
+    Transact,
+    Checkpoint,
+    Rollback,
+    Background,
+    SetMask { mask: TransactionMask },
+    SetTimer { ms: u32 },
+}
+
+/// What a [`Call`] answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing to say.
+    Done,
+    /// Attributes of the inode that was made, linked or changed.
+    Attributes(Attributes),
+    /// An offset or a count of bytes.
+    Number(u64),
+    /// Whether there is more to do at once.
+    More(bool),
+}
+
+/// State of a subject that the test relies on.
+#[derive(Debug, Clone, Copy)]
+pub struct Witness {
+    /// Transaction points since it was opened.
+    pub transaction_points: u64,
+    /// What sets transaction points.
+    pub mask: TransactionMask,
+    /// Interval of the timer, milliseconds.
+    pub timer_ms: u32,
+}
+
+/// Something that behaves like a volume on a [`Tape`].
+pub trait Subject: Sized {
+    /// Makes an empty volume.
+    ///
+    /// # Errors
+    /// As `Volume::format`.
+    fn format(world: &World, tape: &Tape, clock: &Clock) -> Result<(), Error>;
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// As `Volume::open`.
+    fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error>;
+
+    /// Ends it in good order.
+    ///
+    /// # Errors
+    /// As `Volume::close`.
+    fn close(&self) -> Result<(), Error>;
+
+    /// Changes something.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn call(&self, call: &Call<'_>) -> Result<Reply, Error>;
+
+    /// Counters and settings.
+    fn witness(&self) -> Witness;
+
+    /// As the facade.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Attributes, Error>;
+
+    /// As the facade.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn attributes(&self, inode: InodeNumber) -> Result<Attributes, Error>;
+
+    /// As the facade.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn read_directory_plus(
+        &self,
+        directory: InodeNumber,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<(DirectoryEntry, Attributes)>, Error>;
+
+    /// As the facade.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize, Error>;
+
+    /// As the facade.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>, Error>;
+
+    /// As the facade.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>, Error>;
+
+    /// As the facade.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>, Error>;
+
+    /// As the facade.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn seek(&self, inode: InodeNumber, offset: u64, to: SeekTo) -> Result<u64, Error>;
+
+    /// As the facade.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn statistics(&self) -> Result<Statistics, Error>;
+
+    /// Verifies everything on the closed medium: checksums, references, counts.
+    ///
+    /// # Errors
+    /// One line a finding.
+    fn check(world: &World, tape: &Tape, clock: &Clock) -> Result<(), String>;
+}
+
+/// The real thing on the recording medium.
+pub type LabVolume = Volume<Tape, LabPlatform>;
+
+impl Subject for LabVolume {
+    fn format(world: &World, tape: &Tape, clock: &Clock) -> Result<(), Error> {
+        Volume::format(tape, &world.format, &LabPlatform::new(clock.clone()))
+    }
+
+    fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error> {
+        let options = OpenOptions { read_only: false, cache_size: world.cache_size, access_times: false };
+        Volume::open(tape.clone(), options, LabPlatform::new(clock.clone()))
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        Volume::close(self)
+    }
+
+    fn call(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        let done = |()| Reply::Done;
+        match *call {
+            Call::Create { directory, name, node, permissions, ref caller } => {
+                self.create(directory, name, node, permissions, caller).map(Reply::Attributes)
+            }
+            Call::CreateUnnamed { directory, permissions, ref caller } => {
+                self.create_unnamed(directory, permissions, caller).map(Reply::Attributes)
+            }
+            Call::Link { inode, directory, name } => self.link(inode, directory, name).map(Reply::Attributes),
+            Call::Unlink { directory, name } => self.unlink(directory, name).map(done),
+            Call::RemoveDirectory { directory, name } => self.remove_directory(directory, name).map(done),
+            Call::Rename { from, from_name, to, to_name, mode } => {
+                self.rename(from, from_name, to, to_name, mode).map(done)
+            }
+            Call::SetAttributes { inode, ref set } => self.set_attributes(inode, set).map(Reply::Attributes),
+            Call::SetXattr { inode, name, value, mode } => self.set_xattr(inode, name, value, mode).map(done),
+            Call::RemoveXattr { inode, name } => self.remove_xattr(inode, name).map(done),
+            Call::Acquire { inode } => self.acquire(inode).map(done),
+            Call::Release { inode } => {
+                self.release(inode);
+                Ok(Reply::Done)
+            }
+            Call::Closed { inode } => self.closed(inode).map(done),
+            Call::Write { inode, offset, data, sync } => self.write(inode, offset, data, sync).map(done),
+            Call::Append { inode, data, sync } => self.append(inode, data, sync).map(Reply::Number),
+            Call::Allocate { inode, offset, length, mode } => {
+                self.allocate(inode, offset, length, mode).map(done)
+            }
+            Call::CopyRange { from, from_offset, to, to_offset, length } => {
+                self.copy_range(from, from_offset, to, to_offset, length).map(Reply::Number)
+            }
+            Call::Fsync { inode, data_only } => self.fsync(inode, data_only).map(done),
+            Call::Sync => self.sync().map(done),
+            Call::Transact => self.transact().map(done),
+            Call::Checkpoint => self.checkpoint().map(done),
+            Call::Rollback => self.rollback().map(done),
+            Call::Background => self.background().map(Reply::More),
+            Call::SetMask { mask } => self.set_mask(mask).map(done),
+            Call::SetTimer { ms } => self.set_timer_ms(ms).map(done),
+        }
+    }
+
+    fn witness(&self) -> Witness {
+        Witness {
+            transaction_points: self.info().transaction_points,
+            mask: self.mask(),
+            timer_ms: self.timer_ms(),
+        }
+    }
+
+    fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Attributes, Error> {
+        Volume::lookup(self, directory, name)
+    }
+
+    fn attributes(&self, inode: InodeNumber) -> Result<Attributes, Error> {
+        Volume::attributes(self, inode)
+    }
+
+    fn read_directory_plus(
+        &self,
+        directory: InodeNumber,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<(DirectoryEntry, Attributes)>, Error> {
+        Volume::read_directory_plus(self, directory, cookie, count)
+    }
+
+    fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
+        Volume::read(self, inode, offset, buffer)
+    }
+
+    fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>, Error> {
+        Volume::read_link(self, inode)
+    }
+
+    fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>, Error> {
+        Volume::xattr(self, inode, name)
+    }
+
+    fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>, Error> {
+        Volume::list_xattrs(self, inode)
+    }
+
+    fn seek(&self, inode: InodeNumber, offset: u64, to: SeekTo) -> Result<u64, Error> {
+        Volume::seek(self, inode, offset, to)
+    }
+
+    fn statistics(&self) -> Result<Statistics, Error> {
+        Volume::statistics(self)
+    }
+
+    fn check(_world: &World, _tape: &Tape, _clock: &Clock) -> Result<(), String> {
+        Ok(())
+    }
+}

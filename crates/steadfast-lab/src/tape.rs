@@ -1,0 +1,160 @@
+//! The recording medium: keeps every request in order, so that one run of a sequence yields the image after a power
+//! cut at *every* I/O without running the sequence again.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use steadfast_media::{ErrorClass, FailureModel, Geometry, Medium, MediumError, MediumOperation};
+
+use crate::image::Image;
+
+/// A request that changes what the medium holds or promises.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A write; `fua` writes are durable once they have returned.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What was written.
+        data: Arc<[u8]>,
+        /// Forced unit access.
+        fua: bool,
+    },
+    /// A flush: everything that had completed before it is durable once it has returned.
+    Flush,
+    /// A discard: afterwards the bytes are anything.
+    Discard {
+        /// First byte.
+        offset: u64,
+        /// Length in bytes.
+        length: u64,
+    },
+}
+
+/// What a discarded byte reads as: neither the old data nor zeros, so that nobody relies on either.
+pub const DISCARDED: u8 = 0xdd;
+
+/// Deliberate faults of the medium, for testing the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lie {
+    /// None: the medium keeps its promises.
+    #[default]
+    None,
+    /// A flush returns at once and makes nothing durable.
+    Flush,
+    /// A forced-unit-access write is an ordinary one.
+    Fua,
+}
+
+#[derive(Debug)]
+struct Inner {
+    image: Image,
+    events: Vec<Event>,
+    lie: Lie,
+    requests: u64,
+}
+
+/// The recording medium. Copies of the handle share one tape.
+#[derive(Debug, Clone)]
+pub struct Tape {
+    atomic_unit: u32,
+    size: u64,
+    inner: Arc<Mutex<Inner>>,
+}
+
+impl Tape {
+    /// A medium with the contents of `image`, all of it durable, and nothing recorded yet.
+    pub fn new(image: Image, atomic_unit: u32, lie: Lie) -> Tape {
+        let size = image.size();
+        let inner = Inner { image, events: Vec::new(), lie, requests: 0 };
+        Tape { atomic_unit, size, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// How many events are recorded.
+    pub fn position(&self) -> usize {
+        self.inner.lock().events.len()
+    }
+
+    /// The events recorded so far.
+    pub fn events(&self) -> Vec<Event> {
+        self.inner.lock().events.clone()
+    }
+
+    /// The contents as a reader sees them now.
+    pub fn image(&self) -> Image {
+        self.inner.lock().image.clone()
+    }
+
+    /// Requests of every kind, reads included, since the tape was made.
+    pub fn requests(&self) -> u64 {
+        self.inner.lock().requests
+    }
+
+    fn check(&self, operation: MediumOperation, offset: u64, length: u64) -> Result<(), MediumError> {
+        let unit = u64::from(self.atomic_unit);
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.size);
+        if inside && offset.is_multiple_of(unit) && length.is_multiple_of(unit) {
+            return Ok(());
+        }
+        // The contract of the trait is part of what is tested: a request that is misaligned or lies outside is the
+        // caller's fault and never succeeds.
+        Err(MediumError { operation, offset, length, class: ErrorClass::Permanent, os_error: 22 })
+    }
+
+    fn record(&self, offset: u64, data: &[u8], fua: bool) -> Result<(), MediumError> {
+        self.check(MediumOperation::Write, offset, data.len() as u64)?;
+        let mut inner = self.inner.lock();
+        inner.requests += 1;
+        if data.is_empty() {
+            return Ok(());
+        }
+        inner.image.write(offset, data);
+        let fua = fua && inner.lie != Lie::Fua;
+        inner.events.push(Event::Write { offset, data: data.into(), fua });
+        Ok(())
+    }
+}
+
+impl Medium for Tape {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, atomic_unit: self.atomic_unit, failure_model: FailureModel::PowerSafe }
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.check(MediumOperation::Read, offset, buffer.len() as u64)?;
+        let mut inner = self.inner.lock();
+        inner.requests += 1;
+        inner.image.read(offset, buffer);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.record(offset, data, false)
+    }
+
+    fn write_vectored(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
+        self.record(offset, &buffers.concat(), false)
+    }
+
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.record(offset, data, true)
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        let mut inner = self.inner.lock();
+        inner.requests += 1;
+        if inner.lie != Lie::Flush {
+            inner.events.push(Event::Flush);
+        }
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
+        self.check(MediumOperation::Discard, offset, length)?;
+        let mut inner = self.inner.lock();
+        inner.requests += 1;
+        inner.image.write(offset, &vec![DISCARDED; length as usize]);
+        inner.events.push(Event::Discard { offset, length });
+        Ok(())
+    }
+}

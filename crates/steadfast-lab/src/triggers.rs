@@ -1,0 +1,72 @@
+//! Which calls set a transaction point, and which always have to succeed: the contract as code.
+
+use steadfast::TransactionMask;
+use steadfast::fs::{NewNode, SetAttributes};
+
+use crate::model::Model;
+use crate::subject::Call;
+
+/// Whether a successful `call` sets a transaction point behind it under this mask.
+pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
+    let events = match call {
+        Call::Transact | Call::Checkpoint => return true,
+        Call::Create { node: NewNode::Directory, .. } => TransactionMask::MKDIR,
+        Call::Create { node: NewNode::Symlink(_), .. } => TransactionMask::SYMLINK,
+        Call::Create { .. } | Call::CreateUnnamed { .. } => TransactionMask::CREATE,
+        Call::Link { .. } => TransactionMask::LINK,
+        Call::Unlink { .. } => TransactionMask::UNLINK,
+        Call::RemoveDirectory { .. } => TransactionMask::RMDIR,
+        Call::Rename { .. } => TransactionMask::RENAME,
+        Call::SetAttributes { set, .. } => {
+            let rest = SetAttributes { size: None, ..*set };
+            match set.size {
+                // Nothing but the size: no attribute was asked for.
+                Some(_) if rest == SetAttributes::default() => TransactionMask::TRUNCATE,
+                Some(_) => TransactionMask::TRUNCATE.union(TransactionMask::ATTRIBUTE),
+                None => TransactionMask::ATTRIBUTE,
+            }
+        }
+        Call::SetXattr { .. } | Call::RemoveXattr { .. } => TransactionMask::ATTRIBUTE,
+        Call::Write { sync, .. } | Call::Append { sync, .. } => {
+            if *sync {
+                TransactionMask::WRITE.union(TransactionMask::SYNC_WRITE)
+            } else {
+                TransactionMask::WRITE
+            }
+        }
+        Call::CopyRange { .. } => TransactionMask::WRITE,
+        Call::Allocate { .. } => TransactionMask::TRUNCATE,
+        Call::Closed { .. } => TransactionMask::CLOSE,
+        Call::Fsync { .. } => TransactionMask::FSYNC,
+        Call::Sync => TransactionMask::SYNC,
+        Call::Acquire { .. }
+        | Call::Release { .. }
+        | Call::Rollback
+        | Call::Background
+        | Call::SetMask { .. }
+        | Call::SetTimer { .. } => return false,
+    };
+    mask.0 & events.0 != 0
+}
+
+/// Whether a call always has to succeed, also on a full volume: deleting, truncating, committing, rolling back.
+pub fn is_freeing(call: &Call<'_>, model: &Model) -> bool {
+    match call {
+        Call::Unlink { .. } | Call::RemoveDirectory { .. } => true,
+        Call::SetAttributes { inode, set: SetAttributes { size: Some(size), .. } } => {
+            model.content(*inode).is_ok_and(|content| *size <= content.size())
+        }
+        Call::Sync
+        | Call::Transact
+        | Call::Checkpoint
+        | Call::Rollback
+        | Call::Background
+        | Call::Fsync { .. }
+        | Call::Closed { .. }
+        | Call::Acquire { .. }
+        | Call::Release { .. }
+        | Call::SetMask { .. }
+        | Call::SetTimer { .. } => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,144 @@
+//! Everything that one seed decides before the first operation: the medium, the format, what sets transaction points.
+
+use steadfast::{FormatOptions, TransactionMask};
+
+use crate::random::Random;
+use crate::sabotage::Bug;
+use crate::tape::Lie;
+
+/// Which operations are likely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Everything.
+    Mixed,
+    /// Creating, linking, renaming, removing.
+    Names,
+    /// Writing, truncating, allocating, copying.
+    Data,
+    /// Writing until the volume is full, and on.
+    Full,
+    /// Few operations between transaction points, many remounts and rollbacks.
+    Transactions,
+}
+
+impl Profile {
+    /// Every profile with its name on the command line.
+    pub const ALL: [(&'static str, Profile); 5] = [
+        ("mixed", Profile::Mixed),
+        ("names", Profile::Names),
+        ("data", Profile::Data),
+        ("full", Profile::Full),
+        ("transactions", Profile::Transactions),
+    ];
+
+    /// The profile with this name.
+    pub fn from_name(name: &str) -> Option<Profile> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
+    }
+}
+
+/// The parameters of one test.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// What everything was drawn from.
+    pub seed: u64,
+    /// Which operations are likely.
+    pub profile: Profile,
+    /// Size of the medium, bytes.
+    pub size: u64,
+    /// Atomic unit of the medium, bytes.
+    pub atomic_unit: u32,
+    /// How the volume is formatted.
+    pub format: FormatOptions,
+    /// Memory for the cache, bytes.
+    pub cache_size: usize,
+    /// A medium that does not keep its promises, for testing the tests.
+    pub lie: Lie,
+    /// A deliberate bug between the test and the volume, for testing the tests.
+    pub bug: Bug,
+}
+
+impl World {
+    /// Draws the parameters.
+    pub fn new(seed: u64, profile: Profile) -> World {
+        let mut random = Random::new(seed).fork(1);
+        let block_size = random.pick(&[128, 256, 512, 512, 1024, 4096, 4096, 4096, 16_384, 65_536]);
+        let small = if profile == Profile::Full { 2 } else { 6 };
+        // From the smallest volume there is to 8 MiB.
+        let blocks =
+            if random.chance(1, small) { random.between(64, 160) } else { random.between(200, 4096) };
+        let size = (blocks * u64::from(block_size)).clamp(16 << 10, 8 << 20);
+        let node_size = random.chance(1, 2).then(|| {
+            let least = block_size.max(512);
+            random.pick(&[512, 1024, 2048, 4096, 16_384]).max(least)
+        });
+        let log_size = match random.below(4) {
+            0 => Some(0),
+            1 => Some(u64::from(block_size) * random.between(4, 32)),
+            _ => None,
+        };
+        let format = FormatOptions {
+            size: None,
+            block_size,
+            node_size,
+            metadata_copies: random.pick(&[None, None, Some(1), Some(2)]),
+            log_size,
+            uuid: random.bits().to_le_bytes().repeat(2).try_into().unwrap_or_default(),
+            label: "lab".to_owned(),
+            mask: mask(&mut random),
+            timer_ms: random.pick(&[100, 1000, 5000]),
+            ..FormatOptions::default()
+        };
+        let atomic_unit = match random.below(3) {
+            0 => 1,
+            1 => block_size.min(512),
+            _ => block_size,
+        };
+        // A unit of one byte is legal, but then every byte of a request is one that may survive alone.
+        let atomic_unit = if atomic_unit == 1 { block_size.min(128) } else { atomic_unit };
+        let cache_size = random.pick(&[64 << 10, 256 << 10, 1 << 20, 8 << 20]);
+        World { seed, profile, size, atomic_unit, format, cache_size, lie: Lie::None, bug: Bug::None }
+    }
+
+    /// A plain world for short sequences: 512-byte blocks, a quarter of a MiB.
+    pub fn plain(seed: u64, mask: TransactionMask) -> World {
+        let mut world = World::new(seed, Profile::Mixed);
+        world.size = 256 << 10;
+        world.atomic_unit = 512;
+        world.cache_size = 1 << 20;
+        world.format = FormatOptions { block_size: 512, mask, uuid: [7; 16], ..FormatOptions::default() };
+        world
+    }
+}
+
+impl std::fmt::Display for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "seed {} ({:?}): medium of {} bytes with units of {}, blocks of {}, nodes of {:?}, copies {:?}, log {:?}, mask {:#x}, timer {} ms, cache {}",
+            self.seed,
+            self.profile,
+            self.size,
+            self.atomic_unit,
+            self.format.block_size,
+            self.format.node_size,
+            self.format.metadata_copies,
+            self.format.log_size,
+            self.format.mask.0,
+            self.format.timer_ms,
+            self.cache_size
+        )
+    }
+}
+
+/// A transaction mask: nothing, the default, everything, or any.
+pub fn mask(random: &mut Random) -> TransactionMask {
+    match random.below(6) {
+        0 => TransactionMask::MANUAL,
+        1 | 2 => TransactionMask::DEFAULT,
+        3 => TransactionMask::ALL,
+        // Few events.
+        4 => TransactionMask((random.bits() & random.bits() & random.bits()) as u32 & TransactionMask::ALL.0),
+        _ => TransactionMask(random.bits() as u32 & TransactionMask::ALL.0),
+    }
+}

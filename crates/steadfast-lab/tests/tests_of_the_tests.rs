@@ -1,0 +1,56 @@
+//! Tests of the tests: a sound toy passes, every flawed one and every lying medium is found.
+
+use steadfast_lab::powercut::{Effort, Script, Tally, Violation, torture};
+use steadfast_lab::sabotage::{Bug, Sabotaged};
+use steadfast_lab::subject::Subject;
+use steadfast_lab::tape::Lie;
+use steadfast_lab::toy::{self, Toy};
+use steadfast_lab::world::{Profile, World};
+
+const EFFORT: Effort = Effort { operations: 60, cuts: None, survivals: 2, recovery_cuts: [2, 1] };
+
+fn hunt<S: Subject>(seeds: std::ops::Range<u64>, shape: impl Fn(&mut World)) -> Option<Violation> {
+    let mut tally = Tally::default();
+    for seed in seeds {
+        let mut world = World::new(seed, Profile::ALL[(seed % 5) as usize].1);
+        world.size = world.size.min(1 << 20);
+        shape(&mut world);
+        if let Err(violation) = torture::<S>(&world, &Script::Drawn, &EFFORT, &mut tally) {
+            return Some(*violation);
+        }
+    }
+    println!("{tally:?}");
+    None
+}
+
+#[test]
+fn the_sound_toy_passes() {
+    if let Some(violation) = hunt::<Toy<{ toy::SOUND }>>(0..20, |_| {}) {
+        panic!("{violation}");
+    }
+}
+
+#[test]
+fn every_flaw_of_the_toy_is_found() {
+    assert!(hunt::<Toy<{ toy::NO_FLUSH_BEFORE_SLOT }>>(0..20, |_| {}).is_some());
+    assert!(hunt::<Toy<{ toy::NO_FLUSH_AFTER_SLOT }>>(0..20, |_| {}).is_some());
+    assert!(hunt::<Toy<{ toy::ONE_SLOT }>>(0..20, |_| {}).is_some());
+    assert!(hunt::<Toy<{ toy::TORN_BODY_ACCEPTED }>>(0..20, |_| {}).is_some());
+    assert!(hunt::<Toy<{ toy::RECOVERY_DESTROYS }>>(0..20, |_| {}).is_some());
+    assert!(hunt::<Toy<{ toy::BACKGROUND_COMMITS }>>(0..20, |_| {}).is_some());
+}
+
+#[test]
+fn a_medium_that_lies_about_flushes_is_found() {
+    let violation = hunt::<Toy<{ toy::SOUND }>>(0..20, |world| world.lie = Lie::Flush);
+    let violation = violation.expect("a flush that does nothing goes unnoticed");
+    assert!(!violation.cuts.is_empty(), "{violation}");
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    for bug in Bug::ALL {
+        let found = hunt::<Sabotaged<Toy<{ toy::SOUND }>>>(0..40, |world| world.bug = bug);
+        assert!(found.is_some(), "{bug:?} goes unnoticed");
+    }
+}
