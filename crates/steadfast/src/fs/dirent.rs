@@ -65,6 +65,11 @@ fn first_slot(hash: u64) -> u64 {
     (hash & ((1 << HASH_BITS) - 1)).max(1) << PROBE_BITS
 }
 
+/// Whether an entry called `name` may be under this suffix.
+pub(crate) fn is_slot_of(suffix: u64, name: &[u8], parameters: &Parameters) -> bool {
+    suffix & !(PROBES - 1) == first_slot(name::hash(name, parameters))
+}
+
 /// The entry called `name` and its key.
 pub(crate) fn find(
     view: &impl KeyspaceRead,

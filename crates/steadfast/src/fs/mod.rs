@@ -5,17 +5,32 @@
 //! of [`crate::Volume`] in this directory; below is the keyspace, and for the bytes of files the volume's data plane.
 
 mod acl;
+mod allocate;
 mod attr;
-mod dirent;
+mod attributes;
+mod change;
+mod create;
+pub(crate) mod dirent;
 #[cfg(test)]
 mod double;
 pub(crate) mod inode;
+mod link;
+mod map;
 mod memory;
 mod name;
+mod names;
+mod open;
+mod orphan;
 pub(crate) mod parameters;
 mod pieces;
+mod publish;
+mod read;
+mod rename;
+mod seek;
+mod truncate;
 pub(crate) mod tx;
-mod xattr;
+mod write;
+pub(crate) mod xattr;
 
 pub use attr::{
     AllocateMode, Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode, SeekTo, SetAttributes,

@@ -27,7 +27,6 @@ mod open;
 mod reader;
 mod rollback;
 mod state;
-mod stub;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -1,0 +1,198 @@
+//! fallocate: reserve space, punch holes, zero ranges.
+//!
+//! Whole blocks are handled in the map, in bounded steps; the partial blocks at both ends of a punched or zeroed range are
+//! written with zeros first, so that an error for want of space comes before anything else has changed.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
+use crate::fs::attr::AllocateMode;
+use crate::fs::inode::{FLAG_INLINE, Inode};
+use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::publish::{self, Part, Plan};
+use crate::fs::{map, memory};
+use crate::keyspace::SpaceClass;
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::types::{BlockAddress, InodeNumber};
+use crate::volume::Volume;
+
+/// Most keys that one step of punching changes.
+const STEP_KEYS: usize = 56;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Changes the allocation of `length` bytes from `offset`, as fallocate(2) does in the given mode. Allocated space
+    /// reads as zeros, and writing to it needs no new data blocks.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (length 0), `FileTooLarge`, `NoSpace` (as a rule before anything has changed; a volume that fills
+    /// up meanwhile may leave part of the range allocated), `IsADirectory`, `NotARegularFile`, `Stale`.
+    pub fn allocate(&self, inode: InodeNumber, offset: u64, length: u64, mode: AllocateMode) -> Result<()> {
+        if length == 0 {
+            return Err(Error::InvalidArgument("length is 0"));
+        }
+        let end =
+            offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        {
+            let _guard = self.inode_lock(inode);
+            let size = Inode::load_regular(&self.reader()?, inode)?.size;
+            match mode {
+                AllocateMode::Allocate { keep_size } => {
+                    self.fill_holes(inode, offset, end)?;
+                    self.finish(inode, size, end, keep_size)?;
+                }
+                AllocateMode::PunchHole => {
+                    self.punch(inode, offset, end, size)?;
+                    self.finish(inode, size, end, true)?;
+                }
+                AllocateMode::ZeroRange { keep_size } => {
+                    self.check_space(inode, offset, end, false)?;
+                    self.punch(inode, offset, end, size)?;
+                    self.fill_holes(inode, offset, end)?;
+                    self.finish(inode, size, end, keep_size)?;
+                }
+            }
+        }
+        self.event(TransactionMask::TRUNCATE)
+    }
+
+    fn finish(&self, inode: InodeNumber, size: u64, end: u64, keep_size: bool) -> Result<()> {
+        let grow = !keep_size && end > size;
+        if grow {
+            self.prepare_growth(inode, end, None)?;
+        }
+        self.update(SpaceClass::Normal, |tx| publish::finish_allocation(tx, inode, grow.then_some(end)))
+    }
+
+    /// Fails with `NoSpace` where the volume cannot hold the blocks that the range lacks (`holes`) or all of it.
+    fn check_space(&self, inode: InodeNumber, offset: u64, end: u64, holes: bool) -> Result<()> {
+        let parameters = self.parameters();
+        let (from, to) = (parameters.block_of(offset), parameters.blocks_for(end));
+        let available = self.statistics()?.blocks_available;
+        let mut needed = to - from;
+        if needed <= available {
+            return Ok(());
+        }
+        if holes {
+            // Only a range that is larger than the free space is looked at more closely.
+            let reader = self.reader()?;
+            let mut found = map::overlap(&reader, &parameters, inode, from, to)?;
+            while let Some(mapped) = found {
+                needed = needed.saturating_sub(mapped.end().min(to) - mapped.index.max(from));
+                found = map::starting(&reader, &parameters, inode, mapped.end(), to)?;
+            }
+        }
+        if needed > available { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    /// Allocates unwritten blocks for every hole in the range.
+    fn fill_holes(&self, inode: InodeNumber, offset: u64, end: u64) -> Result<()> {
+        let parameters = self.parameters();
+        self.check_space(inode, offset, end, true)?;
+        self.spill(inode)?;
+        // Extents behind the end of the file that a truncation has left are no allocation.
+        self.finish_truncation(inode)?;
+        let to = parameters.blocks_for(end);
+        let mut at = parameters.block_of(offset);
+        while at < to {
+            let (hole_end, goal) = {
+                let reader = self.reader()?;
+                let found = map::overlap(&reader, &parameters, inode, at, to)?;
+                match found {
+                    Some(mapped) if mapped.index <= at => {
+                        at = mapped.end();
+                        continue;
+                    }
+                    next => {
+                        let before = map::preceding(&reader, &parameters, inode, at)?;
+                        let goal = before.map(|before| BlockAddress(before.extent.run().end()));
+                        (next.map_or(to, |next| next.index), goal)
+                    }
+                }
+            };
+            at = self.fill_hole(&parameters, inode, at, hole_end, goal)?;
+        }
+        Ok(())
+    }
+
+    /// Allocates the first blocks of a hole; returns where they end.
+    fn fill_hole(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        from: u64,
+        end: u64,
+        goal: Option<BlockAddress>,
+    ) -> Result<u64> {
+        let want = (end - from).min(u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX));
+        let run = self.reserve(want, goal)?;
+        let mut parts = Vec::new();
+        let part = Part { index: from, run, in_place: None, checksums: Vec::new() };
+        let end = from + run.count;
+        let allocated = memory::push(&mut parts, part).and_then(|()| {
+            let plan = Plan { from, end, parts, size: 0 };
+            self.update(SpaceClass::Normal, |tx| publish::publish(tx, parameters, inode, &plan))
+        });
+        if let Err(error) = allocated {
+            self.release_blocks(run);
+            return Err(error);
+        }
+        Ok(end)
+    }
+
+    /// Makes a range read as zeros: its whole blocks become a hole, its partial ones are written.
+    fn punch(&self, inode: InodeNumber, offset: u64, end: u64, size: u64) -> Result<()> {
+        let parameters = self.parameters();
+        let block = parameters.block();
+        let attributes = Inode::load_regular(&self.reader()?, inode)?;
+        if attributes.has(FLAG_INLINE) {
+            return self.zero(inode, offset, end.min(size).min(parameters.inline_max as u64));
+        }
+        // Behind the end of the file there is nothing to keep: a range that reaches it takes the whole last block.
+        let whole_end = if end >= size { end.next_multiple_of(block) } else { end / block * block };
+        let whole_start = offset.next_multiple_of(block);
+        if whole_start >= whole_end {
+            return self.zero_mapped(&parameters, inode, offset, end.min(size));
+        }
+        self.zero_mapped(&parameters, inode, offset, whole_start.min(size))?;
+        self.zero_mapped(&parameters, inode, whole_end, end.min(size))?;
+        let (mut at, to) = (whole_start / block, whole_end / block);
+        while at < to {
+            at = self.update(SpaceClass::Freeing, |tx| {
+                let mut attributes = Inode::load_regular(tx, inode)?;
+                let done = map::clear(tx, &parameters, (inode, &mut attributes), at, to, STEP_KEYS)?;
+                attributes.touch(tx.now());
+                attributes.store(tx, inode)?;
+                Ok(done)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes zeros to a range within one block (or two that meet), where it has data.
+    fn zero_mapped(&self, parameters: &Parameters, inode: InodeNumber, from: u64, end: u64) -> Result<()> {
+        let mut at = from;
+        while at < end {
+            let index = parameters.block_of(at);
+            let to = end.min((index + 1) * parameters.block());
+            let mapped = map::overlap(&self.reader()?, parameters, inode, index, index + 1)?;
+            if mapped.is_some_and(|mapped| !mapped.extent.unwritten) {
+                self.zero(inode, at, to)?;
+            }
+            at = to;
+        }
+        Ok(())
+    }
+
+    /// Writes zeros to a short range.
+    fn zero(&self, inode: InodeNumber, from: u64, end: u64) -> Result<()> {
+        if from >= end {
+            return Ok(());
+        }
+        let zeros = memory::zeroed((end - from) as usize)?;
+        self.write_locked(inode, from, &zeros)
+    }
+}

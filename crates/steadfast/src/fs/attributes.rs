@@ -1,0 +1,148 @@
+//! Operations of a volume on attributes, plain and extended.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::error::Result;
+use crate::fs::attr::{Attributes, SetAttributes, SetXattrMode};
+use crate::fs::inode::Inode;
+use crate::fs::parameters::Parameters;
+use crate::fs::{change, xattr};
+use crate::keyspace::SpaceClass;
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::types::{InodeNumber, Timestamp};
+use crate::volume::Volume;
+
+/// Access times older than this are renewed by any access (relatime), seconds.
+const ACCESS_RENEWAL_SECONDS: i64 = 24 * 60 * 60;
+
+/// Whether relatime renews the access time at `now`.
+fn access_is_due(attributes: &Inode, now: Timestamp) -> bool {
+    attributes.accessed <= attributes.modified
+        || attributes.accessed <= attributes.changed
+        || now.seconds.saturating_sub(attributes.accessed.seconds) >= ACCESS_RENEWAL_SECONDS
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// The parameters that the semantics depend on.
+    pub(crate) fn parameters(&self) -> Parameters {
+        let superblock = self.superblock();
+        Parameters {
+            block_size: superblock.block_size,
+            granule: superblock.checksum_granule(),
+            inline_max: superblock.inline_max(),
+            name_max: superblock.name_max(),
+            hash_key: superblock.hash_key,
+        }
+    }
+
+    /// What `stat` shows.
+    ///
+    /// # Errors
+    /// `Stale`.
+    pub fn attributes(&self, inode: InodeNumber) -> Result<Attributes> {
+        Ok(Inode::load(&self.reader()?, inode)?.attributes(inode, &self.parameters()))
+    }
+
+    /// Changes attributes, all in one; a smaller size works on a full volume.
+    ///
+    /// # Errors
+    /// `Stale`; with a size: `IsADirectory`, `NotARegularFile`, `FileTooLarge` (over 2^63 − 1).
+    pub fn set_attributes(&self, inode: InodeNumber, set: &SetAttributes) -> Result<Attributes> {
+        let parameters = self.parameters();
+        let mut class = SpaceClass::Normal;
+        let guard = match set.size {
+            None => None,
+            Some(size) => {
+                let guard = self.inode_lock(inode);
+                let old = Inode::load_regular(&self.reader()?, inode)?.size;
+                if size > old {
+                    self.prepare_growth(inode, size, None)?;
+                } else {
+                    class = SpaceClass::Freeing;
+                }
+                Some(guard)
+            }
+        };
+        let changed = self.update(class, |tx| change::set_attributes(tx, &parameters, inode, set))?;
+        drop(guard);
+        self.event(match set.size {
+            Some(_) => TransactionMask::TRUNCATE,
+            None => TransactionMask::ATTRIBUTE,
+        })?;
+        Ok(changed.attributes(inode, &parameters))
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`, `Unsupported` (namespace), `Stale`.
+    pub fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
+        xattr::get(&self.reader()?, &self.parameters(), inode, name)
+    }
+
+    /// Sets an extended attribute. POSIX ACLs are checked, and the access ACL and the permission bits follow each other.
+    ///
+    /// # Errors
+    /// `AlreadyExists` and `NoAttribute` as `mode` asks; `Unsupported` (namespace); `NotPermitted` (on this type);
+    /// `InvalidArgument` (not an ACL); `NameTooLong`; `ValueTooLong`; `NoSpace`; `Stale`.
+    pub fn set_xattr(&self, inode: InodeNumber, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
+        let parameters = self.parameters();
+        self.update(SpaceClass::Normal, |tx| xattr::set(tx, &parameters, inode, name, value, mode))?;
+        self.event(TransactionMask::ATTRIBUTE)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`, `Unsupported` (namespace), `Stale`.
+    pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
+        let parameters = self.parameters();
+        self.update(SpaceClass::Freeing, |tx| xattr::remove(tx, &parameters, inode, name))?;
+        self.event(TransactionMask::ATTRIBUTE)
+    }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// `Stale`.
+    pub fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        xattr::list(&self.reader()?, inode)
+    }
+
+    /// Renews the access time as relatime does. A failure is nobody's concern: the access itself has succeeded.
+    pub(crate) fn note_access(&self, inode: InodeNumber, seen: &Inode) {
+        let now = self.platform().now();
+        if !self.access_times() || !access_is_due(seen, now) {
+            return;
+        }
+        let _ = self.update(SpaceClass::Normal, |tx| {
+            let mut attributes = Inode::load(tx, inode)?;
+            if access_is_due(&attributes, now) {
+                attributes.accessed = now;
+                attributes.store(tx, inode)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::attr::FileKind;
+
+    #[test]
+    fn relatime() {
+        let at = |seconds| Timestamp { seconds, nanoseconds: 0 };
+        let mut inode = Inode::new(FileKind::Regular, 0, 0, 0, at(100));
+        assert!(access_is_due(&inode, at(100)), "never read since it was written");
+        inode.accessed = at(101);
+        assert!(!access_is_due(&inode, at(102)));
+        assert!(access_is_due(&inode, at(101 + ACCESS_RENEWAL_SECONDS)));
+        inode.changed = at(103);
+        assert!(access_is_due(&inode, at(104)));
+    }
+}

@@ -1,0 +1,71 @@
+//! Changing attributes: mode, owner, size, times.
+
+use crate::error::Result;
+use crate::fs::attr::{FileKind, SetAttributes, SetTime};
+use crate::fs::inode::{Inode, SET_GROUP_ID, SET_USER_ID};
+use crate::fs::parameters::Parameters;
+use crate::fs::tx::Tx;
+use crate::fs::{truncate, xattr};
+use crate::keyspace::Keyspace;
+use crate::types::{InodeNumber, Timestamp};
+
+/// Changes what `set` names, all in one batch. A new size also sets the modification time.
+///
+/// # Errors
+/// `Stale`; for a size: `IsADirectory`, `NotARegularFile`, and those of [`truncate::set_size`].
+pub(crate) fn set_attributes<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    set: &SetAttributes,
+) -> Result<Inode> {
+    let mut attributes = match set.size {
+        Some(_) => Inode::load_regular(tx, inode)?,
+        None => Inode::load(tx, inode)?,
+    };
+    let now = tx.now();
+    if let Some(size) = set.size {
+        truncate::set_size(tx, parameters, inode, &mut attributes, size)?;
+        attributes.modified = now;
+    }
+    if let Some(uid) = set.uid {
+        attributes.uid = uid;
+    }
+    if let Some(gid) = set.gid {
+        attributes.gid = gid;
+    }
+    if let Some(permissions) = set.permissions {
+        xattr::change_permissions(tx, parameters, inode, &mut attributes, permissions)?;
+    }
+    if set.drop_privileges {
+        drop_privileges(&mut attributes);
+    }
+    let time = |time| match time {
+        SetTime::Now => now,
+        SetTime::At(time) => normal(time),
+    };
+    if let Some(accessed) = set.accessed {
+        attributes.accessed = time(accessed);
+    }
+    if let Some(modified) = set.modified {
+        attributes.modified = time(modified);
+    }
+    attributes.changed = set.changed.map_or(now, normal);
+    attributes.store(tx, inode)?;
+    Ok(attributes)
+}
+
+/// Clears set-user-id, and set-group-id where the group may execute; directories keep both.
+pub(crate) fn drop_privileges(attributes: &mut Inode) {
+    if attributes.kind != FileKind::Directory {
+        attributes.permissions &= !SET_USER_ID;
+        if attributes.permissions & 0o010 != 0 {
+            attributes.permissions &= !SET_GROUP_ID;
+        }
+    }
+}
+
+/// A time with its nanoseconds in range, so that what is stored can be read again.
+fn normal(time: Timestamp) -> Timestamp {
+    Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds.min(999_999_999) }
+}

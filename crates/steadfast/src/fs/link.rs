@@ -1,0 +1,140 @@
+//! Adding and removing names of existing inodes.
+
+use crate::error::{Error, Result};
+use crate::fs::attr::FileKind;
+use crate::fs::inode::{FLAG_RECLAIMING, FLAG_TRUNCATING, FLAG_UNNAMED, Inode};
+use crate::fs::parameters::Parameters;
+use crate::fs::tx::Tx;
+use crate::fs::{dirent, name, orphan};
+use crate::key::Key;
+use crate::keyspace::Keyspace;
+use crate::types::InodeNumber;
+
+/// Gives an inode another name, or an unnamed one its first.
+///
+/// # Errors
+/// `NotPermitted` for a directory; `AlreadyExists`, `TooManyLinks`, `NotFound` (the directory or the inode was removed),
+/// and what a name can be.
+pub(crate) fn link<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    directory: InodeNumber,
+    name: &[u8],
+) -> Result<Inode> {
+    name::check(name, parameters)?;
+    let mut parent = Inode::load_directory(tx, directory)?;
+    let mut attributes = Inode::load(tx, inode)?;
+    if attributes.kind == FileKind::Directory {
+        return Err(Error::NotPermitted);
+    }
+    if parent.links == 0 {
+        return Err(Error::NotFound);
+    }
+    if attributes.links == 0 {
+        if !attributes.has(FLAG_UNNAMED) || attributes.has(FLAG_RECLAIMING) {
+            return Err(Error::NotFound);
+        }
+        attributes.set(FLAG_UNNAMED, false);
+        if !attributes.has(FLAG_TRUNCATING) {
+            tx.delete(&Key::orphan(inode))?;
+        }
+    }
+    attributes.add_link()?;
+    dirent::insert(tx, parameters, directory, name, inode, attributes.kind)?;
+    let now = tx.now();
+    attributes.changed = now;
+    attributes.store(tx, inode)?;
+    parent.size = parent.size.saturating_add(1);
+    parent.touch(now);
+    parent.store(tx, directory)?;
+    Ok(attributes)
+}
+
+/// Removes a name of something that is not a directory. `acquired` says whether an inode is open: it then stays as an
+/// orphan.
+///
+/// # Errors
+/// `NotFound`, `IsADirectory`, `NotADirectory`, and what a name can be.
+pub(crate) fn unlink<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    directory: InodeNumber,
+    name: &[u8],
+    acquired: &dyn Fn(InodeNumber) -> bool,
+) -> Result<()> {
+    name::check(name, parameters)?;
+    let mut parent = Inode::load_directory(tx, directory)?;
+    let (key, entry) = dirent::find(tx, parameters, directory, name)?.ok_or(Error::NotFound)?;
+    if entry.kind == FileKind::Directory {
+        return Err(Error::IsADirectory);
+    }
+    let now = tx.now();
+    tx.delete(&key)?;
+    parent.size = parent.size.saturating_sub(1);
+    parent.touch(now);
+    parent.store(tx, directory)?;
+    drop_link(tx, entry.inode, acquired)
+}
+
+/// Removes an empty directory.
+///
+/// # Errors
+/// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and what a name can be.
+pub(crate) fn remove_directory<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    directory: InodeNumber,
+    name: &[u8],
+    acquired: &dyn Fn(InodeNumber) -> bool,
+) -> Result<()> {
+    name::check(name, parameters)?;
+    let mut parent = Inode::load_directory(tx, directory)?;
+    let (key, entry) = dirent::find(tx, parameters, directory, name)?.ok_or(Error::NotFound)?;
+    if entry.kind != FileKind::Directory {
+        return Err(Error::NotADirectory);
+    }
+    check_empty(tx, entry.inode)?;
+    let now = tx.now();
+    tx.delete(&key)?;
+    parent.size = parent.size.saturating_sub(1);
+    parent.links = parent.links.saturating_sub(1);
+    parent.touch(now);
+    parent.store(tx, directory)?;
+    drop_link(tx, entry.inode, acquired)
+}
+
+/// Fails with `DirectoryNotEmpty` where a directory has entries, whatever its size field says.
+pub(crate) fn check_empty<K: Keyspace>(tx: &Tx<'_, K>, directory: InodeNumber) -> Result<()> {
+    match Inode::load_directory(tx, directory) {
+        // An entry whose inode is gone can only come from damage; it can be removed.
+        Err(Error::Stale(_)) => return Ok(()),
+        other => other?,
+    };
+    match dirent::following(tx, directory, 0)? {
+        Some(_) => Err(Error::DirectoryNotEmpty),
+        None => Ok(()),
+    }
+}
+
+/// Takes one link from an inode (all from a directory); the last one makes it go, at once where it is small and not open.
+pub(crate) fn drop_link<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    inode: InodeNumber,
+    acquired: &dyn Fn(InodeNumber) -> bool,
+) -> Result<()> {
+    let mut attributes = match Inode::load(tx, inode) {
+        Err(Error::Stale(_)) => return Ok(()),
+        other => other?,
+    };
+    attributes.links = match attributes.kind {
+        FileKind::Directory => 0,
+        _ => attributes.links.saturating_sub(1),
+    };
+    attributes.changed = tx.now();
+    attributes.store(tx, inode)?;
+    if attributes.links == 0 {
+        orphan::bury(tx, inode, acquired(inode))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! The map of a file: which extents hold which blocks.
+//!
+//! Invariant: the extents of a file do not overlap, so at most one of them starts at or before a block and holds it.
+//! Blocks that no extent holds are a hole. All indexes are in blocks from the start of the file.
+
+use crate::error::Result;
+use crate::extent::{EXTENT_UNWRITTEN_BLOCKS_MAX, Extent, written_blocks_max};
+use crate::fs::inode::{Inode, damaged};
+use crate::fs::parameters::Parameters;
+use crate::fs::tx::Tx;
+use crate::key::{Key, Kind};
+use crate::keyspace::{Keyspace, KeyspaceRead, Versioned};
+use crate::types::InodeNumber;
+
+/// An extent and the index of its first block within the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    pub index: u64,
+    pub extent: Extent,
+}
+
+impl Mapped {
+    /// Index behind the last block.
+    pub fn end(&self) -> u64 {
+        self.index + u64::from(self.extent.length)
+    }
+
+    /// The part within `from..end`, which it overlaps.
+    pub fn clip(&self, from: u64, end: u64) -> Result<Mapped> {
+        let (from, end) = (from.max(self.index), end.min(self.end()));
+        if (from, end) == (self.index, self.end()) {
+            return Ok(self.clone());
+        }
+        let part = self.extent.slice((from - self.index) as u32, end.saturating_sub(from) as u32)?;
+        Ok(Mapped { index: from, extent: part })
+    }
+}
+
+fn decode(parameters: &Parameters, found: (Key, Versioned)) -> Result<Mapped> {
+    let extent = Extent::decode(&found.1.value, parameters.granules_per_block())?;
+    let index = found.0.suffix();
+    if index.checked_add(u64::from(extent.length)).is_none() {
+        return Err(damaged("extent: behind the largest file"));
+    }
+    Ok(Mapped { index, extent })
+}
+
+/// The first extent that holds a block of `from..end`.
+pub(crate) fn overlap(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    from: u64,
+    end: u64,
+) -> Result<Option<Mapped>> {
+    if from >= end {
+        return Ok(None);
+    }
+    let (first, _) = Key::kind_range(inode, Kind::Extent);
+    if let Some(found) = view.previous(&first, &Key::extent(inode, from))? {
+        let mapped = decode(parameters, found)?;
+        if mapped.end() > from {
+            return Ok(Some(mapped));
+        }
+    }
+    starting(view, parameters, inode, from, end)
+}
+
+/// The first extent that starts in `from..end`.
+pub(crate) fn starting(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    from: u64,
+    end: u64,
+) -> Result<Option<Mapped>> {
+    if from >= end {
+        return Ok(None);
+    }
+    let found = view.next(&Key::extent(inode, from), &Key::extent(inode, end - 1))?;
+    found.map(|found| decode(parameters, found)).transpose()
+}
+
+/// The last extent that starts before block `index`.
+pub(crate) fn preceding(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    index: u64,
+) -> Result<Option<Mapped>> {
+    let Some(last) = index.checked_sub(1) else {
+        return Ok(None);
+    };
+    let (first, _) = Key::kind_range(inode, Kind::Extent);
+    let found = view.previous(&first, &Key::extent(inode, last))?;
+    found.map(|found| decode(parameters, found)).transpose()
+}
+
+/// Makes `from..end` a hole, changing at most `budget` keys (at least 2). Returns the index up to which it is done. The
+/// caller stores the inode, whose block count is updated.
+pub(crate) fn clear<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    file: (InodeNumber, &mut Inode),
+    from: u64,
+    end: u64,
+    budget: usize,
+) -> Result<u64> {
+    let (inode, attributes) = file;
+    let (mut at, mut changed) = (from, 0);
+    while changed + 2 <= budget {
+        let found = match at == from {
+            true => overlap(tx, parameters, inode, at, end)?,
+            false => starting(tx, parameters, inode, at, end)?,
+        };
+        let Some(mapped) = found else {
+            return Ok(end);
+        };
+        if mapped.index < at {
+            let head = mapped.clip(mapped.index, at)?;
+            tx.put(Key::extent(inode, head.index), head.extent.encode()?)?;
+        } else {
+            tx.delete(&Key::extent(inode, mapped.index))?;
+        }
+        changed += 1;
+        if mapped.end() > end {
+            let tail = mapped.clip(end, mapped.end())?;
+            tx.put(Key::extent(inode, tail.index), tail.extent.encode()?)?;
+            changed += 1;
+        }
+        let next = mapped.end().min(end);
+        attributes.blocks = attributes.blocks.saturating_sub(next - mapped.index.max(at));
+        at = next;
+        if at == end {
+            return Ok(end);
+        }
+    }
+    Ok(at)
+}
+
+/// Adds an extent where there is a hole; it joins the one in front of it where both are one run of blocks of one birth
+/// and fit one item. The caller stores the inode, whose block count is updated.
+pub(crate) fn insert<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    file: (InodeNumber, &mut Inode),
+    new: &Mapped,
+) -> Result<()> {
+    let (inode, attributes) = file;
+    attributes.blocks = attributes.blocks.saturating_add(u64::from(new.extent.length));
+    let length_max = match new.extent.unwritten {
+        true => EXTENT_UNWRITTEN_BLOCKS_MAX,
+        false => written_blocks_max(parameters.block_size, parameters.granule, tx.value_len_max()),
+    };
+    if let Some(mut before) = preceding(tx, parameters, inode, new.index)?
+        && before.end() == new.index
+        && before.extent.joins(&new.extent)
+        && before.extent.length.saturating_add(new.extent.length) <= length_max
+    {
+        before.extent.join(&new.extent)?;
+        return tx.put(Key::extent(inode, before.index), before.extent.encode()?);
+    }
+    tx.put(Key::extent(inode, new.index), new.extent.encode()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::attr::FileKind;
+    use crate::fs::double::MemoryKeyspace;
+    use crate::fs::tx::retry;
+    use crate::keyspace::SpaceClass;
+    use crate::types::{BlockRun, Generation};
+    use alloc::vec::Vec;
+
+    const INODE: InodeNumber = InodeNumber(30);
+
+    fn with_file() -> MemoryKeyspace {
+        let keyspace = MemoryKeyspace::new(11);
+        retry(&keyspace, SpaceClass::Normal, |tx| {
+            Inode::new(FileKind::Regular, 0, 0, 0, tx.now()).store(tx, INODE)
+        })
+        .unwrap();
+        keyspace
+    }
+
+    /// Writes extents for `index..index + blocks` as the reservation hands out runs.
+    fn fill(keyspace: &MemoryKeyspace, index: u64, blocks: u64, unwritten: bool) {
+        let parameters = Parameters::for_tests();
+        let mut at = index;
+        while at < index + blocks {
+            let goal = preceding(keyspace, &parameters, INODE, at).unwrap();
+            let goal = goal.map(|before| crate::types::BlockAddress(before.extent.run().end()));
+            let run = keyspace.reserve(index + blocks - at, goal).unwrap();
+            retry(keyspace, SpaceClass::Normal, |tx| {
+                let mut inode = Inode::load(tx, INODE)?;
+                let mut extent = Extent::new_unwritten(run, tx.keyspace().generation())?;
+                if !unwritten {
+                    extent.unwritten = false;
+                    extent.checksums = (0..run.count).map(|i| (at + i) as u32).collect();
+                }
+                insert(tx, &parameters, (INODE, &mut inode), &Mapped { index: at, extent })?;
+                inode.store(tx, INODE)
+            })
+            .unwrap();
+            at += run.count;
+        }
+    }
+
+    fn extents(keyspace: &MemoryKeyspace) -> Vec<(u64, u32)> {
+        let mut found = Vec::new();
+        let mut from = 0;
+        while let Some(mapped) = starting(keyspace, &Parameters::for_tests(), INODE, from, u64::MAX).unwrap()
+        {
+            if !mapped.extent.unwritten {
+                let expected = (mapped.index..mapped.end()).map(|i| i as u32);
+                assert!(mapped.extent.checksums.iter().copied().eq(expected), "checksums moved");
+            }
+            found.push((mapped.index, mapped.extent.length));
+            from = mapped.end();
+        }
+        let blocks: u64 = found.iter().map(|(_, length)| u64::from(*length)).sum();
+        assert_eq!(Inode::load(keyspace, INODE).unwrap().blocks, blocks);
+        assert_eq!(keyspace.blocks_used() as u64, blocks);
+        found
+    }
+
+    fn punch(keyspace: &MemoryKeyspace, from: u64, end: u64) {
+        let parameters = Parameters::for_tests();
+        let mut at = from;
+        while at < end {
+            at = retry(keyspace, SpaceClass::Freeing, |tx| {
+                let mut inode = Inode::load(tx, INODE)?;
+                let done = clear(tx, &parameters, (INODE, &mut inode), at, end, 3)?;
+                inode.store(tx, INODE)?;
+                Ok(done)
+            })
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn appends_join_up_to_the_cap() {
+        let keyspace = with_file();
+        for index in 0..300 {
+            fill(&keyspace, index, 1, false);
+        }
+        let cap = u64::from(written_blocks_max(512, 512, 1000));
+        assert_eq!(extents(&keyspace), [(0, cap as u32), (cap, (300 - cap) as u32)]);
+        keyspace.generation.set(2);
+        fill(&keyspace, 300, 1, false);
+        assert_eq!(extents(&keyspace).len(), 3, "another birth, another extent");
+    }
+
+    #[test]
+    fn holes_split_and_remove() {
+        let keyspace = with_file();
+        fill(&keyspace, 10, 100, false);
+        punch(&keyspace, 20, 30);
+        assert_eq!(extents(&keyspace), [(10, 10), (30, 80)]);
+        punch(&keyspace, 0, 12);
+        punch(&keyspace, 100, 1000);
+        assert_eq!(extents(&keyspace), [(12, 8), (30, 70)]);
+        fill(&keyspace, 20, 10, true);
+        punch(&keyspace, 15, 50);
+        assert_eq!(extents(&keyspace), [(12, 3), (50, 50)]);
+        let parameters = Parameters::for_tests();
+        let at =
+            |from, end| overlap(&keyspace, &parameters, INODE, from, end).unwrap().map(|found| found.index);
+        assert_eq!((at(0, 12), at(0, 13), at(14, 15), at(15, 50)), (None, Some(12), Some(12), None));
+        punch(&keyspace, 0, u64::MAX);
+        assert_eq!(extents(&keyspace), []);
+        let _ = (BlockRun::default(), Generation(0));
+    }
+}

@@ -1,0 +1,288 @@
+//! Operations of a volume on names: look up, list, create, link, remove, rename.
+
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::fs::attr::{Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode};
+use crate::fs::create::{self, SYMLINK_MAX};
+use crate::fs::inode::{Inode, damaged};
+use crate::fs::pieces::{self, Place};
+use crate::fs::rename::{self, Side};
+use crate::fs::tx::Tx;
+use crate::fs::{dirent, link, memory};
+use crate::key::Kind;
+use crate::keyspace::{KeyspaceRead, SpaceClass};
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::types::InodeNumber;
+use crate::volume::{Volume, Writer};
+
+/// Cookie of `.`.
+const COOKIE_SELF: u64 = 1;
+/// Cookie of `..`.
+const COOKIE_PARENT: u64 = 2;
+
+/// The inode that an entry names; that there is none can only come from damage.
+fn load_named(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Inode> {
+    match Inode::load(view, inode) {
+        Err(Error::Stale(_)) => Err(damaged("entry names an inode that does not exist")),
+        other => other,
+    }
+}
+
+/// The entry behind `cookie`, with `.` and `..` in front.
+fn entry_behind(
+    view: &impl KeyspaceRead,
+    directory: InodeNumber,
+    parent: InodeNumber,
+    cookie: u64,
+) -> Result<Option<DirectoryEntry>> {
+    let dot = |name: &[u8], inode, cookie| {
+        Ok(Some(DirectoryEntry { name: memory::copy(name)?, inode, kind: FileKind::Directory, cookie }))
+    };
+    match cookie {
+        0 => dot(b".", directory, COOKIE_SELF),
+        COOKIE_SELF => dot(b"..", parent, COOKIE_PARENT),
+        _ => Ok(dirent::following(view, directory, cookie)?.map(|(cookie, entry)| DirectoryEntry {
+            name: entry.name,
+            inode: entry.inode,
+            kind: entry.kind,
+            cookie,
+        })),
+    }
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// The attributes of what `name` in `directory` names; `.` and `..` work as well.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `NameTooLong`, `InvalidName`, `Stale` (the directory).
+    pub fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Attributes> {
+        let parameters = self.parameters();
+        let reader = self.reader()?;
+        let parent = Inode::load_directory(&reader, directory)?;
+        let inode = match name {
+            b"." => directory,
+            b".." => parent.parent,
+            _ => {
+                crate::fs::name::check(name, &parameters)?;
+                dirent::find(&reader, &parameters, directory, name)?.ok_or(Error::NotFound)?.1.inode
+            }
+        };
+        Ok(load_named(&reader, inode)?.attributes(inode, &parameters))
+    }
+
+    /// Up to `count` entries behind `cookie` (0 starts). `.` and `..` come first with cookies 1 and 2. Entries that exist
+    /// all the time are seen exactly once, whatever else changes between calls. An empty list ends the directory.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `Stale`.
+    pub fn read_directory(
+        &self,
+        directory: InodeNumber,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<DirectoryEntry>> {
+        self.list(directory, cookie, count, |_, entry| Ok(entry))
+    }
+
+    /// Like [`read_directory`](Self::read_directory), with the attributes of each entry, consistent with each other. An
+    /// entry whose inode is damaged ends the list, or is the error where it is the first: go past it with
+    /// `read_directory`.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `Stale`.
+    pub fn read_directory_plus(
+        &self,
+        directory: InodeNumber,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<(DirectoryEntry, Attributes)>> {
+        let parameters = self.parameters();
+        self.list(directory, cookie, count, |reader, entry| {
+            let attributes = load_named(reader, entry.inode)?.attributes(entry.inode, &parameters);
+            Ok((entry, attributes))
+        })
+    }
+
+    fn list<T>(
+        &self,
+        directory: InodeNumber,
+        cookie: u64,
+        count: usize,
+        item: impl Fn(&crate::volume::Reader<'_, M, P>, DirectoryEntry) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let reader = self.reader()?;
+        let attributes = Inode::load_directory(&reader, directory)?;
+        let mut items = Vec::new();
+        let mut at = cookie;
+        // A removed directory that is still open is empty, without `.` and `..`.
+        while items.len() < count && attributes.links > 0 {
+            let next = entry_behind(&reader, directory, attributes.parent, at).and_then(|entry| {
+                let Some(entry) = entry else { return Ok(None) };
+                let cookie = entry.cookie;
+                Ok(Some((cookie, item(&reader, entry)?)))
+            });
+            match next {
+                Ok(Some((cookie, item))) => {
+                    at = cookie;
+                    memory::push(&mut items, item)?;
+                }
+                Ok(None) => break,
+                Err(error) if items.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        drop(reader);
+        self.note_access(directory, &attributes);
+        Ok(items)
+    }
+
+    /// Creates an inode called `name`; `permissions` before umask or default ACL.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidName`, `NameTooLong`, `NotADirectory`, `NotFound` (the directory was removed, or an empty
+    /// symbolic link), `ValueTooLong` (symbolic link over 4,095 bytes), `TooManyLinks`, `NoSpace`.
+    pub fn create(
+        &self,
+        directory: InodeNumber,
+        name: &[u8],
+        node: NewNode<'_>,
+        permissions: u32,
+        caller: &Caller,
+    ) -> Result<Attributes> {
+        let parameters = self.parameters();
+        let (inode, attributes) = self.update(SpaceClass::Normal, |tx| {
+            create::create(tx, &parameters, directory, name, &node, permissions, caller)
+        })?;
+        self.event(match node {
+            NewNode::Directory => TransactionMask::MKDIR,
+            NewNode::Symlink(_) => TransactionMask::SYMLINK,
+            _ => TransactionMask::CREATE,
+        })?;
+        Ok(attributes.attributes(inode, &parameters))
+    }
+
+    /// O_TMPFILE: a regular file without a name, already acquired (see [`acquire`](Self::acquire)) once;
+    /// [`link`](Self::link) can name it.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `NotFound` (the directory was removed), `NoSpace`.
+    pub fn create_unnamed(
+        &self,
+        directory: InodeNumber,
+        permissions: u32,
+        caller: &Caller,
+    ) -> Result<Attributes> {
+        let parameters = self.parameters();
+        // Counted inside the attempt, so that nobody reclaims the file between its commit and the count.
+        let counted = Cell::new(None);
+        let uncount = || counted.take().map_or((), |inode| self.release(inode));
+        let created = self.update(SpaceClass::Normal, |tx| {
+            uncount();
+            let (inode, attributes) =
+                create::create_unnamed(tx, &parameters, directory, permissions, caller)?;
+            self.count(inode)?;
+            counted.set(Some(inode));
+            Ok((inode, attributes))
+        });
+        if created.is_err() {
+            uncount();
+        }
+        let (inode, attributes) = created?;
+        self.event(TransactionMask::CREATE)?;
+        Ok(attributes.attributes(inode, &parameters))
+    }
+
+    /// Gives an inode another name, or one of [`create_unnamed`](Self::create_unnamed) its first.
+    ///
+    /// # Errors
+    /// `NotPermitted` (a directory), `AlreadyExists`, `NotFound` (the directory or the inode was removed), `TooManyLinks`,
+    /// `InvalidName`, `NameTooLong`, `NoSpace`.
+    pub fn link(&self, inode: InodeNumber, directory: InodeNumber, name: &[u8]) -> Result<Attributes> {
+        let parameters = self.parameters();
+        let attributes =
+            self.update(SpaceClass::Normal, |tx| link::link(tx, &parameters, inode, directory, name))?;
+        self.event(TransactionMask::LINK)?;
+        Ok(attributes.attributes(inode, &parameters))
+    }
+
+    /// Removes a name of anything but a directory. Works on a full volume. The inode stays while it has other names or is
+    /// acquired; the space of a large file comes back in the background.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsADirectory`, `NotADirectory`, `InvalidName`.
+    pub fn unlink(&self, directory: InodeNumber, name: &[u8]) -> Result<()> {
+        let parameters = self.parameters();
+        self.removing(SpaceClass::Freeing, |tx, acquired| {
+            link::unlink(tx, &parameters, directory, name, acquired)
+        })?;
+        self.event(TransactionMask::UNLINK)
+    }
+
+    /// Removes an empty directory. Works on a full volume.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, `InvalidName`.
+    pub fn remove_directory(&self, directory: InodeNumber, name: &[u8]) -> Result<()> {
+        let parameters = self.parameters();
+        self.removing(SpaceClass::Freeing, |tx, acquired| {
+            link::remove_directory(tx, &parameters, directory, name, acquired)
+        })?;
+        self.event(TransactionMask::RMDIR)
+    }
+
+    /// Renames `from_name` in `from` to `to_name` in `to`. Two names of one inode are left alone.
+    ///
+    /// # Errors
+    /// `NotFound`, `AlreadyExists` (NoReplace), `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty`, `MoveIntoSelf`,
+    /// `TooManyLinks`, `InvalidName`, `NameTooLong`, `NoSpace`.
+    pub fn rename(
+        &self,
+        from: InodeNumber,
+        from_name: &[u8],
+        to: InodeNumber,
+        to_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        let parameters = self.parameters();
+        let from = Side { directory: from, name: from_name };
+        let to = Side { directory: to, name: to_name };
+        self.removing(SpaceClass::Normal, |tx, acquired| {
+            rename::rename(tx, &parameters, from, to, mode, acquired)
+        })?;
+        self.event(TransactionMask::RENAME)
+    }
+
+    /// Runs an operation that may end inodes, and tells it which ones are open. The counts are locked for a moment only;
+    /// see [`acquire`](Self::acquire) for why that is enough.
+    fn removing(
+        &self,
+        class: SpaceClass,
+        operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>, &dyn Fn(InodeNumber) -> bool) -> Result<()>,
+    ) -> Result<()> {
+        self.update(class, |tx| operation(tx, &|inode| self.is_acquired(inode)))
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where it is something else; `Stale`.
+    pub fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
+        let reader = self.reader()?;
+        let attributes = Inode::load(&reader, inode)?;
+        if attributes.kind != FileKind::Symlink {
+            return Err(Error::InvalidArgument("not a symbolic link"));
+        }
+        let length = usize::try_from(attributes.size).ok().filter(|length| *length <= SYMLINK_MAX);
+        let length = length.ok_or(damaged("symbolic link: size out of range"))?;
+        let mut target = Vec::new();
+        pieces::load(&reader, Place { inode, kind: Kind::Symlink, suffix: 0 }, 0, &mut target, length)?;
+        drop(reader);
+        self.note_access(inode, &attributes);
+        Ok(target)
+    }
+}

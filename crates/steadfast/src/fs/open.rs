@@ -1,0 +1,120 @@
+//! Open files: counts in memory that keep an inode alive while it has no name, and the transaction points of close and
+//! fsync.
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::fs::inode::{FLAG_RECLAIMING, FLAG_TRUNCATING, Inode};
+use crate::fs::orphan::{self, Progress};
+use crate::keyspace::SpaceClass;
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+/// Most orphans that one step passes over because they are open.
+const HELD_MAX: usize = 1024;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Keeps the inode alive while it has no name, until as many [`release`](Self::release) calls. Counts are in memory.
+    ///
+    /// # Errors
+    /// `Stale` where the inode is gone; `OutOfMemory`.
+    pub fn acquire(&self, inode: InodeNumber) -> Result<()> {
+        let first = self.count(inode)?;
+        let found = self.look_up_counted(inode, first);
+        if found.is_err() {
+            self.release(inode);
+        }
+        found
+    }
+
+    /// Whoever removes an inode looks at the count within its transaction. One that has looked before the inode was counted
+    /// may not have committed yet: an empty transaction waits for it, and then the inode is gone or stays.
+    fn look_up_counted(&self, inode: InodeNumber, first: bool) -> Result<()> {
+        if first {
+            match self.update(SpaceClass::Freeing, |_| Ok(())) {
+                // Nothing is removed from a volume that cannot be written to.
+                Ok(()) | Err(Error::ReadOnly | Error::Poisoned(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match Inode::load(&self.reader()?, inode)? {
+            attributes if attributes.has(FLAG_RECLAIMING) => Err(Error::Stale(inode)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds to the count; says whether it was zero.
+    pub(crate) fn count(&self, inode: InodeNumber) -> Result<bool> {
+        let mut counts = self.open_counts().lock();
+        counts.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        let count = counts.entry(inode).or_insert(0);
+        *count = count.saturating_add(1);
+        Ok(*count == 1)
+    }
+
+    /// Whether somebody has the inode open.
+    pub(crate) fn is_acquired(&self, inode: InodeNumber) -> bool {
+        self.open_counts().lock().contains_key(&inode)
+    }
+
+    /// Takes back one [`acquire`](Self::acquire). Never blocks for long: reclaiming the space is background work.
+    pub fn release(&self, inode: InodeNumber) {
+        let mut counts = self.open_counts().lock();
+        if let Some(count) = counts.get_mut(&inode) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(&inode);
+            }
+        }
+    }
+
+    /// Call when a descriptor that was open for writing is closed: a transaction point if the mask has `close`.
+    ///
+    /// # Errors
+    /// Those of the transaction point.
+    pub fn closed(&self, inode: InodeNumber) -> Result<()> {
+        let _ = inode;
+        self.event(TransactionMask::CLOSE)
+    }
+
+    /// fsync and fdatasync: a transaction point if the mask has `fsync`. Both make everything accepted so far durable.
+    ///
+    /// # Errors
+    /// Those of the transaction point.
+    pub fn fsync(&self, inode: InodeNumber, data_only: bool) -> Result<()> {
+        let _ = (inode, data_only);
+        self.event(TransactionMask::FSYNC)
+    }
+
+    /// One bounded step of giving back the space of removed and truncated files. Returns whether there may be more to do
+    /// at once. What a power cut left is found and continued like everything else.
+    ///
+    /// # Errors
+    /// Those of a commit. Damage in one orphan leaves only that one behind.
+    pub(crate) fn reclaim_step(&self) -> Result<bool> {
+        let parameters = self.parameters();
+        let mut behind = 0;
+        for _ in 0..HELD_MAX {
+            let Some(inode) = orphan::following(&self.reader()?, behind)? else {
+                return Ok(false);
+            };
+            behind = inode.0;
+            let truncating = || Inode::load(&self.reader()?, inode).map(|found| found.has(FLAG_TRUNCATING));
+            if self.is_acquired(inode) && !truncating().unwrap_or(false) {
+                continue;
+            }
+            let step = self.update(SpaceClass::Freeing, |tx| {
+                let acquired = self.is_acquired(inode);
+                orphan::reclaim(tx, &parameters, inode, acquired)
+            });
+            match step {
+                Ok(Progress::Done | Progress::More) => return Ok(true),
+                Ok(Progress::Held) | Err(Error::CorruptMetadata { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,157 @@
+//! Orphans: inodes that have no name, or extents behind their end, and whose space is still to be given back.
+//!
+//! The key is (0, Orphan, inode number), the value one byte, 0. The record is written in the batch that makes the inode an
+//! orphan and goes in the batch that ends it, so whatever a power cut leaves is found again without a search. Each step
+//! removes at most [`STEP_KEYS`] keys and leaves a state from which the next one continues.
+
+use alloc::vec::Vec;
+
+use crate::error::{Error, Result};
+use crate::extent;
+use crate::fs::inode::{FLAG_INLINE, FLAG_RECLAIMING, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::fs::map;
+use crate::fs::memory;
+use crate::fs::parameters::Parameters;
+use crate::fs::tx::Tx;
+use crate::key::{Key, Kind};
+use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::types::InodeNumber;
+
+/// Most keys that one step removes.
+pub(crate) const STEP_KEYS: usize = 56;
+
+/// Most keys of an inode that the operation which removes its last name deletes itself.
+const BURY_KEYS: usize = 24;
+
+/// What a step has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The inode is no orphan any more.
+    Done,
+    /// There is more to do.
+    More,
+    /// The inode is open: nothing can be done now.
+    Held,
+}
+
+/// Writes the record.
+pub(crate) fn record<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber) -> Result<()> {
+    tx.put(Key::orphan(inode), memory::copy(&[0])?)
+}
+
+/// The first orphan with a number above `behind`.
+pub(crate) fn following(view: &impl KeyspaceRead, behind: u64) -> Result<Option<InodeNumber>> {
+    let Some(from) = behind.checked_add(1) else {
+        return Ok(None);
+    };
+    let (_, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Orphan);
+    let found = view.next(&Key::orphan(InodeNumber(from)), &last)?;
+    Ok(found.map(|(key, _)| InodeNumber(key.suffix())))
+}
+
+/// The keys of an inode behind its attributes.
+fn body(inode: InodeNumber) -> (Key, Key) {
+    let first = Key::inode(inode);
+    let mut last = first;
+    last.0[8..].fill(0xff);
+    (first.successor().unwrap_or(last), last)
+}
+
+/// Up to `limit` keys of an inode with the blocks that they hold, and whether these are all.
+fn keys<K: Keyspace>(tx: &Tx<'_, K>, inode: InodeNumber, limit: usize) -> Result<(Vec<(Key, u64)>, bool)> {
+    let (mut from, last) = body(inode);
+    let mut found = Vec::new();
+    while let Some((key, value)) = tx.next(&from, &last)? {
+        if found.len() == limit {
+            return Ok((found, false));
+        }
+        let run = if key.kind() == Some(Kind::Extent) { extent::decode_run(&value.value) } else { None };
+        memory::push(&mut found, (key, run.map_or(0, |run| run.count)))?;
+        match key.successor() {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    Ok((found, true))
+}
+
+/// Ends an inode that has just lost its last name: deletes it where that is little work and nobody has it open, and else
+/// leaves it as an orphan.
+pub(crate) fn bury<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber, acquired: bool) -> Result<()> {
+    if !acquired {
+        let limit = BURY_KEYS.min(tx.room().saturating_sub(8));
+        let (keys, all) = keys(tx, inode, limit)?;
+        if all {
+            for (key, _) in keys {
+                tx.delete(&key)?;
+            }
+            tx.delete(&Key::inode(inode))?;
+            return tx.delete(&Key::orphan(inode));
+        }
+    }
+    record(tx, inode)
+}
+
+/// One step for one orphan.
+pub(crate) fn reclaim<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    acquired: bool,
+) -> Result<Progress> {
+    let mut attributes = match Inode::load(tx, inode) {
+        Err(Error::Stale(_)) => {
+            tx.delete(&Key::orphan(inode))?;
+            return Ok(Progress::Done);
+        }
+        other => other?,
+    };
+    if attributes.links > 0 || acquired {
+        if attributes.has(FLAG_TRUNCATING) {
+            return truncate_step(tx, parameters, inode, &mut attributes);
+        }
+        if attributes.links > 0 {
+            tx.delete(&Key::orphan(inode))?;
+            return Ok(Progress::Done);
+        }
+        return Ok(Progress::Held);
+    }
+    let (keys, all) = keys(tx, inode, STEP_KEYS)?;
+    for (key, blocks) in keys {
+        tx.delete(&key)?;
+        attributes.blocks = attributes.blocks.saturating_sub(blocks);
+    }
+    if all {
+        tx.delete(&Key::inode(inode))?;
+        tx.delete(&Key::orphan(inode))?;
+        return Ok(Progress::Done);
+    }
+    attributes.set(FLAG_RECLAIMING, true);
+    attributes.store(tx, inode)?;
+    Ok(Progress::More)
+}
+
+/// Removes some of the extents behind the end of a file, and stores the inode.
+pub(crate) fn truncate_step<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    attributes: &mut Inode,
+) -> Result<Progress> {
+    let keep = parameters.blocks_for(attributes.size);
+    let budget = STEP_KEYS.min(tx.room().saturating_sub(4));
+    let done = map::clear(tx, parameters, (inode, attributes), keep, u64::MAX, budget)? == u64::MAX;
+    let was_truncating = attributes.has(FLAG_TRUNCATING);
+    attributes.set(FLAG_TRUNCATING, !done);
+    if done && attributes.size == 0 {
+        attributes.set(FLAG_INLINE, true);
+        attributes.set(FLAG_TAIL_STALE, false);
+    }
+    if !done {
+        record(tx, inode)?;
+    } else if was_truncating && attributes.links > 0 {
+        tx.delete(&Key::orphan(inode))?;
+    }
+    attributes.store(tx, inode)?;
+    Ok(if done { Progress::Done } else { Progress::More })
+}

@@ -1,0 +1,150 @@
+//! Making written blocks part of a file, in one batch: what the control plane does at the end of a write.
+
+use alloc::vec::Vec;
+
+use crate::error::{Error, Result};
+use crate::extent::{Extent, written_blocks_max};
+use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, Inode};
+use crate::fs::map::{self, Mapped};
+use crate::fs::memory;
+use crate::fs::parameters::Parameters;
+use crate::fs::tx::Tx;
+use crate::key::{Key, Kind};
+use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::types::{BlockRun, Generation, InodeNumber};
+
+/// Most keys that the extents of one batch change; the rest is for the inode and what joins or splits beside them.
+pub(crate) const EXTENT_CHANGES_MAX: usize = 58;
+
+/// Blocks that hold new data of a file.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    /// Index of the first block within the file.
+    pub index: u64,
+    /// Where they are.
+    pub run: BlockRun,
+    /// Set where they belonged to an unwritten extent of the file and were written in place; else they are reserved.
+    pub in_place: Option<Generation>,
+    /// Of each granule; empty: unwritten.
+    pub checksums: Vec<u32>,
+}
+
+/// A change of a file's data.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// First block that is replaced.
+    pub from: u64,
+    /// Block behind the last one that is replaced.
+    pub end: u64,
+    /// What is there afterwards, in order; a gap becomes a hole.
+    pub parts: Vec<Part>,
+    /// The file is at least this long afterwards, bytes.
+    pub size: u64,
+}
+
+/// How many extents a run of written blocks needs.
+pub(crate) fn extents_needed(blocks: u64, extent_max: u32) -> usize {
+    usize::try_from(blocks.div_ceil(u64::from(extent_max.max(1)))).unwrap_or(usize::MAX)
+}
+
+/// Replaces the extents of the range, updates size, times and flags, and stores the inode.
+///
+/// # Errors
+/// `Unsupported` where the plan needs more than one batch.
+pub(crate) fn publish<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    plan: &Plan,
+) -> Result<()> {
+    let mut attributes = Inode::load_regular(tx, inode)?;
+    if attributes.has(FLAG_INLINE) {
+        tx.delete(&Key::new(inode, Kind::Inline, 0))?;
+        attributes.set(FLAG_INLINE, false);
+    }
+    let budget = tx.room().saturating_sub(1);
+    let done = map::clear(tx, parameters, (inode, &mut attributes), plan.from, plan.end, budget)?;
+    if done != plan.end {
+        return Err(Error::Unsupported("data range in too many pieces"));
+    }
+    let extent_max = written_blocks_max(parameters.block_size, parameters.granule, tx.value_len_max());
+    for part in &plan.parts {
+        let birth = part.in_place.unwrap_or(tx.keyspace().generation());
+        let mut done = 0;
+        while done < part.run.count {
+            let unwritten = part.checksums.is_empty();
+            let length = match unwritten {
+                true => part.run.count,
+                false => u64::from(extent_max).min(part.run.count - done),
+            };
+            let run = BlockRun { start: crate::types::BlockAddress(part.run.start.0 + done), count: length };
+            let mut extent = Extent::new_unwritten(run, birth)?;
+            if !unwritten {
+                let per_block = parameters.granules_per_block() as usize;
+                let part =
+                    part.checksums.get(done as usize * per_block..(done + length) as usize * per_block);
+                extent.checksums = memory::copy(part.ok_or(Error::InvalidArgument("checksums missing"))?)?;
+                extent.unwritten = false;
+            }
+            let mapped = Mapped { index: part.index + done, extent };
+            map::insert(tx, parameters, (inode, &mut attributes), &mapped)?;
+            done += length;
+        }
+    }
+    let tail = parameters.block_of(attributes.size);
+    if (plan.from..plan.end).contains(&tail) {
+        attributes.set(FLAG_TAIL_STALE, false);
+    }
+    attributes.size = attributes.size.max(plan.size);
+    attributes.touch(tx.now());
+    attributes.store(tx, inode)
+}
+
+/// Writes into a file that is kept in the tree; `data` ends within the largest inline size.
+///
+/// # Errors
+/// `Busy` where the file has extents by now.
+pub(crate) fn write_inline<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    inode: InodeNumber,
+    offset: usize,
+    data: &[u8],
+) -> Result<()> {
+    let mut attributes = Inode::load_regular(tx, inode)?;
+    if !attributes.has(FLAG_INLINE) {
+        return Err(Error::Busy);
+    }
+    let key = Key::new(inode, Kind::Inline, 0);
+    let mut value = tx.get(&key)?.map(|found| found.value).unwrap_or_default();
+    let end = offset.checked_add(data.len()).ok_or(Error::FileTooLarge)?;
+    if value.len() < end {
+        value.try_reserve_exact(end - value.len()).map_err(|_| Error::OutOfMemory)?;
+        value.resize(end, 0);
+    }
+    value[offset..end].copy_from_slice(data);
+    tx.put(key, value)?;
+    attributes.size = attributes.size.max(end as u64);
+    attributes.touch(tx.now());
+    attributes.store(tx, inode)
+}
+
+/// Clears TAIL_STALE where nothing stale can be: the tail is a hole or unwritten.
+pub(crate) fn clear_tail_stale<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber) -> Result<()> {
+    let mut attributes = Inode::load_regular(tx, inode)?;
+    attributes.set(FLAG_TAIL_STALE, false);
+    attributes.store(tx, inode)
+}
+
+/// Sets times, and a larger size, after the allocation of a range was changed.
+pub(crate) fn finish_allocation<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    inode: InodeNumber,
+    size: Option<u64>,
+) -> Result<()> {
+    let mut attributes = Inode::load_regular(tx, inode)?;
+    if let Some(size) = size {
+        attributes.size = attributes.size.max(size);
+    }
+    attributes.touch(tx.now());
+    attributes.store(tx, inode)
+}

@@ -1,0 +1,213 @@
+//! Reading data: look up where it is, pin it, and move it to the caller outside all locks, each granule checked.
+//!
+//! One call sees one state of up to [`STEP_BYTES`] (in up to [`STEP_EXTENTS`] extents); a longer one is read in steps.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::fs::inode::{FLAG_INLINE, Inode};
+use crate::fs::map::{self, Mapped};
+use crate::fs::memory;
+use crate::fs::parameters::Parameters;
+use crate::key::{Key, Kind};
+use crate::keyspace::KeyspaceRead;
+use crate::platform::Platform;
+use crate::types::{BlockAddress, InodeNumber};
+use crate::volume::Volume;
+
+/// Most bytes read in one step.
+const STEP_BYTES: usize = 1 << 20;
+/// Most extents read in one step.
+const STEP_EXTENTS: usize = 256;
+
+/// What one step reads: `length` bytes, of which the written ones are in `extents`.
+struct Step {
+    length: usize,
+    extents: Vec<Mapped>,
+}
+
+/// Finds the extents of `length` bytes from `offset`, which lie within the file; fewer bytes where there are many.
+fn plan(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    offset: u64,
+    length: usize,
+) -> Result<Step> {
+    let end = parameters.blocks_for(offset + length as u64);
+    let mut at = parameters.block_of(offset);
+    let mut extents = Vec::new();
+    let mut found = map::overlap(view, parameters, inode, at, end)?;
+    while let Some(mapped) = found {
+        if extents.len() == STEP_EXTENTS {
+            let length = (at * parameters.block() - offset) as usize;
+            return Ok(Step { length, extents });
+        }
+        let part = mapped.clip(at, end)?;
+        at = part.end();
+        if !part.extent.unwritten {
+            memory::push(&mut extents, part)?;
+        }
+        found = map::starting(view, parameters, inode, at, end)?;
+    }
+    Ok(Step { length, extents })
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Fills the front of `buffer` from byte `offset`, returns how many bytes (fewer only at the end of the file). Holes
+    /// read as zeros. Every byte is checked; up to 1 MiB in up to 256 extents is one state of the file.
+    ///
+    /// # Errors
+    /// `CorruptData` where data does not match its checksum; `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`.
+    pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let (count, attributes) = self.read_data(inode, offset, buffer)?;
+        if !buffer.is_empty() {
+            self.note_access(inode, &attributes);
+        }
+        Ok(count)
+    }
+
+    /// Like [`read`](Self::read) without renewing the access time; also returns the attributes seen first.
+    pub(crate) fn read_data(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(usize, Inode)> {
+        let (mut done, mut first) = (0, None);
+        loop {
+            let (mut from, rest) = (offset.saturating_add(done as u64), &mut buffer[done..]);
+            let (count, attributes) = match self.read_step(inode, from, rest) {
+                // What was just rolled back may be in use for something else by now: look it up once more.
+                Err(Error::CorruptData { .. }) => self.read_step(inode, from, rest)?,
+                other => other?,
+            };
+            done += count;
+            from += count as u64;
+            let attributes = *first.get_or_insert(attributes);
+            if count == 0 || done == buffer.len() || from >= attributes.size {
+                return Ok((done, attributes));
+            }
+        }
+    }
+
+    fn read_step(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<(usize, Inode)> {
+        let parameters = self.parameters();
+        let reader = self.reader()?;
+        let attributes = Inode::load_regular(&reader, inode)?;
+        let rest = usize::try_from(attributes.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let length = buffer.len().min(rest).min(STEP_BYTES);
+        if length == 0 {
+            return Ok((0, attributes));
+        }
+        if attributes.has(FLAG_INLINE) {
+            let found = reader.get(&Key::new(inode, Kind::Inline, 0))?;
+            let value = found.map(|found| found.value).unwrap_or_default();
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
+            let count = length.min(value.len() - start);
+            buffer[..count].copy_from_slice(&value[start..start + count]);
+            buffer[count..length].fill(0);
+            return Ok((length, attributes));
+        }
+        let step = plan(&reader, &parameters, inode, offset, length)?;
+        let mut runs = Vec::new();
+        for mapped in &step.extents {
+            memory::push(&mut runs, mapped.extent.run())?;
+        }
+        let _pin = self.pin(&runs);
+        drop(reader);
+        let buffer = &mut buffer[..step.length];
+        self.read_extents(&parameters, inode, offset, buffer, &step.extents)?;
+        Ok((step.length, attributes))
+    }
+
+    /// Fills `buffer`, which is the file from `offset`, with the extents and with zeros between them.
+    fn read_extents(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        offset: u64,
+        buffer: &mut [u8],
+        extents: &[Mapped],
+    ) -> Result<()> {
+        let block = parameters.block();
+        let end = offset + buffer.len() as u64;
+        let mut bounce = Vec::new();
+        let mut at = offset;
+        for mapped in extents {
+            let from = offset.max(mapped.index * block);
+            let to = end.min(mapped.end() * block);
+            buffer[(at - offset) as usize..(from - offset) as usize].fill(0);
+            at = from;
+            while at < to {
+                let into = at % block;
+                let piece = if into == 0 && to - at >= block {
+                    let length = (to - at) / block * block;
+                    let target = &mut buffer[(at - offset) as usize..(at - offset + length) as usize];
+                    self.read_checked(parameters, inode, mapped, at / block, target)?;
+                    length
+                } else {
+                    if bounce.is_empty() {
+                        bounce = memory::zeroed(parameters.block_size as usize)?;
+                    }
+                    self.read_checked(parameters, inode, mapped, at / block, &mut bounce)?;
+                    let length = (block - into).min(to - at);
+                    buffer[(at - offset) as usize..(at - offset + length) as usize]
+                        .copy_from_slice(&bounce[into as usize..(into + length) as usize]);
+                    length
+                };
+                at += piece;
+            }
+        }
+        buffer[(at - offset) as usize..].fill(0);
+        Ok(())
+    }
+
+    /// Reads whole blocks from block `index` of the file, which `mapped` holds, and checks each granule.
+    fn read_checked(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        mapped: &Mapped,
+        index: u64,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        let skip = index - mapped.index;
+        let address = mapped.extent.address.0 + skip;
+        self.read_blocks(BlockAddress(address), buffer)?;
+        let granule = parameters.granule as usize;
+        let first = skip as usize * parameters.granules_per_block() as usize;
+        let checksums = mapped.extent.checksums.get(first..).unwrap_or_default();
+        for (number, bytes) in buffer.chunks_mut(granule).enumerate() {
+            let Some(expected) = checksums.get(number) else {
+                return Err(Error::CorruptData { inode, address: BlockAddress(address) });
+            };
+            if self.crc(bytes) != *expected {
+                let position = address * parameters.block() + (number * granule) as u64;
+                if !self.read_other_copy(position, bytes, *expected) {
+                    let address = BlockAddress(position / parameters.block());
+                    return Err(Error::CorruptData { inode, address });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for a copy of a granule that matches its checksum on a medium that keeps several, and reports the bad ones.
+    fn read_other_copy(&self, position: u64, bytes: &mut [u8], expected: u32) -> bool {
+        let medium = self.medium();
+        let copies = medium.copies();
+        if copies < 2 {
+            return false;
+        }
+        for copy in 0..copies {
+            match medium.read_copy(copy, position, bytes) {
+                Ok(()) if self.crc(bytes) == expected => return true,
+                _ => medium.report_bad(copy, position, bytes.len() as u64),
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,165 @@
+//! Changing names: replace, refuse to replace, exchange; within one directory or across two.
+
+use crate::error::{Error, Result};
+use crate::fs::attr::{FileKind, RenameMode};
+use crate::fs::dirent::{self, Dirent};
+use crate::fs::inode::{Inode, damaged};
+use crate::fs::link::{check_empty, drop_link};
+use crate::fs::name;
+use crate::fs::parameters::Parameters;
+use crate::fs::tx::Tx;
+use crate::key::Key;
+use crate::keyspace::Keyspace;
+use crate::types::InodeNumber;
+
+/// More levels than any path can have; only a damaged volume has parents that never end.
+const DEPTH_MAX: usize = 1 << 20;
+
+/// One side of a rename: a directory and a name in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Side<'a> {
+    pub directory: InodeNumber,
+    pub name: &'a [u8],
+}
+
+/// Renames `from` to `to`. Names of the same inode are left alone, as POSIX has it.
+///
+/// # Errors
+/// `NotFound`, `AlreadyExists` (NoReplace), `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty`, `MoveIntoSelf`,
+/// `TooManyLinks`, `DirectoryFull`, and what a name can be.
+pub(crate) fn rename<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    from: Side<'_>,
+    to: Side<'_>,
+    mode: RenameMode,
+    acquired: &dyn Fn(InodeNumber) -> bool,
+) -> Result<()> {
+    name::check(from.name, parameters)?;
+    name::check(to.name, parameters)?;
+    for directory in [from.directory, to.directory] {
+        if Inode::load_directory(tx, directory)?.links == 0 {
+            return Err(Error::NotFound);
+        }
+    }
+    let source = dirent::find(tx, parameters, from.directory, from.name)?.ok_or(Error::NotFound)?;
+    let target = dirent::find(tx, parameters, to.directory, to.name)?;
+    match (mode, target) {
+        (RenameMode::NoReplace, Some(_)) => Err(Error::AlreadyExists),
+        (RenameMode::Exchange, None) => Err(Error::NotFound),
+        (_, Some(target)) if target.1.inode == source.1.inode => Ok(()),
+        (RenameMode::Exchange, Some(target)) => exchange(tx, (from, source), (to, target)),
+        (_, target) => replace(tx, parameters, (from, source), (to, target), acquired),
+    }
+}
+
+fn is_directory(entry: &Dirent) -> bool {
+    entry.kind == FileKind::Directory
+}
+
+/// Fails with `MoveIntoSelf` where `directory` is `moved` or below it.
+fn check_not_below<K: Keyspace>(tx: &Tx<'_, K>, directory: InodeNumber, moved: InodeNumber) -> Result<()> {
+    let mut at = directory;
+    for _ in 0..DEPTH_MAX {
+        if at == moved {
+            return Err(Error::MoveIntoSelf);
+        }
+        let parent = Inode::load_directory(tx, at)?.parent;
+        if at == InodeNumber::ROOT || parent == at {
+            return Ok(());
+        }
+        at = parent;
+    }
+    Err(damaged("directory: parents form a loop"))
+}
+
+/// Changes a directory's counts and times.
+fn update_directory<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    directory: InodeNumber,
+    entries: i64,
+    subdirectories: i64,
+) -> Result<()> {
+    let mut attributes = Inode::load_directory(tx, directory)?;
+    attributes.size = attributes.size.saturating_add_signed(entries);
+    match subdirectories {
+        1 => attributes.add_link()?,
+        -1 => attributes.links = attributes.links.saturating_sub(1),
+        _ => {}
+    }
+    attributes.touch(tx.now());
+    attributes.store(tx, directory)
+}
+
+/// The entry `entry` is now in `directory`.
+fn update_moved<K: Keyspace>(tx: &mut Tx<'_, K>, entry: &Dirent, directory: InodeNumber) -> Result<()> {
+    let mut attributes = Inode::load(tx, entry.inode)?;
+    attributes.changed = tx.now();
+    if attributes.kind == FileKind::Directory {
+        attributes.parent = directory;
+    }
+    attributes.store(tx, entry.inode)
+}
+
+fn replace<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    (from, (from_key, source)): (Side<'_>, (Key, Dirent)),
+    (to, target): (Side<'_>, Option<(Key, Dirent)>),
+    acquired: &dyn Fn(InodeNumber) -> bool,
+) -> Result<()> {
+    let across = from.directory != to.directory;
+    if across && is_directory(&source) {
+        check_not_below(tx, to.directory, source.inode)?;
+    }
+    if let Some((_, target)) = &target {
+        match (is_directory(&source), is_directory(target)) {
+            (true, false) => return Err(Error::NotADirectory),
+            (false, true) => return Err(Error::IsADirectory),
+            (true, true) => check_empty(tx, target.inode)?,
+            (false, false) => {}
+        }
+    }
+    tx.delete(&from_key)?;
+    // A subdirectory counts for where it goes unless it takes the place of another one.
+    let moves = i64::from(is_directory(&source));
+    update_directory(tx, from.directory, -1, if across { -moves } else { 0 })?;
+    let arrives = if across { moves } else { 0 };
+    match target {
+        None => {
+            dirent::insert(tx, parameters, to.directory, to.name, source.inode, source.kind)?;
+            update_directory(tx, to.directory, 1, arrives)?;
+        }
+        Some((key, target)) => {
+            dirent::replace(tx, key, to.name, source.inode, source.kind)?;
+            update_directory(tx, to.directory, 0, arrives - i64::from(is_directory(&target)))?;
+            drop_link(tx, target.inode, acquired)?;
+        }
+    }
+    update_moved(tx, &source, to.directory)
+}
+
+fn exchange<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    (from, (from_key, source)): (Side<'_>, (Key, Dirent)),
+    (to, (to_key, target)): (Side<'_>, (Key, Dirent)),
+) -> Result<()> {
+    if from.directory != to.directory {
+        if is_directory(&source) {
+            check_not_below(tx, to.directory, source.inode)?;
+        }
+        if is_directory(&target) {
+            check_not_below(tx, from.directory, target.inode)?;
+        }
+    }
+    dirent::replace(tx, from_key, from.name, target.inode, target.kind)?;
+    dirent::replace(tx, to_key, to.name, source.inode, source.kind)?;
+    let arrives = match from.directory == to.directory {
+        true => 0,
+        false => i64::from(is_directory(&source)) - i64::from(is_directory(&target)),
+    };
+    update_directory(tx, from.directory, 0, -arrives)?;
+    update_directory(tx, to.directory, 0, arrives)?;
+    update_moved(tx, &source, to.directory)?;
+    update_moved(tx, &target, from.directory)
+}

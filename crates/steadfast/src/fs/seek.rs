@@ -1,0 +1,114 @@
+//! Finding data and holes, and copying between files.
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::fs::attr::SeekTo;
+use crate::fs::inode::{FLAG_INLINE, Inode};
+use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::{map, memory};
+use crate::key::{Key, Kind};
+use crate::keyspace::KeyspaceRead;
+use crate::platform::Platform;
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+/// Bytes copied at once.
+const COPY_BYTES: u64 = 256 << 10;
+
+/// The first byte of data at or after `offset`, or the first of a hole; unwritten extents are holes, the end is one.
+fn find(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    size: u64,
+    offset: u64,
+    to: SeekTo,
+) -> Result<u64> {
+    let block = parameters.block();
+    let end = parameters.blocks_for(size);
+    let mut at = parameters.block_of(offset);
+    let mut found = map::overlap(view, parameters, inode, at, end)?;
+    loop {
+        let Some(mapped) = found else {
+            return match to {
+                SeekTo::Data => Err(Error::NoSuchOffset),
+                SeekTo::Hole => Ok(offset.max(at * block).min(size)),
+            };
+        };
+        let is_gap = mapped.index > at;
+        match to {
+            SeekTo::Data if !mapped.extent.unwritten => return Ok(offset.max(mapped.index * block)),
+            SeekTo::Hole if is_gap || mapped.extent.unwritten => return Ok(offset.max(at * block)),
+            _ => at = mapped.end(),
+        }
+        found = map::starting(view, parameters, inode, at, end)?;
+    }
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// SEEK_DATA and SEEK_HOLE: the first offset at or after `offset` that is data, or in a hole. The end of the file
+    /// counts as a hole, and allocated space without data is one.
+    ///
+    /// # Errors
+    /// `NoSuchOffset`: `offset` is at or behind the end, or no data follows. `IsADirectory`, `NotARegularFile`, `Stale`.
+    pub fn seek(&self, inode: InodeNumber, offset: u64, to: SeekTo) -> Result<u64> {
+        let reader = self.reader()?;
+        let attributes = Inode::load_regular(&reader, inode)?;
+        if offset >= attributes.size {
+            return Err(Error::NoSuchOffset);
+        }
+        if attributes.has(FLAG_INLINE) {
+            let found = reader.get(&Key::new(inode, Kind::Inline, 0))?;
+            let data = found.map_or(0, |found| found.value.len() as u64).min(attributes.size);
+            return match to {
+                SeekTo::Data if offset < data => Ok(offset),
+                SeekTo::Data => Err(Error::NoSuchOffset),
+                SeekTo::Hole => Ok(offset.max(data)),
+            };
+        }
+        find(&reader, &self.parameters(), inode, attributes.size, offset, to)
+    }
+
+    /// copy_file_range: copies up to `length` bytes, returns how many (fewer only at the end of the source). Each piece of
+    /// 256 KiB is one write.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where source and target overlap in one file; those of [`read`](Self::read) and
+    /// [`write`](Self::write) where nothing was copied yet.
+    pub fn copy_range(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        let size = {
+            let reader = self.reader()?;
+            Inode::load_regular(&reader, to)?;
+            Inode::load_regular(&reader, from)?.size
+        };
+        let length = length.min(size.saturating_sub(from_offset));
+        if from == to && from_offset.abs_diff(to_offset) < length {
+            return Err(Error::InvalidArgument("source and target overlap"));
+        }
+        to_offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        let mut buffer = memory::zeroed(length.min(COPY_BYTES) as usize)?;
+        let mut done = 0;
+        while done < length {
+            let piece = (length - done).min(COPY_BYTES) as usize;
+            let copied = self.read(from, from_offset + done, &mut buffer[..piece]).and_then(|count| {
+                self.write(to, to_offset + done, &buffer[..count], false)?;
+                Ok(count as u64)
+            });
+            match copied {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,63 @@
+//! Setting the size of a file.
+//!
+//! Shrinking needs no data I/O and no space: it removes extents (more than a batch holds: in steps, see
+//! [`orphan`]) and leaves the last partial block as it is, marked TAIL_STALE. Growing leaves a hole; before it, the caller has
+//! finished a pending truncation and zeroed a stale tail, because both would show through.
+
+use crate::error::{Error, Result};
+use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::fs::orphan;
+use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::tx::Tx;
+use crate::key::{Key, Kind};
+use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::types::InodeNumber;
+
+/// Sets the size of a regular file and stores the inode.
+///
+/// # Errors
+/// `FileTooLarge`; `Busy` where the file grows and the caller has not prepared it.
+pub(crate) fn set_size<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    attributes: &mut Inode,
+    size: u64,
+) -> Result<()> {
+    if size > FILE_SIZE_MAX {
+        return Err(Error::FileTooLarge);
+    }
+    if size > attributes.size {
+        if attributes.has(FLAG_TRUNCATING) || attributes.has(FLAG_TAIL_STALE) {
+            return Err(Error::Busy);
+        }
+        attributes.size = size;
+        return attributes.store(tx, inode);
+    }
+    let shrinks = size < attributes.size;
+    attributes.size = size;
+    if attributes.has(FLAG_INLINE) {
+        cut_inline(tx, inode, size)?;
+        return attributes.store(tx, inode);
+    }
+    if shrinks {
+        attributes.set(FLAG_TAIL_STALE, !size.is_multiple_of(parameters.block()));
+    }
+    orphan::truncate_step(tx, parameters, inode, attributes).map(drop)
+}
+
+/// Shortens inline data to at most `size` bytes.
+fn cut_inline<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber, size: u64) -> Result<()> {
+    let key = Key::new(inode, Kind::Inline, 0);
+    let Some(mut found) = tx.get(&key)? else {
+        return Ok(());
+    };
+    if found.value.len() as u64 <= size {
+        return Ok(());
+    }
+    if size == 0 {
+        return tx.delete(&key);
+    }
+    found.value.truncate(size as usize);
+    tx.put(key, found.value)
+}

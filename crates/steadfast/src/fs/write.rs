@@ -1,0 +1,387 @@
+//! Writing data: prepare, reserve, write outside all locks, publish in one batch.
+//!
+//! Blocks that the committed state refers to are never overwritten: new data goes to newly reserved blocks, or into blocks
+//! of an unwritten extent, which nothing refers to as data. The inode's data lock is held from the first look at the old
+//! state to the commit, so that partial blocks can be read, changed and replaced.
+//!
+//! One call of up to [`STEP_BYTES`] is one batch, unless the old or the new data are in so many pieces that they do not fit
+//! one ([`EXTENT_CHANGES_MAX`]); then it is split at block boundaries, in order.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::extent::written_blocks_max;
+use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::fs::map::{self, Mapped};
+use crate::fs::memory;
+use crate::fs::orphan::truncate_step;
+use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::publish::{self, EXTENT_CHANGES_MAX, Part, Plan, extents_needed};
+use crate::key::{Key, Kind};
+use crate::keyspace::{KeyspaceRead, SpaceClass};
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::types::{BlockAddress, InodeNumber};
+use crate::volume::Volume;
+
+/// Most bytes written in one batch.
+const STEP_BYTES: usize = 1 << 20;
+
+/// Most old extents that one batch replaces.
+const OLD_EXTENTS_MAX: usize = 48;
+
+/// The new content of whole blocks: of the first and the last ones, which also keep old bytes, copies; the caller's bytes
+/// between them.
+struct Image<'a> {
+    head: Vec<u8>,
+    middle: &'a [u8],
+    tail: Vec<u8>,
+}
+
+impl Image<'_> {
+    /// The bytes `from..to` of the image, in up to three slices.
+    fn slices(&self, from: usize, to: usize) -> [&[u8]; 3] {
+        let mut start = 0;
+        [&self.head[..], self.middle, &self.tail[..]].map(|part| {
+            let (first, last) = (from.max(start), to.min(start + part.len()));
+            let slice = if first < last { &part[first - start..last - start] } else { &[][..] };
+            start += part.len();
+            slice
+        })
+    }
+}
+
+/// What a write replaces.
+struct Old {
+    /// Extents in the range, in order.
+    extents: Vec<Mapped>,
+    /// End of the range: the one asked for, or less where there are many extents.
+    end: u64,
+    /// Where the file's blocks in front of the range end on the volume.
+    goal: Option<BlockAddress>,
+    /// Bytes of inline data, which the range then starts with.
+    inline: usize,
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Writes all of `data` at byte `offset` or fails. `sync`: the descriptor has O_SYNC or O_DSYNC.
+    /// Atomic as a whole up to 1 MiB, as long as the range is in fewer than about 48 pieces; more is written as several
+    /// operations, in order.
+    ///
+    /// # Errors
+    /// `NoSpace` (nothing of this piece is written), `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`;
+    /// `CorruptData` where a block is damaged that would keep some of its old bytes.
+    pub fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], sync: bool) -> Result<()> {
+        {
+            let _guard = self.inode_lock(inode);
+            self.write_locked(inode, offset, data)?;
+        }
+        self.written(sync)
+    }
+
+    /// O_APPEND: writes at the end, returns the offset used. Otherwise like [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn append(&self, inode: InodeNumber, data: &[u8], sync: bool) -> Result<u64> {
+        let offset = {
+            let _guard = self.inode_lock(inode);
+            let offset = Inode::load_regular(&self.reader()?, inode)?.size;
+            self.write_locked(inode, offset, data)?;
+            offset
+        };
+        self.written(sync)?;
+        Ok(offset)
+    }
+
+    fn written(&self, sync: bool) -> Result<()> {
+        self.event(TransactionMask::WRITE)?;
+        if sync { self.event(TransactionMask::SYNC_WRITE) } else { Ok(()) }
+    }
+
+    /// Writes under the inode's data lock, which the caller holds.
+    pub(crate) fn write_locked(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+        Inode::load_regular(&self.reader()?, inode)?;
+        let end = offset.checked_add(data.len() as u64);
+        end.filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        let mut done = 0;
+        while done < data.len() {
+            let part = &data[done..data.len().min(done + STEP_BYTES)];
+            done += self.write_step(inode, offset + done as u64, part)?;
+        }
+        Ok(())
+    }
+
+    fn write_step(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<usize> {
+        let parameters = self.parameters();
+        let end = offset + data.len() as u64;
+        let blocks = parameters.block_of(offset)..parameters.blocks_for(end);
+        self.prepare_growth(inode, end, Some(blocks))?;
+        let (inline_max, inline) = {
+            let reader = self.reader()?;
+            let inline_max = parameters.inline_max.min(reader.value_len_max());
+            let attributes = Inode::load_regular(&reader, inode)?;
+            let inline = match attributes.has(FLAG_INLINE) {
+                true => Some(reader.get(&Key::new(inode, Kind::Inline, 0))?.map(|found| found.value)),
+                false => None,
+            };
+            (inline_max, inline)
+        };
+        if inline.is_some() && end <= inline_max as u64 {
+            self.update(SpaceClass::Normal, |tx| publish::write_inline(tx, inode, offset as usize, data))?;
+            return Ok(data.len());
+        }
+        if let Some(Some(value)) = inline
+            && parameters.block_of(offset) > parameters.blocks_for(value.len() as u64)
+        {
+            // Far behind the inline data: that goes to blocks of its own first, which changes nothing that is visible.
+            self.write_extents(&parameters, inode, 0, &value)?;
+        }
+        self.write_extents(&parameters, inode, offset, data)
+    }
+
+    /// Moves inline data to blocks, so that the file can have extents.
+    pub(crate) fn spill(&self, inode: InodeNumber) -> Result<()> {
+        let parameters = self.parameters();
+        let value = {
+            let reader = self.reader()?;
+            if !Inode::load_regular(&reader, inode)?.has(FLAG_INLINE) {
+                return Ok(());
+            }
+            reader.get(&Key::new(inode, Kind::Inline, 0))?.map(|found| found.value)
+        };
+        match value {
+            Some(value) => self.write_extents(&parameters, inode, 0, &value).map(drop),
+            None => {
+                let plan = Plan { from: 0, end: 0, parts: Vec::new(), size: 0 };
+                self.update(SpaceClass::Normal, |tx| publish::publish(tx, &parameters, inode, &plan))
+            }
+        }
+    }
+
+    /// Prepares a file for an end of `size` bytes: finishes a pending truncation and zeroes a stale tail, unless the blocks
+    /// about to be written include it.
+    pub(crate) fn prepare_growth(
+        &self,
+        inode: InodeNumber,
+        size: u64,
+        blocks: Option<core::ops::Range<u64>>,
+    ) -> Result<()> {
+        let parameters = self.parameters();
+        loop {
+            let attributes = Inode::load_regular(&self.reader()?, inode)?;
+            if size <= attributes.size {
+                return Ok(());
+            }
+            if attributes.has(FLAG_TRUNCATING) {
+                self.finish_truncation(inode)?;
+                continue;
+            }
+            let tail = parameters.block_of(attributes.size);
+            if !attributes.has(FLAG_TAIL_STALE) || blocks.is_some_and(|blocks| blocks.contains(&tail)) {
+                return Ok(());
+            }
+            return self.zero_tail(&parameters, inode, attributes.size);
+        }
+    }
+
+    /// Removes all extents behind the end of the file that a truncation has left.
+    pub(crate) fn finish_truncation(&self, inode: InodeNumber) -> Result<()> {
+        let parameters = self.parameters();
+        loop {
+            let more = self.update(SpaceClass::Freeing, |tx| {
+                let mut attributes = Inode::load_regular(tx, inode)?;
+                if attributes.has(FLAG_TRUNCATING) {
+                    truncate_step(tx, &parameters, inode, &mut attributes)?;
+                }
+                Ok(attributes.has(FLAG_TRUNCATING))
+            })?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Zeroes the bytes of the last block behind the end of the file.
+    fn zero_tail(&self, parameters: &Parameters, inode: InodeNumber, size: u64) -> Result<()> {
+        let tail = parameters.block_of(size);
+        let mapped = map::overlap(&self.reader()?, parameters, inode, tail, tail + 1)?;
+        if mapped.is_none_or(|mapped| mapped.extent.unwritten) {
+            return self.update(SpaceClass::Normal, |tx| publish::clear_tail_stale(tx, inode));
+        }
+        let start = tail * parameters.block();
+        let mut kept = memory::zeroed((size - start) as usize)?;
+        self.read_data(inode, start, &mut kept)?;
+        self.write_extents(parameters, inode, start, &kept).map(drop)
+    }
+
+    /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` that covered.
+    fn write_extents(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let block = parameters.block();
+        let end = offset + data.len() as u64;
+        let old = self.old_extents(parameters, inode, offset, end)?;
+        let from = if old.inline > 0 { 0 } else { parameters.block_of(offset) };
+        let image = self.image(parameters, inode, from, offset, data)?;
+        let mut plan = self.reserve_parts(parameters, from, &old)?;
+        plan.size = end.min(plan.end * block);
+        let written = if plan.end < parameters.blocks_for(old.inline as u64) {
+            Err(Error::NoSpace)
+        } else {
+            self.write_parts(parameters, &mut plan, &image).and_then(|()| {
+                self.update(SpaceClass::Normal, |tx| publish::publish(tx, parameters, inode, &plan))
+            })
+        };
+        if let Err(error) = written {
+            self.release_parts(&plan.parts);
+            return Err(error);
+        }
+        Ok(plan.size.saturating_sub(offset) as usize)
+    }
+
+    /// Looks at what is in the way of a write to `offset..end`.
+    fn old_extents(&self, parameters: &Parameters, inode: InodeNumber, offset: u64, end: u64) -> Result<Old> {
+        let reader = self.reader()?;
+        let attributes = Inode::load_regular(&reader, inode)?;
+        let from = parameters.block_of(offset);
+        let mut old = Old { extents: Vec::new(), end: parameters.blocks_for(end), goal: None, inline: 0 };
+        if attributes.has(FLAG_INLINE) {
+            let value = reader.get(&Key::new(inode, Kind::Inline, 0))?;
+            old.inline = value.map_or(0, |found| found.value.len());
+            return Ok(old);
+        }
+        let before = map::preceding(&reader, parameters, inode, from)?;
+        old.goal = before.map(|before| {
+            let into = (from - before.index).min(u64::from(before.extent.length));
+            BlockAddress(before.extent.address.0 + into)
+        });
+        let mut found = map::overlap(&reader, parameters, inode, from, old.end)?;
+        while let Some(mapped) = found {
+            if old.extents.len() == OLD_EXTENTS_MAX {
+                old.end = mapped.index;
+                break;
+            }
+            let next = mapped.end();
+            memory::push(&mut old.extents, mapped)?;
+            found = map::starting(&reader, parameters, inode, next, old.end)?;
+        }
+        Ok(old)
+    }
+
+    /// The new content of all blocks from block `from` to the end of the data.
+    fn image<'a>(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        from: u64,
+        offset: u64,
+        data: &'a [u8],
+    ) -> Result<Image<'a>> {
+        let block = parameters.block();
+        let start = from * block;
+        let end = offset + data.len() as u64;
+        // The head ends where the caller's whole blocks begin; they end where the tail begins.
+        let head_end = match start == offset && data.len() as u64 >= block {
+            true => start,
+            false => offset.next_multiple_of(block).max(start + block),
+        };
+        let tail_start = (end / block * block).max(head_end);
+        let mut head = memory::zeroed((head_end - start) as usize)?;
+        if !head.is_empty() {
+            let (before, rest) = head.split_at_mut((offset - start) as usize);
+            self.read_data(inode, start, before)?;
+            let length = rest.len().min(data.len());
+            let (new, behind) = rest.split_at_mut(length);
+            new.copy_from_slice(&data[..length]);
+            self.read_data(inode, end, behind)?;
+        }
+        let middle = data.get(
+            (head_end - offset) as usize..(tail_start.min(end) - offset).max(head_end - offset) as usize,
+        );
+        let mut tail = Vec::new();
+        if end > tail_start {
+            tail = memory::zeroed(parameters.block_size as usize)?;
+            let (new, behind) = tail.split_at_mut((end - tail_start) as usize);
+            new.copy_from_slice(&data[(tail_start - offset) as usize..]);
+            self.read_data(inode, end, behind)?;
+        }
+        Ok(Image { head, middle: middle.unwrap_or_default(), tail })
+    }
+
+    /// Finds blocks for a write: those of unwritten extents in place, and new ones for the rest.
+    fn reserve_parts(&self, parameters: &Parameters, from: u64, old: &Old) -> Result<Plan> {
+        let extent_max =
+            written_blocks_max(parameters.block_size, parameters.granule, self.reader()?.value_len_max());
+        let mut room = EXTENT_CHANGES_MAX.saturating_sub(old.extents.len() + 2);
+        let mut plan = Plan { from, end: from, parts: Vec::new(), size: 0 };
+        let mut goal = old.goal;
+        while plan.end < old.end && room > 0 {
+            let at = plan.end;
+            let unwritten = old.extents.iter().find(|mapped| mapped.extent.unwritten && mapped.end() > at);
+            // At most as many blocks as there is room to publish, however long the runs turn out.
+            let most = (old.end - at).min(u64::from(extent_max) * room as u64);
+            let part = match unwritten {
+                Some(mapped) if mapped.index <= at => {
+                    let part = mapped.clip(at, at + most)?;
+                    Part {
+                        index: at,
+                        run: part.extent.run(),
+                        in_place: Some(part.extent.birth),
+                        checksums: Vec::new(),
+                    }
+                }
+                next => {
+                    let until = next.map_or(u64::MAX, |mapped| mapped.index);
+                    match self.reserve(most.min(until - at), goal) {
+                        Ok(run) => Part { index: at, run, in_place: None, checksums: Vec::new() },
+                        Err(error) => {
+                            self.release_parts(&plan.parts);
+                            return Err(error);
+                        }
+                    }
+                }
+            };
+            goal = Some(BlockAddress(part.run.end()));
+            plan.end += part.run.count;
+            room = room.saturating_sub(extents_needed(part.run.count, extent_max));
+            if plan.parts.try_reserve(1).is_err() {
+                self.release_parts(core::slice::from_ref(&part));
+                self.release_parts(&plan.parts);
+                return Err(Error::OutOfMemory);
+            }
+            plan.parts.push(part);
+        }
+        Ok(plan)
+    }
+
+    /// Computes the checksums of all parts and writes them.
+    fn write_parts(&self, parameters: &Parameters, plan: &mut Plan, image: &Image<'_>) -> Result<()> {
+        let block = parameters.block_size as usize;
+        let granule = parameters.granule as usize;
+        for part in &mut plan.parts {
+            let first = (part.index - plan.from) as usize * block;
+            let slices = image.slices(first, first + part.run.count as usize * block);
+            let count = part.run.count as usize * parameters.granules_per_block() as usize;
+            part.checksums.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
+            for slice in slices {
+                part.checksums.extend(slice.chunks(granule).map(|bytes| self.crc(bytes)));
+            }
+            self.write_blocks(part.run.start, &slices)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the reserved blocks of a write that failed back.
+    pub(crate) fn release_parts(&self, parts: &[Part]) {
+        for part in parts.iter().filter(|part| part.in_place.is_none()) {
+            self.release_blocks(part.run);
+        }
+    }
+}
