@@ -1,0 +1,46 @@
+# Steadfast. `make run` mounts a volume to try, `make test` runs everything.
+
+IMAGE ?= steadfast.img
+MOUNT ?= mnt
+SIZE ?= 1G
+CARGO ?= cargo
+
+export CARGO IMAGE MOUNT SIZE
+
+.DEFAULT_GOAL := help
+.PHONY: help run stop test fmt lint embedded bench install clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Build, make a volume in $(IMAGE) if there is none, and mount it on $(MOUNT)
+	@scripts/run.sh
+
+stop: ## Unmount what `make run` mounted
+	@scripts/stop.sh
+
+test: ## Run every test, those of the mount included (installs the Debian packages they need)
+	@scripts/test.sh
+
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+lint: ## Formatting, clippy, documentation, licences: anything that would be refused
+	@scripts/lint.sh
+
+embedded: ## Build the core for a microcontroller without an operating system
+	@scripts/embedded.sh
+
+bench: ## Measure how long mounting takes, on this machine
+	@bench/mount-time.sh
+
+PREFIX ?= /usr/local
+install: ## Install the command to $(PREFIX)/bin and the helper for mount(8) to /sbin (as root)
+	$(CARGO) build --release --locked -p steadfast-cli
+	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/steadfast $(DESTDIR)$(PREFIX)/bin/steadfast
+	install -d $(DESTDIR)/sbin
+	ln -sf $(PREFIX)/bin/steadfast $(DESTDIR)/sbin/mount.steadfast
+	ln -sf $(PREFIX)/bin/steadfast $(DESTDIR)/sbin/mount.fuse.steadfast
+
+clean: ## Remove what was built (images and mounts stay)
+	$(CARGO) clean

@@ -1,0 +1,163 @@
+//! The command line as a whole: its grammar, its dispatch, and how failures end the program.
+
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::commands::{
+    cat, check, df, get, info, ls, mask, mkfs, mount, put, rm, rollback, transact, tree, umount,
+};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::mount_helper::{self, Call};
+
+/// Text below the list of commands.
+const AFTER_HELP: &str = "\
+Sizes: 4096, 4K = 4KiB = 4096, 4KB = 4000, up to E. Intervals: 5s, 500ms, 2min.
+Exit codes: 0 success, 1 failed, 2 wrong call, 3 not a Steadfast volume (or too new), 4 damaged,
+5 in use, 6 no space, 7 no permission, 8 cannot mount here, 9 a copy is damaged but nothing is lost.";
+
+/// A transactional, power-fail-safe file system.
+#[derive(Debug, Parser)]
+#[command(name = "steadfast", version, about, after_help = AFTER_HELP, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Mkfs(mkfs::Args),
+    Mount(mount::Args),
+    #[command(visible_alias = "unmount")]
+    Umount(umount::Args),
+    Info(info::Args),
+    Df(df::Args),
+    #[command(visible_alias = "fsck")]
+    Check(check::Args),
+    Transact(transact::Args),
+    Rollback(rollback::Args),
+    Mask(mask::Args),
+    Ls(ls::Args),
+    Cat(cat::Args),
+    Put(put::Args),
+    Get(get::Args),
+    Rm(rm::Args),
+    Tree(tree::Args),
+}
+
+/// Runs the program with these arguments, the first being its name.
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    one_line_for_panics();
+    if mount_helper::is_called(&arguments, is_command) {
+        return run_mount_helper(&arguments);
+    }
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    match dispatch(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Outcome {
+    match command {
+        Command::Mkfs(args) => mkfs::run(args),
+        Command::Mount(args) => mount::run(args),
+        Command::Umount(args) => umount::run(args),
+        Command::Info(args) => info::run(args),
+        Command::Df(args) => df::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Transact(args) => transact::run(args),
+        Command::Rollback(args) => rollback::run(args),
+        Command::Mask(args) => mask::run(args),
+        Command::Ls(args) => ls::run(args),
+        Command::Cat(args) => cat::run(args),
+        Command::Put(args) => put::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Rm(args) => rm::run(args),
+        Command::Tree(args) => tree::run(args),
+    }
+}
+
+/// Whether `word` is a command, so that it is not taken for an image by [`mount_helper`].
+fn is_command(word: &OsStr) -> bool {
+    let Some(word) = word.to_str() else { return false };
+    word == "help" || Cli::command().find_subcommand(word).is_some()
+}
+
+fn run_mount_helper(arguments: &[OsString]) -> ExitCode {
+    let (result, code) = match mount_helper::parse(arguments) {
+        Ok(Call::Mount(request)) => (mount::mount(&request), mount_helper::EXIT_MOUNT_FAILED),
+        Ok(Call::Fake) => (Ok(()), 0),
+        Err(failure) => (Err(failure), mount_helper::EXIT_WRONG_CALL),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// A wrong command line: one line like every other failure; help and version go to standard output.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        let _ = error.print();
+        return ExitCode::from(u8::from(error.use_stderr()) * Exit::Usage as u8);
+    }
+    let text = error.render().to_string();
+    // What clap says in a paragraph each: the mistake, then tips, then usage and where to find help.
+    let mistake: Vec<&str> = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let mistake = mistake.join(" ");
+    let mistake = mistake.strip_prefix("error: ").unwrap_or(&mistake);
+    let command = std::env::args_os().nth(1).filter(|word| is_command(word));
+    let command = command.map_or_else(|| "steadfast".into(), |word| format!("steadfast {}", word.display()));
+    let failure =
+        Failure::new(Exit::Usage, mistake.to_owned(), "command line", format!("see '{command} --help'"));
+    eprintln!("{failure}");
+    ExitCode::from(Exit::Usage as u8)
+}
+
+/// A panic is a mistake in this program: it says so in one line, and where.
+fn one_line_for_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let text = panic.to_string().replace('\n', " ");
+        eprintln!("steadfast: internal error: {text}: please report it; what was acknowledged is safe");
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_are_no_images() {
+        for word in ["mkfs", "mount", "umount", "unmount", "help", "check"] {
+            assert!(is_command(OsStr::new(word)), "{word}");
+        }
+        assert!(!is_command(OsStr::new("disk.img")));
+    }
+}

@@ -1,0 +1,162 @@
+//! `steadfast check`: verifies every checksum, reference and count of a volume that is not mounted. Changes nothing.
+
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use steadfast::check::{CheckOptions, CheckReport, Severity, check};
+use steadfast_host::HostPlatform;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::host;
+use crate::mount_options;
+use crate::output::{self, Output};
+
+/// Verify every checksum, reference and count of a volume that is not mounted
+///
+/// Reads only. Exit code 0: clean; 9: something is kept once that should be kept twice, nothing is lost; 4: damaged.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Image or block device
+    image: PathBuf,
+    /// Metadata only, without reading the data of files
+    #[arg(long)]
+    no_data: bool,
+    /// Memory for cached nodes
+    #[arg(long, value_name = "SIZE", value_parser = mount_options::cache_size)]
+    cache: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Say nothing when it is clean, show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// `steadfast check --json`.
+#[derive(Debug, Serialize)]
+struct JsonReport<'a> {
+    clean: bool,
+    damaged: u64,
+    degraded: u64,
+    /// At most the first thousand.
+    findings: Vec<JsonFinding<'a>>,
+    nodes: u64,
+    inodes: u64,
+    directories: u64,
+    data_blocks: u64,
+    data_verified: bool,
+    used_blocks: u64,
+    replayed_records: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonFinding<'a> {
+    severity: &'static str,
+    text: &'a str,
+}
+
+/// Runs the command. Findings go to standard output, the verdict to standard error where it is bad.
+///
+/// # Errors
+/// When the volume cannot be opened, and when something is wrong with it.
+pub fn run(args: &Args) -> Outcome {
+    let medium = host::open_medium(&args.image, true, false)?;
+    let cache = args.cache.unwrap_or(mount_options::CACHE_SIZE_DEFAULT);
+    let options =
+        CheckOptions { data: !args.no_data, cache_size: usize::try_from(cache).unwrap_or(usize::MAX) };
+    // Hidden where standard error is no terminal.
+    let bar = if args.quiet { ProgressBar::hidden() } else { progress_bar() };
+    let report = check(&medium, &HostPlatform::new(), &options, &mut |progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    });
+    bar.finish_and_clear();
+    let report = report.map_err(|error| Failure::core(error, args.image.display()))?;
+    if args.json {
+        output::json(&json_report(&report, &options))?;
+    } else {
+        print(&report, args)?;
+    }
+    verdict(&report, args)
+}
+
+fn progress_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("checking {bar:30} {percent:>3} %, {eta} left");
+    let bar = ProgressBar::new(0);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn json_report<'a>(report: &'a CheckReport, options: &CheckOptions) -> JsonReport<'a> {
+    let findings = report.findings.iter();
+    let findings =
+        findings.map(|finding| JsonFinding { severity: name(finding.severity), text: &finding.text });
+    JsonReport {
+        clean: report.is_clean(),
+        damaged: report.damaged,
+        degraded: report.degraded,
+        findings: findings.collect(),
+        nodes: report.nodes,
+        inodes: report.inodes,
+        directories: report.directories,
+        data_blocks: report.data_blocks,
+        data_verified: options.data,
+        used_blocks: report.used_blocks,
+        replayed_records: report.replayed_records,
+    }
+}
+
+fn name(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Degraded => "degraded",
+        Severity::Damaged => "damaged",
+    }
+}
+
+fn print(report: &CheckReport, args: &Args) -> Outcome {
+    let mut output = Output::new();
+    for finding in &report.findings {
+        output.line(format_args!("{}: {}", name(finding.severity), finding.text))?;
+    }
+    let more = (report.damaged + report.degraded).saturating_sub(report.findings.len() as u64);
+    if more > 0 {
+        output.line(format_args!("... and {more} more"))?;
+    }
+    if report.is_clean() && !args.quiet {
+        let data = if args.no_data { "data not read" } else { "all verified" };
+        output.line(format_args!(
+            "{}: clean: {} inodes ({} directories), {} tree nodes, {} data blocks ({data}), {} log records",
+            args.image.display(),
+            report.inodes,
+            report.directories,
+            report.nodes,
+            report.data_blocks,
+            report.replayed_records,
+        ))?;
+    }
+    output.finish()
+}
+
+fn verdict(report: &CheckReport, args: &Args) -> Outcome {
+    let image = args.image.display();
+    if report.damaged > 0 {
+        return Err(Failure::new(
+            Exit::Damaged,
+            format!("the volume is damaged in {} places", report.damaged),
+            image,
+            "copy what can still be read ('steadfast get', or mount -o ro), then make a new volume",
+        ));
+    }
+    if report.degraded > 0 {
+        return Err(Failure::new(
+            Exit::Degraded,
+            format!("nothing is lost, but {} copies are damaged", report.degraded),
+            image,
+            "save what matters and look at the storage below",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! `steadfast df`: how full a volume is.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::fstatvfs;
+use steadfast::fs::Statistics;
+
+use crate::failure::{Failure, Outcome};
+use crate::image::{Access, Image};
+use crate::live::Live;
+use crate::mounts;
+use crate::output::{self, Output};
+use crate::report::SpaceReport;
+use crate::target::Target;
+
+/// Show how full volumes are
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Images, block devices or mount points; without one, every mounted volume
+    #[arg(value_name = "IMAGE|DIR")]
+    targets: Vec<PathBuf>,
+    /// Print JSON: one document, a list
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the first target that cannot be read.
+pub fn run(args: &Args) -> Outcome {
+    let targets = if args.targets.is_empty() {
+        let mounts =
+            mounts::all().map_err(|error| Failure::host(&error, "read", "/proc/self/mountinfo".as_ref()))?;
+        mounts.into_iter().map(|mount| mount.directory).collect()
+    } else {
+        args.targets.clone()
+    };
+    let reports = targets.iter().map(|target| report(target)).collect::<Outcome<Vec<SpaceReport>>>()?;
+    if args.json {
+        return output::json(&reports);
+    }
+    let mut output = Output::new();
+    output.line(SpaceReport::HEADING)?;
+    for report in &reports {
+        report.print(&mut output)?;
+    }
+    output.finish()
+}
+
+fn report(target: &Path) -> Outcome<SpaceReport> {
+    match Target::find(target)? {
+        Target::Mounted(live) => {
+            let directory = live.directory().display().to_string();
+            let statistics = statistics_live(&live)?;
+            Ok(SpaceReport::new(&statistics, live.mount.source.display().to_string(), Some(directory), false))
+        }
+        Target::Image(path) => {
+            let image = Image::open(&path, Access::Read)?;
+            let statistics =
+                image.volume.statistics().map_err(|error| Failure::core(error, path.display()))?;
+            image.close()?;
+            Ok(SpaceReport::new(&statistics, path.display().to_string(), None, true))
+        }
+    }
+}
+
+/// What statfs tells of a mounted volume; freed blocks that wait for the next checkpoint are not among it.
+fn statistics_live(live: &Live) -> Outcome<Statistics> {
+    let values = fstatvfs(live.file())
+        .map_err(|errno| Failure::host(&errno.into(), "read the statistics of", live.directory()))?;
+    Ok(Statistics {
+        block_size: u32::try_from(values.f_frsize).unwrap_or(u32::MAX),
+        blocks: values.f_blocks,
+        blocks_free: values.f_bfree,
+        blocks_available: values.f_bavail,
+        blocks_almost_free: 0,
+        inodes: values.f_files.saturating_sub(values.f_ffree),
+        name_max: u32::try_from(values.f_namemax).unwrap_or(u32::MAX),
+    })
+}

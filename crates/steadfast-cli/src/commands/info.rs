@@ -1,0 +1,65 @@
+//! `steadfast info`: what a volume is.
+
+use std::path::PathBuf;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::host;
+use crate::image::{Access, Image};
+use crate::output::{self, Output};
+use crate::report::InfoReport;
+use crate::target::Target;
+
+/// Show what a volume is: format, sizes, transaction mask, state
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Image, block device or mount point
+    #[arg(value_name = "IMAGE|DIR")]
+    target: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print one field of the JSON alone, such as uuid or daemon_pid
+    #[arg(long, value_name = "FIELD", conflicts_with = "json")]
+    get: Option<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the target.
+pub fn run(args: &Args) -> Outcome {
+    let report = match Target::find(&args.target)? {
+        Target::Mounted(live) => {
+            let directory = live.directory().display().to_string();
+            let pid = host::lock_owner(&live.mount.source);
+            InfoReport::new(&live.info()?, live.mount.source.display().to_string(), Some(directory))
+                .with_daemon(pid)
+        }
+        Target::Image(path) => {
+            let image = Image::open(&path, Access::Read)?;
+            let info = image.volume.info();
+            image.close()?;
+            InfoReport::new(&info, path.display().to_string(), None)
+        }
+    };
+    if args.json {
+        return output::json(&report);
+    }
+    if let Some(field) = &args.get {
+        return output::line(field_of(&report, field, args)?);
+    }
+    let mut output = Output::new();
+    report.print(&mut output)?;
+    output.finish()
+}
+
+fn field_of(report: &InfoReport, field: &str, args: &Args) -> Outcome<String> {
+    let fail = |what: String, advice: &str| Failure::new(Exit::Usage, what, args.target.display(), advice);
+    let document = serde_json::to_value(report).map_err(|error| fail(error.to_string(), "report it"))?;
+    match document.get(field) {
+        None => Err(fail(format!("no field '{field}'"), "see the fields with 'steadfast info --json'")),
+        Some(serde_json::Value::Null) => Err(fail(format!("no '{field}' here"), "it is null in the JSON")),
+        Some(serde_json::Value::String(text)) => Ok(text.clone()),
+        Some(value) => Ok(value.to_string()),
+    }
+}

@@ -1,0 +1,191 @@
+//! `steadfast mkfs`: makes a volume.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
+use steadfast_host::HostPlatform;
+
+use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::image::open_volume;
+use crate::output::{self, Output};
+use crate::owner::{self, Owner};
+use crate::report::{self, InfoReport};
+use crate::{host, interval, mask_text, size};
+
+/// Make a volume in an image file or on a block device
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Image file (made, sparse, if it does not exist) or block device
+    image: PathBuf,
+    /// Size of the volume, such as 64M or 1GiB; the default is all of an existing image
+    #[arg(short, long, value_parser = size::parse)]
+    size: Option<u64>,
+    /// Block size: a power of two from 128 to 64K
+    #[arg(short, long, value_parser = size::parse_u32, default_value = "4K")]
+    block_size: u32,
+    /// Tree node size: a power of two from 512 to 64K, at least the block size; the default is the block size
+    #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
+    node_size: Option<u32>,
+    /// Copies of metadata
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2), value_name = "1|2")]
+    metadata_copies: Option<u8>,
+    /// Size of the intent log; 0 makes every transaction point a checkpoint
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    log_size: Option<u64>,
+    /// Label, at most 32 bytes
+    #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
+    label: String,
+    /// UUID; the default is a random one
+    #[arg(long, value_parser = report::uuid_parse)]
+    uuid: Option<[u8; 16]>,
+    /// Transaction mask, such as default,close (see 'steadfast mask set --help')
+    #[arg(long, value_parser = parse_mask, value_name = "EVENTS")]
+    mask: Option<TransactionMask>,
+    /// Interval of the transaction timer
+    #[arg(long, value_parser = interval::parse_ms, default_value = "5s", value_name = "INTERVAL")]
+    timer: u32,
+    /// Owner and group of the root directory, as numbers; the default is the user who runs the command
+    #[arg(long, value_name = "UID:GID", value_parser = owner::parse)]
+    owner: Option<Owner>,
+    /// Permissions of the root directory, octal
+    #[arg(long, value_parser = parse_mode, default_value = "0755")]
+    mode: u32,
+    /// Also over an image that holds something
+    #[arg(short = 'F', long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_mask(text: &str) -> Result<TransactionMask, String> {
+    mask_text::parse(&[text], TransactionMask::DEFAULT)
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => Err(format!("'{text}' is not a mode: write octal digits such as 0755")),
+    }
+}
+
+/// Runs the command. An image made by it is removed again when it fails.
+///
+/// # Errors
+/// What is wrong with the image or the parameters, and an image that holds something without `--force`.
+pub fn run(args: &Args) -> Outcome {
+    let path = args.image.as_path();
+    let options = format_options(args)?;
+    let existed = exists(path)?;
+    if !existed && args.size.is_none() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "the image does not exist",
+            path.display(),
+            "give the size of the image to make, such as --size 1G",
+        ));
+    }
+    if existed && !args.force {
+        refuse_contents(path)?;
+    }
+    let result = format(path, args.size, &options);
+    if result.is_err() && !existed {
+        let _ = fs::remove_file(path);
+    }
+    let info = result?;
+    if args.json {
+        return output::json(&InfoReport::new(&info, path.display().to_string(), None));
+    }
+    let mut output = Output::new();
+    output.line(format_args!(
+        "{}: Steadfast volume of {}, block size {}, metadata kept {}, uuid {}",
+        path.display(),
+        size::human(info.size),
+        size::human(info.block_size.into()),
+        if info.metadata_copies == 1 { "once" } else { "twice" },
+        report::uuid_text(&info.uuid),
+    ))?;
+    output.finish()
+}
+
+fn format_options(args: &Args) -> Outcome<FormatOptions> {
+    let uuid = match args.uuid {
+        Some(uuid) => uuid,
+        None => random_uuid()?,
+    };
+    let owner = args.owner.unwrap_or_else(Owner::of_this_process);
+    Ok(FormatOptions {
+        size: args.size,
+        block_size: args.block_size,
+        node_size: args.node_size,
+        metadata_copies: args.metadata_copies,
+        log_size: args.log_size,
+        uuid,
+        label: args.label.clone(),
+        mask: args.mask.unwrap_or(TransactionMask::DEFAULT),
+        timer_ms: args.timer,
+        root_uid: owner.uid,
+        root_gid: owner.gid,
+        root_mode: args.mode,
+    })
+}
+
+fn random_uuid() -> Outcome<[u8; 16]> {
+    steadfast_host::random_uuid().map_err(|error| {
+        Failure::new(
+            Exit::Failed,
+            format!("no random bytes: {}", text_os(&error)),
+            "this machine",
+            "give a --uuid, or make /dev/urandom available",
+        )
+    })
+}
+
+fn exists(path: &Path) -> Outcome<bool> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(Failure::new(
+            Exit::Usage,
+            "is a directory",
+            path.display(),
+            "give an image file or a block device",
+        )),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Failure::host(&error, "open", path)),
+    }
+}
+
+/// Fails when the image holds a volume or anything else that somebody may miss.
+fn refuse_contents(path: &Path) -> Outcome {
+    let advice = || {
+        let name = path.file_name().unwrap_or(OsStr::new("IMAGE")).display();
+        format!("use another image, or overwrite {name} with --force")
+    };
+    if !host::holds_data(path)? {
+        return Ok(());
+    }
+    let medium = host::open_medium(path, true, false)?;
+    let what = match Volume::open(
+        medium,
+        OpenOptions { read_only: true, ..Default::default() },
+        HostPlatform::new(),
+    ) {
+        Err(steadfast::Error::NotSteadfast) => "the image is not empty",
+        // A damaged or newer volume is somebody's volume all the same.
+        _ => "the image already holds a Steadfast volume",
+    };
+    Err(Failure::new(Exit::Busy, what, path.display(), advice()))
+}
+
+fn format(path: &Path, size: Option<u64>, options: &FormatOptions) -> Outcome<steadfast::VolumeInfo> {
+    let medium = host::create_medium(path, size)?;
+    let platform = HostPlatform::new();
+    Volume::format(&medium, options, &platform).map_err(|error| Failure::core(error, path.display()))?;
+    // Read back what was made: mkfs says nothing that was not checked.
+    let volume = open_volume(medium, OpenOptions { read_only: true, ..OpenOptions::default() }, path)?;
+    let info = volume.info();
+    volume.close().map_err(|error| Failure::core(error, path.display()))?;
+    Ok(info)
+}

@@ -1,0 +1,17 @@
+//! The commands, one file each: its arguments and its `run`.
+
+pub mod cat;
+pub mod check;
+pub mod df;
+pub mod get;
+pub mod info;
+pub mod ls;
+pub mod mask;
+pub mod mkfs;
+pub mod mount;
+pub mod put;
+pub mod rm;
+pub mod rollback;
+pub mod transact;
+pub mod tree;
+pub mod umount;

@@ -1,0 +1,138 @@
+//! `steadfast mount`: makes a volume visible in the file tree.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::daemon::{self, Ready};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::logger::Redirect;
+use crate::mount_options::{self, MountSettings};
+use crate::mounts;
+use crate::serve;
+
+/// Mount a volume; returns once it is mounted
+///
+/// Options of -o: ro, rw, allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
+/// cache=SIZE, direct (bypass the host's page cache), writethrough, threads=N, and nosuid, nodev, noexec, sync,
+/// dirsync for the kernel. mask and timer are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Image or block device
+    image: PathBuf,
+    /// Mount point, an existing directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Stay in the foreground, messages on standard error
+    #[arg(short, long)]
+    foreground: bool,
+    /// Mount options, separated by commas
+    #[arg(short, value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Memory for cached nodes and bitmaps; what a mount uses besides is bounded
+    #[arg(long, value_name = "SIZE", value_parser = mount_options::cache_size)]
+    cache: Option<u64>,
+    /// File for the daemon's messages instead of the system log
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Standard output is the ready pipe
+    #[arg(long, hide = true)]
+    serve: bool,
+}
+
+/// What to mount, where and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Image or block device.
+    pub image: PathBuf,
+    /// Mount point.
+    pub directory: PathBuf,
+    /// Stay in the foreground.
+    pub foreground: bool,
+    /// Lists of mount options as they were given.
+    pub options: Vec<String>,
+    /// Cache size, bytes; wins over the one in `options`.
+    pub cache: Option<u64>,
+    /// Log file.
+    pub log: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the image, the mount point, the options or the host; nothing is mounted then.
+pub fn run(args: &Args) -> Outcome {
+    let request = Request {
+        image: args.image.clone(),
+        directory: args.directory.clone(),
+        foreground: args.foreground,
+        options: args.options.clone(),
+        cache: args.cache,
+        log: args.log.clone(),
+    };
+    if args.serve { serve_detached(&request) } else { mount(&request) }
+}
+
+/// Mounts as asked.
+///
+/// # Errors
+/// As [`run`].
+pub fn mount(request: &Request) -> Outcome {
+    let settings = settings(request)?;
+    if request.foreground {
+        let _redirect = request.log.as_deref().map(|path| Redirect::new(Some(path))).transpose()?;
+        return serve::run(&request.image, &request.directory, &settings, Ready::Foreground);
+    }
+    daemon::start(&arguments(request)?)?;
+    // Waits until the kernel and the daemon have agreed, so that the first use of the mount cannot fail.
+    std::fs::metadata(&request.directory)
+        .map(drop)
+        .map_err(|error| Failure::host(&error, "use the new mount", &request.directory))
+}
+
+/// The daemon's side of [`mount`].
+fn serve_detached(request: &Request) -> Outcome {
+    daemon::detach();
+    let prepared =
+        Redirect::new(request.log.as_deref()).and_then(|redirect| Ok((redirect, settings(request)?)));
+    match prepared {
+        Ok((_redirect, settings)) => serve::run(&request.image, &request.directory, &settings, Ready::Pipe),
+        Err(failure) => {
+            Ready::Pipe.failed(&failure);
+            Err(failure)
+        }
+    }
+}
+
+fn settings(request: &Request) -> Outcome<MountSettings> {
+    let mut settings = MountSettings::default();
+    for list in &request.options {
+        settings.apply(list).map_err(|line| {
+            Failure::new(Exit::Usage, line, request.image.display(), "see 'steadfast mount --help'")
+        })?;
+    }
+    if let Some(cache) = request.cache {
+        settings.cache_size = cache;
+    }
+    Ok(settings)
+}
+
+/// The command line of the daemon: the same request with absolute paths, for it runs in `/`.
+fn arguments(request: &Request) -> Outcome<Vec<OsString>> {
+    let absolute = |path: &Path| {
+        mounts::absolute(path)
+            .map(PathBuf::into_os_string)
+            .map_err(|error| Failure::host(&error, "open", path))
+    };
+    let mut arguments: Vec<OsString> = vec!["mount".into(), "--serve".into()];
+    for list in &request.options {
+        arguments.extend(["-o".into(), list.into()]);
+    }
+    if let Some(cache) = request.cache {
+        arguments.extend(["--cache".into(), cache.to_string().into()]);
+    }
+    if let Some(log) = &request.log {
+        arguments.extend(["--log".into(), absolute(log)?]);
+    }
+    arguments.extend([OsStr::new("--").to_owned(), absolute(&request.image)?, absolute(&request.directory)?]);
+    Ok(arguments)
+}

@@ -1,0 +1,104 @@
+//! `steadfast rm`: removes files from an image that is not mounted.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use steadfast::fs::FileKind;
+use steadfast::{Error, InodeNumber};
+
+use crate::failure::{Failure, Outcome};
+use crate::image::{Access, Image};
+use crate::volume_path::{self, join};
+
+/// Entries looked at a time.
+const ENTRIES: usize = 128;
+
+/// Remove files of an image that is not mounted
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Image or block device
+    image: PathBuf,
+    /// Files on the volume
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<OsString>,
+    /// Remove directories with everything below
+    #[arg(short, long)]
+    recursive: bool,
+    /// Do not mind what is not there
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// Runs the command. Works on a full volume: space is given back on the way, so a large tree is several transactions.
+///
+/// # Errors
+/// What is wrong with the image or the first path that cannot be removed; those before it are removed.
+pub fn run(args: &Args) -> Outcome {
+    let image = Image::open(&args.image, Access::Write)?;
+    let result = args.paths.iter().try_for_each(|path| remove(&image, path.as_bytes(), args));
+    let at_image = |error| Failure::core(error, args.image.display());
+    let settled = settle(&image).map_err(at_image);
+    image.close().and(result).and(settled)
+}
+
+/// Gives back the space and makes the removal durable.
+fn settle(image: &Image) -> steadfast::Result<()> {
+    while image.volume.background()? {}
+    image.volume.transact()
+}
+
+fn remove(image: &Image, path: &[u8], args: &Args) -> Outcome {
+    let volume = &image.volume;
+    let fail = |error| image.failure(error, path);
+    let (parent, name) = volume_path::resolve_parent(volume, path).map_err(fail)?;
+    let found = match volume.lookup(parent.inode, name) {
+        Err(Error::NotFound) if args.force => return Ok(()),
+        found => found.map_err(fail)?,
+    };
+    if found.kind != FileKind::Directory {
+        return volume.unlink(parent.inode, name).map_err(fail);
+    }
+    if args.recursive {
+        remove_below(image, path, found.inode)?;
+    }
+    volume.remove_directory(parent.inode, name).map_err(fail)
+}
+
+/// Empties a directory, depth first, without recursion: names in an image may be nested as deep as it has room.
+fn remove_below(image: &Image, path: &[u8], root: InodeNumber) -> Outcome {
+    let volume = &image.volume;
+    let mut above = vec![(root, path.to_vec())];
+    while let Some((directory, path)) = above.last() {
+        let fail = |error| image.failure(error, path);
+        // Entries go away as we walk, so each look starts at the front again.
+        let entries = volume.read_directory(*directory, 0, ENTRIES).map_err(fail)?;
+        let mut next = None;
+        let mut removed = 0;
+        for entry in entries {
+            if matches!(entry.name.as_slice(), b"." | b"..") {
+                continue;
+            }
+            let result = match entry.kind {
+                FileKind::Directory => volume.remove_directory(*directory, &entry.name),
+                _ => volume.unlink(*directory, &entry.name),
+            };
+            match result {
+                Ok(()) => removed += 1,
+                Err(Error::DirectoryNotEmpty) => {
+                    next = Some((entry.inode, join(path, &entry.name)));
+                    break;
+                }
+                Err(error) => return Err(image.failure(error, &join(path, &entry.name))),
+            }
+        }
+        match next {
+            Some(level) => above.push(level),
+            None if removed == 0 => {
+                above.pop();
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! `steadfast umount`: unmounts a volume and waits until it is closed.
+//!
+//! The kernel lets go of a FUSE mount before the daemon has made its last transaction point. Whoever pulls the plug,
+//! copies the image or mounts it again after `umount` has to wait for that; this command does. The daemon holds the
+//! lock on the image until the volume is closed, so the lock is what it waits for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use steadfast::TransactionMask;
+
+use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::live::Live;
+use crate::mounts::{self, Mount};
+use crate::{host, output};
+
+/// How often the lock is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// When to say that it takes long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Unmount a volume and wait until its last transaction point is made
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Mount point (or the image that is mounted)
+    #[arg(value_name = "DIR")]
+    target: PathBuf,
+    /// Say nothing on success
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When nothing is mounted there, files are in use, or the last transaction point failed.
+pub fn run(args: &Args) -> Outcome {
+    let mount = find(&args.target)?;
+    let last = last_point(&mount);
+    // A failure to commit must be heard, but must not keep the volume mounted: the umount goes on.
+    let (kept, warning) = match last {
+        Ok(kept) => (kept, None),
+        Err(failure) => (LastPoint::Unknown, Some(failure)),
+    };
+    take_out(&mount)?;
+    wait_closed(&mount)?;
+    if let Some(failure) = warning {
+        return Err(failure);
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    let (image, directory) = (mount.source.display(), mount.directory.display());
+    match kept {
+        LastPoint::Made => {
+            output::line(format_args!("{image}: unmounted from {directory}, everything is durable"))
+        }
+        LastPoint::ReadOnly => output::line(format_args!("{image}: unmounted from {directory}")),
+        LastPoint::MaskedOut => output::line(format_args!(
+            "{image}: unmounted from {directory}, back at its last transaction point ('unmount' is not in the mask)"
+        )),
+        LastPoint::Unknown => output::line(format_args!(
+            "{image}: the mount on {directory} had lost its daemon and is cleared; the volume is at its last transaction point"
+        )),
+    }
+}
+
+/// What is known about the changes made since the last transaction point.
+enum LastPoint {
+    Made,
+    ReadOnly,
+    MaskedOut,
+    Unknown,
+}
+
+fn find(target: &Path) -> Outcome<Mount> {
+    let proc_failure = |error| Failure::host(&error, "read", Path::new("/proc/self/mountinfo"));
+    let found = match mounts::at(target).map_err(proc_failure)? {
+        None => mounts::of_source(target).map_err(proc_failure)?,
+        found => found,
+    };
+    found.ok_or_else(|| {
+        let what = match fs::symlink_metadata(target) {
+            Err(_) => "does not exist",
+            Ok(_) => "no Steadfast volume is mounted here",
+        };
+        Failure::new(Exit::Failed, what, target.display(), "see what is mounted with 'steadfast df'")
+    })
+}
+
+/// Sets a transaction point while its failure can still be told; the one at the end then has little to do.
+fn last_point(mount: &Mount) -> Outcome<LastPoint> {
+    if mount.read_only {
+        return Ok(LastPoint::ReadOnly);
+    }
+    let live = match Live::open(&mount.directory) {
+        Ok(live) => live,
+        // The daemon is gone: there is nothing to commit with.
+        Err(failure) if failure.exit == Exit::CannotMount => return Ok(LastPoint::Unknown),
+        Err(failure) => return Err(failure),
+    };
+    let (mask, _) = live.mask()?;
+    if !mask.contains(TransactionMask::UNMOUNT) {
+        return Ok(LastPoint::MaskedOut);
+    }
+    live.transact()?;
+    Ok(LastPoint::Made)
+}
+
+/// Takes the mount out of the tree.
+fn take_out(mount: &Mount) -> Outcome {
+    match unmount(&mount.directory, UnmountFlags::empty()) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => take_out_as_user(mount),
+        Err(Errno::BUSY) => Err(busy(mount)),
+        Err(errno) => Err(Failure::host(&errno.into(), "unmount", &mount.directory)),
+    }
+}
+
+/// Without privileges the helper of the FUSE package does it, for whoever made the mount.
+fn take_out_as_user(mount: &Mount) -> Outcome {
+    let output = Command::new("fusermount3")
+        .args(["-u", "--"])
+        .arg(&mount.directory)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| {
+            Failure::new(
+                Exit::CannotMount,
+                format!("cannot run fusermount3: {}", text_os(&error)),
+                mount.directory.display(),
+                "install the package fuse3, or unmount as root",
+            )
+        })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    if text.contains("busy") {
+        return Err(busy(mount));
+    }
+    Err(Failure::new(
+        Exit::NoPermission,
+        format!("cannot unmount: {text}"),
+        mount.directory.display(),
+        "unmount as the user who mounted it, or as root",
+    ))
+}
+
+fn busy(mount: &Mount) -> Failure {
+    let directory = mount.directory.display();
+    Failure::new(
+        Exit::Busy,
+        "files on the mount are in use",
+        directory.to_string(),
+        format!(
+            "close them and try again; 'fuser -vm {directory}' shows who has them; everything up to now is safe"
+        ),
+    )
+}
+
+/// Waits until the daemon has released the image, or until there is no image to wait for.
+fn wait_closed(mount: &Mount) -> Outcome {
+    let start = Instant::now();
+    let mut told = false;
+    while host::is_locked(&mount.source)? {
+        // Somebody mounted it again between two looks: the mount that we waited for is gone.
+        if mounts::of_source(&mount.source).is_ok_and(|found| found.is_some()) {
+            return Ok(());
+        }
+        if !told && start.elapsed() > PATIENCE {
+            told = true;
+            eprintln!("steadfast: waiting for the last transaction point of {}", mount.source.display());
+        }
+        sleep(LOOK);
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! Starting the mount in the background.
+//!
+//! The command runs itself a second time, in a session of its own, with a pipe as its standard output: the *ready
+//! pipe*. The second process opens the volume, mounts it and then says so on the pipe, or says why not, and the first
+//! passes that on to whoever called it. So errors come back as one line and an exit code, and when the command
+//! returns with success the mount is there.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::stdio::dup2_stdout;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::logger;
+
+/// Says on the ready pipe: the mount is there.
+const READY: u8 = b'+';
+/// Says on the ready pipe: a line for people follows, the mount goes on.
+const WARNING: u8 = b'!';
+/// Says on the ready pipe: an exit code and a line for people follow.
+const FAILED: u8 = b'-';
+
+/// Runs this program again with `arguments` and waits until it is ready.
+///
+/// # Errors
+/// What the second process reports, and failures to start it.
+pub fn start(arguments: &[std::ffi::OsString]) -> Outcome {
+    let cannot = |error: io::Error| Failure::host(&error, "start the daemon", "/proc/self/exe".as_ref());
+    close_inherited_on_exec();
+    let (mut reader, writer) = io::pipe().map_err(cannot)?;
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("steadfast")
+        .args(arguments)
+        // The daemon's log thread reads priorities as a journal does.
+        .env(logger::JOURNAL_VARIABLE, "daemon")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .stderr(Stdio::null());
+    let mut child = command.spawn().map_err(cannot)?;
+    // The writing end now belongs to the child alone, so that its death ends the read.
+    drop(command);
+    let mut report = Vec::new();
+    // Ends when the child closes the pipe: it is ready, or has failed, or was killed.
+    reader.read_to_end(&mut report).map_err(cannot)?;
+    let mut ready = false;
+    for line in report.split(|byte| *byte == b'\n') {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match line.split_first() {
+            Some((&READY, _)) => ready = true,
+            Some((&WARNING, rest)) => eprintln!("{}", text(rest)),
+            Some((&FAILED, rest)) => {
+                let _ = child.wait();
+                return Err(decode_failure(&text(rest)));
+            }
+            _ => {}
+        }
+    }
+    if ready {
+        return Ok(());
+    }
+    let status = child.wait().map_err(cannot)?;
+    Err(Failure::new(
+        Exit::Failed,
+        format!("the daemon ended before the mount was there ({status})"),
+        "steadfast mount",
+        "run it with -f to see why",
+    ))
+}
+
+/// The ready pipe as the second process sees it, or the terminal where the mount runs in the foreground.
+pub enum Ready {
+    /// Standard output is the ready pipe.
+    Pipe,
+    /// Messages go straight to standard error.
+    Foreground,
+}
+
+impl Ready {
+    /// Tells a line to whoever started the mount.
+    pub fn warn(&self, line: &str) {
+        match self {
+            Ready::Pipe => send(WARNING, line),
+            Ready::Foreground => eprintln!("steadfast: {line}"),
+        }
+    }
+
+    /// The mount is there: detaches from whoever started it.
+    ///
+    /// # Errors
+    /// When `/dev/null` is not there.
+    pub fn mounted(self) -> io::Result<()> {
+        if matches!(self, Ready::Pipe) {
+            send(READY, "");
+            let null = OpenOptions::new().write(true).open("/dev/null")?;
+            dup2_stdout(null.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// The mount cannot be made. In the foreground the caller prints the failure as every command does.
+    pub fn failed(&self, failure: &Failure) {
+        if matches!(self, Ready::Pipe) {
+            send(FAILED, &encode_failure(failure));
+        }
+    }
+}
+
+/// Leaves the session of whoever started this process.
+pub fn detach() {
+    // Fails only for a process that leads its group already, which is as good.
+    let _ = rustix::process::setsid();
+}
+
+fn send(kind: u8, line: &str) {
+    let mut message = vec![kind];
+    message.extend_from_slice(line.replace('\n', " ").as_bytes());
+    message.push(b'\n');
+    // Whoever started the mount may have gone; the mount goes on without it.
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(&message).and_then(|()| stdout.flush());
+}
+
+/// Separates the parts of a failure on the pipe; no path or message for people holds it.
+const SEPARATOR: char = '\u{1f}';
+
+fn encode_failure(failure: &Failure) -> String {
+    format!(
+        "{}{SEPARATOR}{}{SEPARATOR}{}{SEPARATOR}{}",
+        failure.exit as u8, failure.what, failure.place, failure.advice
+    )
+}
+
+fn decode_failure(text: &str) -> Failure {
+    let mut parts = text.split(SEPARATOR);
+    let exit = match parts.next().and_then(|number| number.parse::<u8>().ok()) {
+        Some(2) => Exit::Usage,
+        Some(3) => Exit::NotAVolume,
+        Some(4) => Exit::Damaged,
+        Some(5) => Exit::Busy,
+        Some(6) => Exit::NoSpace,
+        Some(7) => Exit::NoPermission,
+        Some(8) => Exit::CannotMount,
+        Some(9) => Exit::Degraded,
+        _ => Exit::Failed,
+    };
+    let mut next = || parts.next().unwrap_or_default();
+    Failure::new(exit, next(), next().to_owned(), next())
+}
+
+/// Makes sure that the daemon does not keep descriptors which this process inherited: a lock, a pipe that a test or a
+/// build tool waits on.
+fn close_inherited_on_exec() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<i32> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        #[allow(unsafe_code)]
+        // SAFETY: the borrow lasts for one call that does not close the descriptor; a number that is not open any more
+        // (the one that listed the directory) makes the call fail with EBADF, which is ignored.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        let _ = fcntl_setfd(descriptor, FdFlags::CLOEXEC);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_cross_the_pipe() {
+        let exits = [
+            Exit::Failed,
+            Exit::Usage,
+            Exit::NotAVolume,
+            Exit::Damaged,
+            Exit::Busy,
+            Exit::NoSpace,
+            Exit::NoPermission,
+            Exit::CannotMount,
+            Exit::Degraded,
+        ];
+        for exit in exits {
+            let failure = Failure::new(exit, "what: it", "/a: b", "do: this");
+            assert_eq!(decode_failure(&encode_failure(&failure)), failure);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A volume opened in this process, from an image file or a block device that is not mounted.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use steadfast::{OpenOptions, TransactionMask, Volume, VolumeInfo};
+use steadfast_host::{FileMedium, HostPlatform};
+
+use crate::failure::{Failure, Outcome};
+use crate::{host, mounts};
+
+/// The volumes that this program works on.
+pub type HostVolume = Volume<FileMedium, HostPlatform>;
+
+/// Memory for cached nodes while a command works on an image, bytes.
+const CACHE_SIZE: usize = 32 << 20;
+
+/// What a command does with an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Only reads; several readers at once are allowed.
+    Read,
+    /// Changes it; nobody else may have it open.
+    Write,
+}
+
+/// An open volume with the path that it came from.
+pub struct Image {
+    /// The volume.
+    pub volume: HostVolume,
+    path: PathBuf,
+}
+
+impl Image {
+    /// Opens the volume on `path`; says so on standard error when a damaged superblock copy had to be passed over.
+    ///
+    /// # Errors
+    /// Everything that can be wrong with an image, each with its own line.
+    pub fn open(path: &Path, access: Access) -> Outcome<Image> {
+        let read_only = access == Access::Read;
+        let medium = host::open_medium(path, read_only, false)?;
+        let options = OpenOptions { read_only, cache_size: CACHE_SIZE, access_times: false };
+        let volume = open_volume(medium, options, path)?;
+        if let Some(warning) = superblock_warning(&volume.info(), path) {
+            eprintln!("steadfast: {warning}");
+        }
+        Ok(Image { volume, path: path.to_owned() })
+    }
+
+    /// A failure of the core at `path` on this volume.
+    pub fn failure(&self, error: steadfast::Error, path: &[u8]) -> Failure {
+        Failure::core(error, self.place(path))
+    }
+
+    /// How people read a path on this volume: `disk.img:/etc/hosts`.
+    pub fn place(&self, path: &[u8]) -> impl Display + use<> {
+        let slash = if path.starts_with(b"/") { "" } else { "/" };
+        format!("{}:{slash}{}", self.path.display(), String::from_utf8_lossy(path))
+    }
+
+    /// Runs a change so that it is found whole or not at all, whatever happens: with every automatic transaction point
+    /// off, and one transaction point at the end; an error rolls everything back.
+    ///
+    /// # Errors
+    /// What `change` returns, or the failure to make it durable.
+    pub fn atomically<T>(self, change: impl FnOnce(&Image) -> Outcome<T>) -> Outcome<T> {
+        let mask = self.volume.mask();
+        let at_image = |error| Failure::core(error, self.path.display());
+        self.volume.set_mask(TransactionMask::MANUAL).map_err(at_image)?;
+        let result = change(&self);
+        let result = match result {
+            Ok(value) => self
+                .volume
+                .set_mask(mask)
+                .and_then(|()| self.volume.transact())
+                .map(|()| value)
+                .map_err(at_image),
+            Err(failure) => {
+                // The volume on the medium is at the point where it was opened; what follows only tidies up.
+                let _ = self.volume.rollback().and_then(|()| self.volume.set_mask(mask));
+                Err(failure)
+            }
+        };
+        self.close().and(result)
+    }
+
+    /// Closes the volume; what was changed is durable afterwards if the mask has `unmount`.
+    ///
+    /// # Errors
+    /// When the last transaction point could not be made durable.
+    pub fn close(self) -> Outcome {
+        self.volume.close().map_err(|error| Failure::core(error, self.path.display()))
+    }
+}
+
+/// Opens the volume on a medium, with the failure that fits `path`.
+///
+/// # Errors
+/// As [`Volume::open`].
+pub fn open_volume(medium: FileMedium, options: OpenOptions, path: &Path) -> Outcome<HostVolume> {
+    Volume::open(medium, options, HostPlatform::new()).map_err(|error| Failure::core(error, path.display()))
+}
+
+/// The line to say when a superblock copy was damaged.
+pub fn superblock_warning(info: &VolumeInfo, path: &Path) -> Option<String> {
+    info.superblock_damaged.then(|| {
+        format!(
+            "warning: one superblock copy is damaged: {}: the other one was used; save what matters and run 'steadfast check'",
+            path.display()
+        )
+    })
+}
+
+/// The mount of an image that is in use, for the advice in a message.
+pub fn mounted_on(path: &Path) -> Option<PathBuf> {
+    mounts::of_source(path).ok().flatten().map(|mount| mount.directory)
+}

@@ -1,0 +1,136 @@
+//! A mounted volume, reached by ioctl on a directory of the mount.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use steadfast::{TransactionMask, VolumeInfo};
+use steadfast_fuse::ioctl;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::mounts::{self, Mount};
+use crate::target::stale_or_host;
+
+/// An open directory of a mounted volume.
+pub struct Live {
+    /// The mount.
+    pub mount: Mount,
+    file: File,
+}
+
+impl Live {
+    /// Opens the Steadfast mount that holds the directory `path`.
+    ///
+    /// # Errors
+    /// When it is not on a Steadfast mount, or the daemon is gone, or access is refused.
+    pub fn open(path: &Path) -> Outcome<Live> {
+        let mount = mounts::holding(path)
+            .map_err(|error| Failure::host(&error, "read", Path::new("/proc/self/mountinfo")))?
+            .ok_or_else(|| {
+                Failure::new(
+                    Exit::NotAVolume,
+                    "no Steadfast volume is mounted here",
+                    path.display(),
+                    "give the mount point of a mounted volume, or an image",
+                )
+            })?;
+        let file = File::open(&mount.directory).map_err(|error| stale_or_host(&error, &mount.directory))?;
+        Ok(Live { mount, file })
+    }
+
+    /// The mount point.
+    pub fn directory(&self) -> &PathBuf {
+        &self.mount.directory
+    }
+
+    /// An open file of the mount, for statistics.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Makes everything accepted so far durable, dirty pages of the kernel included.
+    ///
+    /// # Errors
+    /// Those of the medium and the volume.
+    pub fn transact(&self) -> Outcome {
+        ioctl::transact(&self.file).map_err(|error| self.failure(&error))
+    }
+
+    /// Returns the volume to the last durable transaction point.
+    ///
+    /// # Errors
+    /// Busy while files are open for writing, unless `force`.
+    pub fn rollback(&self, force: bool) -> Outcome {
+        ioctl::rollback(&self.file, force).map_err(|error| {
+            if Errno::from_io_error(&error) == Some(Errno::BUSY) {
+                return Failure::new(
+                    Exit::Busy,
+                    "files are open for writing",
+                    self.directory().display(),
+                    "close them, or drop what they hold with 'steadfast rollback --force'",
+                );
+            }
+            self.failure(&error)
+        })
+    }
+
+    /// The transaction mask and the timer in milliseconds.
+    ///
+    /// # Errors
+    /// When the daemon is gone.
+    pub fn mask(&self) -> Outcome<(TransactionMask, u32)> {
+        ioctl::mask_get(&self.file).map_err(|error| self.failure(&error))
+    }
+
+    /// Sets the transaction mask and the timer.
+    ///
+    /// # Errors
+    /// When the mount cannot keep the mask's promise (`write` on a write-back mount).
+    pub fn set_mask(&self, mask: TransactionMask, timer_ms: u32) -> Outcome {
+        ioctl::mask_set(&self.file, mask, timer_ms).map_err(|error| {
+            if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) && mask.contains(TransactionMask::WRITE)
+            {
+                return Failure::new(
+                    Exit::Failed,
+                    "'write' needs a write-through mount",
+                    self.directory().display(),
+                    "mount with -o writethrough, or leave 'write' out of the mask",
+                );
+            }
+            self.failure(&error)
+        })
+    }
+
+    /// What the volume is.
+    ///
+    /// # Errors
+    /// When the daemon is gone.
+    pub fn info(&self) -> Outcome<VolumeInfo> {
+        ioctl::info(&self.file).map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        let place = self.directory().display();
+        match Errno::from_io_error(error) {
+            Some(Errno::NOTCONN | Errno::CONNABORTED) => {
+                stale_or_host(&io::Error::from(Errno::NOTCONN), self.directory())
+            }
+            Some(Errno::PERM | Errno::ACCESS) => Failure::new(
+                Exit::NoPermission,
+                "this needs the user who mounted the volume, or root",
+                place,
+                "run the command as that user",
+            ),
+            Some(Errno::NOTTY) => Failure::new(
+                Exit::NotAVolume,
+                "the mount does not know this command",
+                place,
+                "it was mounted by another version of steadfast: mount it again with this one",
+            ),
+            Some(Errno::NOSPC) => Failure::core(steadfast::Error::NoSpace, place),
+            Some(Errno::ROFS) => Failure::core(steadfast::Error::ReadOnly, place),
+            _ => Failure::host(error, "reach the volume", self.directory()),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Where the messages of a mount go.
+//!
+//! Every message is a line on standard error, with a `<N>` priority in front where a journal reads it. In the
+//! foreground that is all. In the background standard error is a pipe to a thread of this process, which writes each
+//! line to the file of `--log`, with the time, or to the system log: a daemon never keeps the standard error of
+//! whoever started it, which may be a pipe that somebody waits on.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use rustix::stdio::dup2_stderr;
+use steadfast::Timestamp;
+
+use crate::failure::{Failure, Outcome};
+use crate::stat_text;
+
+/// Set by systemd where standard error is a journal; also set for the daemon, whose lines are read the same way.
+pub const JOURNAL_VARIABLE: &str = "JOURNAL_STREAM";
+
+/// Socket of the system log; journald listens on it as well.
+const SYSLOG_SOCKET: &str = "/dev/log";
+
+/// Facility "daemon" of the system log, in its place.
+const FACILITY_DAEMON: u8 = 3 << 3;
+
+/// Severities of syslog(3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Priority {
+    /// Something failed.
+    Error = 3,
+    /// Something that somebody should look at.
+    Warning = 4,
+    /// Normal life.
+    Info = 6,
+}
+
+/// Writes one message. One that cannot be written is lost: there is nobody to tell.
+pub fn message(priority: Priority, text: impl std::fmt::Display) {
+    let text = text.to_string().replace('\n', " ");
+    let mut stderr = io::stderr().lock();
+    let _ = match std::env::var_os(JOURNAL_VARIABLE) {
+        Some(_) => writeln!(stderr, "<{}>steadfast: {text}", priority as u8),
+        None => writeln!(stderr, "steadfast: {text}"),
+    };
+}
+
+/// Where the lines of a daemon end up.
+enum Sink {
+    File(File),
+    Syslog(UnixDatagram),
+    /// No system log on this machine.
+    Nowhere,
+}
+
+/// Standard error leads to a log as long as this lives; dropping it writes what is still on the way.
+pub struct Redirect {
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Redirect {
+    /// Leads standard error to `file`, or to the system log.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or there is no memory for a pipe and a thread.
+    pub fn new(file: Option<&Path>) -> Outcome<Redirect> {
+        let sink = match file {
+            Some(path) => Sink::File(
+                OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(path)
+                    .map_err(|error| Failure::host(&error, "open the log file", path))?,
+            ),
+            None => syslog().map_or(Sink::Nowhere, Sink::Syslog),
+        };
+        let cannot = |error: io::Error| Failure::host(&error, "start logging", Path::new("standard error"));
+        let (reader, writer) = io::pipe().map_err(cannot)?;
+        dup2_stderr(writer.as_fd()).map_err(|errno| cannot(errno.into()))?;
+        drop(writer);
+        let thread = std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || forward(BufReader::new(reader), sink))
+            .map_err(cannot)?;
+        Ok(Redirect { thread: Some(thread) })
+    }
+}
+
+impl Drop for Redirect {
+    fn drop(&mut self) {
+        // The last writing end of the pipe closes here, which ends the thread once it has read everything.
+        let closed = OpenOptions::new()
+            .write(true)
+            .open("/dev/null")
+            .and_then(|null| dup2_stderr(null.as_fd()).map_err(io::Error::from));
+        if let (Ok(()), Some(thread)) = (closed, self.thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn syslog() -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(SYSLOG_SOCKET)?;
+    // A log that does not take messages must not stop the file system.
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn forward(lines: impl BufRead, mut sink: Sink) {
+    for line in lines.split(b'\n') {
+        let Ok(line) = line else { return };
+        let line = String::from_utf8_lossy(&line);
+        let (priority, text) = split_priority(&line);
+        let _ = match &mut sink {
+            Sink::File(file) => writeln!(file, "{} {text}", now()),
+            Sink::Syslog(socket) => {
+                let text = text.strip_prefix("steadfast: ").unwrap_or(text);
+                let line =
+                    format!("<{}>steadfast[{}]: {text}", FACILITY_DAEMON | priority, std::process::id());
+                socket.send(line.as_bytes()).map(drop)
+            }
+            Sink::Nowhere => Ok(()),
+        };
+    }
+}
+
+/// Takes `<4>` off a line; lines without one are informational.
+fn split_priority(line: &str) -> (u8, &str) {
+    line.strip_prefix('<')
+        .and_then(|rest| rest.split_once('>'))
+        .and_then(|(number, text)| Some((number.parse().ok().filter(|number| *number < 8)?, text)))
+        .unwrap_or((Priority::Info as u8, line))
+}
+
+fn now() -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    stat_text::time(Timestamp { seconds, nanoseconds: since.subsec_nanos() }, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_priority;
+
+    #[test]
+    fn priorities_of_lines() {
+        assert_eq!(split_priority("<3>steadfast: bad"), (3, "steadfast: bad"));
+        for line in ["steadfast: fine", "<x>y", "<9>y", "<3", ""] {
+            assert_eq!(split_priority(line), (6, line));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `steadfast`: make, mount and inspect Steadfast volumes.
+//!
+//! Commands live in [`commands`], one file each. They talk to a volume in one of two ways: opened in this process from
+//! an image that is not mounted ([`image`]), or, mounted, through ioctls on its mount point ([`live`]).
+//! Failures are one line and an exit code ([`failure`]).
+
+mod cli;
+mod commands;
+mod daemon;
+mod failure;
+mod host;
+mod image;
+mod interval;
+mod live;
+mod logger;
+mod mask_text;
+mod mount_helper;
+mod mount_options;
+mod mounts;
+mod output;
+mod owner;
+mod report;
+mod serve;
+mod size;
+mod stat_text;
+mod target;
+mod transfer;
+mod volume_path;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os().collect())
+}

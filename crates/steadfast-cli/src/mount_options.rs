@@ -1,0 +1,186 @@
+//! The `-o` list of a mount: Steadfast's options, those that mount(8) keeps for itself, and those of the kernel.
+
+use steadfast::TransactionMask;
+
+use crate::{interval, mask_text, size};
+
+/// Memory for cached nodes where nothing else is asked for, bytes.
+pub const CACHE_SIZE_DEFAULT: u64 = 32 << 20;
+
+/// Least memory that a mount works with, bytes.
+const CACHE_SIZE_MIN: u64 = 1 << 20;
+
+/// Everything a mount can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountSettings {
+    /// Nothing is written.
+    pub read_only: bool,
+    /// Other users may use the mount.
+    pub allow_other: bool,
+    /// Access times are kept as relatime does.
+    pub access_times: bool,
+    /// The kernel collects small writes before it sends them.
+    pub write_back: bool,
+    /// Image I/O bypasses the page cache of the host.
+    pub direct: bool,
+    /// Memory for cached nodes and bitmaps, bytes.
+    pub cache_size: u64,
+    /// Threads that answer the kernel; `None` lets the mount choose.
+    pub threads: Option<usize>,
+    /// Transaction mask to set, as text because it may be relative to the volume's.
+    pub mask: Option<String>,
+    /// Interval of the transaction timer to set, milliseconds.
+    pub timer_ms: Option<u32>,
+    /// Options for the kernel: nosuid, nodev, noexec, …
+    pub kernel: Vec<String>,
+}
+
+impl Default for MountSettings {
+    fn default() -> Self {
+        MountSettings {
+            read_only: false,
+            allow_other: false,
+            access_times: true,
+            write_back: true,
+            direct: false,
+            cache_size: CACHE_SIZE_DEFAULT,
+            threads: None,
+            mask: None,
+            timer_ms: None,
+            kernel: Vec::new(),
+        }
+    }
+}
+
+impl MountSettings {
+    /// Applies a comma-separated list of options; later ones win.
+    ///
+    /// # Errors
+    /// A line for people that names the option.
+    pub fn apply(&mut self, list: &str) -> Result<(), String> {
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
+    }
+
+    fn apply_one(&mut self, option: &str) -> Result<(), String> {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        let needed = || value.ok_or_else(|| format!("mount option '{name}' needs a value"));
+        match name {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "allow_other" => self.allow_other = true,
+            "noatime" => self.access_times = false,
+            "atime" | "relatime" => self.access_times = true,
+            "strictatime" | "lazytime" => {
+                return Err(format!("mount option '{name}' is not available: use relatime or noatime"));
+            }
+            "writeback" => self.write_back = true,
+            "writethrough" => self.write_back = false,
+            "direct" => self.direct = true,
+            "cache" => self.cache_size = cache_size(needed()?)?,
+            "threads" => self.threads = Some(threads(needed()?)?),
+            "mask" => {
+                let text = needed()?;
+                // Found now, not after the volume was opened.
+                mask_text::parse(&[text], TransactionMask::DEFAULT)?;
+                self.mask = Some(text.to_owned());
+            }
+            "timer" => self.timer_ms = Some(interval::parse_ms(needed()?)?),
+            "nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "sync" | "dirsync" | "nodiratime"
+            | "nosymfollow" => self.kernel.push(option.to_owned()),
+            "async"
+            | "defaults"
+            | "default_permissions"
+            | "auto"
+            | "noauto"
+            | "user"
+            | "nouser"
+            | "users"
+            | "owner"
+            | "group"
+            | "nofail"
+            | "_netdev"
+            | "mand"
+            | "nomand"
+            | "silent"
+            | "loud"
+            | "fsname"
+            | "subtype"
+            | "nonempty"
+            | "comment"
+            | "iversion"
+            | "noiversion" => {}
+            _ if name.starts_with("x-") || name.starts_with("X-") => {}
+            _ => return Err(format!("unknown mount option '{name}'")),
+        }
+        Ok(())
+    }
+}
+
+/// A cache size from the command line.
+///
+/// # Errors
+/// A line for people.
+pub fn cache_size(text: &str) -> Result<u64, String> {
+    let bytes = size::parse(text)?;
+    if bytes < CACHE_SIZE_MIN {
+        return Err(format!("a cache of {} is too small: use at least 1MiB", size::human(bytes)));
+    }
+    usize::try_from(bytes)
+        .map(|_| bytes)
+        .map_err(|_| format!("'{text}' is more than this machine can address"))
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=256) => Ok(threads),
+        _ => Err(format!("'{text}' is not a number of threads: use 1 to 256")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(list: &str) -> Result<MountSettings, String> {
+        let mut settings = MountSettings::default();
+        settings.apply(list).map(|()| settings)
+    }
+
+    #[test]
+    fn own_options() {
+        let settings = parse(
+            "ro,allow_other,noatime,timer=500ms,mask=fsync:sync,cache=64MiB,direct,writethrough,threads=3",
+        )
+        .unwrap();
+        assert!(settings.read_only && settings.allow_other && settings.direct);
+        assert!(!settings.access_times && !settings.write_back);
+        assert_eq!(settings.cache_size, 64 << 20);
+        assert_eq!((settings.timer_ms, settings.threads), (Some(500), Some(3)));
+        assert_eq!(settings.mask.as_deref(), Some("fsync:sync"));
+    }
+
+    #[test]
+    fn fstab_options_pass() {
+        let settings = parse("rw,nosuid,nodev,user=me,x-systemd.automount,_netdev,nofail,,defaults").unwrap();
+        assert_eq!(settings.kernel, ["nosuid", "nodev"]);
+        assert!(!parse("ro,rw").unwrap().read_only);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (list, part) in [
+            ("cahce=1M", "cahce"),
+            ("cache", "needs a value"),
+            ("cache=12", "too small"),
+            ("timer=x", "interval"),
+            ("mask=nothing", "unknown event"),
+            ("strictatime", "relatime"),
+            ("threads=0", "threads"),
+        ] {
+            assert!(parse(list).unwrap_err().contains(part), "{list}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The mounts of Steadfast volumes on this machine, from `/proc/self/mountinfo`.
+//!
+//! A mount point is looked up here by text before it is touched: touching one whose daemon was killed fails with
+//! "Transport endpoint is not connected", and one whose daemon hangs would hang the caller.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mounted Steadfast volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it is mounted.
+    pub directory: PathBuf,
+    /// The image or block device, absolute.
+    pub source: PathBuf,
+    /// Mounted read-only.
+    pub read_only: bool,
+}
+
+/// Every Steadfast mount, later ones last.
+///
+/// # Errors
+/// When `/proc` is not there.
+pub fn all() -> io::Result<Vec<Mount>> {
+    Ok(parse(&fs::read("/proc/self/mountinfo")?))
+}
+
+/// The Steadfast mount that `path` is the root of.
+///
+/// # Errors
+/// When `/proc` is not there.
+pub fn at(path: &Path) -> io::Result<Option<Mount>> {
+    let path = absolute(path)?;
+    // Of several mounts on one directory the last one is on top.
+    Ok(all()?.into_iter().rev().find(|mount| mount.directory == path))
+}
+
+/// The Steadfast mount that holds `path`.
+///
+/// # Errors
+/// When `/proc` is not there.
+pub fn holding(path: &Path) -> io::Result<Option<Mount>> {
+    let path = absolute(path)?;
+    Ok(all()?
+        .into_iter()
+        .rev()
+        .filter(|mount| path.starts_with(&mount.directory))
+        .max_by_key(|mount| mount.directory.as_os_str().len()))
+}
+
+/// The Steadfast mount whose image is `source`.
+///
+/// # Errors
+/// When `/proc` is not there.
+pub fn of_source(source: &Path) -> io::Result<Option<Mount>> {
+    let source = absolute(source)?;
+    Ok(all()?.into_iter().rev().find(|mount| mount.source == source))
+}
+
+/// `path` without symbolic links and dots. Only the parent is resolved by the kernel where the path itself cannot be:
+/// a mount point that does not answer keeps its name.
+pub fn absolute(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(path) = fs::canonicalize(path) {
+        return Ok(path);
+    }
+    let path = std::path::absolute(path)?;
+    match (path.parent().map(fs::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => Ok(parent.join(name)),
+        _ => Ok(path),
+    }
+}
+
+fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+    mountinfo.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
+}
+
+/// `36 35 0:30 / /mnt rw,nosuid shared:1 - fuse.steadfast /images/a.img rw,user_id=0`
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let root = fields.nth(3)?;
+    let directory = unescape(fields.next()?);
+    let options = fields.next()?;
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = rest.next()?;
+    let source = unescape(rest.next()?);
+    // A bind mount of a part of a volume is not the volume.
+    let ours = matches!(kind, b"fuse.steadfast" | b"fuseblk.steadfast") && root == b"/";
+    ours.then(|| Mount {
+        directory: directory.into(),
+        source: source.into(),
+        read_only: options.split(|byte| *byte == b',').any(|option| option == b"ro"),
+    })
+}
+
+/// Undoes the kernel's `\040` for space, tab, newline and backslash.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = tail.get(..3).and_then(|digits| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 8).ok()
+        });
+        match octal {
+            Some(decoded) if byte == b'\\' => {
+                bytes.push(decoded);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_steadfast_and_nothing_else() {
+        let text = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+            90 22 0:50 / /mnt/my\\040disk rw,nosuid shared:3 - fuse.steadfast /img/a\\134b.img rw,user_id=0\n\
+            91 22 0:51 / /mnt/ro ro,nosuid - fuse.steadfast /img/c.img ro\n\
+            92 22 0:51 /sub /mnt/bind ro - fuse.steadfast /img/c.img ro\n\
+            broken line\n";
+        assert_eq!(
+            parse(text),
+            [
+                Mount { directory: "/mnt/my disk".into(), source: "/img/a\\b.img".into(), read_only: false },
+                Mount { directory: "/mnt/ro".into(), source: "/img/c.img".into(), read_only: true },
+            ]
+        );
+    }
+
+    #[test]
+    fn absolute_paths_of_things_that_do_not_exist() {
+        assert_eq!(
+            absolute(Path::new("/proc/self/../nowhere-at-all")).unwrap(),
+            Path::new("/proc/nowhere-at-all")
+        );
+    }
+}

@@ -1,0 +1,286 @@
+//! The life of a mount: checks, lock, volume, mount, signals, and the way back.
+//!
+//! Order matters on the way out: the kernel lets go of the mount first, then the last transaction point is made, then
+//! the lock on the image is released. `steadfast umount` waits for that lock.
+
+use std::fs::{self, OpenOptions as FileOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use steadfast::{OpenOptions, TransactionMask};
+use steadfast_fuse::MountOptions;
+use steadfast_host::BackgroundThread;
+
+use crate::daemon::Ready;
+use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::image::{HostVolume, open_volume, superblock_warning};
+use crate::logger::{Priority, message};
+use crate::mount_options::MountSettings;
+use crate::target::stale_or_host;
+use crate::{host, mask_text, mounts, size};
+
+/// The kernel's end of every FUSE mount.
+const FUSE_DEVICE: &str = "/dev/fuse";
+
+/// Mounts the volume and serves it until it is unmounted.
+///
+/// # Errors
+/// What keeps it from being mounted, and the failure of the last transaction point.
+pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
+    let prepared = prepare(image, directory, settings, &ready);
+    let (volume, session) = match prepared {
+        Ok(prepared) => prepared,
+        Err(failure) => {
+            ready.failed(&failure);
+            return Err(failure);
+        }
+    };
+    log_panics();
+    let info = volume.info();
+    message(
+        Priority::Info,
+        format_args!(
+            "mounted {} on {} ({}, generation {}, {} log records replayed)",
+            image.display(),
+            directory.display(),
+            size::human(info.size),
+            info.generation,
+            info.replayed_records,
+        ),
+    );
+    let background =
+        BackgroundThread::spawn(Arc::clone(&volume), |failure| message(Priority::Error, failure));
+    if let Err(error) = &background {
+        message(Priority::Error, format_args!("no background thread, no timer: {}", text_os(error)));
+    }
+    watch_signals(session.unmount_handle());
+    if let Err(error) = ready.mounted() {
+        message(
+            Priority::Warning,
+            format_args!("cannot detach from the starting process: {}", text_os(&error)),
+        );
+    }
+    let served = session.run();
+    drop(background);
+    finish(image, directory, &volume, served)
+}
+
+type Session = steadfast_fuse::Session<steadfast_host::FileMedium, steadfast_host::HostPlatform>;
+
+/// Everything up to the mount itself; on error nothing is left behind.
+fn prepare(
+    image: &Path,
+    directory: &Path,
+    settings: &MountSettings,
+    ready: &Ready,
+) -> Outcome<(Arc<HostVolume>, Session)> {
+    check_directory(directory)?;
+    check_fuse_device()?;
+    let medium = host::open_medium(image, settings.read_only, settings.direct)?;
+    let options = OpenOptions {
+        read_only: settings.read_only,
+        cache_size: usize::try_from(settings.cache_size).unwrap_or(usize::MAX),
+        access_times: settings.access_times,
+    };
+    let volume = open_volume(medium, options, image)?;
+    let info = volume.info();
+    if let Some(warning) = superblock_warning(&info, image) {
+        ready.warn(&warning);
+        message(Priority::Warning, &warning);
+    }
+    apply_mask(&volume, settings, image)?;
+    // A transaction point at every write is a promise that a write-back cache cannot keep.
+    let write_back = settings.write_back && !volume.mask().contains(TransactionMask::WRITE);
+    let mut mount_options = MountOptions {
+        read_only: settings.read_only,
+        allow_other: settings.allow_other,
+        default_permissions: true,
+        write_back,
+        fs_name: mounts::absolute(image).unwrap_or_else(|_| image.to_owned()).display().to_string(),
+        extra: settings.kernel.clone(),
+        ..MountOptions::default()
+    };
+    if let Some(threads) = settings.threads {
+        mount_options.threads = threads;
+    }
+    let volume = Arc::new(volume);
+    match steadfast_fuse::mount(Arc::clone(&volume), directory, &mount_options) {
+        Ok(session) => Ok((volume, session)),
+        Err(error) => {
+            let _ = volume.close();
+            Err(mount_failure(&error, directory, settings))
+        }
+    }
+}
+
+fn check_directory(directory: &Path) -> Outcome {
+    let metadata = match fs::metadata(directory) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Failure::new(
+                Exit::CannotMount,
+                "the mount point does not exist",
+                directory.display(),
+                format!("make it with 'mkdir {}'", directory.display()),
+            ));
+        }
+        Err(error) => return Err(stale_or_host(&error, directory)),
+    };
+    if !metadata.is_dir() {
+        return Err(Failure::new(
+            Exit::CannotMount,
+            "the mount point is not a directory",
+            directory.display(),
+            "give an existing directory",
+        ));
+    }
+    match mounts::at(directory) {
+        Ok(Some(mount)) => Err(Failure::new(
+            Exit::Busy,
+            format!("a volume is mounted here already ({})", mount.source.display()),
+            directory.display(),
+            "use another directory, or unmount it first with 'steadfast umount'",
+        )),
+        Ok(None) => Ok(()),
+        Err(error) => Err(Failure::host(&error, "read", Path::new("/proc/self/mountinfo"))),
+    }
+}
+
+fn check_fuse_device() -> Outcome {
+    let Err(error) = FileOptions::new().read(true).write(true).open(FUSE_DEVICE) else { return Ok(()) };
+    let (what, advice) = match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => (
+            "no FUSE on this machine".to_owned(),
+            "load it with 'modprobe fuse'; give a container --device /dev/fuse --cap-add SYS_ADMIN",
+        ),
+        Some(Errno::NODEV | Errno::NXIO) => {
+            ("the kernel has no FUSE".to_owned(), "load it with 'modprobe fuse', or use a kernel that has it")
+        }
+        Some(Errno::ACCESS | Errno::PERM) => (
+            "no permission to use FUSE".to_owned(),
+            "run it as root, or let your user (or its container) open the device",
+        ),
+        _ => (format!("cannot open FUSE: {}", text_os(&error)), "see the message"),
+    };
+    let exit = match Errno::from_io_error(&error) {
+        Some(Errno::ACCESS | Errno::PERM) => Exit::NoPermission,
+        _ => Exit::CannotMount,
+    };
+    Err(Failure::new(exit, what, FUSE_DEVICE, advice))
+}
+
+fn apply_mask(volume: &HostVolume, settings: &MountSettings, image: &Path) -> Outcome {
+    let at_image = |error| Failure::core(error, image.display());
+    if settings.read_only {
+        return Ok(());
+    }
+    if let Some(text) = &settings.mask {
+        let mask = mask_text::parse(&[text], volume.mask()).map_err(|line| {
+            Failure::new(Exit::Usage, line, image.display(), "see 'steadfast mount --help'")
+        })?;
+        volume.set_mask(mask).map_err(at_image)?;
+    }
+    if let Some(timer_ms) = settings.timer_ms {
+        volume.set_timer_ms(timer_ms).map_err(at_image)?;
+    }
+    Ok(())
+}
+
+fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) -> Failure {
+    let place = directory.display();
+    match Errno::from_io_error(error) {
+        Some(Errno::PERM | Errno::ACCESS) if settings.allow_other => Failure::new(
+            Exit::NoPermission,
+            "no permission to mount with allow_other",
+            place,
+            "run it as root, or put 'user_allow_other' into /etc/fuse.conf",
+        ),
+        Some(Errno::PERM | Errno::ACCESS) => Failure::new(
+            Exit::NoPermission,
+            "no permission to mount",
+            place,
+            "mount on a directory that you own and may write, or run it as root",
+        ),
+        Some(Errno::BUSY) => Failure::new(
+            Exit::Busy,
+            "the mount point is busy",
+            place,
+            "use another directory, or unmount what is there",
+        ),
+        Some(Errno::NOENT) => Failure::new(
+            Exit::CannotMount,
+            "fusermount3 is missing",
+            place,
+            "install the package fuse3, or mount as root",
+        ),
+        Some(Errno::INVAL) => Failure::new(
+            Exit::CannotMount,
+            "the kernel refused the mount options",
+            place,
+            "leave some of -o out, and see the kernel log",
+        ),
+        _ => {
+            // Messages of the mount itself may have several lines.
+            let text = text_os(error).replace('\n', "; ");
+            Failure::new(Exit::CannotMount, format!("cannot mount: {text}"), place, "see the message")
+        }
+    }
+}
+
+/// Unmounts at the first signal; while files are open the mount is taken out of the tree, and served on until they
+/// are closed. A second signal ends the wait.
+fn watch_signals(handle: steadfast_fuse::UnmountHandle) {
+    let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
+        Ok(signals) => signals,
+        Err(error) => {
+            message(Priority::Warning, format_args!("cannot watch for signals: {}", text_os(&error)));
+            return;
+        }
+    };
+    let watch = move || {
+        for signal in signals.forever() {
+            message(Priority::Info, format_args!("signal {signal}: unmounting"));
+            if let Err(error) = handle.unmount() {
+                message(Priority::Warning, format_args!("cannot unmount: {}", text_os(&error)));
+            }
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(watch) {
+        message(Priority::Warning, format_args!("cannot watch for signals: {}", text_os(&error)));
+    }
+}
+
+/// A panic that was caught is one line in the log, not a trace on a terminal.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        message(Priority::Error, format_args!("internal error, please report it: {panic}"));
+    }));
+}
+
+/// The last transaction point.
+fn finish(image: &Path, directory: &Path, volume: &HostVolume, served: io::Result<()>) -> Outcome {
+    let closed = volume.close();
+    if let Err(error) = &served {
+        message(
+            Priority::Error,
+            format_args!("the mount on {} broke: {}", directory.display(), text_os(error)),
+        );
+    }
+    if let Err(error) = &closed {
+        message(
+            Priority::Error,
+            format_args!(
+                "the last transaction point of {} failed: {error}; the one before it is safe",
+                image.display()
+            ),
+        );
+    }
+    closed.map_err(|error| Failure::core(error, image.display()))?;
+    served.map_err(|error| Failure::host(&error, "serve the mount", directory))?;
+    message(Priority::Info, format_args!("unmounted {} from {}", image.display(), directory.display()));
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! What a command was pointed at: a mounted volume or an image.
+//!
+//! People name a volume by where they see it. A directory means the volume mounted there; an image that is mounted
+//! means the same volume, so that `steadfast info disk.img` works before and after `steadfast mount`.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::live::Live;
+use crate::mounts;
+
+/// A mounted volume, or an image to open.
+pub enum Target {
+    /// Reached through its mount point.
+    Mounted(Live),
+    /// A regular file or block device that is not mounted here.
+    Image(PathBuf),
+}
+
+impl Target {
+    /// Finds out what `path` is.
+    ///
+    /// # Errors
+    /// When it does not exist, is neither, or is a mount whose daemon is gone.
+    pub fn find(path: &Path) -> Outcome<Target> {
+        let metadata = fs::metadata(path).map_err(|error| stale_or_host(&error, path))?;
+        let kind = metadata.file_type();
+        if kind.is_dir() {
+            return Live::open(path).map(Target::Mounted);
+        }
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(Failure::new(
+                Exit::NotAVolume,
+                "neither an image, a block device nor a mount point",
+                path.display(),
+                "check the path",
+            ));
+        }
+        match mounts::of_source(path)
+            .map_err(|error| Failure::host(&error, "read", Path::new("/proc/self/mountinfo")))?
+        {
+            Some(mount) => Live::open(&mount.directory).map(Target::Mounted),
+            None => Ok(Target::Image(path.to_owned())),
+        }
+    }
+
+    /// The mounted volume, for commands that make sense only on one.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find), and when it is an image that is not mounted.
+    pub fn find_mounted(path: &Path) -> Outcome<Live> {
+        match Target::find(path)? {
+            Target::Mounted(live) => Ok(live),
+            Target::Image(image) => Err(Failure::new(
+                Exit::CannotMount,
+                "the volume is not mounted",
+                image.display(),
+                "mount it with 'steadfast mount', then give the mount point",
+            )),
+        }
+    }
+}
+
+/// A failed look at `path`; "Transport endpoint is not connected" gets the answer it needs.
+pub fn stale_or_host(error: &io::Error, path: &Path) -> Failure {
+    if Errno::from_io_error(error) == Some(Errno::NOTCONN) {
+        return Failure::new(
+            Exit::CannotMount,
+            "the daemon of this mount is gone",
+            path.display(),
+            format!("clear it with 'steadfast umount {}', then mount again", path.display()),
+        );
+    }
+    Failure::host(error, "open", path)
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# `make embedded`: the core has to build where there is no operating system and no atomic of 64 bits.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+target=thumbv7em-none-eabihf
+need_cargo
+if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "$target"; then
+    rustup target add "$target"
+fi
+"${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media --target "$target"
+echo "embedded: $target: ok"

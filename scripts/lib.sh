@@ -1,0 +1,53 @@
+# Shared by the scripts; sourced, not run.
+
+# Ends with one line on standard error: what, where, what to do.
+die() {
+    echo "steadfast: $*" >&2
+    exit 1
+}
+
+# Runs a command as root: as we are, or through sudo.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "root is needed: $*: run it as root, or install sudo"
+    fi
+}
+
+# Installs the Debian packages that are missing.
+need_packages() {
+    local missing=()
+    local package
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    command -v apt-get >/dev/null \
+        || die "packages are missing: ${missing[*]}: install them with this system's package manager"
+    echo "installing ${missing[*]}"
+    as_root env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && exec apt-get install -y -qq "$@"' - \
+        "${missing[@]}" >/dev/null || die "apt-get failed: ${missing[*]}: install them by hand"
+}
+
+need_cargo() {
+    command -v "${CARGO:-cargo}" >/dev/null || die "no cargo: PATH: install Rust from https://rustup.rs"
+}
+
+# FUSE has to be there and usable, or nothing can be mounted.
+need_fuse() {
+    if [ ! -e /dev/fuse ]; then
+        as_root modprobe fuse 2>/dev/null || true
+    fi
+    [ -e /dev/fuse ] || die "no FUSE on this machine: /dev/fuse:" \
+        "load it with 'modprobe fuse'; give a container --device /dev/fuse --cap-add SYS_ADMIN"
+    { : <>/dev/fuse; } 2>/dev/null || die "no permission to use FUSE: /dev/fuse:" \
+        "run it as root, or let your user (or its container) open the device"
+}
+
+# Where cargo puts what it builds.
+target_directory() {
+    echo "${CARGO_TARGET_DIR:-target}"
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# `make lint`: everything that would be refused without being run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+cargo=${CARGO:-cargo}
+need_cargo
+"$cargo" fmt --all --check
+"$cargo" clippy --workspace --all-targets --locked -- -D warnings
+RUSTDOCFLAGS='-D warnings' "$cargo" doc --workspace --no-deps --document-private-items --locked --quiet
+
+tools=$PWD/$(basename "$(target_directory)")/tools
+[[ ${CARGO_TARGET_DIR:-} == /* ]] && tools=$CARGO_TARGET_DIR/tools
+PATH=$tools/bin:$PATH
+if ! command -v cargo-deny >/dev/null; then
+    # Its own target directory goes away again: it is not part of this workspace.
+    env -u CARGO_TARGET_DIR "$cargo" install --locked --quiet cargo-deny --version '^0.20' --root "$tools" \
+        || die "cargo-deny could not be built: $tools: install it with 'cargo install --locked cargo-deny'"
+fi
+cargo-deny --log-level error check bans licenses sources
+# The advisories come from the network. Without it the rest still stands.
+if cargo-deny fetch db >/dev/null 2>&1; then
+    cargo-deny --log-level error check advisories
+else
+    echo "lint: the advisory database cannot be fetched; advisories are not checked"
+fi
+for script in scripts/*.sh tests/*.sh bench/*.sh .ci/run; do
+    [ -e "$script" ] && bash -n "$script"
+done
+echo "lint: ok"

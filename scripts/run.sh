@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# `make run`: from a clone to a mounted volume. Safe to run again at any time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+image=${IMAGE:-steadfast.img}
+directory=${MOUNT:-mnt}
+size=${SIZE:-1G}
+
+need_cargo
+command -v fusermount3 >/dev/null || need_packages fuse3
+need_fuse
+"${CARGO:-cargo}" build --release --locked -p steadfast-cli
+steadfast=$(target_directory)/release/steadfast
+
+# A mount whose daemon was killed answers everything with ENOTCONN. Clear it: what was acknowledged is in the image.
+if ! problem=$(LC_ALL=C stat "$directory" 2>&1 >/dev/null) && [[ $problem == *"endpoint is not connected"* ]]; then
+    echo "clearing a mount whose daemon is gone: $directory"
+    "$steadfast" umount "$directory"
+fi
+mkdir -p "$directory"
+
+if mountpoint -q "$directory"; then
+    "$steadfast" info "$directory" >/dev/null 2>&1 \
+        || die "something else is mounted here: $directory: unmount it, or choose another place with MOUNT=DIR"
+    echo "already mounted: $directory"
+else
+    if [ ! -e "$image" ]; then
+        "$steadfast" mkfs --size "$size" "$image"
+    fi
+    "$steadfast" mount --log steadfast.log "$image" "$directory"
+    echo "mounted: $image on $directory"
+fi
+
+cat <<TEXT
+
+Try:
+  cp -r docs $directory/                              use it like any directory
+  $steadfast df $directory                            how full it is
+  $steadfast info $directory                          what it is
+  $steadfast mask set $directory manual               from now on only you say what is durable
+  $steadfast transact $directory                      everything up to here, all of it or nothing
+  rm -r $directory/docs; $steadfast rollback $directory       ... and back
+
+Unmount:
+  make stop                                    (or: $steadfast umount $directory)
+TEXT

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# `make stop`: unmounts what `make run` mounted, and waits until it is safe.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+steadfast=$(target_directory)/release/steadfast
+[ -x "$steadfast" ] || die "not built yet: $steadfast: run 'make run' first"
+exec "$steadfast" umount "${MOUNT:-mnt}"

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# `make test`: the tests of every crate, then tests/*.sh with real programs on real mounts.
+# The last lines are the results: those of cargo, one of each script, and `N passed, N failed`.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+cargo=${CARGO:-cargo}
+# Most seconds for one script.
+script_limit=${SCRIPT_LIMIT:-900}
+need_cargo
+need_packages fuse3 fio stress-ng rsync sqlite3 attr acl git python3
+need_fuse
+
+logs=$(target_directory)/test-logs
+mkdir -p "$logs"
+results=()
+passed=0
+failed=0
+
+"$cargo" test --workspace --locked --no-fail-fast 2>&1 | tee "$logs/cargo.log"
+cargo_status=${PIPESTATUS[0]}
+while read -r line; do
+    results+=("$line")
+    read -r ok bad < <(sed -E 's/.* ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/' <<<"$line")
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+done < <(grep -E '^test result: ' "$logs/cargo.log")
+# Something that did not build, or a test program that died, has no result line.
+if [ "$cargo_status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+    results+=("cargo test: exit code $cargo_status")
+    failed=$((failed + 1))
+fi
+
+if "$cargo" build --release --locked --workspace --bins; then
+    STEADFAST=$(realpath "$(target_directory)")/release/steadfast
+    export STEADFAST
+    for script in tests/*.sh; do
+        name=$(basename "$script" .sh)
+        # lib.sh is what the others share; all.sh runs the others.
+        [[ $name == lib || $name == all ]] && continue
+        [ -x "$script" ] || continue
+        echo "== $script"
+        start=$SECONDS
+        timeout --kill-after=30 "$script_limit" "$script" 2>&1 | tee "$logs/$name.log"
+        status=${PIPESTATUS[0]}
+        if [ "$status" -eq 0 ]; then
+            results+=("$script: ok ($((SECONDS - start)) s)")
+            passed=$((passed + 1))
+        else
+            results+=("$script: FAILED with exit code $status after $((SECONDS - start)) s, see $logs/$name.log")
+            failed=$((failed + 1))
+        fi
+    done
+else
+    results+=("release build: FAILED")
+    failed=$((failed + 1))
+fi
+
+echo
+echo "== results"
+printf '%s\n' "${results[@]}"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
