@@ -66,6 +66,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 counts.remove(&inode);
+                self.wake_reclaim();
             }
         }
     }

@@ -79,16 +79,6 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Appends one byte.
-    pub fn u8(&mut self, value: u8) -> &mut Self {
-        self.bytes(&[value])
-    }
-
-    /// Appends two bytes.
-    pub fn u16(&mut self, value: u16) -> &mut Self {
-        self.bytes(&value.to_le_bytes())
-    }
-
     /// Appends four bytes.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes(&value.to_le_bytes())

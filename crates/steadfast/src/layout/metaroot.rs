@@ -95,6 +95,23 @@ impl Metaroot {
         newest.ok_or(failure)
     }
 
+    /// How many of the two copies of `expected` are good.
+    pub fn good_copies(
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+        expected: &Metaroot,
+    ) -> Result<usize> {
+        let mut buffer = vec![0; superblock.cell_size() as usize];
+        let mut good = 0;
+        for offset in superblock.metaroot_offsets(expected.generation.0) {
+            let read = medium.read(offset, &mut buffer).is_ok();
+            good +=
+                usize::from(read && Self::decode(&buffer, superblock, platform).as_ref() == Some(expected));
+        }
+        Ok(good)
+    }
+
     fn decode(bytes: &[u8], superblock: &Superblock, platform: &impl Platform) -> Option<Metaroot> {
         let crc = platform.crc32c(0, bytes.get(..STRUCTURE_DIGEST)?);
         if bytes.get(STRUCTURE_DIGEST..STRUCTURE_SIZE)? != digest_of(crc) {

@@ -12,8 +12,8 @@
 mod record;
 mod replay;
 
-pub use record::{RECORD_HEADER, Record, RecordBuilder};
-pub use replay::{Replayed, replay};
+pub use record::{RECORD_HEADER, RecordBuilder};
+pub use replay::replay;
 
 use alloc::vec::Vec;
 

@@ -17,11 +17,6 @@ impl RangeSet {
         self.ranges.len()
     }
 
-    /// Whether the set is empty.
-    pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
     /// Number of blocks.
     pub fn total(&self) -> u64 {
         self.total

@@ -117,11 +117,6 @@ impl Node {
         Generation(self.u64(AT_GENERATION))
     }
 
-    /// Block of the first copy, for people who look at a dump.
-    pub fn address(&self) -> u64 {
-        self.u64(AT_ADDRESS)
-    }
-
     /// Sets generation and address of a copied node.
     pub fn stamp(&mut self, generation: Generation, address: u64) {
         self.put(AT_GENERATION, &generation.0.to_le_bytes());
@@ -219,13 +214,6 @@ impl Node {
         let at = HEADER + index * SLOT;
         self.bytes.copy_within(at + SLOT..HEADER + count * SLOT, at);
         self.set_count(count - 1);
-    }
-
-    /// Removes every item.
-    pub fn clear(&mut self) {
-        self.set_count(0);
-        self.set_live(0);
-        self.set_heap(self.bytes.len());
     }
 
     /// Zeroes the gap between slots and heap, so that no stale byte reaches the medium.

@@ -137,7 +137,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let key = mutation.key;
         match key.kind() {
             Some(Kind::Inode) => working.next_inode = working.next_inode.max(key.inode_number().0 + 1),
-            Some(Kind::Orphan) => working.orphans = true,
+            Some(Kind::Orphan) => self.wake_reclaim(),
             _ => {}
         }
         if let Origin::Operation(_) = origin {

@@ -25,12 +25,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if self.timer_due() {
             self.transact()?;
         }
-        if !core::mem::take(&mut self.working.lock().orphans) {
+        if !self.orphans.swap(false, Ordering::AcqRel) {
             return Ok(false);
         }
         let more = self.reclaim_step()?;
         if more {
-            self.working.lock().orphans = true;
+            self.wake_reclaim();
         }
         Ok(more)
     }
@@ -47,6 +47,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Deleted files may be waiting to be reclaimed: the next background step looks.
     pub(crate) fn wake_reclaim(&self) {
-        self.working.lock().orphans = true;
+        self.orphans.store(true, Ordering::Release);
     }
 }

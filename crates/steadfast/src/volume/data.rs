@@ -10,6 +10,7 @@ use super::{INODE_LOCKS, Volume};
 use crate::error::Result;
 use crate::layout::Superblock;
 use crate::platform::Platform;
+use crate::tree::{Root, Store};
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
 /// Blocks that are not reused while this exists, even when they are freed.
@@ -32,6 +33,22 @@ impl<M: Medium, P: Platform> Drop for PinGuard<'_, M, P> {
 impl<M: Medium, P: Platform> Volume<M, P> {
     pub(crate) fn superblock(&self) -> &Superblock {
         &self.store.superblock
+    }
+
+    /// Nodes and blocks, for the check.
+    pub(crate) fn store(&self) -> &Store<M, P> {
+        &self.store
+    }
+
+    /// The tree that operations see, for the check.
+    pub(crate) fn working_root(&self) -> Root {
+        *self.view.read()
+    }
+
+    /// Number of inodes, and the next inode number, of the working state.
+    pub(crate) fn working_counts(&self) -> (u64, u64) {
+        let working = self.working.lock();
+        (working.inodes, working.next_inode)
     }
 
     pub(crate) fn access_times(&self) -> bool {

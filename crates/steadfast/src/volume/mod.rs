@@ -28,7 +28,7 @@ mod reader;
 mod rollback;
 mod state;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writer;
 
 use core::sync::atomic::{AtomicBool, AtomicU32};
@@ -42,7 +42,6 @@ use crate::tree::{Root, Store};
 use crate::types::{BlockRun, InodeNumber};
 
 pub use api::VolumeInfo;
-pub(crate) use data::PinGuard;
 pub(crate) use reader::Reader;
 use state::{CommitState, Working};
 pub(crate) use writer::Writer;
@@ -63,6 +62,8 @@ pub struct Volume<M: Medium, P: Platform> {
     failure: Mutex<P::Mutex, Option<&'static str>>,
     closed: AtomicBool,
     incarnation: AtomicU32,
+    /// Orphans may wait for being reclaimed.
+    orphans: AtomicBool,
     open_counts: Mutex<P::Mutex, HashMap<InodeNumber, u32>>,
     pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
     inode_locks: [Mutex<P::Mutex, ()>; INODE_LOCKS],

@@ -76,6 +76,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             failure: Mutex::new(None),
             closed: AtomicBool::new(false),
             incarnation: AtomicU32::new(0),
+            orphans: AtomicBool::new(true),
             open_counts: Mutex::new(HashMap::new()),
             pins: Mutex::new(alloc::vec::Vec::new()),
             inode_locks: core::array::from_fn(|_| Mutex::new(())),
@@ -145,6 +146,5 @@ fn working_state(superblock: &Superblock, metaroot: &Metaroot, space_memory: usi
         frozen: None,
         durable: *metaroot,
         parameters_changed: false,
-        orphans: true,
     }
 }

@@ -36,6 +36,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 return Err(Error::NoMetaroot);
             }
             let (epoch, sequence) = (working.log.position().epoch, working.sequence);
+            let next_inode = working.next_inode;
             *view = metaroot.root();
             *working = self.working_at(&metaroot);
             drop(view);
@@ -43,6 +44,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             working.log.raise_epoch(epoch);
             // Commits go on counting, so that nobody takes an old one for a new one.
             working.sequence = sequence + 1;
+            // Whoever still holds the number of an inode that is gone must not meet another one under it.
+            working.next_inode = working.next_inode.max(next_inode);
             // Mask and timer are the user's present choice, not part of the state.
             working.parameters_changed = metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
             Ok(())
@@ -50,6 +53,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         result.map_err(|error| self.fail("the state to roll back to could not be read", error))?;
         commit.durable = working.sequence;
         commit.last_ms = self.store.platform.monotonic_ms();
+        self.wake_reclaim();
         self.incarnation.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }

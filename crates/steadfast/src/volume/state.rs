@@ -73,8 +73,6 @@ pub struct Working {
     pub durable: Metaroot,
     /// Mask or timer have changed since the durable metaroot.
     pub parameters_changed: bool,
-    /// Orphans may exist that wait for being reclaimed.
-    pub orphans: bool,
 }
 
 impl Working {

@@ -16,7 +16,7 @@ use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
 use crate::types::{InodeNumber, Timestamp};
 
-struct TestPlatform;
+pub(crate) struct TestPlatform;
 
 impl Platform for TestPlatform {
     type Mutex = parking_lot::RawMutex;

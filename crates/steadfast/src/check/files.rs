@@ -1,0 +1,363 @@
+//! Whether inodes, entries, extents and orphans fit together.
+
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use steadfast_media::Medium;
+
+use super::reason;
+use super::report::Reporter;
+use crate::error::{Error, Result};
+use crate::extent::Extent;
+use crate::fs::dirent::{self, Dirent};
+use crate::fs::inode::{FLAG_INLINE, FLAG_TRUNCATING, Inode};
+use crate::fs::{FileKind, xattr};
+use crate::key::{Key, Kind};
+use crate::platform::Platform;
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+/// Bytes of data read at once.
+const READ_SIZE: usize = 1 << 20;
+
+/// What is known of one inode.
+struct Known {
+    kind: FileKind,
+    links: u32,
+    entries: u64,
+    parent: InodeNumber,
+    truncating: bool,
+    /// Names that lead here.
+    names: u64,
+    /// The directory of the last name that was seen.
+    named_in: InodeNumber,
+    /// Entries seen in this directory, and directories among them.
+    entries_seen: u64,
+    directories_seen: u64,
+    orphan: bool,
+}
+
+/// The inode whose keys are being visited.
+struct Current {
+    number: InodeNumber,
+    inode: Inode,
+    blocks: u64,
+    /// One past the last block of the last extent.
+    end: u64,
+    inline: Option<u64>,
+    symlink: u64,
+    xattrs: bool,
+}
+
+/// Collects facts in key order, and compares them at the end.
+pub(super) struct Files<'a, M: Medium, P: Platform> {
+    volume: &'a Volume<M, P>,
+    read_data: bool,
+    inodes: HashMap<InodeNumber, Known>,
+    current: Option<Current>,
+    /// Names, orphans: (inode, what) of things that may be named before the inode was visited.
+    names: Vec<(InodeNumber, InodeNumber, FileKind)>,
+    orphans: Vec<InodeNumber>,
+    highest: u64,
+}
+
+impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
+    pub fn new(volume: &'a Volume<M, P>, read_data: bool) -> Self {
+        Files {
+            volume,
+            read_data,
+            inodes: HashMap::new(),
+            current: None,
+            names: Vec::new(),
+            orphans: Vec::new(),
+            highest: 0,
+        }
+    }
+
+    /// The next item in key order.
+    pub fn item(&mut self, key: &Key, value: &[u8], reporter: &mut Reporter<'_>) {
+        let number = key.inode_number();
+        if self.current.as_ref().is_some_and(|current| current.number != number) {
+            self.end_inode(reporter);
+        }
+        let Some(kind) = key.kind() else {
+            reporter.damaged(format!("inode {}: key of an unknown kind {}", number.0, key.0[8]));
+            return;
+        };
+        if number == InodeNumber::SYSTEM {
+            match kind {
+                Kind::Group => {}
+                Kind::Orphan => self.orphans.push(InodeNumber(key.suffix())),
+                _ => reporter.damaged(format!("unexpected key {key:?}")),
+            }
+            return;
+        }
+        if kind == Kind::Inode {
+            self.begin_inode(number, key.suffix(), value, reporter);
+            return;
+        }
+        let result = match &mut self.current {
+            Some(_) => self.part(key, kind, value, reporter),
+            None => Err(Error::Stale(number)),
+        };
+        match result {
+            Ok(()) => {}
+            Err(Error::Stale(_)) => reporter.damaged(format!("key {key:?} belongs to no inode")),
+            Err(error) => reporter.damaged(format!("inode {}: {kind:?}: {}", number.0, reason(&error))),
+        }
+    }
+
+    fn begin_inode(&mut self, number: InodeNumber, suffix: u64, value: &[u8], reporter: &mut Reporter<'_>) {
+        self.highest = self.highest.max(number.0);
+        if suffix != 0 {
+            reporter.damaged(format!("inode {}: a second attribute key", number.0));
+            return;
+        }
+        let inode = match Inode::decode(value) {
+            Ok(inode) => inode,
+            Err(error) => {
+                reporter.damaged(format!("inode {}: {}", number.0, reason(&error)));
+                return;
+            }
+        };
+        reporter.report.inodes += 1;
+        reporter.report.directories += u64::from(inode.kind == FileKind::Directory);
+        let known = Known {
+            kind: inode.kind,
+            links: inode.links,
+            entries: inode.size,
+            parent: inode.parent,
+            truncating: inode.has(FLAG_TRUNCATING),
+            names: 0,
+            named_in: InodeNumber::SYSTEM,
+            entries_seen: 0,
+            directories_seen: 0,
+            orphan: false,
+        };
+        self.inodes.insert(number, known);
+        self.current =
+            Some(Current { number, inode, blocks: 0, end: 0, inline: None, symlink: 0, xattrs: false });
+    }
+
+    /// A key of the current inode other than its attributes.
+    fn part(&mut self, key: &Key, kind: Kind, value: &[u8], reporter: &mut Reporter<'_>) -> Result<()> {
+        let Some(current) = &mut self.current else { return Err(Error::Stale(key.inode_number())) };
+        let wrong = |reason| Err(Error::CorruptMetadata { address: Default::default(), reason });
+        match kind {
+            Kind::Dirent => {
+                if current.inode.kind != FileKind::Directory {
+                    return wrong("an entry in something that is no directory");
+                }
+                let entry = Dirent::decode(value)?;
+                if !dirent::is_slot_of(key.suffix(), &entry.name, &self.volume.parameters()) {
+                    return wrong("an entry under the wrong hash");
+                }
+                let number = current.number;
+                self.names.push((entry.inode, number, entry.kind));
+                if let Some(directory) = self.inodes.get_mut(&number) {
+                    directory.entries_seen += 1;
+                    directory.directories_seen += u64::from(entry.kind == FileKind::Directory);
+                }
+            }
+            Kind::Xattr => current.xattrs = true,
+            Kind::Symlink => current.symlink += value.len() as u64,
+            Kind::Inline => current.inline = Some(value.len() as u64),
+            Kind::Extent => {
+                let superblock = self.volume.superblock();
+                let granules = superblock.block_size / superblock.checksum_granule();
+                let extent = Extent::decode(value, granules)?;
+                if key.suffix() < current.end {
+                    return wrong("extents overlap");
+                }
+                current.end = key.suffix().saturating_add(u64::from(extent.length));
+                current.blocks += u64::from(extent.length);
+                let number = current.number;
+                reporter.report.data_blocks += u64::from(extent.length);
+                self.verify(number, &extent, reporter);
+            }
+            _ => return wrong("unexpected kind of key"),
+        }
+        Ok(())
+    }
+
+    /// Reads the data of an extent and compares it with its checksums.
+    fn verify(&self, inode: InodeNumber, extent: &Extent, reporter: &mut Reporter<'_>) {
+        reporter.advance(u64::from(extent.length));
+        if !self.read_data || extent.unwritten {
+            return;
+        }
+        let superblock = self.volume.superblock();
+        let block_size = superblock.block_size as usize;
+        let granule = superblock.checksum_granule() as usize;
+        let blocks_at_once = (READ_SIZE / block_size).max(1);
+        let mut buffer = vec![0; blocks_at_once.min(extent.length as usize) * block_size];
+        let mut checksums = extent.checksums.iter();
+        let mut done = 0;
+        while done < extent.length as usize {
+            let count = blocks_at_once.min(extent.length as usize - done);
+            let mut address = extent.address;
+            address.0 += done as u64;
+            let bytes = &mut buffer[..count * block_size];
+            let read = self.volume.read_blocks(address, bytes);
+            if let Err(error) = &read {
+                let what = reason(error);
+                reporter.damaged(format!("inode {}: data at block {}: {what}", inode.0, address.0));
+            }
+            for (index, (piece, expected)) in bytes.chunks_exact(granule).zip(checksums.by_ref()).enumerate()
+            {
+                if read.is_ok() && self.volume.crc(piece) != *expected {
+                    let block = address.0 + (index * granule / block_size) as u64;
+                    let text =
+                        format!("inode {}: data at block {block} does not match its checksum", inode.0);
+                    reporter.damaged(text);
+                }
+            }
+            done += count;
+        }
+    }
+
+    fn end_inode(&mut self, reporter: &mut Reporter<'_>) {
+        let Some(current) = self.current.take() else { return };
+        let number = current.number.0;
+        let inode = &current.inode;
+        if inode.blocks != current.blocks {
+            reporter
+                .damaged(format!("inode {number} counts {} blocks and has {}", inode.blocks, current.blocks));
+        }
+        let regular = inode.kind == FileKind::Regular;
+        if current.blocks > 0 && (!regular || inode.has(FLAG_INLINE)) {
+            reporter.damaged(format!("inode {number} must not have extents"));
+        }
+        if let Some(length) = current.inline {
+            let max = self.volume.superblock().inline_max() as u64;
+            if !regular || !inode.has(FLAG_INLINE) || length > inode.size || length > max {
+                reporter.damaged(format!("inode {number} must not have {length} bytes of inline data"));
+            }
+        }
+        if inode.kind == FileKind::Symlink && current.symlink != inode.size {
+            let text = format!("symlink {number}: target of {} bytes, size {}", current.symlink, inode.size);
+            reporter.damaged(text);
+        }
+        if current.xattrs {
+            let listed = self.volume.reader().and_then(|reader| xattr::list(&reader, current.number));
+            if let Err(error) = listed {
+                reporter.damaged(format!("inode {number}: extended attributes: {}", reason(&error)));
+            }
+        }
+    }
+
+    /// Compares references with what they refer to, once everything has been visited.
+    pub fn finish(&mut self, inodes: u64, next_inode: u64, reporter: &mut Reporter<'_>) {
+        self.end_inode(reporter);
+        for (inode, directory, kind) in core::mem::take(&mut self.names) {
+            match self.inodes.get_mut(&inode) {
+                None => reporter.damaged(format!(
+                    "directory {} names inode {}, which is not there",
+                    directory.0, inode.0
+                )),
+                Some(known) => {
+                    known.names += 1;
+                    known.named_in = directory;
+                    if known.kind != kind {
+                        reporter.damaged(format!(
+                            "directory {} has the wrong type for inode {}",
+                            directory.0, inode.0
+                        ));
+                    }
+                }
+            }
+        }
+        for orphan in core::mem::take(&mut self.orphans) {
+            match self.inodes.get_mut(&orphan) {
+                None => reporter.damaged(format!("orphan record for inode {}, which is not there", orphan.0)),
+                Some(known) => known.orphan = true,
+            }
+        }
+        let mut numbers: Vec<InodeNumber> = self.inodes.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in &numbers {
+            if let Some(known) = self.inodes.get(number) {
+                check_links(*number, known, reporter);
+            }
+        }
+        self.check_reachable(&numbers, reporter);
+        if inodes != numbers.len() as u64 {
+            reporter.damaged(format!("the metaroot counts {inodes} inodes, {} are there", numbers.len()));
+        }
+        if next_inode <= self.highest {
+            reporter.damaged(format!("the next inode number {next_inode} is in use"));
+        }
+        if !self.inodes.contains_key(&InodeNumber::ROOT) {
+            reporter.damaged("the root directory is missing".into());
+        }
+    }
+
+    /// Every directory with a name leads to the root through its parents.
+    fn check_reachable(&self, numbers: &[InodeNumber], reporter: &mut Reporter<'_>) {
+        let mut reached: HashMap<InodeNumber, bool> = HashMap::new();
+        reached.insert(InodeNumber::ROOT, true);
+        for number in numbers {
+            let mut path = Vec::new();
+            let mut at = *number;
+            let mut good = false;
+            loop {
+                if let Some(known) = reached.get(&at) {
+                    good = *known;
+                    break;
+                }
+                let Some(known) = self.inodes.get(&at) else { break };
+                if known.kind != FileKind::Directory || known.names == 0 {
+                    break;
+                }
+                // Until the way is known to be good it counts as bad, so that a circle ends here.
+                reached.insert(at, false);
+                path.push(at);
+                at = known.named_in;
+            }
+            for directory in path {
+                reached.insert(directory, good);
+                if !good {
+                    reporter.damaged(format!("directory {} does not lead to the root", directory.0));
+                }
+            }
+        }
+    }
+}
+
+fn check_links(number: InodeNumber, known: &Known, reporter: &mut Reporter<'_>) {
+    let inode = number.0;
+    if known.kind == FileKind::Directory {
+        let expected_names = u64::from(known.links > 0 && number != InodeNumber::ROOT);
+        if known.names != expected_names {
+            reporter.damaged(format!("directory {inode} has {} names", known.names));
+        }
+        if known.links > 0 && u64::from(known.links) != 2 + known.directories_seen {
+            let text = format!(
+                "directory {inode} counts {} links and has {} subdirectories",
+                known.links, known.directories_seen
+            );
+            reporter.damaged(text);
+        }
+        if known.entries != known.entries_seen {
+            let text =
+                format!("directory {inode} counts {} entries and has {}", known.entries, known.entries_seen);
+            reporter.damaged(text);
+        }
+        if known.names > 0 && known.parent != known.named_in {
+            let text = format!(
+                "directory {inode} says its parent is {}, but {} names it",
+                known.parent.0, known.named_in.0
+            );
+            reporter.damaged(text);
+        }
+    } else if u64::from(known.links) != known.names {
+        reporter.damaged(format!("inode {inode} counts {} links and has {} names", known.links, known.names));
+    }
+    let needs_record = known.links == 0 || known.truncating;
+    if known.orphan != needs_record {
+        let text = if needs_record { "needs an orphan record" } else { "has an orphan record without need" };
+        reporter.damaged(format!("inode {inode} {text}"));
+    }
+}

@@ -1,0 +1,164 @@
+//! Offline verification of a whole volume: every copy of every node, every data checksum, every reference and count.
+//!
+//! The check reads only. It looks at two states: the durable one (newest metaroot), whose nodes and allocation bitmaps
+//! are on the medium, and the one that opening reaches, which adds the intent log. Where the log is empty they are
+//! the same, and one pass serves for both.
+
+mod files;
+mod report;
+#[cfg(test)]
+mod tests;
+mod usage;
+mod walk;
+
+use alloc::format;
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::layout::{Metaroot, Superblock};
+use crate::options::OpenOptions;
+use crate::platform::Platform;
+use crate::tree::Root;
+use crate::volume::Volume;
+
+use files::Files;
+use report::Reporter;
+pub use report::{CheckOptions, CheckProgress, CheckReport, Finding, Severity};
+use usage::Usage;
+use walk::{Copies, walk};
+
+/// Verifies the volume on `medium`. `progress` is called now and then.
+///
+/// # Errors
+/// Those of [`Volume::open`] where the volume cannot be opened at all. Damage inside it is no error: it is in the report.
+pub fn check<M: Medium, P: Platform>(
+    medium: &M,
+    platform: &P,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    let (superblock, superblock_damaged) = Superblock::read(&medium, platform)?;
+    let metaroot = Metaroot::read_newest(&medium, &superblock, platform)?;
+    let mut reporter = Reporter::new(metaroot.used_blocks, progress);
+    if superblock_damaged {
+        reporter.degraded("one superblock copy is damaged or missing".into());
+    }
+    check_metaroot_copies(medium, &superblock, platform, &metaroot, &mut reporter)?;
+
+    let open_options = OpenOptions { read_only: true, cache_size: options.cache_size, access_times: false };
+    let volume = Volume::open(medium, open_options, BorrowedPlatform(platform))?;
+    reporter.report.replayed_records = volume.info().replayed_records;
+    let durable = metaroot.root();
+    let replayed = reporter.report.replayed_records > 0;
+
+    check_durable(&volume, &superblock, &metaroot, &durable, replayed, options, &mut reporter);
+    if replayed {
+        let root = volume.working_root();
+        check_files(&volume, &root, options, &mut reporter);
+    }
+    reporter.finish()
+}
+
+/// Verifies the state of the newest metaroot: nodes in all copies, allocation, and (where no log is to be replayed) files.
+fn check_durable<M: Medium, P: Platform>(
+    volume: &Volume<M, P>,
+    superblock: &Superblock,
+    metaroot: &Metaroot,
+    durable: &Root,
+    replayed: bool,
+    options: &CheckOptions,
+    reporter: &mut Reporter<'_>,
+) {
+    let mut usage = Usage::new(superblock);
+    let mut files = Files::new(volume, options.data && !replayed);
+    let mut nodes = 0;
+    walk(volume.store(), durable, Copies::All, reporter, &mut |event, reporter| match event {
+        walk::Event::Node(pointer) => {
+            nodes += 1;
+            for address in pointer.copies() {
+                usage.take(address, superblock.node_blocks(), "a tree node", reporter);
+            }
+        }
+        walk::Event::Item(key, value) => {
+            usage.item(&key, value, reporter);
+            if replayed {
+                reporter.advance(usage::blocks_of(&key, value));
+            } else {
+                files.item(&key, value, reporter);
+            }
+        }
+    });
+    reporter.report.nodes = nodes;
+    if reporter.tree_damaged {
+        return;
+    }
+    if nodes != metaroot.nodes {
+        reporter.damaged(format!("the metaroot counts {} nodes, the tree has {nodes}", metaroot.nodes));
+    }
+    usage.compare(metaroot.used_blocks, reporter);
+    if !replayed {
+        files.finish(metaroot.inodes, metaroot.next_inode, reporter);
+    }
+}
+
+/// Verifies the files of the state that opening reaches.
+fn check_files<M: Medium, P: Platform>(
+    volume: &Volume<M, P>,
+    root: &Root,
+    options: &CheckOptions,
+    reporter: &mut Reporter<'_>,
+) {
+    let mut files = Files::new(volume, options.data);
+    walk(volume.store(), root, Copies::Any, reporter, &mut |event, reporter| {
+        if let walk::Event::Item(key, value) = event {
+            files.item(&key, value, reporter);
+        }
+    });
+    if !reporter.tree_damaged {
+        let (inodes, next_inode) = volume.working_counts();
+        files.finish(inodes, next_inode, reporter);
+    }
+}
+
+fn check_metaroot_copies(
+    medium: &impl Medium,
+    superblock: &Superblock,
+    platform: &impl Platform,
+    newest: &Metaroot,
+    reporter: &mut Reporter<'_>,
+) -> Result<()> {
+    let good = Metaroot::good_copies(medium, superblock, platform, newest)?;
+    if good < 2 {
+        reporter.degraded(format!("one copy of metaroot generation {} is damaged", newest.generation.0));
+    }
+    Ok(())
+}
+
+/// A borrowed platform, so that the caller keeps its own.
+struct BorrowedPlatform<'a, P>(&'a P);
+
+impl<P: Platform> Platform for BorrowedPlatform<'_, P> {
+    type Mutex = P::Mutex;
+    type RwLock = P::RwLock;
+
+    fn now(&self) -> crate::types::Timestamp {
+        self.0.now()
+    }
+
+    fn monotonic_ms(&self) -> u64 {
+        self.0.monotonic_ms()
+    }
+
+    fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
+        self.0.crc32c(crc, bytes)
+    }
+}
+
+/// Text of an error for a finding.
+fn reason(error: &Error) -> alloc::string::String {
+    match error {
+        Error::CorruptMetadata { reason, .. } => alloc::string::String::from(*reason),
+        other => format!("{other}"),
+    }
+}
