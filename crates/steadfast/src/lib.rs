@@ -22,6 +22,8 @@ mod mask;
 mod options;
 mod platform;
 mod space;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod tree;
 mod types;
 pub mod volume;

@@ -27,6 +27,8 @@ mod publish;
 mod read;
 mod rename;
 mod seek;
+#[cfg(test)]
+mod tests;
 mod truncate;
 pub(crate) mod tx;
 mod write;
