@@ -116,6 +116,11 @@ impl Objections {
         self
     }
 
+    /// Notes all of these.
+    pub fn all(&mut self, faults: &Faults) -> &mut Objections {
+        self.any(true, &faults.0)
+    }
+
     /// Refuses where anything was noted.
     ///
     /// # Errors

@@ -255,6 +255,9 @@ impl Judge<'_> {
     ) -> Result<Recorded, String> {
         let clock = Clock::default();
         let tape = Tape::new(image, self.world.atomic_unit, self.world.lie);
+        if let Stage::Recovery(_) = stage {
+            S::check(self.world, &tape, &clock).map_err(|what| format!("check after the cut: {what}"))?;
+        }
         let (mut session, found) = Session::<S>::open(self.world, &tape, &clock, tick, allowed)?;
         let opened = tape.position();
         match stage {

@@ -15,7 +15,7 @@ use crate::platform::Clock;
 use crate::random::pattern_vec;
 use crate::subject::{Call, Reply, Subject};
 use crate::tape::Tape;
-use crate::triggers::{is_freeing, triggers};
+use crate::triggers::{is_empty, is_freeing, triggers};
 use crate::world::World;
 
 /// What came of an operation that volume and model agree on.
@@ -270,6 +270,9 @@ impl<'w, S: Subject> Session<'w, S> {
             Operation::Acquire { place, slot } => {
                 let inode = resolve!(place);
                 self.free_slot(*slot)?;
+                if self.slot_was_last(inode) {
+                    return Ok(Verdict::Skipped);
+                }
                 let verdict = self.plain(&Call::Acquire { inode }, &label)?;
                 if verdict == Verdict::Done {
                     self.slots[usize::from(*slot) % SLOTS] = Some(inode);
@@ -343,6 +346,12 @@ impl<'w, S: Subject> Session<'w, S> {
         }
     }
 
+    /// Whether the inode went with the slot that was just freed. Until background work has reclaimed it the volume may
+    /// still know it; nobody may ask.
+    fn slot_was_last(&self, inode: InodeNumber) -> bool {
+        self.model.state.node(inode).is_none() && self.numbers.contains(&inode)
+    }
+
     fn plain(&mut self, call: &Call<'_>, label: &str) -> Result<Verdict, String> {
         self.call(call, label).map(|(verdict, _)| verdict)
     }
@@ -373,7 +382,7 @@ impl<'w, S: Subject> Session<'w, S> {
                 if changed && self.dirty_since_ms.is_none() {
                     self.dirty_since_ms = Some(self.monotonic_ms);
                 }
-                self.settle(call, label, points, begun, witness.mask, before)?;
+                self.settle(call, &reply, label, points, begun, witness.mask, before)?;
                 Ok((Verdict::Done, Some(reply)))
             }
             Err(error) => {
@@ -429,13 +438,14 @@ impl<'w, S: Subject> Session<'w, S> {
     fn settle(
         &mut self,
         call: &Call<'_>,
+        reply: &Reply,
         label: &str,
         points: u64,
         begun: usize,
         mask: TransactionMask,
         before: State,
     ) -> Result<(), String> {
-        let required = triggers(call, mask);
+        let required = triggers(call, mask) && (points > 0 || !is_empty(call, reply));
         if required && points == 0 && self.dirty_since_ms.is_some() {
             return Err("no transaction point was set".to_owned());
         }

@@ -4,7 +4,7 @@ use steadfast::TransactionMask;
 use steadfast::fs::{NewNode, SetAttributes};
 
 use crate::model::Model;
-use crate::subject::Call;
+use crate::subject::{Call, Reply};
 
 /// Whether a successful `call` sets a transaction point behind it under this mask.
 pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
@@ -47,6 +47,15 @@ pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
         | Call::SetTimer { .. } => return false,
     };
     mask.0 & events.0 != 0
+}
+
+/// Whether a call that succeeded moved no bytes: it may then set a transaction point or not.
+pub fn is_empty(call: &Call<'_>, reply: &Reply) -> bool {
+    match call {
+        Call::Write { data, .. } | Call::Append { data, .. } => data.is_empty(),
+        Call::CopyRange { .. } => *reply == Reply::Number(0),
+        _ => false,
+    }
 }
 
 /// Whether a call always has to succeed, also on a full volume: deleting, truncating, committing, rolling back.

@@ -35,11 +35,9 @@ impl Model {
     /// See [`Faults`].
     pub fn write(&mut self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<(), Faults> {
         let mut objections = Objections::default();
-        if let Err(faults) = self.content(inode) {
-            return Err(faults);
-        }
+        self.object_to_content(inode, &mut objections);
         let beyond = offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_SIZE_MAX);
-        objections.any(beyond && !data.is_empty(), &[Fault::FileTooLarge, Fault::InvalidArgument]);
+        objections.any(beyond, &[Fault::FileTooLarge, Fault::InvalidArgument]);
         objections.settle()?;
         if data.is_empty() {
             return Ok(());
@@ -61,6 +59,17 @@ impl Model {
         Ok(offset)
     }
 
+    /// Notes what speaks against changing the bytes of this inode; the size where it is a regular file.
+    fn object_to_content(&self, inode: InodeNumber, objections: &mut Objections) -> u64 {
+        match self.content(inode) {
+            Ok(content) => content.size(),
+            Err(faults) => {
+                objections.all(&faults);
+                0
+            }
+        }
+    }
+
     /// Allocates, punches or zeroes a range.
     ///
     /// # Errors
@@ -72,9 +81,10 @@ impl Model {
         length: u64,
         mode: AllocateMode,
     ) -> Result<(), Faults> {
-        let size = self.content(inode)?.size();
+        let mut objections = Objections::default();
+        let size = self.object_to_content(inode, &mut objections);
         let end = offset.saturating_add(length);
-        Objections::default()
+        objections
             .when(length == 0, Fault::InvalidArgument)
             .any(end > FILE_SIZE_MAX, &[Fault::FileTooLarge, Fault::InvalidArgument])
             .settle()?;
@@ -106,16 +116,14 @@ impl Model {
         to_offset: u64,
         length: u64,
     ) -> Result<u64, Faults> {
-        let size = self.content(from)?.size();
-        self.content(to)?;
+        let mut objections = Objections::default();
+        let size = self.object_to_content(from, &mut objections);
+        self.object_to_content(to, &mut objections);
         let count = size.saturating_sub(from_offset).min(length);
-        let reach = |offset: u64, length: u64| offset.saturating_add(length);
-        let overlap = from == to
-            && from_offset < reach(to_offset, length)
-            && to_offset < reach(from_offset, length)
-            && length > 0;
-        let beyond = to_offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX);
-        Objections::default()
+        // As in Linux what counts is what there is to copy, not what was asked for.
+        let overlap = from == to && from_offset.abs_diff(to_offset) < count;
+        let beyond = to_offset.checked_add(count).is_none_or(|end| end > FILE_SIZE_MAX);
+        objections
             .when(overlap, Fault::InvalidArgument)
             .any(beyond, &[Fault::FileTooLarge, Fault::InvalidArgument])
             .settle()?;

@@ -499,9 +499,15 @@ impl Space {
     /// The log is replayed: what was kept for it and is not part of the state is free, and so are node addresses that
     /// were set aside.
     pub fn end_replay(&mut self) {
-        let left: Vec<(u64, u64)> = self.reserved.iter().collect();
-        for (from, to) in left {
-            self.release(BlockRun { start: BlockAddress(from), count: to - from });
+        self.reserved.clear();
+        // What was kept may be part of a state all the same (an extent that was split or joined names blocks that the
+        // durable state uses), so the bitmaps say what is free, not the list.
+        let indexes: Vec<u64> = self.groups.keys().copied().collect();
+        for index in indexes {
+            let Some(mut group) = self.groups.remove(&index) else { continue };
+            group.busy = self.busy(index, &group.used, &group.base);
+            self.groups.insert(index, group);
+            self.set_full(index, false);
         }
         self.fresh.clear();
     }

@@ -1,0 +1,93 @@
+//! Sequences that once broke something, as short as they could be made. Each runs with power cuts.
+
+use steadfast::fs::AllocateMode;
+use steadfast_lab::operation::{Change, Make, Name, Operation, Place};
+use steadfast_lab::powercut::{Effort, Script, Tally, torture};
+use steadfast_lab::subject::LabVolume;
+use steadfast_lab::world::{Profile, World};
+
+fn path(names: &[u8]) -> Place {
+    Place::Path(names.iter().map(|name| Name(*name)).collect())
+}
+
+fn create(directory: &[u8], name: u8, make: Make) -> Operation {
+    Operation::Create { directory: path(directory), name: Name(name), make, permissions: 0o644, caller: 0 }
+}
+
+fn write(names: &[u8], offset: u64, length: u32, fill: u32) -> Operation {
+    Operation::Write { place: path(names), offset, length, fill, sync: false }
+}
+
+fn append(names: &[u8], length: u32, fill: u32) -> Operation {
+    Operation::Append { place: path(names), length, fill, sync: false }
+}
+
+fn size(names: &[u8], size: u64) -> Operation {
+    Operation::Set { place: path(names), change: Change { size: Some(size), ..Change::default() } }
+}
+
+fn allocate(names: &[u8], offset: u64, length: u64, mode: AllocateMode) -> Operation {
+    Operation::Allocate { place: path(names), offset, length, mode }
+}
+
+/// Runs a sequence in the world of a seed.
+fn run(seed: u64, profile: Profile, operations: &[Operation]) {
+    let world = World::new(seed, profile);
+    let effort = Effort { operations: 0, cuts: Some(60), survivals: 2, recovery_cuts: [1, 0] };
+    let script = Script::Given(operations.to_vec());
+    if let Err(violation) = torture::<LabVolume>(&world, &script, &effort, &mut Tally::default()) {
+        panic!("{world}\n{violation}");
+    }
+}
+
+/// The end of a replay gave blocks back that the log named but that were in use, and the next write took them.
+#[test]
+fn blocks_that_the_log_names_stay_in_use_after_a_replay() {
+    run(
+        69,
+        Profile::Transactions,
+        &[
+            create(&[], 3, Make::Regular),
+            Operation::SetMask { mask: 124_929 },
+            allocate(&[3], 5172, 354, AllocateMode::ZeroRange { keep_size: true }),
+            write(&[3], 910_906, 31_036, 0),
+            Operation::Fsync { place: path(&[3]), data_only: false },
+            Operation::Link { from: path(&[3]), directory: path(&[]), name: Name(0) },
+            append(&[0], 1222, 196_623),
+            Operation::Background { advance_ms: 6000 },
+            Operation::SetMask { mask: 16_392 },
+            Operation::Remount { clean: true },
+            write(&[0], 572_715, 2497, 196_627),
+        ],
+    );
+}
+
+/// The same by way of a rollback.
+#[test]
+fn blocks_that_the_log_names_stay_in_use_after_a_rollback() {
+    run(
+        37,
+        Profile::Data,
+        &[
+            create(&[], 2, Make::Directory),
+            create(&[2], 2, Make::Regular),
+            create(&[], 26, Make::Regular),
+            write(&[2, 2], 155_920, 8192, 196_648),
+            Operation::SetMask { mask: 8 },
+            write(&[26], 4081, 15_160, 196_651),
+            Operation::Transact,
+            size(&[26], 2606),
+            allocate(&[2, 2], 164_443, 12_288, AllocateMode::Allocate { keep_size: true }),
+            Operation::Transact,
+            Operation::Rollback,
+            append(&[2, 2], 7927, 196_662),
+        ],
+    );
+}
+
+/// After a rollback the numbers of inodes that it dropped were given out again, to whoever still held them.
+#[test]
+fn inode_numbers_are_not_given_out_again_after_a_rollback() {
+    let created = create(&[], 1, Make::Regular);
+    run(1, Profile::Mixed, &[created.clone(), Operation::Rollback, created]);
+}
