@@ -38,6 +38,8 @@ pub enum Error {
     TooManyLinks,
     /// A directory cannot be moved below itself.
     MoveIntoSelf,
+    /// More symbolic links were met on a path than are followed.
+    SymlinkLoop,
     /// No such extended attribute.
     NoAttribute,
     /// The buffer given is smaller than the value.
@@ -141,6 +143,7 @@ impl core::fmt::Display for Error {
             FileTooLarge => f.write_str("file too large"),
             TooManyLinks => f.write_str("too many links"),
             MoveIntoSelf => f.write_str("cannot move a directory below itself"),
+            SymlinkLoop => f.write_str("too many levels of symbolic links"),
             NoAttribute => f.write_str("no such extended attribute"),
             BufferTooSmall => f.write_str("buffer too small"),
             NoSuchOffset => f.write_str("no data beyond this offset"),

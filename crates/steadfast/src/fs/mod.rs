@@ -13,6 +13,7 @@ mod create;
 pub(crate) mod dirent;
 #[cfg(test)]
 mod double;
+mod file;
 pub(crate) mod inode;
 mod link;
 mod map;
@@ -22,6 +23,7 @@ mod names;
 mod open;
 mod orphan;
 pub(crate) mod parameters;
+mod path;
 mod pieces;
 mod publish;
 mod read;
@@ -38,3 +40,5 @@ pub use attr::{
     AllocateMode, Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode, SeekTo, SetAttributes,
     SetTime, SetXattrMode, Statistics,
 };
+pub use file::{File, FileOptions};
+pub use path::LINKS_MAX;

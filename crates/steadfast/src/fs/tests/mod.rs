@@ -2,6 +2,7 @@
 
 mod data;
 mod names;
+mod paths;
 mod special;
 
 use alloc::vec::Vec;

@@ -1,0 +1,273 @@
+//! Operations by path, for programs that use a volume without a kernel in front of it.
+//!
+//! A path is bytes with slashes between names; it starts at the root whether it begins with a slash or not. `.`, `..` and
+//! symbolic links work as in POSIX; at most [`LINKS_MAX`] links are followed. Names are looked up one after the other, so
+//! a path walk is as atomic as it is on any POSIX system: each step is.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::fs::attr::{Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode};
+use crate::fs::file::FileOptions;
+use crate::fs::memory;
+use crate::platform::Platform;
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+/// Most symbolic links that one path walk follows.
+pub const LINKS_MAX: usize = 40;
+
+/// Entries read at once.
+const LIST_CHUNK: usize = 64;
+
+/// Where a path leads.
+pub(crate) struct Walked {
+    /// The directory of the last name.
+    pub directory: InodeNumber,
+    /// The last name; empty where the path ends in a directory that was reached without one (`/`, `a/..`).
+    pub name: Vec<u8>,
+    /// What is there.
+    pub found: Option<Attributes>,
+}
+
+/// The names of a path, last one first. A slash at the end counts as a last name `.`: it asks for a directory.
+fn push_names(rest: &mut Vec<Vec<u8>>, path: &[u8]) -> Result<()> {
+    if path.ends_with(b"/") {
+        memory::push(rest, memory::copy(b".")?)?;
+    }
+    for name in path.rsplit(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        memory::push(rest, memory::copy(name)?)?;
+    }
+    Ok(())
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Follows a path. `follow`: also a symbolic link that is its last name.
+    pub(crate) fn walk(&self, path: &[u8], follow: bool) -> Result<Walked> {
+        let mut rest = Vec::new();
+        push_names(&mut rest, path)?;
+        let mut links = 0;
+        let mut at = self.attributes(InodeNumber::ROOT)?;
+        while let Some(name) = rest.pop() {
+            let last = rest.is_empty();
+            if at.kind != FileKind::Directory {
+                return Err(Error::NotADirectory);
+            }
+            let directory = at.inode;
+            let found = match self.lookup(directory, &name) {
+                Err(Error::NotFound) if last => return Ok(Walked { directory, name, found: None }),
+                other => other?,
+            };
+            if found.kind == FileKind::Symlink && (follow || !last) {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(Error::SymlinkLoop);
+                }
+                let target = self.read_link(found.inode)?;
+                if target.first() == Some(&b'/') {
+                    at = self.attributes(InodeNumber::ROOT)?;
+                }
+                push_names(&mut rest, &target)?;
+                continue;
+            }
+            if last && name != b"." && name != b".." {
+                return Ok(Walked { directory, name, found: Some(found) });
+            }
+            at = found;
+        }
+        Ok(Walked { directory: at.inode, name: Vec::new(), found: Some(at) })
+    }
+
+    /// The attributes of what a path leads to. `follow`: the last name may be a symbolic link, and it is followed.
+    ///
+    /// ```
+    /// # use steadfast::{FormatOptions, OpenOptions, Volume, testing::TestPlatform};
+    /// # let medium = steadfast_media::MemoryMedium::new(8 << 20, 512).unwrap();
+    /// # Volume::format(&medium, &FormatOptions::default(), &TestPlatform::new())?;
+    /// # let volume = Volume::open(medium, OpenOptions::default(), TestPlatform::new())?;
+    /// volume.create_directory_all("etc/app")?;
+    /// volume.create_symlink("/etc/app", "current")?;
+    /// let app = volume.resolve("/etc/app", true)?;
+    /// assert_eq!(volume.resolve("current", true)?.inode, app.inode);
+    /// assert_ne!(volume.resolve("current", false)?.inode, app.inode);
+    /// # Ok::<(), steadfast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `SymlinkLoop`, `NameTooLong`, `InvalidName`.
+    pub fn resolve(&self, path: impl AsRef<[u8]>, follow: bool) -> Result<Attributes> {
+        self.walk(path.as_ref(), follow)?.found.ok_or(Error::NotFound)
+    }
+
+    /// The directory of a path's last name, and that name, for an operation that creates or removes it.
+    fn parent(&self, path: &[u8]) -> Result<Walked> {
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        let walked = self.walk(&path[..end], false)?;
+        if walked.name.is_empty() {
+            return Err(Error::InvalidName);
+        }
+        Ok(walked)
+    }
+
+    /// All bytes of a file.
+    ///
+    /// # Errors
+    /// Those of [`resolve`](Self::resolve) and [`read`](Self::read); `OutOfMemory` where the file is larger than memory.
+    pub fn file_read_all(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        self.open_file(path, &FileOptions::new().read(true))?.read_all()
+    }
+
+    /// Makes a file hold exactly `data`; creates it with permissions 0644 where it does not exist.
+    ///
+    /// ```
+    /// # use steadfast::{FormatOptions, OpenOptions, Volume, testing::TestPlatform};
+    /// # let medium = steadfast_media::MemoryMedium::new(8 << 20, 512).unwrap();
+    /// # Volume::format(&medium, &FormatOptions::default(), &TestPlatform::new())?;
+    /// # let volume = Volume::open(medium, OpenOptions::default(), TestPlatform::new())?;
+    /// volume.file_write_all("config", b"old")?;
+    /// volume.file_write_all("version", b"1")?;
+    /// volume.transact()?;
+    /// // Both files change together or not at all, whenever the power fails.
+    /// volume.file_write_all("config", b"new")?;
+    /// volume.file_write_all("version", b"2")?;
+    /// volume.rollback()?;
+    /// assert_eq!(volume.file_read_all("config")?, b"old");
+    /// assert_eq!(volume.file_read_all("version")?, b"1");
+    /// # Ok::<(), steadfast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`open_file`](Self::open_file) and [`write`](Self::write).
+    pub fn file_write_all(&self, path: impl AsRef<[u8]>, data: &[u8]) -> Result<()> {
+        let options = FileOptions::new().write(true).create(true).truncate(true);
+        let file = self.open_file(path, &options)?;
+        file.write_at(0, data)?;
+        file.close()
+    }
+
+    /// Makes a directory and those above it that do not exist, with permissions 0755. That it exists is no error.
+    ///
+    /// # Errors
+    /// `NotADirectory` where something else has one of the names; those of [`create`](Self::create).
+    pub fn create_directory_all(&self, path: impl AsRef<[u8]>) -> Result<Attributes> {
+        let path = path.as_ref();
+        let mut made = self.attributes(InodeNumber::ROOT)?;
+        let names = |byte: &u8| *byte == b'/';
+        let mut end = 0;
+        for name in path.split(names) {
+            let start = end;
+            end = start + name.len() + 1;
+            if name.is_empty() {
+                continue;
+            }
+            let walked = self.walk(&path[..start + name.len()], true)?;
+            made = match walked.found {
+                Some(found) if found.kind == FileKind::Directory => found,
+                Some(_) => return Err(Error::NotADirectory),
+                None => self.create(
+                    walked.directory,
+                    &walked.name,
+                    NewNode::Directory,
+                    0o755,
+                    &Caller::default(),
+                )?,
+            };
+        }
+        Ok(made)
+    }
+
+    /// Makes a symbolic link at `path` that leads to `target`.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create).
+    pub fn create_symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<Attributes> {
+        let at = self.parent(path.as_ref())?;
+        let node = NewNode::Symlink(target.as_ref());
+        self.create(at.directory, &at.name, node, 0o777, &Caller::default())
+    }
+
+    /// The entries of a directory without `.` and `..`, in no particular order.
+    ///
+    /// # Errors
+    /// Those of [`resolve`](Self::resolve); `NotADirectory`, `OutOfMemory`.
+    pub fn directory_entries(&self, path: impl AsRef<[u8]>) -> Result<Vec<DirectoryEntry>> {
+        let directory = self.resolve(path, true)?.inode;
+        let mut all = Vec::new();
+        // Cookie 2 is behind `..`.
+        let mut cookie = 2;
+        loop {
+            let entries = self.read_directory(directory, cookie, LIST_CHUNK)?;
+            let Some(last) = entries.last() else {
+                return Ok(all);
+            };
+            cookie = last.cookie;
+            all.try_reserve(entries.len()).map_err(|_| Error::OutOfMemory)?;
+            all.extend(entries);
+        }
+    }
+
+    /// Renames by path; symbolic links as last names are renamed or replaced themselves.
+    ///
+    /// # Errors
+    /// Those of [`resolve`](Self::resolve) and [`rename`](Self::rename).
+    pub fn rename_path(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, mode: RenameMode) -> Result<()> {
+        let from = self.parent(from.as_ref())?;
+        let to = self.parent(to.as_ref())?;
+        self.rename(from.directory, &from.name, to.directory, &to.name, mode)
+    }
+
+    /// Removes a file, or a directory with everything in it. Symbolic links are removed, not followed. An error leaves
+    /// what was not reached yet; under a mask without `unlink` and `rmdir` the removal is part of one transaction.
+    ///
+    /// ```
+    /// # use steadfast::{Error, FormatOptions, OpenOptions, Volume, testing::TestPlatform};
+    /// # let medium = steadfast_media::MemoryMedium::new(8 << 20, 512).unwrap();
+    /// # Volume::format(&medium, &FormatOptions::default(), &TestPlatform::new())?;
+    /// # let volume = Volume::open(medium, OpenOptions::default(), TestPlatform::new())?;
+    /// volume.create_directory_all("a/b/c")?;
+    /// volume.file_write_all("a/b/file", b"x")?;
+    /// volume.remove_all("a")?;
+    /// assert_eq!(volume.resolve("a", true), Err(Error::NotFound));
+    /// # Ok::<(), steadfast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidName` (the root), and those of [`unlink`](Self::unlink).
+    pub fn remove_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        let top = self.parent(path.as_ref())?;
+        let found = top.found.ok_or(Error::NotFound)?;
+        if found.kind != FileKind::Directory {
+            return self.unlink(top.directory, &top.name);
+        }
+        // Directories on the way down, each with its place in its parent.
+        let mut open = Vec::new();
+        memory::push(&mut open, (top.directory, top.name, found.inode))?;
+        while let Some((_, _, directory)) = open.last() {
+            let directory = *directory;
+            let mut below = None;
+            for entry in self.read_directory(directory, 2, LIST_CHUNK)? {
+                if entry.kind == FileKind::Directory {
+                    below = Some((directory, entry.name, entry.inode));
+                    break;
+                }
+                match self.unlink(directory, &entry.name) {
+                    Ok(()) | Err(Error::NotFound) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if let Some(below) = below {
+                memory::push(&mut open, below)?;
+            } else if self.read_directory(directory, 2, 1)?.is_empty()
+                && let Some((parent, name, _)) = open.pop()
+            {
+                match self.remove_directory(parent, &name) {
+                    Ok(()) | Err(Error::NotFound) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
