@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# fsx: random reads, writes, maps, truncations, holes and copies of one file against a model, 1,000,000 operations in
+# full. FSX names the program; otherwise the one of crates.io is installed below target/tools.
+source "$(dirname "$0")/lib.sh"
+start fsx
+
+FSX=${FSX:-$REPO/target/tools/bin/fsx}
+if [ ! -x "$FSX" ]; then
+    need cargo
+    say "installing fsx"
+    CARGO_TARGET_DIR=$WORK/fsx-build cargo install fsx --version 0.3.2 --locked --root "$REPO/target/tools" \
+        >"$WORK/install.log" 2>&1 || skip_all "fsx cannot be installed: $(tail -n 1 "$WORK/install.log")"
+fi
+
+make_volume 1G
+mount_volume
+
+# config FILE-LENGTH LARGEST-OPERATION ALIGNMENT WEIGHT-OF-POSIX-FALLOCATE
+# The program asks for ranges of no length when it aligns posix_fallocate; that is EINVAL by the standard.
+config() {
+    cat >"$WORK/fsx.toml" <<TOML
+flen = $1
+[opsize]
+min = 1
+max = $2
+align = $3
+[weights]
+close_open = 1
+read = 10
+write = 10
+mapread = 10
+mapwrite = 10
+invalidate = 1
+truncate = 3
+fsync = 0.2
+fdatasync = 0.2
+posix_fallocate = $4
+punch_hole = 3
+sendfile = 1
+posix_fadvise = 1
+copy_file_range = 3
+TOML
+}
+
+# exercise NAME OPERATIONS SEED
+exercise() {
+    mkdir -p "$WORK/artifacts"
+    (cd "$WORK" && timeout 7200 "$FSX" -q -f "$WORK/fsx.toml" -N "$2" -S "$3" -P "$WORK/artifacts" "$MNT/$1") \
+        >"$WORK/fsx.log" 2>&1 || die "$1, seed $3: $(tail -n 40 "$WORK/fsx.log")"
+    ok "$1: $2 operations, seed $3"
+    rm -f "$MNT/$1"
+}
+
+seed=${SEED:-20261121}
+config 262144 65536 1 2
+exercise mixed "$(bounded 40000 1000000)" "$seed"
+config 4096 1024 1 2
+exercise small-file "$(bounded 15000 200000)" "$((seed + 1))"
+config 8388608 1048576 1 2
+exercise large-file "$(bounded 2000 50000)" "$((seed + 2))"
+config 262144 65536 4096 0
+exercise aligned "$(bounded 10000 200000)" "$((seed + 3))"
+
+umount_volume
+check_volume
+finish

@@ -1,0 +1,91 @@
+"""Holds files of a mount open in several ways while the volume is rolled back, and says what it sees.
+
+Usage: rollback_holder.py DIRECTORY; commands on standard input, one answer line each:
+
+  open       opens what the test needs: `extended`, `truncated`, `mapped`, `reader`
+  change     extends, truncates, stores through the map, makes `new`
+  close      closes what is open for writing, keeps the read-only descriptor
+  stale      says how old descriptors answer after the rollback
+  quit
+"""
+
+import errno
+import mmap
+import os
+import sys
+
+
+class Holder:
+    def __init__(self, directory):
+        self.directory = directory
+        self.held = {}
+        self.map = None
+
+    def path(self, name):
+        return f"{self.directory}/{name}"
+
+    def open(self):
+        for name in ("extended", "truncated", "mapped"):
+            self.held[name] = os.open(self.path(name), os.O_RDWR)
+        self.held["reader"] = os.open(self.path("extended"), os.O_RDONLY)
+        size = os.fstat(self.held["mapped"]).st_size
+        self.map = mmap.mmap(self.held["mapped"], size)
+        return "opened"
+
+    def change(self):
+        os.pwrite(self.held["extended"], b"E" * 100_000, 5000)
+        os.ftruncate(self.held["truncated"], 10)
+        self.map[0:10_000] = b"M" * 10_000
+        with open(self.path("new"), "w") as file:
+            file.write("new")
+        os.rename(self.path("other"), self.path("renamed"))
+        return "changed"
+
+    def close(self):
+        if self.map is not None:
+            self.map.close()
+            self.map = None
+        for name in ("extended", "truncated", "mapped"):
+            descriptor = self.held.pop(name, None)
+            if descriptor is not None:
+                try:
+                    os.close(descriptor)
+                except OSError as error:
+                    return f"close {name}: {errno.errorcode[error.errno]}"
+        return "closed"
+
+    def stale(self):
+        answers = []
+        for name, descriptor in sorted(self.held.items()):
+            try:
+                os.pread(descriptor, 10, 0)
+                answers.append(f"{name} read")
+            except OSError as error:
+                answers.append(f"{name} {errno.errorcode[error.errno]}")
+            if name != "reader":
+                try:
+                    os.pwrite(descriptor, b"late", 0)
+                    os.fsync(descriptor)
+                    answers.append(f"{name} wrote")
+                except OSError as error:
+                    answers.append(f"{name} {errno.errorcode[error.errno]}")
+        return ", ".join(answers)
+
+
+def main():
+    holder = Holder(sys.argv[1])
+    commands = {"open": holder.open, "change": holder.change, "close": holder.close, "stale": holder.stale}
+    for line in sys.stdin:
+        word = line.strip()
+        if word == "quit":
+            # Maps and descriptors go with the process, as in a program that ends.
+            os._exit(0)
+        try:
+            answer = commands[word]()
+        except OSError as error:
+            answer = f"error {errno.errorcode.get(error.errno, error.errno)}"
+        print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+# Shared by the scripts of this directory: a volume of their own, mounted, and cleaned up whatever happens.
+#
+# Environment:
+#   STEADFAST   the binary (default: target/release/steadfast of this repository)
+#   BOUND       ci (default: seconds to a few minutes each) or full
+#   TEST_DIR    where image, mount point and scratch files go (default: /tmp); needs a few GiB
+#   TARGET_DIR  run on this existing directory instead of a Steadfast mount, to check the script itself against another
+#               file system; mounting, killing and checking are left out then
+#   KEEP=1      leave the scratch directory (image, logs) behind
+#
+# A script calls `start NAME`, then `make_volume SIZE`, `mount_volume`, ... and ends with `finish`. Every process it
+# starts in the background is registered with `own PID` and ended by its id.
+
+set -euo pipefail
+export LC_ALL=C
+
+TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+REPO=$(dirname "$TESTS")
+STEADFAST=${STEADFAST:-$REPO/target/release/steadfast}
+BOUND=${BOUND:-ci}
+TEST_DIR=${TEST_DIR:-/tmp}
+TARGET_DIR=${TARGET_DIR:-}
+
+OWNED=()
+DAEMON=
+NAME=test
+WORK=
+MNT=
+IMAGE=
+
+# start NAME: scratch directory, names and the trap. Further images and mount points are made by the script below $WORK.
+start() {
+    NAME=$1
+    case $BOUND in ci | full) ;; *) die "BOUND is '$BOUND': set it to ci or full" ;; esac
+    if [ -z "$TARGET_DIR" ]; then
+        [ -x "$STEADFAST" ] || die "no binary at $STEADFAST: build it with 'cargo build --release' or set STEADFAST"
+        [ -r /dev/fuse ] && [ -w /dev/fuse ] || skip_all "/dev/fuse cannot be used here"
+        STEADFAST=$(realpath "$STEADFAST")
+    fi
+    WORK=$(mktemp -d "$TEST_DIR/steadfast-$NAME.XXXXXX")
+    chmod 755 "$WORK"
+    trap cleanup EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    IMAGE=$WORK/volume.img
+    if [ -n "$TARGET_DIR" ]; then
+        MNT=$(mktemp -d "$TARGET_DIR/steadfast-$NAME.XXXXXX")
+        chmod 755 "$MNT"
+    else
+        MNT=$WORK/mnt
+        mkdir "$MNT"
+    fi
+}
+
+say() { printf '%s: %s\n' "$NAME" "$*"; }
+
+ok() { say "ok: $*"; }
+
+die() {
+    printf '%s: FAILED: %s\n' "$NAME" "$*" >&2
+    if [ -n "$WORK" ] && [ -s "$WORK/daemon.log" ]; then
+        printf '%s: the last lines of the daemon:\n' "$NAME" >&2
+        tail -n 20 "$WORK/daemon.log" >&2
+    fi
+    exit 1
+}
+
+skip_all() {
+    say "skipped: $*"
+    exit 0
+}
+
+finish() { printf '%s: ok\n' "$NAME"; }
+
+full() { [ "$BOUND" = full ]; }
+
+# bounded CI FULL: the one that applies.
+bounded() { if full; then echo "$2"; else echo "$1"; fi; }
+
+plain() { [ -n "$TARGET_DIR" ]; }
+
+# A program that the script cannot do without.
+need() {
+    local program
+    for program in "$@"; do
+        command -v "$program" >/dev/null || skip_all "no $program on this machine"
+    done
+}
+
+own() { OWNED+=("$1"); }
+
+now_ms() { echo $(($(date +%s%N) / 1000000)); }
+
+# make_volume SIZE [mkfs options]
+make_volume() {
+    plain && return
+    local size=$1
+    shift
+    rm -f "$IMAGE"
+    timeout 60 "$STEADFAST" mkfs --size "$size" "$@" "$IMAGE" >"$WORK/mkfs.log" 2>&1 ||
+        die "mkfs: $(cat "$WORK/mkfs.log")"
+}
+
+# mount_volume [mount options]: returns once mounted; DAEMON is the id of the process that serves it.
+mount_volume() {
+    plain && return
+    timeout 60 "$STEADFAST" mount --log "$WORK/daemon.log" -o allow_other "$@" "$IMAGE" "$MNT" \
+        >"$WORK/mount.log" 2>&1 || die "mount: $(cat "$WORK/mount.log")"
+    DAEMON=$(daemon_of "$IMAGE")
+    [ -n "$DAEMON" ] || die "mounted, but no daemon serves $IMAGE"
+    mountpoint -q "$MNT" || die "mount returned, but $MNT is not a mount point"
+}
+
+# The process that runs our binary with this image among its arguments.
+daemon_of() {
+    local image=$1 process executable
+    for process in /proc/[0-9]*; do
+        executable=$(readlink "$process/exe" 2>/dev/null) || continue
+        [ "${executable% (deleted)}" = "$STEADFAST" ] || continue
+        if tr '\0' '\n' <"$process/cmdline" 2>/dev/null | grep -qxF -- "$image"; then
+            basename "$process"
+            return
+        fi
+    done
+}
+
+umount_volume() {
+    plain && return
+    timeout 300 "$STEADFAST" umount "$MNT" >"$WORK/umount.log" 2>&1 || die "umount: $(cat "$WORK/umount.log")"
+    ! mountpoint -q "$MNT" || die "umount returned, but $MNT is still a mount point"
+    [ ! -d "/proc/$DAEMON" ] || die "umount returned, but the daemon $DAEMON still runs"
+    DAEMON=
+}
+
+# A power cut as far as the daemon is concerned: killed without notice, its mount detached.
+kill_daemon() {
+    plain && return
+    [ -n "$DAEMON" ] || die "there is no daemon to kill"
+    kill -9 "$DAEMON"
+    gone "$DAEMON" 30 || die "the daemon $DAEMON does not die"
+    DAEMON=
+    umount -l "$MNT" 2>/dev/null || true
+}
+
+# gone PID SECONDS: waits for a process that is not our child.
+gone() {
+    local deadline=$(($(date +%s) + $2))
+    while [ -d "/proc/$1" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ]; do
+        [ "$(date +%s)" -lt "$deadline" ] || return 1
+        sleep 0.05
+    done
+}
+
+# Clean unmount and mount again.
+remount_volume() {
+    umount_volume
+    mount_volume "$@"
+}
+
+check_volume() {
+    plain && return
+    timeout 1800 "$STEADFAST" check "$IMAGE" >"$WORK/check.log" 2>&1 ||
+        die "check: $(tail -n 20 "$WORK/check.log")"
+    ok "check finds nothing${1:+ ($1)}"
+}
+
+cleanup() {
+    local status=$? pid
+    trap - EXIT INT TERM HUP
+    set +e
+    for pid in "${OWNED[@]}"; do
+        kill -9 "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+    done
+    if ! plain && [ -n "$MNT" ]; then
+        # The daemon goes first: a mount whose daemon hangs could hang us too.
+        [ -n "$DAEMON" ] || DAEMON=$(daemon_of "$IMAGE")
+        if [ -n "$DAEMON" ]; then
+            timeout 20 "$STEADFAST" umount "$MNT" >/dev/null 2>&1
+            if [ -d "/proc/$DAEMON" ]; then
+                kill -9 "$DAEMON" 2>/dev/null
+                gone "$DAEMON" 10
+            fi
+        fi
+        grep -q " $MNT " /proc/self/mounts && umount -l "$MNT"
+    fi
+    if [ -n "${KEEP:-}" ] && [ -n "$WORK" ]; then
+        say "kept $WORK"
+    elif [ -n "$WORK" ]; then
+        plain && [ -n "$MNT" ] && rm -rf "$MNT"
+        # Never descend into something that is still mounted.
+        rm -rf --one-file-system "$WORK"
+    fi
+    exit "$status"
+}

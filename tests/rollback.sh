@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Rollback of a live mount: extended, truncated, mapped, new and renamed files come back as they were at the last
+# transaction point; EBUSY while files are open for writing, unless --force; what was rolled back never reappears.
+source "$(dirname "$0")/lib.sh"
+start rollback
+need python3
+plain && skip_all "there is nothing to roll back"
+export PYTHONDONTWRITEBYTECODE=1
+
+make_volume 1G
+mount_volume
+# Only we say when: neither the timer nor fsync sets a transaction point.
+"$STEADFAST" mask set "$MNT" manual
+
+originals=$WORK/originals
+mkdir "$originals"
+for name in extended truncated mapped other; do head -c 50000 /dev/urandom >"$originals/$name"; done
+head -c 3000000 /dev/urandom >"$originals/large"
+cp "$originals"/* "$MNT/"
+mkdir "$MNT/directory"
+"$STEADFAST" transact "$MNT" || die "transact"
+inode=$(stat -c %i "$MNT/extended")
+
+as_before() {
+    local name
+    for name in extended truncated mapped other large; do
+        cmp "$originals/$name" "$MNT/$name" || die "$1: $name is not as it was at the transaction point"
+    done
+    [ ! -e "$MNT/new" ] && [ ! -e "$MNT/renamed" ] || die "$1: something new is still there: $(ls "$MNT")"
+    [ -d "$MNT/directory" ] || die "$1: the directory is gone"
+    [ "$(stat -c %i "$MNT/extended")" = "$inode" ] || die "$1: st_ino has changed"
+    ok "$1"
+}
+
+# --- nothing open
+echo changed >"$MNT/extended"
+rm "$MNT/other" "$MNT/large"
+rmdir "$MNT/directory"
+mkdir "$MNT/new"
+: >"$MNT/new/file"
+ls -l "$MNT" >/dev/null
+timeout 60 "$STEADFAST" rollback "$MNT" || die "rollback with nothing open"
+as_before "nothing open"
+
+# --- open in every way
+coproc HOLDER { exec python3 "$TESTS/helpers/rollback_holder.py" "$MNT"; }
+own "$HOLDER_PID"
+holder=$HOLDER_PID
+exec {to}>&"${HOLDER[1]}" {from}<&"${HOLDER[0]}"
+ask() {
+    local answer
+    echo "$1" >&"$to"
+    read -r -t 60 answer <&"$from" || die "the holder does not answer to '$1'"
+    ANSWER=$answer
+}
+
+ask open
+[ "$ANSWER" = opened ] || die "open: $ANSWER"
+ask change
+[ "$ANSWER" = changed ] || die "change: $ANSWER"
+if timeout 60 "$STEADFAST" rollback "$MNT" 2>"$WORK/busy.log"; then
+    die "rollback with files open for writing must say that they are"
+fi
+[ "$(wc -l <"$WORK/busy.log")" = 1 ] || die "more than one line: $(cat "$WORK/busy.log")"
+[ "$(stat -c %s "$MNT/extended")" = 105000 ] && [ "$(cat "$MNT/new")" = new ] ||
+    die "a refused rollback has changed something"
+ok "refused while files are open for writing: $(cat "$WORK/busy.log")"
+
+timeout 60 "$STEADFAST" rollback --force "$MNT" || die "rollback --force"
+as_before "forced while files are open, extended, truncated, mapped"
+ask stale
+grep -q wrote <<<"$ANSWER" && die "an old descriptor could still write: $ANSWER"
+ok "old descriptors: $ANSWER"
+as_before "after late writes through old descriptors"
+ask close
+echo quit >&"$to"
+gone "$holder" 30 || die "the holder does not end"
+as_before "after the old descriptors are closed"
+
+# --- the mount is as good as new
+echo fresh >"$MNT/fresh"
+cat "$originals/large" >>"$MNT/extended"
+"$STEADFAST" transact "$MNT" || die "transact after a rollback"
+kill_daemon
+mount_volume
+[ "$(cat "$MNT/fresh")" = fresh ] || die "a file made after the rollback is gone"
+[ "$(stat -c %s "$MNT/extended")" = 3050000 ] || die "an append after the rollback is gone"
+for name in truncated mapped other large; do
+    cmp "$originals/$name" "$MNT/$name" || die "after kill -9: $name is not as it was"
+done
+ok "work after a rollback is durable"
+
+# --- in a loop, with readers at work
+"$STEADFAST" mask set "$MNT" manual
+"$STEADFAST" transact "$MNT"
+(while :; do cat "$MNT/large" "$MNT/truncated" >/dev/null 2>&1 || true; done) &
+reader=$!
+own "$reader"
+for round in $(seq "$(bounded 20 300)"); do
+    echo "$round" >"$MNT/round"
+    rm -f "$MNT/truncated"
+    cp "$originals/other" "$MNT/large"
+    timeout 60 "$STEADFAST" rollback --force "$MNT" || die "rollback in round $round"
+    [ ! -e "$MNT/round" ] || die "round $round is still there"
+    cmp -s "$originals/large" "$MNT/large" || die "large differs in round $round"
+done
+kill "$reader" 2>/dev/null || true
+wait "$reader" 2>/dev/null || true
+ok "rollbacks in a loop while files are read"
+
+umount_volume
+check_volume
+finish
