@@ -14,10 +14,12 @@ need_fuse
 "${CARGO:-cargo}" build --release --locked -p steadfast-cli
 steadfast=$(target_directory)/release/steadfast
 
-# A mount whose daemon was killed answers everything with ENOTCONN. Clear it: what was acknowledged is in the image.
-if ! problem=$(LC_ALL=C stat "$directory" 2>&1 >/dev/null) && [[ $problem == *"endpoint is not connected"* ]]; then
+# Exit code 8: a mount whose daemon was killed. Clear it: what was acknowledged is in the image.
+status=0
+"$steadfast" info "$directory" >/dev/null 2>&1 || status=$?
+if [ "$status" -eq 8 ]; then
     echo "clearing a mount whose daemon is gone: $directory"
-    "$steadfast" umount "$directory"
+    "$steadfast" umount --quiet "$directory"
 fi
 mkdir -p "$directory"
 

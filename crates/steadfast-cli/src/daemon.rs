@@ -53,7 +53,7 @@ pub fn start(arguments: &[std::ffi::OsString]) -> Outcome {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match line.split_first() {
             Some((&READY, _)) => ready = true,
-            Some((&WARNING, rest)) => eprintln!("{}", text(rest)),
+            Some((&WARNING, rest)) => eprintln!("steadfast: {}", text(rest)),
             Some((&FAILED, rest)) => {
                 let _ = child.wait();
                 return Err(decode_failure(&text(rest)));

@@ -129,7 +129,7 @@ fn advice_core(error: &Error) -> (Exit, String) {
         }
         Error::InvalidName => (Failed, "use a name that is not empty, '.' or '..'"),
         Error::ValueTooLong => (Failed, "make the link target or attribute shorter"),
-        Error::InvalidArgument(_) => (Usage, "see 'steadfast help'"),
+        Error::InvalidArgument(_) => (Usage, "see 'steadfast COMMAND --help'"),
         Error::FileTooLarge => (Failed, "files hold up to 2^63 - 1 bytes"),
         Error::TooManyLinks => (Failed, "use a copy or a symbolic link instead"),
         Error::MoveIntoSelf => (Failed, "choose a target outside the directory"),

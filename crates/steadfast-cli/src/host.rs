@@ -1,49 +1,145 @@
 //! Images and block devices of this machine: opening, making, looking at locks.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions as OpenOptionsHost, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use steadfast_host::{FileMedium, FileOptions, OpenError};
-use steadfast_media::Medium;
+use steadfast::{Error, FormatOptions, OpenOptions, Volume};
+use steadfast_host::{FileMedium, FileOptions, HostPlatform, OpenError};
+use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::image::mounted_on;
+use crate::image::{HostVolume, mounted_on};
 use crate::size;
 
 /// Bytes looked at from each end of an image for something that somebody may miss.
 const PROBE: u64 = 1 << 20;
+
+/// Sector of a disk, bytes.
+const SECTOR: u32 = 512;
+
+/// Bytes wiped at each end of what is formatted: more than the fixed structures of any volume take there.
+const WIPE: u64 = 256 << 10;
 
 /// Opens an image or block device and locks it: for us alone when writing, among readers when reading.
 ///
 /// # Errors
 /// What the operating system says, and "in use" with the advice that helps.
 pub fn open_medium(path: &Path, read_only: bool, direct: bool) -> Outcome<FileMedium> {
-    let options = FileOptions { read_only, direct, ..FileOptions::default() };
-    FileMedium::open(path, &options).map_err(|error| failure(&error, path))
+    open_with(path, &FileOptions { read_only, direct, ..FileOptions::default() })
 }
 
-/// Opens an image or block device for formatting. A file that does not exist is made, sparse; one that is shorter than
-/// `size` grows.
+/// Opens the volume in an image or on a block device.
+///
+/// # Errors
+/// As [`open_medium`] and [`Volume::open`].
+pub fn open_volume(path: &Path, direct: bool, options: OpenOptions) -> Outcome<HostVolume> {
+    let medium = open_medium(path, options.read_only, direct)?;
+    retry_small_sectors(path, medium, options.read_only, |medium| {
+        Volume::open(medium, options.clone(), HostPlatform::new())
+    })
+}
+
+/// Opens an image or block device read-only and runs `work` on it.
+///
+/// # Errors
+/// As [`open_medium`], and what `work` returns.
+pub fn with_medium<T>(path: &Path, work: impl FnMut(&FileMedium) -> Result<T, Error>) -> Outcome<T> {
+    let mut work = work;
+    let medium = open_medium(path, true, false)?;
+    retry_small_sectors(path, medium, true, |medium| work(&medium))
+}
+
+/// Runs `open` on the medium. Where the volume has smaller blocks than a disk's sectors, because it is the image of
+/// another medium, once more with sectors of that size.
+fn retry_small_sectors<T>(
+    path: &Path,
+    medium: FileMedium,
+    read_only: bool,
+    mut open: impl FnMut(FileMedium) -> Result<T, Error>,
+) -> Outcome<T> {
+    let file = !medium.is_block_device();
+    let result = match open(medium) {
+        Err(Error::BadBlockSize(block_size)) if file => {
+            open(open_with(path, &small_sectors(read_only, block_size))?)
+        }
+        result => result,
+    };
+    result.map_err(|error| Failure::core(error, path.display()))
+}
+
+/// Formats nothing: says whether [`create_medium`] and [`Volume::format`] would accept these parameters, before anything
+/// is made or overwritten.
+///
+/// # Errors
+/// Those of the parameters, and of opening an image that exists.
+pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
+    let unit = small_sectors(true, options.block_size).atomic_unit.unwrap_or(SECTOR);
+    let geometry = if path.exists() {
+        let medium = open_medium(path, true, false)?;
+        let found = medium.geometry();
+        match options.size {
+            _ if medium.is_block_device() => found,
+            size => Geometry { size: size.unwrap_or(found.size), atomic_unit: unit, ..found },
+        }
+    } else {
+        let size = options.size.unwrap_or(0);
+        Geometry { size, atomic_unit: unit, failure_model: FailureModel::PowerSafe }
+    };
+    let result = Volume::format(&DryMedium(geometry), options, &HostPlatform::new());
+    result.map_err(|error| Failure::core(error, path.display()))
+}
+
+/// Takes every write and keeps none.
+struct DryMedium(Geometry);
+
+impl Medium for DryMedium {
+    fn geometry(&self) -> Geometry {
+        self.0
+    }
+
+    fn read(&self, _offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        buffer.fill(0);
+        Ok(())
+    }
+
+    fn write(&self, _offset: u64, _data: &[u8]) -> Result<(), MediumError> {
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        Ok(())
+    }
+}
+
+/// Opens an image or block device for formatting: a file that does not exist is made, sparse, and one that exists gets
+/// `size`; an earlier volume is wiped so far that it cannot be taken for the new one.
 ///
 /// # Errors
 /// As [`open_medium`], and when the host has no room for the size.
-pub fn create_medium(path: &Path, size: Option<u64>) -> Outcome<FileMedium> {
-    let Some(size) = size else { return open_medium(path, false, false) };
-    match FileMedium::create(path, size, &FileOptions::default()) {
-        Ok(medium) => return Ok(medium),
-        Err(OpenError::AlreadyExists(_)) => {}
-        Err(error) => return Err(failure(&error, path)),
+pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome<FileMedium> {
+    let options = small_sectors(false, block_size);
+    if let Some(size) = size {
+        match FileMedium::create(path, size, &options) {
+            Ok(medium) => return Ok(medium),
+            Err(OpenError::AlreadyExists(_)) => {}
+            Err(error) => return Err(failure(&error, path)),
+        }
     }
     // Locked before it is touched.
-    let medium = open_medium(path, false, false)?;
-    if medium.geometry().size >= size {
-        return Ok(medium);
-    }
-    if medium.is_block_device() {
+    let mut medium = open_medium(path, false, false)?;
+    if !medium.is_block_device() {
+        if let Some(size) = size.filter(|size| *size != medium.geometry().size) {
+            let resize = |error: io::Error| Failure::host(&error, "resize", path);
+            let file = OpenOptionsHost::new().write(true).open(path).map_err(resize)?;
+            file.set_len(size).and_then(|()| file.sync_all()).map_err(resize)?;
+        }
+        drop(medium);
+        medium = open_with(path, &options)?;
+    } else if size.is_some_and(|size| size > medium.geometry().size) {
         return Err(Failure::new(
             Exit::NoSpace,
             format!("the device has {}, less than the size asked for", size::human(medium.geometry().size)),
@@ -51,11 +147,28 @@ pub fn create_medium(path: &Path, size: Option<u64>) -> Outcome<FileMedium> {
             "ask for less, or leave --size out to use all of it",
         ));
     }
-    drop(medium);
-    let grow = |error: io::Error| Failure::host(&error, "grow", path);
-    let file = OpenOptions::new().write(true).open(path).map_err(grow)?;
-    file.set_len(size).and_then(|()| file.sync_all()).map_err(grow)?;
-    open_medium(path, false, false)
+    wipe_ends(&medium).map_err(|error| Failure::core(error.into(), path.display()))?;
+    Ok(medium)
+}
+
+fn open_with(path: &Path, options: &FileOptions) -> Outcome<FileMedium> {
+    FileMedium::open(path, options).map_err(|error| failure(&error, path))
+}
+
+/// Blocks below a disk's sector are for other media; in an image file they only have to fit.
+fn small_sectors(read_only: bool, block_size: u32) -> FileOptions {
+    let small = block_size < SECTOR && block_size.is_power_of_two();
+    FileOptions { read_only, atomic_unit: small.then_some(block_size), ..FileOptions::default() }
+}
+
+fn wipe_ends(medium: &FileMedium) -> Result<(), MediumError> {
+    let geometry = medium.geometry();
+    let unit = u64::from(geometry.atomic_unit);
+    let size = geometry.size - geometry.size % unit;
+    let length = WIPE.min(size);
+    let zeros = vec![0; usize::try_from(length).unwrap_or(0)];
+    medium.write(0, &zeros)?;
+    medium.write(size - length, &zeros)
 }
 
 /// Whether the image has anything but zeros near its beginning or its end.
@@ -96,7 +209,7 @@ pub fn is_locked(path: &Path) -> Outcome<bool> {
     let cannot = |error: io::Error| Failure::host(&error, "look at the lock of", path);
     let Ok(metadata) = fs::metadata(path) else { return Ok(false) };
     if metadata.file_type().is_block_device() {
-        let claim = OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
+        let claim = OpenOptionsHost::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
         return Ok(claim.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::BUSY)));
     }
     let Ok(file) = File::open(path) else { return Ok(false) };
@@ -164,7 +277,9 @@ fn failure(error: &OpenError, path: &Path) -> Failure {
         ),
         OpenError::Size { source, size: bytes, .. } => {
             let mut failure = Failure::host(source, &format!("make a file of {}", size::human(*bytes)), path);
-            if Errno::from_io_error(source) == Some(Errno::INVAL) {
+            // No error number: the size does not even fit the system call.
+            if matches!(Errno::from_io_error(source), None | Some(Errno::INVAL)) {
+                failure.what = format!("no file can have {}", size::human(*bytes));
                 failure.exit = Exit::NoSpace;
                 failure.advice = "ask for less: files have at most 2^63 - 1 bytes".into();
             }

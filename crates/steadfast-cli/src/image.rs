@@ -38,9 +38,8 @@ impl Image {
     /// Everything that can be wrong with an image, each with its own line.
     pub fn open(path: &Path, access: Access) -> Outcome<Image> {
         let read_only = access == Access::Read;
-        let medium = host::open_medium(path, read_only, false)?;
         let options = OpenOptions { read_only, cache_size: CACHE_SIZE, access_times: false };
-        let volume = open_volume(medium, options, path)?;
+        let volume = host::open_volume(path, false, options)?;
         if let Some(warning) = superblock_warning(&volume.info(), path) {
             eprintln!("steadfast: {warning}");
         }
@@ -91,14 +90,6 @@ impl Image {
     pub fn close(self) -> Outcome {
         self.volume.close().map_err(|error| Failure::core(error, self.path.display()))
     }
-}
-
-/// Opens the volume on a medium, with the failure that fits `path`.
-///
-/// # Errors
-/// As [`Volume::open`].
-pub fn open_volume(medium: FileMedium, options: OpenOptions, path: &Path) -> Outcome<HostVolume> {
-    Volume::open(medium, options, HostPlatform::new()).map_err(|error| Failure::core(error, path.display()))
 }
 
 /// The line to say when a superblock copy was damaged.

@@ -113,9 +113,7 @@ impl Live {
     fn failure(&self, error: &io::Error) -> Failure {
         let place = self.directory().display();
         match Errno::from_io_error(error) {
-            Some(Errno::NOTCONN | Errno::CONNABORTED) => {
-                stale_or_host(&io::Error::from(Errno::NOTCONN), self.directory())
-            }
+            Some(Errno::NOTCONN | Errno::CONNABORTED) => stale_or_host(error, self.directory()),
             Some(Errno::PERM | Errno::ACCESS) => Failure::new(
                 Exit::NoPermission,
                 "this needs the user who mounted the volume, or root",

@@ -1,7 +1,7 @@
 //! Transaction masks as text.
 //!
 //! A mask is a list of events separated by commas or colons (a colon where a comma already means something, as in
-//! mount options). `default`, `all` and `manual` stand for sets. A list made only of `+event` and `-event` changes
+//! mount options). `default`, `all` and `manual` stand for sets. A list made only of `+event` and `no-event` changes
 //! the mask that is in force; any other list replaces it.
 
 use steadfast::TransactionMask;
@@ -19,10 +19,10 @@ pub fn parse<S: AsRef<str>>(words: &[S], current: TransactionMask) -> Result<Tra
     if tokens.is_empty() {
         return Err(format!("no event given: write some of {}", known()));
     }
-    let relative = tokens.iter().all(|token| token.starts_with(['+', '-']));
+    let relative = tokens.iter().all(|token| token.starts_with('+') || token.starts_with("no-"));
     let mut mask = if relative { current } else { TransactionMask::MANUAL };
     for token in tokens {
-        let (removes, name) = match token.strip_prefix('-') {
+        let (removes, name) = match token.strip_prefix("no-") {
             Some(name) => (true, name),
             None => (false, token.strip_prefix('+').unwrap_or(token)),
         };
@@ -71,9 +71,12 @@ mod tests {
         assert_eq!(parse(&["fsync,sync"], now), Ok(TransactionMask::FSYNC.union(TransactionMask::SYNC)));
         assert_eq!(parse(&["fsync:sync"], now), parse(&["fsync", "sync"], now));
         assert_eq!(parse(&["+close"], now), Ok(now.union(TransactionMask::CLOSE)));
-        assert_eq!(parse(&["-timer", "+close"], now).map(|m| m.contains(TransactionMask::TIMER)), Ok(false));
         assert_eq!(
-            parse(&["all,-write"], now),
+            parse(&["no-timer", "+close"], now).map(|m| m.contains(TransactionMask::TIMER)),
+            Ok(false)
+        );
+        assert_eq!(
+            parse(&["all,no-write"], now),
             Ok(TransactionMask(TransactionMask::ALL.0 & !TransactionMask::WRITE.0))
         );
         assert_eq!(parse(&["manual"], now), Ok(TransactionMask::MANUAL));

@@ -17,7 +17,8 @@ use steadfast_host::BackgroundThread;
 
 use crate::daemon::Ready;
 use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::image::{HostVolume, open_volume, superblock_warning};
+use crate::image::{HostVolume, superblock_warning};
+use crate::live::Live;
 use crate::logger::{Priority, message};
 use crate::mount_options::MountSettings;
 use crate::target::stale_or_host;
@@ -31,6 +32,8 @@ const FUSE_DEVICE: &str = "/dev/fuse";
 /// # Errors
 /// What keeps it from being mounted, and the failure of the last transaction point.
 pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
+    // Signals are caught from before the mount exists: one that ended this process would leave a dead mount.
+    let signals = catch_signals();
     let prepared = prepare(image, directory, settings, &ready);
     let (volume, session) = match prepared {
         Ok(prepared) => prepared,
@@ -57,7 +60,9 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
     if let Err(error) = &background {
         message(Priority::Error, format_args!("no background thread, no timer: {}", text_os(error)));
     }
-    watch_signals(session.unmount_handle());
+    if let Some(signals) = signals {
+        watch_signals(signals, session.unmount_handle());
+    }
     if let Err(error) = ready.mounted() {
         message(
             Priority::Warning,
@@ -78,15 +83,13 @@ fn prepare(
     settings: &MountSettings,
     ready: &Ready,
 ) -> Outcome<(Arc<HostVolume>, Session)> {
-    check_directory(directory)?;
-    check_fuse_device()?;
-    let medium = host::open_medium(image, settings.read_only, settings.direct)?;
+    check_host(directory)?;
     let options = OpenOptions {
         read_only: settings.read_only,
         cache_size: usize::try_from(settings.cache_size).unwrap_or(usize::MAX),
         access_times: settings.access_times,
     };
-    let volume = open_volume(medium, options, image)?;
+    let volume = host::open_volume(image, settings.direct, options)?;
     let info = volume.info();
     if let Some(warning) = superblock_warning(&info, image) {
         ready.warn(&warning);
@@ -117,6 +120,15 @@ fn prepare(
     }
 }
 
+/// Whether this machine can mount something on this directory.
+///
+/// # Errors
+/// What is wrong with the directory or with FUSE.
+pub fn check_host(directory: &Path) -> Outcome {
+    check_directory(directory)?;
+    check_fuse_device()
+}
+
 fn check_directory(directory: &Path) -> Outcome {
     let metadata = match fs::metadata(directory) {
         Ok(metadata) => metadata,
@@ -139,15 +151,24 @@ fn check_directory(directory: &Path) -> Outcome {
         ));
     }
     match mounts::at(directory) {
-        Ok(Some(mount)) => Err(Failure::new(
-            Exit::Busy,
-            format!("a volume is mounted here already ({})", mount.source.display()),
-            directory.display(),
-            "use another directory, or unmount it first with 'steadfast umount'",
-        )),
+        Ok(Some(mount)) => Err(dead(directory).unwrap_or_else(|| {
+            Failure::new(
+                Exit::Busy,
+                format!("a volume is mounted here already ({})", mount.source.display()),
+                directory.display(),
+                "use another directory, or unmount it first with 'steadfast umount'",
+            )
+        })),
         Ok(None) => Ok(()),
         Err(error) => Err(Failure::host(&error, "read", Path::new("/proc/self/mountinfo"))),
     }
+}
+
+/// The failure to report where the mount on `directory` has lost its daemon. What the kernel has cached still answers
+/// then, so only a question to the daemon tells.
+fn dead(directory: &Path) -> Option<Failure> {
+    let asked = Live::open(directory).and_then(|live| live.mask());
+    asked.err().filter(|failure| failure.exit == Exit::CannotMount)
 }
 
 fn check_fuse_device() -> Outcome {
@@ -231,16 +252,18 @@ fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) 
     }
 }
 
+/// Signals that ask for an end, kept until somebody looks.
+fn catch_signals() -> Option<Signals> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .inspect_err(|error| {
+            message(Priority::Warning, format_args!("cannot watch for signals: {}", text_os(error)));
+        })
+        .ok()
+}
+
 /// Unmounts at the first signal; while files are open the mount is taken out of the tree, and served on until they
 /// are closed. A second signal ends the wait.
-fn watch_signals(handle: steadfast_fuse::UnmountHandle) {
-    let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
-        Ok(signals) => signals,
-        Err(error) => {
-            message(Priority::Warning, format_args!("cannot watch for signals: {}", text_os(&error)));
-            return;
-        }
-    };
+fn watch_signals(mut signals: Signals, handle: steadfast_fuse::UnmountHandle) {
     let watch = move || {
         for signal in signals.forever() {
             message(Priority::Info, format_args!("signal {signal}: unmounting"));

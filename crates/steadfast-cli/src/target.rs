@@ -68,7 +68,7 @@ impl Target {
 
 /// A failed look at `path`; "Transport endpoint is not connected" gets the answer it needs.
 pub fn stale_or_host(error: &io::Error, path: &Path) -> Failure {
-    if Errno::from_io_error(error) == Some(Errno::NOTCONN) {
+    if matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::CONNABORTED)) {
         return Failure::new(
             Exit::CannotMount,
             "the daemon of this mount is gone",

@@ -61,18 +61,19 @@ struct JsonFinding<'a> {
 /// # Errors
 /// When the volume cannot be opened, and when something is wrong with it.
 pub fn run(args: &Args) -> Outcome {
-    let medium = host::open_medium(&args.image, true, false)?;
     let cache = args.cache.unwrap_or(mount_options::CACHE_SIZE_DEFAULT);
     let options =
         CheckOptions { data: !args.no_data, cache_size: usize::try_from(cache).unwrap_or(usize::MAX) };
     // Hidden where standard error is no terminal.
     let bar = if args.quiet { ProgressBar::hidden() } else { progress_bar() };
-    let report = check(&medium, &HostPlatform::new(), &options, &mut |progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
+    let report = host::with_medium(&args.image, |medium| {
+        check(medium, &HostPlatform::new(), &options, &mut |progress| {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+        })
     });
     bar.finish_and_clear();
-    let report = report.map_err(|error| Failure::core(error, args.image.display()))?;
+    let report = report?;
     if args.json {
         output::json(&json_report(&report, &options))?;
     } else {

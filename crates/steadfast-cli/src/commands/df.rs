@@ -27,7 +27,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// What is wrong with the first target that cannot be read.
+/// What is wrong with the targets that cannot be read; the others are shown.
 pub fn run(args: &Args) -> Outcome {
     let targets = if args.targets.is_empty() {
         let mounts =
@@ -36,13 +36,31 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         args.targets.clone()
     };
-    let reports = targets.iter().map(|target| report(target)).collect::<Outcome<Vec<SpaceReport>>>()?;
-    if args.json {
-        return output::json(&reports);
+    let mut reports = Vec::new();
+    let mut failed = None;
+    for target in &targets {
+        match report(target) {
+            Ok(report) => reports.push(report),
+            // As df(1): the others are still worth showing.
+            Err(failure) => {
+                if let Some(earlier) = failed.replace(failure) {
+                    eprintln!("{earlier}");
+                }
+            }
+        }
     }
+    if args.json {
+        output::json(&reports)?;
+    } else if failed.is_none() || !reports.is_empty() {
+        print(&reports)?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn print(reports: &[SpaceReport]) -> Outcome {
     let mut output = Output::new();
     output.line(SpaceReport::HEADING)?;
-    for report in &reports {
+    for report in reports {
         report.print(&mut output)?;
     }
     output.finish()

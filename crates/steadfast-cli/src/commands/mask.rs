@@ -31,7 +31,7 @@ enum Action {
     },
     /// Change the transaction mask or the timer; kept in the volume
     ///
-    /// EVENTS is a list such as `fsync,sync,timer`, which replaces the mask, or `+close,-timer`, which changes it.
+    /// EVENTS is a list such as `fsync,sync,timer`, which replaces the mask, or `+close,no-timer`, which changes it.
     /// `default`, `all` and `manual` are sets. Events: timer, create, unlink, mkdir, rmdir, rename, link, symlink,
     /// attribute, truncate, write, sync-write, close, fsync, sync, unmount, volume-full.
     Set {
@@ -39,7 +39,7 @@ enum Action {
         #[arg(value_name = "IMAGE|DIR")]
         target: PathBuf,
         /// Events
-        #[arg(allow_hyphen_values = true, value_name = "EVENTS")]
+        #[arg(value_name = "EVENTS")]
         events: Vec<String>,
         /// Interval of the timer, such as 5s or 500ms
         #[arg(long, value_parser = interval::parse_ms, value_name = "INTERVAL")]

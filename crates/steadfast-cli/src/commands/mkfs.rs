@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use steadfast::Error::NotSteadfast;
 use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::image::open_volume;
 use crate::output::{self, Output};
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
@@ -90,6 +90,7 @@ pub fn run(args: &Args) -> Outcome {
     if existed && !args.force {
         refuse_contents(path)?;
     }
+    host::try_format(path, &options)?;
     let result = format(path, args.size, &options);
     if result.is_err() && !existed {
         let _ = fs::remove_file(path);
@@ -166,13 +167,11 @@ fn refuse_contents(path: &Path) -> Outcome {
     if !host::holds_data(path)? {
         return Ok(());
     }
-    let medium = host::open_medium(path, true, false)?;
-    let what = match Volume::open(
-        medium,
-        OpenOptions { read_only: true, ..Default::default() },
-        HostPlatform::new(),
-    ) {
-        Err(steadfast::Error::NotSteadfast) => "the image is not empty",
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let what = match host::open_volume(path, false, options) {
+        Err(failure) if failure.exit == Exit::NotAVolume && failure.what == NotSteadfast.to_string() => {
+            "the image is not empty"
+        }
         // A damaged or newer volume is somebody's volume all the same.
         _ => "the image already holds a Steadfast volume",
     };
@@ -180,11 +179,12 @@ fn refuse_contents(path: &Path) -> Outcome {
 }
 
 fn format(path: &Path, size: Option<u64>, options: &FormatOptions) -> Outcome<steadfast::VolumeInfo> {
-    let medium = host::create_medium(path, size)?;
+    let medium = host::create_medium(path, size, options.block_size)?;
     let platform = HostPlatform::new();
     Volume::format(&medium, options, &platform).map_err(|error| Failure::core(error, path.display()))?;
+    drop(medium);
     // Read back what was made: mkfs says nothing that was not checked.
-    let volume = open_volume(medium, OpenOptions { read_only: true, ..OpenOptions::default() }, path)?;
+    let volume = host::open_volume(path, false, OpenOptions { read_only: true, ..OpenOptions::default() })?;
     let info = volume.info();
     volume.close().map_err(|error| Failure::core(error, path.display()))?;
     Ok(info)

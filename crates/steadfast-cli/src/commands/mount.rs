@@ -82,6 +82,8 @@ pub fn mount(request: &Request) -> Outcome {
         let _redirect = request.log.as_deref().map(|path| Redirect::new(Some(path))).transpose()?;
         return serve::run(&request.image, &request.directory, &settings, Ready::Foreground);
     }
+    // The daemon looks again; here the answer does not depend on being able to start one.
+    serve::check_host(&request.directory)?;
     daemon::start(&arguments(request)?)?;
     // Waits until the kernel and the daemon have agreed, so that the first use of the mount cannot fail.
     std::fs::metadata(&request.directory)

@@ -57,6 +57,9 @@ fn remove(image: &Image, path: &[u8], args: &Args) -> Outcome {
         found => found.map_err(fail)?,
     };
     if found.kind != FileKind::Directory {
+        if path.ends_with(b"/") {
+            return Err(fail(Error::NotADirectory));
+        }
         return volume.unlink(parent.inode, name).map_err(fail);
     }
     if args.recursive {

@@ -99,12 +99,15 @@ fn last_point(mount: &Mount) -> Outcome<LastPoint> {
     if mount.read_only {
         return Ok(LastPoint::ReadOnly);
     }
-    let live = match Live::open(&mount.directory) {
-        Ok(live) => live,
+    match commit(mount) {
         // The daemon is gone: there is nothing to commit with.
-        Err(failure) if failure.exit == Exit::CannotMount => return Ok(LastPoint::Unknown),
-        Err(failure) => return Err(failure),
-    };
+        Err(failure) if failure.exit == Exit::CannotMount => Ok(LastPoint::Unknown),
+        result => result,
+    }
+}
+
+fn commit(mount: &Mount) -> Outcome<LastPoint> {
+    let live = Live::open(&mount.directory)?;
     let (mask, _) = live.mask()?;
     if !mask.contains(TransactionMask::UNMOUNT) {
         return Ok(LastPoint::MaskedOut);

@@ -1,0 +1,380 @@
+//! Mounts and the commands on them. Skipped, with a line that says so, where nothing can be mounted.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+
+use common::{STEADFAST, Scratch, can_mount, failed, is_mounted, is_root, process_exists, signal, wait_for};
+use serde_json::Value;
+
+fn json(scratch: &Scratch, line: &str) -> Value {
+    serde_json::from_str(&scratch.ok(line)).expect("JSON")
+}
+
+/// A scratch directory with an empty volume in `disk.img`, or nothing where mounting is not possible.
+fn start() -> Option<Scratch> {
+    can_mount().then(|| {
+        let scratch = Scratch::new();
+        scratch.volume("64M");
+        scratch
+    })
+}
+
+#[test]
+fn mount_use_umount() {
+    let Some(scratch) = start() else { return };
+    let mnt = scratch.mounted("");
+    assert!(is_mounted(&mnt));
+    fs::create_dir(mnt.join("d")).unwrap();
+    fs::write(mnt.join("d/f"), "hello").unwrap();
+    let said = scratch.ok("umount mnt");
+    assert!(said.contains("unmounted") && said.contains("everything is durable"), "{said}");
+    assert!(!is_mounted(&mnt));
+    // The lock is free at once, and nothing waits to be replayed.
+    assert_eq!(scratch.ok("info --get replayed_records disk.img"), "0\n");
+    assert_eq!(scratch.ok("cat disk.img /d/f"), "hello");
+    scratch.ok("check --quiet disk.img");
+    let log = fs::read_to_string(scratch.path("mount.log")).unwrap();
+    assert!(log.contains("mounted") && log.contains("unmounted"), "{log}");
+    assert!(log.lines().all(|line| line.starts_with("20")), "a time on each line: {log}");
+}
+
+#[test]
+fn one_mount_a_volume() {
+    let Some(scratch) = start() else { return };
+    scratch.mounted("");
+    fs::create_dir(scratch.path("other")).unwrap();
+    for line in
+        ["mount disk.img other", "ls disk.img", "check disk.img", "mkfs --force disk.img", "rm disk.img /x"]
+    {
+        let line = scratch.fails(5, line);
+        assert!(line.contains("in use by process") && line.contains("steadfast umount"), "{line}");
+    }
+    // The mount point is busy, too.
+    scratch.ok("mkfs --size 4M second.img");
+    let line = scratch.fails(5, "mount second.img mnt");
+    assert!(line.contains("mounted here already"), "{line}");
+    scratch.ok("umount disk.img");
+}
+
+#[test]
+fn information_about_a_mount() {
+    let Some(scratch) = start() else { return };
+    let mnt = scratch.mounted("--cache 4MiB -o noatime,timer=1h");
+    fs::write(mnt.join("f"), vec![1; 1 << 20]).unwrap();
+    for target in ["mnt", "disk.img"] {
+        let info = json(&scratch, &format!("info --json {target}"));
+        assert_eq!(info["mount_point"], mnt.to_str().unwrap());
+        assert_eq!(info["timer_ms"], 3_600_000);
+        assert_eq!(info["read_only"], false);
+        assert!(process_exists(info["daemon_pid"].as_u64().unwrap() as u32));
+        let space = json(&scratch, &format!("df --json {target}"));
+        assert!(space[0]["used"].as_u64().unwrap() >= 1 << 20, "{space}");
+        assert_eq!(space[0]["name_max"], 255);
+    }
+    // Every mount of this machine, of which some may be dead.
+    assert!(String::from_utf8_lossy(&scratch.line("df").stdout).contains(mnt.to_str().unwrap()));
+    assert!(scratch.ok("info mnt").contains("mounted on"));
+    // A directory below the mount point will do.
+    fs::create_dir(mnt.join("below")).unwrap();
+    assert_eq!(json(&scratch, "info --json mnt/below")["mount_point"], mnt.to_str().unwrap());
+}
+
+#[test]
+fn transact_survives_a_kill() {
+    let Some(scratch) = start() else { return };
+    let mnt = scratch.mounted("-o mask=manual");
+    let mut file = fs::File::create(mnt.join("f")).unwrap();
+    file.write_all(b"durable").unwrap();
+    // Still open, not synced: the command pulls it out of the kernel's cache.
+    scratch.ok("transact mnt");
+    file.write_all(b", and lost").unwrap();
+    fs::write(mnt.join("lost"), "lost").unwrap();
+    scratch.kill_daemon();
+    drop(file);
+
+    let line = scratch.fails(8, "info mnt");
+    assert!(line.contains("the daemon of this mount is gone") && line.contains("steadfast umount"), "{line}");
+    scratch.fails(8, "transact mnt");
+    scratch.fails(8, "mount disk.img mnt");
+    let said = scratch.ok("umount mnt");
+    assert!(said.contains("had lost its daemon"), "{said}");
+    assert_eq!(scratch.ok("ls disk.img"), "f\n");
+    assert_eq!(scratch.ok("cat disk.img /f"), "durable");
+    scratch.ok("check --quiet disk.img");
+    scratch.mounted("");
+    assert_eq!(fs::read_to_string(mnt.join("f")).unwrap(), "durable");
+}
+
+#[test]
+fn rollback_returns_to_the_last_point() {
+    let Some(scratch) = start() else { return };
+    let mnt = scratch.mounted("-o mask=manual");
+    fs::write(mnt.join("f"), "one").unwrap();
+    scratch.ok("transact mnt");
+    fs::write(mnt.join("f"), "two, longer").unwrap();
+    fs::write(mnt.join("g"), "new").unwrap();
+    let open = fs::OpenOptions::new().append(true).open(mnt.join("f")).unwrap();
+    let line = scratch.fails(5, "rollback mnt");
+    assert!(line.contains("open for writing") && line.contains("--force"), "{line}");
+    assert_eq!(fs::read_to_string(mnt.join("f")).unwrap(), "two, longer");
+    scratch.ok("rollback --force mnt");
+    drop(open);
+    assert_eq!(fs::read_to_string(mnt.join("f")).unwrap(), "one");
+    assert!(!mnt.join("g").exists());
+    scratch.ok("rollback mnt");
+    let said = scratch.ok("umount mnt");
+    assert!(said.contains("'unmount' is not in the mask"), "{said}");
+    assert_eq!(scratch.ok("cat disk.img /f"), "one");
+}
+
+#[test]
+fn masks_of_a_mount() {
+    let Some(scratch) = start() else { return };
+    scratch.mounted("");
+    scratch.ok("mask set mnt +close no-timer --timer 250ms");
+    let mask = json(&scratch, "mask get --json mnt");
+    assert!(mask["mask"].as_array().unwrap().contains(&"close".into()), "{mask}");
+    assert_eq!(mask["timer_ms"], 250);
+    // Each write a transaction point: not with a write-back cache.
+    let line = scratch.fails(1, "mask set mnt +write");
+    assert!(line.contains("write-through mount") && line.contains("-o writethrough"), "{line}");
+    scratch.fails(2, "mask set mnt +wirte");
+    scratch.ok("umount --quiet mnt");
+    assert_eq!(json(&scratch, "mask get --json disk.img")["timer_ms"], 250);
+
+    scratch.mounted("-o writethrough");
+    scratch.ok("mask set mnt +write");
+    fs::write(scratch.path("mnt/f"), "x").unwrap();
+    scratch.kill_daemon();
+    scratch.ok("umount mnt");
+    assert_eq!(scratch.ok("cat disk.img /f"), "x");
+    // A volume whose mask has `write` is mounted write-through without being asked.
+    scratch.mounted("");
+    fs::write(scratch.path("mnt/g"), "y").unwrap();
+    scratch.kill_daemon();
+    scratch.ok("umount mnt");
+    assert_eq!(scratch.ok("cat disk.img /g"), "y");
+}
+
+#[test]
+fn commands_that_need_a_mount_say_so() {
+    let scratch = Scratch::new();
+    scratch.volume("4M");
+    fs::create_dir(scratch.path("mnt")).unwrap();
+    for command in ["transact", "rollback"] {
+        let line = scratch.fails(8, &format!("{command} disk.img"));
+        assert!(line.contains("not mounted"), "{line}");
+        scratch.fails(3, &format!("{command} mnt"));
+        scratch.fails(1, &format!("{command} missing"));
+    }
+    let line = scratch.fails(1, "umount mnt");
+    assert!(line.contains("no Steadfast volume is mounted here"), "{line}");
+    scratch.fails(1, "umount missing");
+    scratch.fails(1, "umount disk.img");
+}
+
+#[test]
+fn mount_points_that_will_not_do() {
+    let Some(scratch) = start() else { return };
+    let line = scratch.fails(8, "mount disk.img missing");
+    assert!(line.contains("does not exist") && line.contains("mkdir"), "{line}");
+    let line = scratch.fails(8, "mount disk.img disk.img");
+    assert!(line.contains("not a directory"), "{line}");
+    fs::create_dir(scratch.path("mnt")).unwrap();
+    scratch.fails(1, "mount missing.img mnt");
+    scratch.write("text.img", &[b'x'; 10_000]);
+    scratch.fails(3, "mount text.img mnt");
+    scratch.fails(3, "mount -f text.img mnt");
+    assert!(!is_mounted(&scratch.path("mnt")));
+    // Nothing keeps the image after a failed mount.
+    scratch.ok("check --quiet disk.img");
+}
+
+#[test]
+fn read_only() {
+    let Some(scratch) = start() else { return };
+    scratch.put("/f", b"x");
+    let before = fs::read(scratch.path("disk.img")).unwrap();
+    let mnt = scratch.mounted("-o ro");
+    assert_eq!(fs::read_to_string(mnt.join("f")).unwrap(), "x");
+    let error = fs::write(mnt.join("g"), "y").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(json(&scratch, "info --json mnt")["read_only"], true);
+    // Other readers are welcome.
+    scratch.ok("umount mnt");
+    assert!(fs::read(scratch.path("disk.img")).unwrap() == before, "a read-only mount changed the image");
+}
+
+#[test]
+fn busy_mounts_stay() {
+    let Some(scratch) = start() else { return };
+    let mnt = scratch.mounted("");
+    let mut file = fs::File::create(mnt.join("f")).unwrap();
+    file.write_all(b"x").unwrap();
+    let line = scratch.fails(5, "umount mnt");
+    assert!(line.contains("in use") && line.contains("fuser"), "{line}");
+    assert!(is_mounted(&mnt));
+    drop(file);
+    scratch.ok("umount mnt");
+    assert_eq!(scratch.ok("cat disk.img /f"), "x");
+}
+
+#[test]
+fn signals_unmount_cleanly() {
+    for name in ["TERM", "INT", "HUP"] {
+        let Some(scratch) = start() else { return };
+        let mnt = scratch.mounted("");
+        fs::write(mnt.join("f"), "x").unwrap();
+        let pid = scratch.daemon();
+        signal(name, pid);
+        wait_for("the daemon to end", || !process_exists(pid));
+        assert!(!is_mounted(&mnt), "{name}");
+        assert_eq!(scratch.ok("cat disk.img /f"), "x");
+        assert_eq!(scratch.ok("info --get replayed_records disk.img"), "0\n");
+    }
+}
+
+#[test]
+fn in_the_foreground() {
+    let Some(scratch) = start() else { return };
+    let mnt = scratch.path("mnt");
+    fs::create_dir(&mnt).unwrap();
+    let child = scratch
+        .command(&["mount", "-f", "disk.img", "mnt"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env_remove("JOURNAL_STREAM")
+        .spawn()
+        .unwrap();
+    wait_for("the mount", || is_mounted(&mnt));
+    fs::write(mnt.join("f"), "x").unwrap();
+    signal("TERM", child.id());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.is_empty());
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.lines().all(|line| line.starts_with("steadfast: ")) && log.contains("unmounted"), "{log}");
+    assert_eq!(scratch.ok("cat disk.img /f"), "x");
+}
+
+#[test]
+fn a_journal_gets_priorities() {
+    let Some(scratch) = start() else { return };
+    fs::create_dir(scratch.path("mnt")).unwrap();
+    let child = scratch
+        .command(&["mount", "-f", "disk.img", "mnt"])
+        .stderr(Stdio::piped())
+        .env("JOURNAL_STREAM", "8:1")
+        .spawn()
+        .unwrap();
+    wait_for("the mount", || is_mounted(&scratch.path("mnt")));
+    signal("TERM", child.id());
+    let log = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(log.starts_with("<6>steadfast: mounted"), "{log}");
+}
+
+/// As `mount.fuse3` calls it for `mount -t fuse.steadfast` and fstab.
+#[test]
+fn called_by_mount() {
+    let Some(scratch) = start() else { return };
+    let mnt = scratch.path("mnt");
+    fs::create_dir(&mnt).unwrap();
+    let (image, directory) = (scratch.path("disk.img"), mnt.display().to_string());
+    let image = image.display().to_string();
+    scratch.ok(&format!("{image} {directory} -o rw,noatime"));
+    assert!(is_mounted(&mnt));
+    fs::write(mnt.join("f"), "x").unwrap();
+    // Exit codes of mount(8), not ours.
+    failed(&scratch.line(&format!("{image} {directory} -o rw")), 32, "mounted twice");
+    scratch.ok("umount mnt");
+
+    let helper = scratch.path("mount.steadfast");
+    symlink(STEADFAST, &helper).unwrap();
+    let call = |arguments: &[&str]| {
+        Command::new(&helper).args([&image, &directory]).args(arguments).output().unwrap()
+    };
+    assert!(call(&["-f", "-o", "ro"]).status.success());
+    assert!(!is_mounted(&mnt), "-f of a mount helper mounts nothing");
+    assert!(call(&["-n", "-s", "-v", "-o", "ro,nosuid,nodev", "-t", "steadfast"]).status.success());
+    assert!(is_mounted(&mnt));
+    assert!(fs::write(mnt.join("g"), "y").is_err());
+    scratch.ok("umount mnt");
+    assert_eq!(call(&["--bogus"]).status.code(), Some(1));
+    failed(&call(&["-o", "bogus"]), 32, "bogus option");
+}
+
+#[test]
+fn nobody_waits_for_a_daemon() {
+    let Some(scratch) = start() else { return };
+    let mnt = scratch.path("mnt");
+    fs::create_dir(&mnt).unwrap();
+    // Everything that the shell's descriptors lead to has to be let go, 3 as well.
+    let script = format!("exec 3>&1; {STEADFAST} mount disk.img mnt");
+    let output = Command::new("bash").args(["-c", &script]).current_dir(scratch.path(".")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(is_mounted(&mnt));
+}
+
+#[test]
+fn a_full_volume_through_the_mount() {
+    let Some(scratch) = start() else { return };
+    let mnt = scratch.mounted("");
+    fs::write(mnt.join("kept"), "kept").unwrap();
+    let mut filler = fs::File::create(mnt.join("filler")).unwrap();
+    let block = vec![7; 1 << 20];
+    let full = (0..100).find_map(|_| filler.write_all(&block).and_then(|()| filler.sync_data()).err());
+    assert_eq!(full.expect("it fills up").kind(), std::io::ErrorKind::StorageFull);
+    drop(filler);
+    scratch.ok("transact mnt");
+    fs::remove_file(mnt.join("filler")).unwrap();
+    scratch.ok("transact mnt");
+    fs::write(mnt.join("again"), &block).unwrap();
+    scratch.ok("umount mnt");
+    assert_eq!(scratch.ok("cat disk.img /kept"), "kept");
+    scratch.ok("check --quiet disk.img");
+}
+
+#[test]
+fn damage_through_the_mount() {
+    let Some(scratch) = start() else { return };
+    scratch.put("/hurt", &[b'h'; 20_000]);
+    scratch.put("/whole", &[b'w'; 20_000]);
+    let image = scratch.path("disk.img");
+    common::flip(&image, common::find(&image, &[b'h'; 4096])[0]);
+    common::flip(&image, 100);
+    let mnt = scratch.path("mnt");
+    fs::create_dir(&mnt).unwrap();
+    let output = scratch.line("mount disk.img mnt");
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("steadfast: warning: one superblock copy is damaged: "), "{said}");
+    let error = fs::read(mnt.join("hurt")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(5));
+    assert_eq!(fs::read(mnt.join("whole")).unwrap(), [b'w'; 20_000]);
+}
+
+/// Without /dev/fuse there is a clear answer. Needs root, for a mount namespace with another /dev.
+#[test]
+fn no_fuse() {
+    if !is_root()
+        || !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success())
+    {
+        eprintln!("skipped: no mount namespaces here");
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("4M");
+    fs::create_dir(scratch.path("mnt")).unwrap();
+    let script = format!("mount -t tmpfs none /dev && {STEADFAST} mount disk.img mnt");
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .current_dir(scratch.path("."))
+        .output()
+        .unwrap();
+    let line = failed(&output, 8, "mount without /dev/fuse");
+    assert!(line.contains("/dev/fuse") && line.contains("modprobe fuse"), "{line}");
+}
