@@ -23,8 +23,9 @@ TARGET_DIR=${TARGET_DIR:-}
 
 OWNED=()
 DAEMON=
+GUARD=
 NAME=test
-WORK=
+WORK=${WORK:-}
 MNT=
 IMAGE=
 
@@ -39,6 +40,7 @@ start() {
     fi
     WORK=$(mktemp -d "$TEST_DIR/steadfast-$NAME.XXXXXX")
     chmod 755 "$WORK"
+    guard
     trap cleanup EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
@@ -46,6 +48,7 @@ start() {
     if [ -n "$TARGET_DIR" ]; then
         MNT=$(mktemp -d "$TARGET_DIR/steadfast-$NAME.XXXXXX")
         chmod 755 "$MNT"
+        echo "$MNT" >"$WORK/target"
     else
         MNT=$WORK/mnt
         mkdir "$MNT"
@@ -87,7 +90,25 @@ need() {
     done
 }
 
-own() { OWNED+=("$1"); }
+own() {
+    OWNED+=("$1")
+    echo "$1" >>"$WORK/owned"
+}
+
+# A script that is killed runs no trap, and one that waits for a program runs it late. So a process in a session of its
+# own outlives the script and cleans up after it.
+guard() {
+    STEADFAST=$STEADFAST WORK=$WORK TARGET_DIR=$TARGET_DIR KEEP=${KEEP:-} setsid bash -c '
+        source "$1/lib.sh"
+        trap "" INT TERM HUP
+        IMAGE=$WORK/volume.img MNT=$WORK/mnt
+        while [ -d "/proc/$2" ]; do sleep 1; done
+        [ -d "$WORK" ] || exit 0
+        [ ! -e "$WORK/owned" ] || mapfile -t OWNED <"$WORK/owned"
+        cleanup' guard "$TESTS" $$ </dev/null >/dev/null 2>&1 &
+    GUARD=$!
+    disown "$GUARD"
+}
 
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 
@@ -186,9 +207,10 @@ cleanup() {
     if [ -n "${KEEP:-}" ] && [ -n "$WORK" ]; then
         say "kept $WORK"
     elif [ -n "$WORK" ]; then
-        plain && [ -n "$MNT" ] && rm -rf "$MNT"
+        plain && rm -rf "$(cat "$WORK/target" 2>/dev/null)"
         # Never descend into something that is still mounted.
         rm -rf --one-file-system "$WORK"
     fi
+    [ -z "$GUARD" ] || kill -9 "$GUARD" 2>/dev/null
     exit "$status"
 }
