@@ -66,10 +66,13 @@ pub(crate) fn decode_run(bytes: &[u8]) -> Option<BlockRun> {
     Some(BlockRun { start: BlockAddress(start), count })
 }
 
-/// The longest written extent, in blocks, that fits a value of `value_len_max` bytes; at least 1.
+/// The longest written extent, in blocks: 1 MiB, but no more checksums than fill a quarter of a node, so that a node
+/// holds several; at least 1. `value_len_max` is the largest value, which is most of a node. A writer's choice: readers
+/// accept any length.
 pub(crate) fn written_blocks_max(block_size: u32, granule: u32, value_len_max: usize) -> u32 {
     let per_block = (block_size / granule.max(1)).max(1) as usize;
-    let fits = value_len_max.saturating_sub(EXTENT_HEADER_LEN) / (4 * per_block);
+    let quarter = value_len_max.next_power_of_two() / 4;
+    let fits = quarter.min(value_len_max.saturating_sub(EXTENT_HEADER_LEN)) / (4 * per_block);
     let cap = (EXTENT_BYTES_MAX / u64::from(block_size.max(1))) as usize;
     u32::try_from(fits.min(cap).max(1)).unwrap_or(u32::MAX)
 }
@@ -236,7 +239,9 @@ mod tests {
     #[test]
     fn cap_fits_the_value() {
         assert_eq!(written_blocks_max(4096, 4096, 4096), 256);
-        for (block, granule, value) in [(512, 512, 128), (128, 128, 112), (65536, 4096, 100), (65536, 4096, 16000)]
+        assert_eq!(written_blocks_max(4096, 4096, 4000), 256);
+        for (block, granule, value) in
+            [(512, 512, 128), (128, 128, 112), (65536, 4096, 100), (65536, 4096, 16000)]
         {
             let blocks = written_blocks_max(block, granule, value) as usize;
             assert!(blocks >= 1 && EXTENT_HEADER_LEN + blocks * 4 * (block / granule) as usize <= value);

@@ -24,10 +24,6 @@ pub(crate) fn set_attributes<K: Keyspace>(
         None => Inode::load(tx, inode)?,
     };
     let now = tx.now();
-    if let Some(size) = set.size {
-        truncate::set_size(tx, parameters, inode, &mut attributes, size)?;
-        attributes.modified = now;
-    }
     if let Some(uid) = set.uid {
         attributes.uid = uid;
     }
@@ -39,6 +35,11 @@ pub(crate) fn set_attributes<K: Keyspace>(
     }
     if set.drop_privileges {
         drop_privileges(&mut attributes);
+    }
+    // After the ACL: it uses what room there is left in the batch.
+    if let Some(size) = set.size {
+        truncate::set_size(tx, parameters, inode, &mut attributes, size)?;
+        attributes.modified = now;
     }
     let time = |time| match time {
         SetTime::Now => now,
@@ -56,7 +57,7 @@ pub(crate) fn set_attributes<K: Keyspace>(
 }
 
 /// Clears set-user-id, and set-group-id where the group may execute; directories keep both.
-pub(crate) fn drop_privileges(attributes: &mut Inode) {
+fn drop_privileges(attributes: &mut Inode) {
     if attributes.kind != FileKind::Directory {
         attributes.permissions &= !SET_USER_ID;
         if attributes.permissions & 0o010 != 0 {

@@ -41,6 +41,8 @@ const HASH_BITS: u32 = 44;
 const HASH_SHIFT: u32 = 20;
 const PROBE_SHIFT: u32 = 16;
 const PROBES: u64 = 16;
+/// Most pieces of an ACL: a directory's is copied twice, to its new subdirectory, in the batch that makes it.
+const ACL_PIECES_MAX: usize = 16;
 
 fn place(inode: InodeNumber, suffix: u64) -> Place {
     Place { inode, kind: Kind::Xattr, suffix }
@@ -288,7 +290,13 @@ fn put_acl<K: Keyspace>(
     let flag = if name == ACL_ACCESS { FLAG_ACL_ACCESS } else { FLAG_ACL_DEFAULT };
     let acl = acl.filter(|acl| name == ACL_DEFAULT || !acl.is_minimal());
     match acl {
-        Some(acl) => store(tx, parameters, inode, name, &acl.encode()?, SetXattrMode::Any)?,
+        Some(acl) => {
+            let value = acl.encode()?;
+            if HEADER_LEN + name.len() + value.len() > ACL_PIECES_MAX * tx.value_len_max() {
+                return Err(Error::ValueTooLong);
+            }
+            store(tx, parameters, inode, name, &value, SetXattrMode::Any)?;
+        }
         None if attributes.has(flag) => drop(erase(tx, parameters, inode, name)?),
         None => {}
     }

@@ -2,8 +2,10 @@
 
 mod data;
 mod names;
+mod namespace;
 mod paths;
 mod special;
+mod threads;
 
 use alloc::vec::Vec;
 
