@@ -15,6 +15,7 @@ mod rolling;
 mod xattrs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -78,6 +79,8 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     /// The user who mounted; may give the commands that change or discard what others wrote.
     pub(crate) owner: u32,
     jobs: Sender<Job>,
+    /// Kinds of requests that have panicked.
+    panicked: AtomicU64,
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
@@ -99,6 +102,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             puller: OnceLock::new(),
             owner,
             jobs,
+            panicked: AtomicU64::new(0),
         }
     }
 
@@ -116,16 +120,24 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             Ok(Ok(Answer::Silent | Answer::Later)) => Ok(()),
             Ok(Err(errno)) => device.answer(unique, Err(errno)),
             Err(_) => {
-                log_error!(
-                    "internal error in request {} on node {:#x}; answered EIO, the mount goes on",
-                    request.header.opcode,
-                    request.header.nodeid
-                );
+                self.report_panic(&request);
                 device.answer(unique, Err(Errno(libc::EIO)))
             }
         };
         if let Err(error) = result {
             log_error!("cannot answer request {}: {error}", request.header.opcode);
+        }
+    }
+
+    /// One line for each kind of request; what panics once may do so a million times.
+    fn report_panic(&self, request: &Request<'_>) {
+        let kind = 1 << (request.header.opcode % 64);
+        if self.panicked.fetch_or(kind, Ordering::Relaxed) & kind == 0 {
+            log_error!(
+                "internal error in request {} on node {:#x}; answered EIO, the mount goes on",
+                request.header.opcode,
+                request.header.nodeid
+            );
         }
     }
 

@@ -1,0 +1,17 @@
+//! The file system through real mounts. Needs /dev/fuse; tests say so and pass where it is missing.
+
+mod commands;
+mod crashes;
+mod data;
+mod ending;
+mod names;
+mod rollback;
+mod support;
+mod sys;
+
+/// The daemon that some tests start and kill.
+#[test]
+#[ignore = "the main function of a daemon, started by other tests"]
+fn daemon_process() {
+    support::daemon_main();
+}

@@ -1,0 +1,305 @@
+//! Volumes in image files, mounted in this process or by a daemon of its own, and taken down again whatever happens.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
+use steadfast_fuse::{MountOptions, UnmountHandle, mount};
+use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, random_uuid};
+use tempfile::TempDir;
+
+/// A mask without a timer: nothing is committed unless a test asks for it.
+pub const QUIET: TransactionMask = TransactionMask(
+    TransactionMask::FSYNC.0 | TransactionMask::SYNC_WRITE.0 | TransactionMask::VOLUME_FULL.0,
+);
+
+const IMAGE_ENV: &str = "STEADFAST_TEST_IMAGE";
+const MOUNT_ENV: &str = "STEADFAST_TEST_MOUNT";
+const THROUGH_ENV: &str = "STEADFAST_TEST_WRITE_THROUGH";
+/// Name of the ignored test that is the daemon's main function.
+const DAEMON_TEST: &str = "daemon_process";
+
+type HostVolume = Volume<FileMedium, HostPlatform>;
+
+/// Whether mounts are possible here; says why not.
+pub fn can_mount() -> bool {
+    match File::options().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("SKIPPED: no mounts here, /dev/fuse: {error}");
+            false
+        }
+    }
+}
+
+/// An image and a mount point in a temporary directory.
+pub struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    /// A formatted volume of `size` bytes.
+    pub fn new(size: u64, mask: TransactionMask) -> Place {
+        let place = Place { directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(place.mount_point()).unwrap();
+        let medium = FileMedium::create(place.image(), size, &FileOptions::default()).unwrap();
+        let options = FormatOptions {
+            uuid: random_uuid().unwrap(),
+            mask,
+            // Where the mask has the timer, a test wants to see it.
+            timer_ms: 200,
+            root_mode: 0o777,
+            label: "test".into(),
+            ..FormatOptions::default()
+        };
+        Volume::format(&medium, &options, &HostPlatform::new()).unwrap();
+        place
+    }
+
+    pub fn image(&self) -> PathBuf {
+        self.directory.path().join("image")
+    }
+
+    pub fn mount_point(&self) -> PathBuf {
+        self.directory.path().join("mnt")
+    }
+
+    /// Mounts in this process.
+    pub fn mount(&self, options: &MountOptions) -> Mounted<'_> {
+        self.try_mount(options).unwrap()
+    }
+
+    pub fn try_mount(&self, options: &MountOptions) -> io::Result<Mounted<'_>> {
+        let volume = open(&self.image(), options.read_only);
+        let session = mount(volume.clone(), &self.mount_point(), options)?;
+        let background = BackgroundThread::spawn(volume.clone(), |error| eprintln!("{error}"))?;
+        let end = session.unmount_handle();
+        let thread = std::thread::spawn(move || session.run());
+        Ok(Mounted {
+            place: self,
+            volume: Some(volume),
+            background: Some(background),
+            end,
+            thread: Some(thread),
+        })
+    }
+
+    /// Mounts by a daemon of its own, which can be killed. Also for whatever maps files: a process that serves its own
+    /// page faults waits for itself.
+    pub fn daemon(&self) -> Daemon<'_> {
+        self.daemon_with(true)
+    }
+
+    /// The same with or without the write-back cache.
+    pub fn daemon_with(&self, write_back: bool) -> Daemon<'_> {
+        let log = File::create(self.directory.path().join("log")).unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([DAEMON_TEST, "--exact", "--ignored", "--nocapture"])
+            .env(IMAGE_ENV, self.image())
+            .env(MOUNT_ENV, self.mount_point())
+            .envs((!write_back).then_some((THROUGH_ENV, "1")))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut daemon = Daemon { place: self, child };
+        wait_for("the daemon to mount", || {
+            assert!(daemon.child.try_wait().unwrap().is_none(), "the daemon ended: {}", daemon.log());
+            self.is_mounted()
+        });
+        daemon
+    }
+
+    pub fn is_mounted(&self) -> bool {
+        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        table.contains(&format!(" {} ", self.mount_point().display()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            unmount(&self.mount_point(), libc::MNT_DETACH).unwrap();
+        }
+    }
+}
+
+pub fn open(image: &Path, read_only: bool) -> Arc<HostVolume> {
+    // A process that another test has just forked may hold the lock on the image for a moment.
+    let mut opened = None;
+    wait_for("the lock on the image", || {
+        opened = FileMedium::open(image, &FileOptions { read_only, ..FileOptions::default() }).ok();
+        opened.is_some()
+    });
+    let medium = opened.unwrap();
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    Arc::new(Volume::open(medium, options, HostPlatform::new()).unwrap())
+}
+
+/// A mount served by this process.
+pub struct Mounted<'a> {
+    place: &'a Place,
+    volume: Option<Arc<HostVolume>>,
+    background: Option<BackgroundThread>,
+    end: UnmountHandle,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Mounted<'_> {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.place.mount_point().join(name)
+    }
+
+    /// The mount point, open for commands.
+    pub fn root(&self) -> File {
+        File::open(self.place.mount_point()).unwrap()
+    }
+
+    pub fn volume(&self) -> &HostVolume {
+        self.volume.as_ref().unwrap()
+    }
+
+    pub fn handle(&self) -> UnmountHandle {
+        self.end.clone()
+    }
+
+    /// Unmounts and closes the volume.
+    pub fn unmount(mut self) {
+        self.end.unmount().unwrap();
+        self.finish().unwrap();
+    }
+
+    /// Waits for the session to end by itself.
+    pub fn wait(mut self) {
+        self.finish().unwrap();
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let result = thread.join().unwrap();
+        self.background = None;
+        let volume = self.volume.take().unwrap();
+        volume.close().map_err(|error| io::Error::other(error.to_string()))?;
+        result
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        if self.thread.is_none() {
+            return;
+        }
+        // After a failed test files may still be open: the second call cuts them off.
+        for _ in 0..2 {
+            if let Err(error) = self.end.unmount() {
+                eprintln!("unmount: {error}");
+            }
+        }
+        if let Err(error) = self.finish() {
+            eprintln!("end of the session: {error}");
+        }
+    }
+}
+
+/// A mount served by another process.
+pub struct Daemon<'a> {
+    place: &'a Place,
+    child: Child,
+}
+
+impl Daemon<'_> {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.place.mount_point().join(name)
+    }
+
+    pub fn root(&self) -> File {
+        File::open(self.place.mount_point()).unwrap()
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.place.directory.path().join("log")).unwrap_or_default()
+    }
+
+    /// Unmounts; the daemon closes the volume and ends.
+    pub fn unmount(mut self) {
+        unmount(&self.place.mount_point(), 0).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{}", self.log());
+    }
+
+    /// kill -9, and the dead mount is cleared away.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        let start = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < Duration::from_secs(30), "the killed daemon does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        unmount(&self.place.mount_point(), libc::MNT_DETACH).unwrap();
+    }
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the daemon process runs; nothing where it is called as an ordinary test.
+pub fn daemon_main() {
+    let (Some(image), Some(directory)) = (std::env::var_os(IMAGE_ENV), std::env::var_os(MOUNT_ENV)) else {
+        return;
+    };
+    let volume = open(image.as_ref(), false);
+    let write_back = std::env::var_os(THROUGH_ENV).is_none();
+    let options = MountOptions { allow_other: true, write_back, ..MountOptions::default() };
+    let session = mount(volume.clone(), directory.as_ref(), &options).unwrap();
+    let _background = BackgroundThread::spawn(volume.clone(), |error| eprintln!("{error}")).unwrap();
+    session.run().unwrap();
+    volume.close().unwrap();
+}
+
+#[allow(unsafe_code)]
+pub fn unmount(directory: &Path, flags: libc::c_int) -> io::Result<()> {
+    let path = c_path(directory);
+    // SAFETY: the path is a NUL-terminated string.
+    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+pub fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap()
+}
+
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The error number of a failed call.
+pub fn errno<T>(result: io::Result<T>) -> i32 {
+    result.err().and_then(|error| error.raw_os_error()).expect("the call should have failed")
+}
+
+/// Bytes that differ from block to block.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .collect()
+}

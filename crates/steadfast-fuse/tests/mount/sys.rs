@@ -1,0 +1,191 @@
+//! System calls that the standard library does not have.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::Path;
+
+use crate::support::c_path;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+pub fn open(path: &Path, flags: libc::c_int, mode: u32) -> io::Result<File> {
+    let path = c_path(path);
+    // SAFETY: a NUL-terminated path; the new descriptor is owned here.
+    unsafe { check(libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode)).map(|fd| File::from_raw_fd(fd)) }
+}
+
+/// Gives a file without a name (O_TMPFILE) a name.
+pub fn link_file(file: &File, to: &Path) -> io::Result<()> {
+    let from = c_path(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())));
+    let to = c_path(to);
+    // SAFETY: NUL-terminated paths.
+    unsafe {
+        let flags = libc::AT_SYMLINK_FOLLOW;
+        check(libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)).map(drop)
+    }
+}
+
+pub fn rename2(from: &Path, to: &Path, flags: u32) -> io::Result<()> {
+    let (from, to) = (c_path(from), c_path(to));
+    // SAFETY: NUL-terminated paths.
+    let result = unsafe {
+        libc::syscall(libc::SYS_renameat2, libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)
+    };
+    check(result as libc::c_int).map(drop)
+}
+
+pub fn fallocate(file: &File, mode: libc::c_int, offset: i64, length: i64) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) }).map(drop)
+}
+
+pub fn seek(file: &File, offset: i64, whence: libc::c_int) -> io::Result<i64> {
+    // SAFETY: the descriptor is open.
+    let result = unsafe { libc::lseek(file.as_raw_fd(), offset, whence) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+pub fn copy_file_range(
+    from: &File,
+    mut at: i64,
+    to: &File,
+    mut to_at: i64,
+    length: usize,
+) -> io::Result<usize> {
+    // SAFETY: the descriptors are open, the offsets live.
+    let result = unsafe {
+        libc::copy_file_range(from.as_raw_fd(), &raw mut at, to.as_raw_fd(), &raw mut to_at, length, 0)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
+}
+
+pub fn mknod(path: &Path, mode: u32, device: u64) -> io::Result<()> {
+    let path = c_path(path);
+    // SAFETY: a NUL-terminated path.
+    check(unsafe { libc::mknod(path.as_ptr(), mode, device) }).map(drop)
+}
+
+pub fn set_xattr(path: &Path, name: &str, value: &[u8], flags: libc::c_int) -> io::Result<()> {
+    let (path, name) = (c_path(path), c_path(Path::new(name)));
+    // SAFETY: NUL-terminated strings and a live buffer.
+    check(unsafe { libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags) })
+        .map(drop)
+}
+
+pub fn get_xattr(path: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let (path, name) = (c_path(path), c_path(Path::new(name)));
+    let mut value = vec![0; 65536];
+    // SAFETY: NUL-terminated strings and a live buffer.
+    let length =
+        unsafe { libc::lgetxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    check(length as libc::c_int)?;
+    value.truncate(length as usize);
+    Ok(value)
+}
+
+pub fn list_xattrs(path: &Path) -> io::Result<Vec<String>> {
+    let path = c_path(path);
+    let mut list = vec![0u8; 65536];
+    // SAFETY: a NUL-terminated string and a live buffer.
+    let length = unsafe { libc::llistxattr(path.as_ptr(), list.as_mut_ptr().cast(), list.len()) };
+    check(length as libc::c_int)?;
+    list.truncate(length as usize);
+    let names = list.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
+pub fn remove_xattr(path: &Path, name: &str) -> io::Result<()> {
+    let (path, name) = (c_path(path), c_path(Path::new(name)));
+    // SAFETY: NUL-terminated strings.
+    check(unsafe { libc::lremovexattr(path.as_ptr(), name.as_ptr()) }).map(drop)
+}
+
+/// Free and all blocks.
+pub fn statfs(path: &Path) -> io::Result<(u64, u64)> {
+    let path = c_path(path);
+    // SAFETY: a NUL-terminated path and a live structure, for which zeros are valid.
+    unsafe {
+        let mut found: libc::statvfs = std::mem::zeroed();
+        check(libc::statvfs(path.as_ptr(), &raw mut found))?;
+        Ok((found.f_bfree as u64, found.f_blocks as u64))
+    }
+}
+
+/// A shared writable mapping of a whole file.
+pub struct Mapping {
+    at: *mut u8,
+    length: usize,
+}
+
+impl Mapping {
+    pub fn new(file: &File, length: usize) -> io::Result<Mapping> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping somewhere free.
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if at == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Mapping { at: at.cast(), length })
+        }
+    }
+
+    pub fn write(&self, offset: usize, data: &[u8]) {
+        assert!(offset + data.len() <= self.length);
+        // SAFETY: inside the mapping, which lives as long as self.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.at.add(offset), data.len()) }
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        // SAFETY: the mapping of this object.
+        check(unsafe { libc::msync(self.at.cast(), self.length, libc::MS_SYNC) }).map(drop)
+    }
+
+    /// Whether reading a page of the mapping is answered with SIGBUS; asked in a child process.
+    pub fn is_dead(&self, offset: usize) -> bool {
+        assert!(offset < self.length);
+        // SAFETY: the child touches one byte of the mapping and exits; it calls nothing that needs a lock.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                libc::signal(libc::SIGBUS, libc::SIG_DFL);
+                let byte = std::ptr::read_volatile(self.at.add(offset));
+                libc::_exit(if byte == 0 { 0 } else { 1 });
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+            libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of this object, not used again.
+        unsafe {
+            libc::munmap(self.at.cast(), self.length);
+        }
+    }
+}
+
+/// Runs `action` in a child process as another user; returns whether it succeeded.
+pub fn as_user(uid: u32, gid: u32, action: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child only makes system calls through `action` and exits.
+    unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            let changed = libc::setgroups(0, std::ptr::null()) == 0
+                && libc::setresgid(gid, gid, gid) == 0
+                && libc::setresuid(uid, uid, uid) == 0;
+            libc::_exit(if changed && action() { 0 } else { 1 });
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    }
+}
