@@ -24,7 +24,7 @@ use crate::keyspace::{KeyspaceRead, SpaceClass};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, InodeNumber};
-use crate::volume::Volume;
+use crate::volume::{PinGuard, Volume};
 
 /// Most bytes written in one batch.
 const STEP_BYTES: usize = 1 << 20;
@@ -227,7 +227,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<usize> {
         let block = parameters.block();
         let end = offset + data.len() as u64;
-        let old = self.old_extents(parameters, inode, offset, end)?;
+        let (old, _pins) = self.old_extents(parameters, inode, offset, end)?;
         let from = if old.inline > 0 { 0 } else { parameters.block_of(offset) };
         let image = self.image(parameters, inode, from, offset, data)?;
         let mut plan = self.reserve_parts(parameters, from, &old)?;
@@ -246,8 +246,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(plan.size.saturating_sub(offset) as usize)
     }
 
-    /// Looks at what is in the way of a write to `offset..end`.
-    fn old_extents(&self, parameters: &Parameters, inode: InodeNumber, offset: u64, end: u64) -> Result<Old> {
+    /// Looks at what is in the way of a write to `offset..end`. Unwritten extents are pinned: they may be written in place,
+    /// and the file may be removed meanwhile.
+    fn old_extents(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        offset: u64,
+        end: u64,
+    ) -> Result<(Old, PinGuard<'_, M, P>)> {
         let reader = self.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
         let from = parameters.block_of(offset);
@@ -255,7 +262,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if attributes.has(FLAG_INLINE) {
             let value = reader.get(&Key::new(inode, Kind::Inline, 0))?;
             old.inline = value.map_or(0, |found| found.value.len());
-            return Ok(old);
+            return Ok((old, self.pin(&[])));
         }
         let before = map::preceding(&reader, parameters, inode, from)?;
         old.goal = before.map(|before| {
@@ -272,7 +279,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             memory::push(&mut old.extents, mapped)?;
             found = map::starting(&reader, parameters, inode, next, old.end)?;
         }
-        Ok(old)
+        let mut in_place = Vec::new();
+        for mapped in old.extents.iter().filter(|mapped| mapped.extent.unwritten) {
+            memory::push(&mut in_place, mapped.extent.run())?;
+        }
+        let pins = self.pin(&in_place);
+        Ok((old, pins))
     }
 
     /// The new content of all blocks from block `from` to the end of the data.
@@ -373,7 +385,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             for slice in slices {
                 part.checksums.extend(slice.chunks(granule).map(|bytes| self.crc(bytes)));
             }
-            self.write_blocks(part.run.start, &slices)?;
+            match part.in_place {
+                None => self.write_blocks(part.run.start, &slices)?,
+                Some(_) => self.write_blocks_in_place(part.run.start, &slices)?,
+            }
         }
         Ok(())
     }

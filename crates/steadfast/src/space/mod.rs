@@ -507,8 +507,8 @@ impl Space {
             let Some(mut group) = self.groups.remove(&index) else { continue };
             group.busy = self.busy(index, &group.used, &group.base);
             self.groups.insert(index, group);
-            self.set_full(index, false);
         }
+        self.full.fill(0);
         self.fresh.clear();
     }
 

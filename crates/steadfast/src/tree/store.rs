@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lock_api::Mutex;
 use steadfast_media::Medium;
@@ -32,6 +32,7 @@ pub struct Store<M: Medium, P: Platform> {
     cache: Mutex<P::Mutex, Cache>,
     bad_copies: AtomicU32,
     unflushed: AtomicU32,
+    written_in_place: AtomicBool,
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
@@ -45,6 +46,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             cache: Mutex::new(Cache::new(nodes.max(CACHE_NODES_MIN))),
             bad_copies: AtomicU32::new(0),
             unflushed: AtomicU32::new(0),
+            written_in_place: AtomicBool::new(false),
         }
     }
 
@@ -98,6 +100,17 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let add = |unflushed: u32| Some(unflushed.saturating_add(length));
         let _ = self.unflushed.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
         Ok(())
+    }
+
+    /// Notes, after the write and before its extent is published, that blocks were written which were allocated earlier.
+    /// Replay tells data that may have been in flight by its birth, and so cannot tell this.
+    pub fn note_in_place(&self) {
+        self.written_in_place.store(true, Ordering::Release);
+    }
+
+    /// Whether [`note_in_place`](Self::note_in_place) was called since the last time.
+    pub fn take_in_place(&self) -> bool {
+        self.written_in_place.swap(false, Ordering::AcqRel)
     }
 
     /// Bytes of data written since the last [`flush`](Self::flush) (saturating).

@@ -123,7 +123,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// From here on the record's place in the log and its content are settled.
     fn take_mark(&self, working: &mut Working, builder: RecordBuilder) -> Mark {
         let unflushed = self.store.unflushed();
-        let flush_data_first = unflushed > CHECKED_DATA_MAX;
+        let flush_data_first = self.store.take_in_place() || unflushed > CHECKED_DATA_MAX;
         let check_data = unflushed > 0 && !flush_data_first;
         let blocks = working.log.blocks_for(builder.payload_len());
         let position = working.log.position();

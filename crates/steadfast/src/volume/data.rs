@@ -74,6 +74,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.store.write_blocks(start, data)
     }
 
+    /// Writes into blocks of an unwritten extent. The caller publishes them as written afterwards.
+    pub(crate) fn write_blocks_in_place(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
+        self.store.write_blocks(start, data)?;
+        self.store.note_in_place();
+        Ok(())
+    }
+
     pub(crate) fn crc(&self, bytes: &[u8]) -> u32 {
         self.store.crc(bytes)
     }

@@ -42,6 +42,7 @@ use crate::tree::{Root, Store};
 use crate::types::{BlockRun, InodeNumber};
 
 pub use api::VolumeInfo;
+pub(crate) use data::PinGuard;
 pub(crate) use reader::Reader;
 use state::{CommitState, Working};
 pub(crate) use writer::Writer;

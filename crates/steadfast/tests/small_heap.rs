@@ -1,0 +1,169 @@
+//! The whole file system in a heap of 64 KiB with 512-byte nodes, as on a microcontroller: the allocator refuses more.
+//!
+//! The medium and the test's own model are not part of the device's heap and are not counted.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use steadfast::fs::{Caller, NewNode, RenameMode};
+use steadfast::testing::TestPlatform;
+use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
+use steadfast_media::MemoryMedium;
+
+const HEAP: usize = 64 << 10;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static COUNTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Counts what the file system allocates.
+struct SmallHeap;
+
+// SAFETY: every call goes to the system allocator with the same layout.
+unsafe impl GlobalAlloc for SmallHeap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if COUNTED.try_with(Cell::get).unwrap_or(false) {
+            let now = IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+            PEAK.fetch_max(now, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promise about the layout is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if COUNTED.try_with(Cell::get).unwrap_or(false) {
+            IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        }
+        // SAFETY: the pointer came from `alloc` above with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: SmallHeap = SmallHeap;
+
+/// Runs a part of the device's program.
+fn counted<T>(run: impl FnOnce() -> T) -> T {
+    COUNTED.with(|counted| counted.set(true));
+    let result = run();
+    COUNTED.with(|counted| counted.set(false));
+    result
+}
+
+/// Memory that a volume would have outside the heap: a flash chip.
+struct Chip(MemoryMedium);
+
+impl steadfast_media::Medium for &Chip {
+    fn geometry(&self) -> steadfast_media::Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), steadfast_media::MediumError> {
+        outside(|| self.0.read(offset, buffer))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), steadfast_media::MediumError> {
+        outside(|| self.0.write(offset, data))
+    }
+
+    fn flush(&self) -> Result<(), steadfast_media::MediumError> {
+        outside(|| self.0.flush())
+    }
+}
+
+fn outside<T>(run: impl FnOnce() -> T) -> T {
+    let before = COUNTED.with(|counted| counted.replace(false));
+    let result = run();
+    COUNTED.with(|counted| counted.set(before));
+    result
+}
+
+#[test]
+fn everything_fits() {
+    let chip = Chip(MemoryMedium::new(320 << 10, 512).expect("geometry"));
+    let options = FormatOptions { block_size: 512, log_size: Some(16 << 10), ..FormatOptions::default() };
+    let open = OpenOptions { cache_size: 16 << 10, ..OpenOptions::default() };
+    counted(|| Volume::format(&&chip, &options, &TestPlatform::new())).expect("format");
+    assert_eq!(IN_USE.load(Ordering::Relaxed), 0, "format gives everything back");
+
+    let caller = Caller::default();
+    let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut volume = counted(|| Volume::open(&chip, open.clone(), TestPlatform::new())).expect("open");
+    let mut full = 0;
+    for round in 0..600u32 {
+        let name = format!("file-{}", round * 7 % 90).into_bytes();
+        let length = (round as usize * 131) % 6000;
+        let data = vec![round as u8; length];
+        let result = counted(|| {
+            let inode = match volume.lookup(InodeNumber::ROOT, &name) {
+                Ok(found) => found.inode,
+                Err(Error::NotFound) => {
+                    volume.create(InodeNumber::ROOT, &name, NewNode::Regular, 0o644, &caller)?.inode
+                }
+                Err(error) => return Err(error),
+            };
+            volume.set_attributes(
+                inode,
+                &steadfast::fs::SetAttributes { size: Some(0), ..Default::default() },
+            )?;
+            volume.write(inode, 0, &data, round % 3 == 0)
+        });
+        match result {
+            Ok(()) => {
+                expected.insert(name.clone(), data);
+            }
+            Err(Error::NoSpace) => {
+                full += 1;
+                // Either the file could not be made, or it is there and empty: it can always be removed.
+                match counted(|| volume.unlink(InodeNumber::ROOT, &name)) {
+                    Ok(()) | Err(Error::NotFound) => expected.remove(&name),
+                    Err(error) => panic!("unlink on a full volume: {error}"),
+                };
+            }
+            Err(error) => panic!("round {round}: {error}"),
+        }
+        if round % 11 == 0 && expected.contains_key(&name) {
+            let to = format!("moved-{}", round % 5).into_bytes();
+            let moved = counted(|| {
+                let root = InodeNumber::ROOT;
+                volume.rename(root, &name, root, &to, RenameMode::Replace)
+            });
+            match moved {
+                Ok(()) => {
+                    let data = expected.remove(&name).expect("known");
+                    expected.insert(to, data);
+                }
+                Err(error) => assert_eq!(error, Error::NoSpace, "rename"),
+            }
+        }
+        while counted(|| volume.background()).expect("background") {}
+        if round % 100 == 99 {
+            counted(|| {
+                volume.transact().expect("transact");
+                drop(volume);
+            });
+            volume = counted(|| Volume::open(&chip, open.clone(), TestPlatform::new())).expect("reopen");
+        }
+    }
+    let mut buffer = vec![0; 8192];
+    for (name, data) in &expected {
+        let length = counted(|| {
+            let found = volume.lookup(InodeNumber::ROOT, name).expect("lookup");
+            volume.read(found.inode, 0, &mut buffer).expect("read")
+        });
+        assert!(buffer[..length] == data[..], "{}", String::from_utf8_lossy(name));
+    }
+    counted(|| {
+        volume.close().expect("close");
+        drop(volume);
+    });
+    let peak = PEAK.load(Ordering::Relaxed);
+    println!("peak heap {peak} bytes; {full} writes found the volume full");
+    assert!(peak <= HEAP, "peak heap {peak} bytes, allowed {HEAP}");
+}
