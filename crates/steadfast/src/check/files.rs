@@ -12,7 +12,7 @@ use super::report::Reporter;
 use crate::error::{Error, Result};
 use crate::extent::Extent;
 use crate::fs::dirent::{self, Dirent};
-use crate::fs::inode::{FLAG_INLINE, FLAG_TRUNCATING, Inode};
+use crate::fs::inode::{FLAG_INLINE, FLAG_RECLAIMING, FLAG_TRUNCATING, Inode};
 use crate::fs::{FileKind, xattr};
 use crate::key::{Key, Kind};
 use crate::platform::Platform;
@@ -225,6 +225,10 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         if inode.blocks != current.blocks {
             reporter
                 .damaged(format!("inode {number} counts {} blocks and has {}", inode.blocks, current.blocks));
+        }
+        if inode.has(FLAG_RECLAIMING) {
+            // Its other keys are going in steps, in any order.
+            return;
         }
         let regular = inode.kind == FileKind::Regular;
         if current.blocks > 0 && (!regular || inode.has(FLAG_INLINE)) {

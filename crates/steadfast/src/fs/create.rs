@@ -72,11 +72,10 @@ pub(crate) fn create<K: Keyspace>(
     if parent.links == 0 {
         return Err(Error::NotFound);
     }
-    if dirent::find(tx, parameters, directory, name)?.is_some() {
-        return Err(Error::AlreadyExists);
-    }
     let kind = kind_of(node);
     let (inode, mut attributes) = new_inode(tx, parameters, (directory, &parent), kind, permissions, caller)?;
+    // Before the rest, because a name that exists is the error that matters most.
+    dirent::insert(tx, parameters, directory, name, inode, kind)?;
     attributes.links = 1;
     match node {
         NewNode::Directory => {
@@ -100,7 +99,6 @@ pub(crate) fn create<K: Keyspace>(
         NewNode::CharDevice(number) | NewNode::BlockDevice(number) => attributes.device = *number,
         NewNode::Regular | NewNode::Fifo | NewNode::Socket => {}
     }
-    dirent::insert(tx, parameters, directory, name, inode, kind)?;
     parent.size = parent.size.saturating_add(1);
     parent.touch(attributes.created);
     parent.store(tx, directory)?;

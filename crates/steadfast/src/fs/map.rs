@@ -270,5 +270,6 @@ mod tests {
         assert_eq!((at(0, 12), at(0, 13), at(14, 15), at(15, 50)), (None, Some(12), Some(12), None));
         punch(&keyspace, 0, u64::MAX);
         assert_eq!(extents(&keyspace), []);
+        assert_eq!(keyspace.blocks_reserved(), 0);
     }
 }

@@ -177,6 +177,7 @@ fn check_geometry(block_size: u32, node_size: u32, steps: &[Step]) {
     let before = volume.free_blocks();
     let inode = volume.make("f", NewNode::Regular).inode;
     run(&volume, inode, steps);
+    volume.assert_clean();
     volume.unlink(ROOT, b"f").unwrap();
     // Bitmaps of groups that were touched stay in the tree: a few nodes, kept twice.
     let (after, nodes) = (volume.free_blocks(), 8 * u64::from(node_size / block_size));
@@ -280,6 +281,9 @@ fn large_truncations_go_on_in_the_background() {
     assert_eq!(volume.contents(inode), b"small again");
     volume.write(inode, 0, &pattern(5, 4 << 20), false).unwrap();
     volume.unlink(ROOT, b"f").unwrap();
+    while volume.reclaim_step().unwrap() {
+        volume.assert_clean();
+    }
     assert!(volume.free_blocks() >= before);
 }
 
@@ -343,8 +347,38 @@ fn a_full_volume_refuses_and_can_be_cleared() {
     }
     volume.unlink(ROOT, b"f").unwrap();
     volume.settle_orphans();
+    volume.assert_clean();
     let inode = volume.make("g", NewNode::Regular).inode;
     for number in 0..written / 2 {
         volume.append(inode, &pattern(number, 65536), false).unwrap();
     }
+}
+
+#[test]
+fn ranges_in_many_pieces_are_written_in_steps() {
+    let volume = volume(8 << 20, 512, 512);
+    let f = volume.make("f", NewNode::Regular).inode;
+    // Old extents in more pieces than a batch replaces: data, holes and allocated blocks in turn.
+    for block in (0..600u64).step_by(3) {
+        volume.write(f, block * 512, &pattern(block as usize, 512), false).unwrap();
+        let mode = AllocateMode::Allocate { keep_size: true };
+        volume.allocate(f, (block + 1) * 512, 512, mode).unwrap();
+    }
+    volume.assert_clean();
+    let data = pattern(77, 590 * 512);
+    volume.write(f, 100, &data, false).unwrap();
+    assert!(volume.contents(f)[100..100 + data.len()] == data[..]);
+    volume.assert_clean();
+    // Free space in pieces of one block.
+    let (mut a, mut b) = (volume.make("a", NewNode::Regular).inode, volume.make("b", NewNode::Regular).inode);
+    while volume.append(a, &[1; 512], false).is_ok() {
+        core::mem::swap(&mut a, &mut b);
+    }
+    volume.unlink(ROOT, b"a").unwrap();
+    volume.free_blocks();
+    let c = volume.make("c", NewNode::Regular).inode;
+    let data = pattern(78, 1 << 20);
+    volume.write(c, 0, &data, false).unwrap();
+    assert!(volume.contents(c) == data);
+    volume.assert_clean();
 }

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use steadfast_media::MemoryMedium;
 
+use crate::check::{CheckOptions, check};
 use crate::fs::{Attributes, Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
@@ -65,6 +66,14 @@ impl TestVolume {
     /// Runs background work until there is none left.
     pub(super) fn settle_orphans(&self) {
         while self.reclaim_step().expect("reclaim") {}
+    }
+
+    /// Everything on the medium fits together.
+    pub(super) fn assert_clean(&self) {
+        self.transact().expect("transact");
+        let options = CheckOptions::default();
+        let report = check(self.medium(), self.platform(), &options, &mut |_| ()).expect("check");
+        assert!(report.is_clean(), "{:?}", report.findings);
     }
 
     /// Free blocks once everything freed has come back.

@@ -275,7 +275,10 @@ impl World {
                         (true, false) => Err(Error::IsADirectory),
                         (false, true) => Err(Error::NotADirectory),
                         (true, true) if !self.model.is_empty(*inode) => Err(Error::DirectoryNotEmpty),
-                        _ => Ok(drop(self.model.entries.remove(&at))),
+                        _ => {
+                            self.model.entries.remove(&at);
+                            Ok(())
+                        }
                     },
                 };
                 assert_eq!(removed, expected);

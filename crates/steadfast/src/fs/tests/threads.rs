@@ -60,6 +60,7 @@ fn writers_of_names_and_data_beside_readers_and_commits() {
     });
     volume.settle_orphans();
     assert_eq!(volume.attributes(ROOT).unwrap().size, 4);
+    volume.assert_clean();
 }
 
 #[test]
@@ -119,4 +120,5 @@ fn rollback_in_the_middle_of_everything() {
     volume.rollback().unwrap();
     assert_eq!(volume.contents(f), vec![1; 50_000]);
     assert_eq!(volume.attributes(ROOT).unwrap().size, 1);
+    volume.assert_clean();
 }
