@@ -5,7 +5,7 @@ use crate::fs::attr::{FileKind, SetAttributes, SetTime};
 use crate::fs::inode::{Inode, SET_GROUP_ID, SET_USER_ID};
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::fs::{truncate, xattr};
+use crate::fs::{permissions, truncate};
 use crate::keyspace::Keyspace;
 use crate::types::{InodeNumber, Timestamp};
 
@@ -30,8 +30,8 @@ pub(crate) fn set_attributes<K: Keyspace>(
     if let Some(gid) = set.gid {
         attributes.gid = gid;
     }
-    if let Some(permissions) = set.permissions {
-        xattr::change_permissions(tx, parameters, inode, &mut attributes, permissions)?;
+    if let Some(bits) = set.permissions {
+        permissions::change_permissions(tx, parameters, inode, &mut attributes, bits)?;
     }
     if set.drop_privileges {
         drop_privileges(&mut attributes);

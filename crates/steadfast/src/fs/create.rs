@@ -9,7 +9,7 @@ use crate::fs::inode::{FLAG_UNNAMED, Inode, PERMISSIONS, SET_GROUP_ID};
 use crate::fs::parameters::Parameters;
 use crate::fs::pieces::{self, Place};
 use crate::fs::tx::Tx;
-use crate::fs::{dirent, name, orphan, xattr};
+use crate::fs::{dirent, name, orphan, permissions as rules};
 use crate::key::Kind;
 use crate::keyspace::Keyspace;
 use crate::types::InodeNumber;
@@ -49,7 +49,7 @@ fn new_inode<K: Keyspace>(
             attributes.permissions |= SET_GROUP_ID;
         }
     }
-    xattr::inherit(tx, parameters, directory, (inode, &mut attributes), caller.umask)?;
+    rules::inherit(tx, parameters, directory, (inode, &mut attributes), caller.umask)?;
     Ok((inode, attributes))
 }
 

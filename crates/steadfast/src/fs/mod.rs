@@ -1,6 +1,6 @@
 //! The POSIX semantics: names, attributes, links, files; written over the [`crate::keyspace`] seam.
 //!
-//! Every operation is a function over a transaction ([`tx::Tx`]) that can be run again when it meets a conflict and
+//! Every operation is a function over a transaction (`tx::Tx`) that can be run again when it meets a conflict and
 //! changes at most 64 keys; larger work goes in steps that each leave a consistent file system. Callers are the methods
 //! of [`crate::Volume`] in this directory; below is the keyspace, and for the bytes of files the volume's data plane.
 
@@ -24,7 +24,9 @@ mod open;
 mod orphan;
 pub(crate) mod parameters;
 mod path;
+mod permissions;
 mod pieces;
+mod prepare;
 mod publish;
 mod read;
 mod rename;

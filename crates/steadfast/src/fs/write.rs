@@ -13,10 +13,9 @@ use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::extent::written_blocks_max;
-use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::fs::inode::{FLAG_INLINE, Inode};
 use crate::fs::map::{self, Mapped};
 use crate::fs::memory;
-use crate::fs::orphan::truncate_step;
 use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
 use crate::fs::publish::{self, EXTENT_CHANGES_MAX, Part, Plan, extents_needed};
 use crate::key::{Key, Kind};
@@ -142,83 +141,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.write_extents(&parameters, inode, offset, data)
     }
 
-    /// Moves inline data to blocks, so that the file can have extents.
-    pub(crate) fn spill(&self, inode: InodeNumber) -> Result<()> {
-        let parameters = self.parameters();
-        let value = {
-            let reader = self.reader()?;
-            if !Inode::load_regular(&reader, inode)?.has(FLAG_INLINE) {
-                return Ok(());
-            }
-            reader.get(&Key::new(inode, Kind::Inline, 0))?.map(|found| found.value)
-        };
-        match value {
-            Some(value) => self.write_extents(&parameters, inode, 0, &value).map(drop),
-            None => {
-                let plan = Plan { from: 0, end: 0, parts: Vec::new(), size: 0 };
-                self.update(SpaceClass::Normal, |tx| publish::publish(tx, &parameters, inode, &plan))
-            }
-        }
-    }
-
-    /// Prepares a file for an end of `size` bytes: finishes a pending truncation and zeroes a stale tail, unless the blocks
-    /// about to be written include it.
-    pub(crate) fn prepare_growth(
-        &self,
-        inode: InodeNumber,
-        size: u64,
-        blocks: Option<core::ops::Range<u64>>,
-    ) -> Result<()> {
-        let parameters = self.parameters();
-        loop {
-            let attributes = Inode::load_regular(&self.reader()?, inode)?;
-            if size <= attributes.size {
-                return Ok(());
-            }
-            if attributes.has(FLAG_TRUNCATING) {
-                self.finish_truncation(inode)?;
-                continue;
-            }
-            let tail = parameters.block_of(attributes.size);
-            if !attributes.has(FLAG_TAIL_STALE) || blocks.is_some_and(|blocks| blocks.contains(&tail)) {
-                return Ok(());
-            }
-            return self.zero_tail(&parameters, inode, attributes.size);
-        }
-    }
-
-    /// Removes all extents behind the end of the file that a truncation has left.
-    pub(crate) fn finish_truncation(&self, inode: InodeNumber) -> Result<()> {
-        let parameters = self.parameters();
-        loop {
-            let more = self.update(SpaceClass::Freeing, |tx| {
-                let mut attributes = Inode::load_regular(tx, inode)?;
-                if attributes.has(FLAG_TRUNCATING) {
-                    truncate_step(tx, &parameters, inode, &mut attributes)?;
-                }
-                Ok(attributes.has(FLAG_TRUNCATING))
-            })?;
-            if !more {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Zeroes the bytes of the last block behind the end of the file.
-    fn zero_tail(&self, parameters: &Parameters, inode: InodeNumber, size: u64) -> Result<()> {
-        let tail = parameters.block_of(size);
-        let mapped = map::overlap(&self.reader()?, parameters, inode, tail, tail + 1)?;
-        if mapped.is_none_or(|mapped| mapped.extent.unwritten) {
-            return self.update(SpaceClass::Normal, |tx| publish::clear_tail_stale(tx, inode));
-        }
-        let start = tail * parameters.block();
-        let mut kept = memory::zeroed((size - start) as usize)?;
-        self.read_data(inode, start, &mut kept)?;
-        self.write_extents(parameters, inode, start, &kept).map(drop)
-    }
-
     /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` that covered.
-    fn write_extents(
+    pub(crate) fn write_extents(
         &self,
         parameters: &Parameters,
         inode: InodeNumber,

@@ -12,17 +12,17 @@
 //! | 5 + n | v | the value |
 //!
 //! The two POSIX ACLs are attributes as well; flags in the inode say that they exist. The access ACL and the permission
-//! bits are kept in step both ways: see [`set`] and [`change_permissions`].
+//! bits are kept in step both ways: see [`permissions`].
 
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
-use crate::fs::acl::Acl;
 use crate::fs::attr::{FileKind, SetXattrMode};
 use crate::fs::inode::{FLAG_ACL_ACCESS, FLAG_ACL_DEFAULT, Inode, damaged};
 use crate::fs::memory;
 use crate::fs::name;
 use crate::fs::parameters::Parameters;
+use crate::fs::permissions;
 use crate::fs::pieces::{self, Place};
 use crate::fs::tx::Tx;
 use crate::key::{Key, Kind};
@@ -34,15 +34,14 @@ pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 /// The attribute that holds the default ACL of a directory.
 pub(crate) const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
-const HEADER_LEN: usize = 5;
+/// Bytes in front of the name.
+pub(crate) const HEADER_LEN: usize = 5;
 const NAME_MAX: usize = 255;
 const VALUE_MAX: usize = 65536;
 const HASH_BITS: u32 = 44;
 const HASH_SHIFT: u32 = 20;
 const PROBE_SHIFT: u32 = 16;
 const PROBES: u64 = 16;
-/// Most pieces of an ACL: a directory's is copied twice, to its new subdirectory, in the batch that makes it.
-const ACL_PIECES_MAX: usize = 16;
 
 fn place(inode: InodeNumber, suffix: u64) -> Place {
     Place { inode, kind: Kind::Xattr, suffix }
@@ -54,7 +53,7 @@ fn slot_suffix(name: &[u8], parameters: &Parameters, probe: u64) -> u64 {
 }
 
 /// An attribute as it is stored: name and value joined, behind the header.
-struct Stored {
+pub(crate) struct Stored {
     bytes: Vec<u8>,
     name_len: usize,
 }
@@ -80,14 +79,15 @@ impl Stored {
         self.bytes.get(HEADER_LEN..HEADER_LEN + self.name_len).unwrap_or_default()
     }
 
-    fn into_value(mut self) -> Vec<u8> {
+    /// The value without header and name.
+    pub fn into_value(mut self) -> Vec<u8> {
         self.bytes.drain(..(HEADER_LEN + self.name_len).min(self.bytes.len()));
         self.bytes
     }
 }
 
 /// The place of the attribute and what is stored there.
-fn find(
+pub(crate) fn find(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
     inode: InodeNumber,
@@ -201,7 +201,7 @@ pub(crate) fn list(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Vec<V
 }
 
 /// Stores an attribute without looking at what it means.
-fn store<K: Keyspace>(
+pub(crate) fn store<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
     inode: InodeNumber,
@@ -227,7 +227,7 @@ fn store<K: Keyspace>(
 }
 
 /// Removes an attribute without looking at what it means; says whether it existed.
-fn erase<K: Keyspace>(
+pub(crate) fn erase<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
     inode: InodeNumber,
@@ -255,53 +255,12 @@ pub(crate) fn set<K: Keyspace>(
     let mut attributes = Inode::load(tx, inode)?;
     check_name(name, attributes.kind)?;
     if name == ACL_ACCESS || name == ACL_DEFAULT {
-        let flag = if name == ACL_ACCESS { FLAG_ACL_ACCESS } else { FLAG_ACL_DEFAULT };
-        match (mode, attributes.has(flag)) {
-            (SetXattrMode::Create, true) => return Err(Error::AlreadyExists),
-            (SetXattrMode::Replace, false) => return Err(Error::NoAttribute),
-            _ => {}
-        }
-        let acl = Acl::parse(value)?;
-        if name == ACL_DEFAULT && attributes.kind != FileKind::Directory && acl.is_some() {
-            return Err(Error::NotPermitted);
-        }
-        if name == ACL_ACCESS
-            && let Some(acl) = &acl
-        {
-            attributes.permissions = attributes.permissions & !0o777 | acl.permissions();
-        }
-        put_acl(tx, parameters, inode, &mut attributes, name, acl.as_ref())?;
+        permissions::set_acl(tx, parameters, (inode, &mut attributes), name, value, mode)?;
     } else {
         store(tx, parameters, inode, name, value, mode)?;
     }
     attributes.changed = tx.now();
     attributes.store(tx, inode)
-}
-
-/// Stores or removes one of the two ACLs and notes it in the inode, which the caller stores.
-fn put_acl<K: Keyspace>(
-    tx: &mut Tx<'_, K>,
-    parameters: &Parameters,
-    inode: InodeNumber,
-    attributes: &mut Inode,
-    name: &[u8],
-    acl: Option<&Acl>,
-) -> Result<()> {
-    let flag = if name == ACL_ACCESS { FLAG_ACL_ACCESS } else { FLAG_ACL_DEFAULT };
-    let acl = acl.filter(|acl| name == ACL_DEFAULT || !acl.is_minimal());
-    match acl {
-        Some(acl) => {
-            let value = acl.encode()?;
-            if HEADER_LEN + name.len() + value.len() > ACL_PIECES_MAX * tx.value_len_max() {
-                return Err(Error::ValueTooLong);
-            }
-            store(tx, parameters, inode, name, &value, SetXattrMode::Any)?;
-        }
-        None if attributes.has(flag) => drop(erase(tx, parameters, inode, name)?),
-        None => {}
-    }
-    attributes.set(flag, acl.is_some());
-    Ok(())
 }
 
 /// Removes an attribute. The permission bits stay as they are when an access ACL goes.
@@ -328,63 +287,9 @@ pub(crate) fn remove<K: Keyspace>(
     attributes.store(tx, inode)
 }
 
-/// chmod: sets the permission bits in the inode, which the caller stores, and in the access ACL where there is one.
-pub(crate) fn change_permissions<K: Keyspace>(
-    tx: &mut Tx<'_, K>,
-    parameters: &Parameters,
-    inode: InodeNumber,
-    attributes: &mut Inode,
-    permissions: u32,
-) -> Result<()> {
-    attributes.permissions = permissions & crate::fs::inode::PERMISSIONS;
-    if !attributes.has(FLAG_ACL_ACCESS) {
-        return Ok(());
-    }
-    if let Some((_, stored)) = find(tx, parameters, inode, ACL_ACCESS)?
-        && let Some(mut acl) = Acl::parse(&stored.into_value())?
-    {
-        acl.set_permissions(permissions);
-        store(tx, parameters, inode, ACL_ACCESS, &acl.encode()?, SetXattrMode::Any)?;
-    }
-    Ok(())
-}
-
-/// Gives a new inode its permission bits and ACLs: from the default ACL of its directory, or else from the umask.
-/// The caller stores the inode.
-pub(crate) fn inherit<K: Keyspace>(
-    tx: &mut Tx<'_, K>,
-    parameters: &Parameters,
-    directory: (InodeNumber, &Inode),
-    child: (InodeNumber, &mut Inode),
-    umask: u32,
-) -> Result<()> {
-    let (inode, attributes) = child;
-    if attributes.kind == FileKind::Symlink {
-        return Ok(());
-    }
-    let mut default = None;
-    if directory.1.has(FLAG_ACL_DEFAULT)
-        && let Some((_, stored)) = find(tx, parameters, directory.0, ACL_DEFAULT)?
-    {
-        default = Acl::parse(&stored.into_value()).map_err(|_| damaged("default ACL is not valid"))?;
-    }
-    let Some(default) = default else {
-        attributes.permissions &= !(umask & 0o777);
-        return Ok(());
-    };
-    if attributes.kind == FileKind::Directory {
-        put_acl(tx, parameters, inode, attributes, ACL_DEFAULT, Some(&default))?;
-    }
-    let mut access = default;
-    access.restrict(attributes.permissions);
-    attributes.permissions = attributes.permissions & !0o777 | access.permissions();
-    put_acl(tx, parameters, inode, attributes, ACL_ACCESS, Some(&access))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::acl::encode_for_tests;
     use crate::fs::double::MemoryKeyspace;
     use crate::fs::tx::retry;
     use crate::keyspace::SpaceClass;
@@ -392,7 +297,6 @@ mod tests {
     use alloc::vec;
 
     const INODE: InodeNumber = InodeNumber(20);
-    const NONE: u32 = u32::MAX;
 
     fn with_inode(kind: FileKind) -> MemoryKeyspace {
         let keyspace = MemoryKeyspace::new(5);
@@ -448,34 +352,5 @@ mod tests {
         assert_eq!(put(&fifo, "security.", b"", SetXattrMode::Any), Err(Error::InvalidName));
         let long = format!("trusted.{}", "n".repeat(250));
         assert_eq!(put(&fifo, &long, b"", SetXattrMode::Any), Err(Error::NameTooLong));
-    }
-
-    #[test]
-    fn access_acl_and_permissions_stay_in_step() {
-        let keyspace = with_inode(FileKind::Regular);
-        let load = || Inode::load(&keyspace, INODE).unwrap();
-        let acl =
-            encode_for_tests(&[(1, 7, NONE), (2, 6, 9), (4, 5, NONE), (0x10, 6, NONE), (0x20, 0, NONE)]);
-        put(&keyspace, "system.posix_acl_access", &acl, SetXattrMode::Any).unwrap();
-        assert_eq!(load().permissions, 0o760);
-        assert_eq!(value(&keyspace, "system.posix_acl_access").unwrap(), acl);
-        retry(&keyspace, SpaceClass::Normal, |tx| {
-            let mut inode = Inode::load(tx, INODE)?;
-            change_permissions(tx, &Parameters::for_tests(), INODE, &mut inode, 0o4715)?;
-            inode.store(tx, INODE)
-        })
-        .unwrap();
-        let changed =
-            encode_for_tests(&[(1, 7, NONE), (2, 6, 9), (4, 5, NONE), (0x10, 1, NONE), (0x20, 5, NONE)]);
-        assert_eq!(value(&keyspace, "system.posix_acl_access").unwrap(), changed);
-        let minimal = encode_for_tests(&[(1, 6, NONE), (4, 4, NONE), (0x20, 4, NONE)]);
-        put(&keyspace, "system.posix_acl_access", &minimal, SetXattrMode::Any).unwrap();
-        assert_eq!(load().permissions, 0o4644);
-        assert_eq!(value(&keyspace, "system.posix_acl_access"), Err(Error::NoAttribute));
-        assert_eq!(keyspace.keys().len(), 1);
-        assert_eq!(
-            put(&keyspace, "system.posix_acl_default", &minimal, SetXattrMode::Any),
-            Err(Error::NotPermitted)
-        );
     }
 }
