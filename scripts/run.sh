@@ -37,14 +37,21 @@ fi
 
 cat <<TEXT
 
-Try:
-  cp -r docs $directory/                              use it like any directory
-  $steadfast df $directory                            how full it is
-  $steadfast info $directory                          what it is
-  $steadfast mask set $directory manual               from now on only you say what is durable
-  $steadfast transact $directory                      everything up to here, all of it or nothing
-  rm -r $directory/docs; $steadfast rollback $directory       ... and back
+Try (PATH=$(realpath "$(dirname "$steadfast")"):\$PATH makes the command just 'steadfast'):
 
-Unmount:
-  make stop                                    (or: $steadfast umount $directory)
+  # use it like any directory; how full it is, what it is
+  cp -r docs $directory/
+  $steadfast df $directory
+  $steadfast info $directory
+
+  # from now on only you say what is durable, all of it or nothing
+  $steadfast mask set $directory manual
+  $steadfast transact $directory
+  rm -r $directory/docs
+  $steadfast rollback $directory
+  ls $directory/docs
+
+Unmount, wait until it is safe:
+
+  $steadfast umount $directory
 TEXT

@@ -35,7 +35,8 @@ make_run() { make -C "$root" --no-print-directory "$@" IMAGE="$scratch/run/stead
 make_run run SIZE=64M
 echo hello >"$scratch/run/mnt/file"
 steadfast transact "$scratch/run/mnt"
-make_run run | grep -q "already mounted"
+again=$(make_run run)
+grep -q "already mounted" <<<"$again"
 echo "make run twice: ok"
 
 kill -9 "$(steadfast info --get daemon_pid "$scratch/run/mnt")"

@@ -181,6 +181,7 @@ fn check_fuse_device() -> Outcome {
         Some(Errno::NODEV | Errno::NXIO) => {
             ("the kernel has no FUSE".to_owned(), "load it with 'modprobe fuse', or use a kernel that has it")
         }
+        // fusermount3 opens it with the privileges of whoever calls it, so it is no way around this.
         Some(Errno::ACCESS | Errno::PERM) => (
             "no permission to use FUSE".to_owned(),
             "run it as root, or let your user (or its container) open the device",

@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Outcome {
     // A failure to commit must be heard, but must not keep the volume mounted: the umount goes on.
     let (kept, warning) = match last {
         Ok(kept) => (kept, None),
-        Err(failure) => (LastPoint::Unknown, Some(failure)),
+        Err(failure) => (LastPoint::Unseen, Some(failure)),
     };
     take_out(&mount)?;
     wait_closed(&mount)?;
@@ -61,11 +61,13 @@ pub fn run(args: &Args) -> Outcome {
         LastPoint::Made => {
             output::line(format_args!("{image}: unmounted from {directory}, everything is durable"))
         }
-        LastPoint::ReadOnly => output::line(format_args!("{image}: unmounted from {directory}")),
+        LastPoint::ReadOnly | LastPoint::Unseen => {
+            output::line(format_args!("{image}: unmounted from {directory}"))
+        }
         LastPoint::MaskedOut => output::line(format_args!(
             "{image}: unmounted from {directory}, back at its last transaction point ('unmount' is not in the mask)"
         )),
-        LastPoint::Unknown => output::line(format_args!(
+        LastPoint::Lost => output::line(format_args!(
             "{image}: the mount on {directory} had lost its daemon and is cleared; the volume is at its last transaction point"
         )),
     }
@@ -73,10 +75,16 @@ pub fn run(args: &Args) -> Outcome {
 
 /// What is known about the changes made since the last transaction point.
 enum LastPoint {
+    /// They are durable.
     Made,
+    /// There are none.
     ReadOnly,
+    /// The mask says to drop them.
     MaskedOut,
-    Unknown,
+    /// The daemon was gone, and they with it.
+    Lost,
+    /// The daemon deals with them; we may not ask.
+    Unseen,
 }
 
 fn find(target: &Path) -> Outcome<Mount> {
@@ -101,7 +109,9 @@ fn last_point(mount: &Mount) -> Outcome<LastPoint> {
     }
     match commit(mount) {
         // The daemon is gone: there is nothing to commit with.
-        Err(failure) if failure.exit == Exit::CannotMount => Ok(LastPoint::Unknown),
+        Err(failure) if failure.exit == Exit::CannotMount => Ok(LastPoint::Lost),
+        // Somebody else's mount, which not even root may look into: its daemon commits by itself.
+        Err(failure) if failure.exit == Exit::NoPermission => Ok(LastPoint::Unseen),
         result => result,
     }
 }
