@@ -33,7 +33,7 @@ microseconds() { # of the command given
     echo $(((end - start) / 1000))
 }
 
-median() { sort -n | awk '{ v[NR] = $1 } END { printf "%.1f", v[int((NR + 1) / 2)] / 1000 }'; }
+median() { sort -n | awk '{ v[NR] = $1 } END { printf "%.1f\n", v[int((NR + 1) / 2)] / 1000 }'; }
 
 measure() { # label, how to end the mount
     local label=$1 ending=$2 run

@@ -10,8 +10,7 @@ need_cargo
 "$cargo" clippy --workspace --all-targets --locked -- -D warnings
 RUSTDOCFLAGS='-D warnings' "$cargo" doc --workspace --no-deps --document-private-items --locked --quiet
 
-tools=$PWD/$(basename "$(target_directory)")/tools
-[[ ${CARGO_TARGET_DIR:-} == /* ]] && tools=$CARGO_TARGET_DIR/tools
+tools=$(realpath -m "$(target_directory)")/tools
 PATH=$tools/bin:$PATH
 if ! command -v cargo-deny >/dev/null; then
     # Its own target directory goes away again: it is not part of this workspace.

@@ -38,6 +38,16 @@ pub fn open_medium(path: &Path, read_only: bool, direct: bool) -> Outcome<FileMe
 /// As [`open_medium`] and [`Volume::open`].
 pub fn open_volume(path: &Path, direct: bool, options: OpenOptions) -> Outcome<HostVolume> {
     let medium = open_medium(path, options.read_only, direct)?;
+    if direct {
+        // Direct I/O has the sectors of the storage below, whatever the volume would like.
+        return Volume::open(medium, options, HostPlatform::new()).map_err(|error| {
+            let mut failure = Failure::core(error, path.display());
+            if matches!(error, Error::BadBlockSize(_)) {
+                failure.advice = "leave -o direct out".into();
+            }
+            failure
+        });
+    }
     retry_small_sectors(path, medium, options.read_only, |medium| {
         Volume::open(medium, options.clone(), HostPlatform::new())
     })
@@ -82,6 +92,14 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
         let medium = open_medium(path, true, false)?;
         let found = medium.geometry();
         match options.size {
+            Some(size) if medium.is_block_device() && size > found.size => {
+                return Err(Failure::new(
+                    Exit::NoSpace,
+                    format!("the device has {}, less than the size asked for", size::human(found.size)),
+                    path.display(),
+                    "ask for less, or leave --size out to use all of it",
+                ));
+            }
             _ if medium.is_block_device() => found,
             size => Geometry { size: size.unwrap_or(found.size), atomic_unit: unit, ..found },
         }
@@ -139,13 +157,6 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
         }
         drop(medium);
         medium = open_with(path, &options)?;
-    } else if size.is_some_and(|size| size > medium.geometry().size) {
-        return Err(Failure::new(
-            Exit::NoSpace,
-            format!("the device has {}, less than the size asked for", size::human(medium.geometry().size)),
-            path.display(),
-            "ask for less, or leave --size out to use all of it",
-        ));
     }
     wipe_ends(&medium).map_err(|error| Failure::core(error.into(), path.display()))?;
     Ok(medium)

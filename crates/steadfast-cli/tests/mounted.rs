@@ -378,3 +378,73 @@ fn no_fuse() {
     let line = failed(&output, 8, "mount without /dev/fuse");
     assert!(line.contains("/dev/fuse") && line.contains("modprobe fuse"), "{line}");
 }
+
+/// A signal while files are open: the mount leaves the tree at once and is served until they are closed; a second one
+/// ends it, and what was written is kept.
+#[test]
+fn signals_with_open_files() {
+    for signals in [1, 2] {
+        let Some(scratch) = start() else { return };
+        let mnt = scratch.mounted("");
+        let mut file = fs::File::create(mnt.join("f")).unwrap();
+        file.write_all(b"written").unwrap();
+        let pid = scratch.daemon();
+        signal("TERM", pid);
+        wait_for("the mount to leave", || !is_mounted(&mnt));
+        assert!(process_exists(pid), "files are open");
+        scratch.fails(5, "ls disk.img");
+        if signals == 1 {
+            file.write_all(b" on").unwrap();
+            drop(file);
+            wait_for("the daemon to end", || !process_exists(pid));
+            assert_eq!(scratch.ok("cat disk.img /f"), "written on");
+        } else {
+            signal("TERM", pid);
+            wait_for("the daemon to end", || !process_exists(pid));
+            assert_eq!(scratch.ok("cat disk.img /f"), "written");
+        }
+        scratch.ok("check --quiet disk.img");
+    }
+}
+
+/// A loop device, given back at the end.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn new(file: &std::path::Path) -> Option<LoopDevice> {
+        let output = Command::new("losetup").args(["--show", "-f"]).arg(file).output().ok()?;
+        let name = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        (output.status.success() && !name.is_empty()).then_some(LoopDevice(name))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+#[test]
+fn block_devices() {
+    let Some(scratch) = start() else { return };
+    let Some(device) = LoopDevice::new(&scratch.path("disk.img")).filter(|_| is_root()) else {
+        eprintln!("skipped: no loop devices here");
+        return;
+    };
+    let name = &device.0;
+    let mnt = scratch.path("mnt");
+    fs::create_dir(&mnt).unwrap();
+    scratch.fails(5, &format!("mkfs {name}"));
+    scratch.fails(6, &format!("mkfs --force --size 65M {name}"));
+    scratch.ok(&format!("mkfs --force {name}"));
+    for options in ["", "-o direct"] {
+        scratch.ok(&format!("mount {name} mnt {options}"));
+        fs::write(mnt.join("f"), vec![b'x'; 3_000_000]).unwrap();
+        let line = scratch.fails(5, &format!("check {name}"));
+        assert!(line.contains("in use") && line.contains(mnt.to_str().unwrap()), "{line}");
+        assert_eq!(json(&scratch, &format!("info --json {name}"))["mount_point"], mnt.to_str().unwrap());
+        scratch.ok("umount mnt");
+        scratch.ok(&format!("check --quiet {name}"));
+        assert_eq!(scratch.line(&format!("cat {name} /f")).stdout, vec![b'x'; 3_000_000]);
+    }
+}
