@@ -23,6 +23,7 @@ TARGET_DIR=${TARGET_DIR:-}
 
 OWNED=()
 DAEMON=
+MOUNT_MS=
 GUARD=
 NAME=test
 WORK=${WORK:-}
@@ -122,11 +123,15 @@ make_volume() {
         die "mkfs: $(cat "$WORK/mkfs.log")"
 }
 
-# mount_volume [mount options]: returns once mounted; DAEMON is the id of the process that serves it.
+# mount_volume [mount options]: returns once mounted; DAEMON is the id of the process that serves it, MOUNT_MS how many
+# milliseconds the command took.
 mount_volume() {
     plain && return
+    local begin
+    begin=$(now_ms)
     timeout 60 "$STEADFAST" mount --log "$WORK/daemon.log" -o allow_other "$@" "$IMAGE" "$MNT" \
         >"$WORK/mount.log" 2>&1 || die "mount: $(cat "$WORK/mount.log")"
+    MOUNT_MS=$(($(now_ms) - begin))
     DAEMON=$(daemon_of "$IMAGE")
     [ -n "$DAEMON" ] || die "mounted, but no daemon serves $IMAGE"
     mountpoint -q "$MNT" || die "mount returned, but $MNT is not a mount point"
@@ -149,7 +154,8 @@ umount_volume() {
     plain && return
     timeout 300 "$STEADFAST" umount "$MNT" >"$WORK/umount.log" 2>&1 || die "umount: $(cat "$WORK/umount.log")"
     ! mountpoint -q "$MNT" || die "umount returned, but $MNT is still a mount point"
-    [ ! -d "/proc/$DAEMON" ] || die "umount returned, but the daemon $DAEMON still runs"
+    # The volume is closed by now; the process may still be giving its memory back.
+    gone "$DAEMON" 10 || die "umount returned, but the daemon $DAEMON still runs"
     DAEMON=
 }
 
