@@ -3,6 +3,7 @@
 //! Jobs run one after the other. Dirty pages that a job pulls arrive as WRITE requests at the workers, which go on
 //! serving everything; only a rollback stops requests from reaching the volume.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::sync::mpsc::Receiver;
@@ -60,7 +61,7 @@ pub(crate) enum Command {
 /// Work for the control thread.
 pub(crate) enum Job {
     Command {
-        ticket: Ticket,
+        tickets: Vec<Ticket>,
         command: Command,
     },
     Seek {
@@ -78,9 +79,22 @@ pub(crate) enum Job {
 
 /// Runs jobs until [`Job::Stop`].
 pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &Receiver<Job>) {
-    while let Ok(job) = jobs.recv() {
+    let mut waiting = VecDeque::new();
+    loop {
+        if waiting.is_empty() {
+            waiting.extend(jobs.recv().ok());
+        }
+        waiting.extend(jobs.try_iter());
+        let Some(mut job) = waiting.pop_front() else { return };
         if matches!(job, Job::Stop) {
             return;
+        }
+        // Everybody who has asked by now is served by one transaction point.
+        while let Job::Command { tickets, command: Command::Transact } = &mut job
+            && let Some(Job::Command { tickets: more, command: Command::Transact }) = waiting.front_mut()
+        {
+            tickets.append(more);
+            waiting.pop_front();
         }
         if catch_unwind(AssertUnwindSafe(|| filesystem.execute(job))).is_err() {
             log_error!("internal error in a command; answered EIO, the mount goes on");
@@ -93,14 +107,16 @@ pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &
 impl<M: Medium, P: Platform> Filesystem<M, P> {
     fn execute(&self, job: Job) {
         match job {
-            Job::Command { ticket, command } => {
+            Job::Command { tickets, command } => {
                 let result = match command {
                     Command::Transact => self.pull_all().and_then(|()| Ok(self.volume.transact()?)),
                     Command::Checkpoint => self.pull_all().and_then(|()| Ok(self.volume.checkpoint()?)),
                     Command::Rollback { force } => self.roll_back(force),
                 };
                 let out = IoctlOut::default();
-                ticket.answer(result.map(|()| out.as_bytes()));
+                for ticket in tickets {
+                    ticket.answer(result.map(|()| out.as_bytes()));
+                }
             }
             Job::Seek { ticket, nodeid, offset, to } => {
                 let result = self.pull(nodeid).and_then(|()| {

@@ -4,6 +4,7 @@ use std::io;
 
 use zerocopy::IntoBytes;
 
+use crate::MountOptions;
 use crate::abi::flags::init as flag;
 use crate::abi::input::{InHeader, InitExtension, InitIn};
 use crate::abi::output::InitOut;
@@ -45,7 +46,7 @@ impl Agreement {
 }
 
 /// What the daemon would like.
-fn wanted(write_back: bool, default_permissions: bool) -> u64 {
+fn wanted(options: &MountOptions) -> u64 {
     let mut flags = flag::ASYNC_READ
         | flag::ATOMIC_O_TRUNC
         | flag::EXPORT_SUPPORT
@@ -63,11 +64,11 @@ fn wanted(write_back: bool, default_permissions: bool) -> u64 {
         | flag::HANDLE_KILLPRIV_V2
         | flag::SETXATTR_EXT
         | flag::INIT_EXT;
-    if write_back {
+    if options.write_back {
         flags |= flag::WRITEBACK_CACHE;
     }
     // With ACLs the kernel checks permissions itself whatever the mount options say.
-    if default_permissions {
+    if options.default_permissions {
         flags |= flag::POSIX_ACL;
     }
     flags
@@ -77,11 +78,7 @@ fn wanted(write_back: bool, default_permissions: bool) -> u64 {
 ///
 /// # Errors
 /// The kernel's protocol is too old, or the mount was undone at once.
-pub(crate) fn handshake(
-    device: &Device,
-    write_back: bool,
-    default_permissions: bool,
-) -> io::Result<Agreement> {
+pub(crate) fn handshake(device: &Device, options: &MountOptions) -> io::Result<Agreement> {
     let mut buffer = RequestBuffer::new();
     loop {
         let bytes = buffer.bytes();
@@ -113,13 +110,11 @@ pub(crate) fn handshake(
             let extension = arguments.take::<InitExtension>().map_err(refuse)?;
             offered |= u64::from(extension.flags2) << 32;
         }
-        let agreement = Agreement {
-            minor: init.minor.min(MINOR),
-            flags: offered & wanted(write_back, default_permissions),
-        };
+        let minor = init.minor.min(MINOR).min(options.protocol_minor_max.max(MINOR_MIN));
+        let agreement = Agreement { minor, flags: offered & wanted(options) };
         let out = InitOut {
             major: MAJOR,
-            minor: MINOR,
+            minor,
             max_readahead: init.max_readahead.min(DATA_MAX as u32),
             flags: agreement.flags as u32,
             flags2: (agreement.flags >> 32) as u32,

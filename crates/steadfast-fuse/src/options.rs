@@ -18,6 +18,8 @@ pub struct MountOptions {
     pub fs_name: String,
     /// Further options of mount(8): `nosuid`, `nodev`, `noexec`, `noatime`...
     pub extra: Vec<String>,
+    /// Newest minor version of the FUSE protocol to use, to try out how older kernels behave.
+    pub protocol_minor_max: u32,
 }
 
 impl Default for MountOptions {
@@ -31,6 +33,7 @@ impl Default for MountOptions {
             threads: processors.clamp(2, 8),
             fs_name: "steadfast".into(),
             extra: Vec::new(),
+            protocol_minor_max: crate::abi::MINOR,
         }
     }
 }

@@ -76,8 +76,7 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
         let _ = mount.detach(true);
         error
     };
-    let agreement =
-        init::handshake(&device, options.write_back, options.default_permissions).map_err(undo)?;
+    let agreement = init::handshake(&device, &options).map_err(undo)?;
     let (jobs, received) = mpsc::channel();
     let owner = mount::effective_uid();
     let filesystem = Arc::new(Filesystem::new(volume, device.clone(), agreement, owner, jobs.clone()));

@@ -22,7 +22,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         self.node(request)?;
         let mut arguments = request.arguments();
         let wanted = arguments.take::<IoctlIn>()?;
-        let command = |command| self.defer(Job::Command { ticket: ticket(device, request), command });
+        let command = |command| self.defer(Job::Command { tickets: vec![ticket(device, request)], command });
         match wanted.cmd {
             TRANSACT => command(Command::Transact),
             CHECKPOINT => {

@@ -128,3 +128,36 @@ fn receive_descriptor(socket: RawFd) -> io::Result<OwnedFd> {
     }
     Err(io::Error::other("fusermount3 gave no connection back"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{self, Device};
+    use crate::init;
+    use crate::mount::table;
+
+    #[test]
+    fn mounts_and_unmounts_through_the_helper() {
+        let options = MountOptions { fs_name: "a,name\\x".into(), ..MountOptions::default() };
+        let directory = tempfile::tempdir().unwrap();
+        let descriptor = match (device::open(), mount(directory.path(), &options)) {
+            (Ok(_), Ok(descriptor)) => descriptor,
+            (Err(error), _) | (_, Err(error)) => {
+                eprintln!("SKIPPED: no fusermount3 or /dev/fuse: {error}");
+                return;
+            }
+        };
+        init::handshake(&Device::new(descriptor), &options).unwrap();
+        assert!(table::find(directory.path()).is_some());
+        unmount(directory.path(), true).unwrap();
+        assert!(table::find(directory.path()).is_none());
+        assert!(unmount(directory.path(), false).is_err());
+    }
+
+    #[test]
+    fn refusals_become_errors_of_the_system_where_there_is_one() {
+        let errno = |text| refusal(text).raw_os_error();
+        assert_eq!(errno("fusermount3: user has no write access to mountpoint /x\n"), Some(libc::EPERM));
+        assert_eq!(errno("fusermount3: too many FUSE filesystems mounted"), None);
+    }
+}

@@ -45,6 +45,57 @@ fn a_bare_transact_saves_dirty_pages_of_open_files() {
 }
 
 #[test]
+fn transact_works_without_its_helper_process() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, QUIET);
+    let daemon = place.daemon();
+    daemon.kill_helper();
+    let data = pattern(4, 3 * MIB);
+    let mut open = File::create(daemon.path("open")).unwrap();
+    for _ in 0..2 {
+        open.write_all(&data).unwrap();
+        ioctl::transact(&daemon.root()).unwrap();
+    }
+    daemon.kill();
+    drop(open);
+    let mounted = place.mount(&MountOptions::default());
+    assert!(fs::read(mounted.path("open")).unwrap() == data.repeat(2));
+    mounted.unmount();
+}
+
+#[test]
+fn many_transacts_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, QUIET);
+    let daemon = place.daemon();
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let (path, root) = (daemon.path(&format!("f{number}")), daemon.root());
+            scope.spawn(move || {
+                let mut file = File::create(path).unwrap();
+                for round in 0..20u64 {
+                    file.write_all(&(number * 100 + round).to_le_bytes()).unwrap();
+                    ioctl::transact(&root).unwrap();
+                }
+                // Only closed when the daemon is dead: nothing but the ioctl can have saved the bytes.
+                file
+            });
+        }
+    });
+    daemon.kill();
+    let mounted = place.mount(&MountOptions::default());
+    for number in 0..16u64 {
+        let expected: Vec<u8> = (0..20).flat_map(|round| (number * 100 + round).to_le_bytes()).collect();
+        assert!(fs::read(mounted.path(&format!("f{number}"))).unwrap() == expected);
+    }
+    mounted.unmount();
+}
+
+#[test]
 fn without_a_transaction_point_nothing_is_there() {
     if !can_mount() {
         return;

@@ -231,6 +231,25 @@ fn extended_attributes() {
 }
 
 #[test]
+fn handles_outlive_the_caches() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, QUIET);
+    let mounted = place.mount(&MountOptions::default());
+    fs::create_dir_all(mounted.path("a/b")).unwrap();
+    fs::write(mounted.path("a/b/file"), "text").unwrap();
+    let mut text = String::new();
+    let mut file = sys::reopen_by_handle(&mounted.path("a/b/file"), &place.mount_point()).unwrap();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "text");
+    let directory = sys::reopen_by_handle(&mounted.path("a/b"), &place.mount_point()).unwrap();
+    assert_eq!(directory.metadata().unwrap().ino(), fs::metadata(mounted.path("a/b")).unwrap().ino());
+    drop((file, directory));
+    mounted.unmount();
+}
+
+#[test]
 fn read_only_mounts_refuse_changes() {
     if !can_mount() {
         return;

@@ -228,9 +228,24 @@ impl Daemon<'_> {
         std::fs::read_to_string(self.place.directory.path().join("log")).unwrap_or_default()
     }
 
+    /// kill -9 of the helper process that pulls dirty pages.
+    pub fn kill_helper(&self) {
+        let mut helpers = Vec::new();
+        wait_for("the helper to start", || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+            let children =
+                tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
+            let pids: String = children.collect();
+            helpers = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+            helpers.len() == 1
+        });
+        crate::sys::kill(helpers[0]);
+    }
+
     /// Unmounts; the daemon closes the volume and ends.
     pub fn unmount(mut self) {
-        unmount(&self.place.mount_point(), 0).unwrap();
+        // A process that another test has just forked may hold our files for a moment.
+        wait_for("the mount to be free", || unmount(&self.place.mount_point(), 0).is_ok());
         assert!(self.child.wait().unwrap().success(), "{}", self.log());
     }
 

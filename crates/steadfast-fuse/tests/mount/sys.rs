@@ -173,6 +173,42 @@ impl Drop for Mapping {
     }
 }
 
+/// kill -9.
+pub fn kill(pid: libc::pid_t) {
+    assert!(pid > 1);
+    // SAFETY: signals one process.
+    check(unsafe { libc::kill(pid, libc::SIGKILL) }).unwrap();
+}
+
+/// Opens a file again by its handle, as an NFS server does; the kernel's caches are dropped in between.
+pub fn reopen_by_handle(path: &Path, mount_point: &Path) -> io::Result<File> {
+    #[repr(C)]
+    struct Handle {
+        length: libc::c_uint,
+        kind: libc::c_int,
+        bytes: [u8; 128],
+    }
+    let mut handle = Handle { length: 128, kind: 0, bytes: [0; 128] };
+    let name = c_path(path);
+    let mut mount_id = 0;
+    // SAFETY: a NUL-terminated path, and a structure with room for `length` bytes of handle.
+    unsafe {
+        let raw = (&raw mut handle).cast::<libc::c_void>();
+        check(libc::syscall(
+            libc::SYS_name_to_handle_at,
+            libc::AT_FDCWD,
+            name.as_ptr(),
+            raw,
+            &raw mut mount_id,
+            0,
+        ) as libc::c_int)?;
+        std::fs::write("/proc/sys/vm/drop_caches", "2")?;
+        let mount = File::open(mount_point)?;
+        let fd = libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), raw, libc::O_RDONLY);
+        check(fd as libc::c_int).map(|fd| File::from_raw_fd(fd))
+    }
+}
+
 /// Runs `action` in a child process as another user; returns whether it succeeded.
 pub fn as_user(uid: u32, gid: u32, action: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child only makes system calls through `action` and exits.
