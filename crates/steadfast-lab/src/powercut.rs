@@ -17,7 +17,7 @@ use crate::platform::Clock;
 use crate::random::Random;
 use crate::session::Session;
 use crate::subject::Subject;
-use crate::tape::Tape;
+use crate::tape::{Event, Tape};
 use crate::world::World;
 
 /// How thoroughly cuts are tried.
@@ -42,13 +42,24 @@ pub struct Violation {
     pub operations: Vec<Operation>,
     /// The cuts up to it; none where the volume went wrong without any.
     pub cuts: Vec<(usize, Survival)>,
+    /// For each cut the I/Os up to it, the last one in flight.
+    pub events: Vec<Vec<Event>>,
+    /// The medium before the run that went wrong: after the last cut, or freshly formatted.
+    pub image: Option<Image>,
 }
+
+/// I/Os before each cut that are printed.
+const EVENTS_SHOWN: usize = 16;
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}", self.what)?;
-        for (event, survival) in &self.cuts {
-            writeln!(f, "  after a power cut at I/O {event}, surviving: {survival:?}")?;
+        for ((event, survival), events) in self.cuts.iter().zip(&self.events) {
+            writeln!(f, "  after a power cut at I/O {event}, surviving: {survival:?}; the I/Os before it:")?;
+            let skipped = events.len().saturating_sub(EVENTS_SHOWN);
+            for (index, event) in events.iter().enumerate().skip(skipped) {
+                writeln!(f, "    {index} {event}")?;
+            }
         }
         write!(f, "  operations:")?;
         for operation in &self.operations {
@@ -109,7 +120,15 @@ pub fn torture<S: Subject>(
     effort: &Effort,
     tally: &mut Tally,
 ) -> Result<(), Box<Violation>> {
-    let blame = |what: String| Box::new(Violation { what, operations: Vec::new(), cuts: Vec::new() });
+    let blame = |what: String| {
+        Box::new(Violation {
+            what,
+            operations: Vec::new(),
+            cuts: Vec::new(),
+            events: Vec::new(),
+            image: None,
+        })
+    };
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, world.lie);
     match guard(|| S::format(world, &tape, &clock)) {
@@ -137,8 +156,8 @@ pub fn torture<S: Subject>(
 enum Stage<'s> {
     /// The sequence itself.
     Sequence(&'s Script),
-    /// After so many power cuts.
-    Recovery(usize),
+    /// After so many power cuts, the last of which interrupted these operations.
+    Recovery(usize, &'s [Operation]),
 }
 
 struct Judge<'a> {
@@ -157,7 +176,17 @@ struct Recorded {
     found: usize,
     tick: u64,
     operations: Vec<Operation>,
+    /// Number of events on the tape when each operation began.
+    begun: Vec<usize>,
     no_space: u64,
+}
+
+impl Recorded {
+    /// The operation that a cut at event `cut` interrupts, and the one after it.
+    fn interrupted(&self, cut: usize) -> &[Operation] {
+        let first = self.begun.partition_point(|begun| *begun <= cut).saturating_sub(1);
+        &self.operations[first..self.operations.len().min(first + 2)]
+    }
 }
 
 impl Judge<'_> {
@@ -176,14 +205,14 @@ impl Judge<'_> {
                 self.tally.no_space += recorded.no_space;
                 (self.effort.cuts, self.effort.survivals)
             }
-            Stage::Recovery(depth) => {
+            Stage::Recovery(depth, _) => {
                 self.tally.later_points += u64::from(recorded.found > 0);
                 (Some(self.effort.recovery_cuts.get(depth - 1).copied().unwrap_or(0)), 1)
             }
         };
         let next = match stage {
             Stage::Sequence(_) => 1,
-            Stage::Recovery(depth) => depth + 1,
+            Stage::Recovery(depth, _) => depth + 1,
         };
         let events = recorded.tape.events();
         let mut at: Vec<usize> = match cuts {
@@ -197,7 +226,7 @@ impl Judge<'_> {
             cutter.advance(cut);
             let mut choices: Vec<Survival> = match stage {
                 Stage::Sequence(_) => Survival::FIXED.to_vec(),
-                Stage::Recovery(_) => vec![Survival::Nothing],
+                Stage::Recovery(..) => vec![Survival::Nothing],
             };
             choices.extend((0..survivals).map(|_| Survival::random(&mut self.random)));
             if cutter.is_settled() {
@@ -213,9 +242,11 @@ impl Judge<'_> {
                 } else {
                     recorded.ledger.allowed(cut)
                 };
-                self.run::<S>(cutter.image(survival), left, recorded.tick, Stage::Recovery(next)).map_err(
+                let stage = Stage::Recovery(next, recorded.interrupted(cut));
+                self.run::<S>(cutter.image(survival), left, recorded.tick, stage).map_err(
                     |mut violation| {
                         violation.cuts.insert(0, (cut, survival));
+                        violation.events.insert(0, events[..events.len().min(cut + 1)].to_vec());
                         violation.operations.splice(0..0, recorded.operations.iter().cloned());
                         violation
                     },
@@ -233,16 +264,22 @@ impl Judge<'_> {
         stage: Stage<'_>,
     ) -> Result<Recorded, Box<Violation>> {
         let mut operations = Vec::new();
-        match guard(|| self.record_inner::<S>(image, allowed, tick, stage, &mut operations)) {
+        let before = image.clone();
+        let what = match guard(|| self.record_inner::<S>(image, allowed, tick, stage, &mut operations)) {
             Ok(Ok(mut recorded)) => {
                 recorded.operations = operations;
-                Ok(recorded)
+                return Ok(recorded);
             }
-            Ok(Err(what)) => Err(Box::new(Violation { what, operations, cuts: Vec::new() })),
-            Err(panic) => {
-                Err(Box::new(Violation { what: format!("panic: {panic}"), operations, cuts: Vec::new() }))
-            }
-        }
+            Ok(Err(what)) => what,
+            Err(panic) => format!("panic: {panic}"),
+        };
+        Err(Box::new(Violation {
+            what,
+            operations,
+            cuts: Vec::new(),
+            events: Vec::new(),
+            image: Some(before),
+        }))
     }
 
     fn record_inner<S: Subject>(
@@ -255,42 +292,52 @@ impl Judge<'_> {
     ) -> Result<Recorded, String> {
         let clock = Clock::default();
         let tape = Tape::new(image, self.world.atomic_unit, self.world.lie);
-        if let Stage::Recovery(_) = stage {
+        if let Stage::Recovery(..) = stage {
             S::check(self.world, &tape, &clock).map_err(|what| format!("check after the cut: {what}"))?;
         }
         let (mut session, found) = Session::<S>::open(self.world, &tape, &clock, tick, allowed)?;
         let opened = tape.position();
+        let mut begun = Vec::new();
+        let mut step = |session: &mut Session<'_, S>, operation: Operation| {
+            begun.push(tape.position());
+            operations.push(operation.clone());
+            session.step(&operation)
+        };
         match stage {
             Stage::Sequence(Script::Given(given)) => {
                 for operation in given {
-                    operations.push(operation.clone());
-                    session.step(operation)?;
+                    step(&mut session, operation.clone())?;
                 }
             }
             Stage::Sequence(Script::Drawn) => {
                 let mut generator = Generator::new(self.world, 3);
                 for _ in 0..self.effort.operations {
                     let operation = generator.next(&session.model);
-                    operations.push(operation.clone());
-                    session.step(&operation)?;
+                    step(&mut session, operation)?;
                 }
             }
-            Stage::Recovery(_) => {
+            Stage::Recovery(_, interrupted) => {
                 // The volume must work on: counts add up, something new can be done, committed and found again.
                 session.compare_counts()?;
                 let mut generator = Generator::new(self.world, self.random.bits());
-                for _ in 0..self.random.below(3) {
-                    let operation = generator.next(&session.model);
-                    operations.push(operation.clone());
-                    session.step(&operation)?;
+                if self.random.chance(1, 2) {
+                    // As a program that tries again what the cut interrupted: the same bytes go to the same places, and
+                    // may complete what the first try has left torn.
+                    for operation in interrupted {
+                        step(&mut session, operation.clone())?;
+                    }
+                } else {
+                    for _ in 0..self.random.below(3) {
+                        let operation = generator.next(&session.model);
+                        step(&mut session, operation)?;
+                    }
                 }
                 for operation in [
                     Operation::Fsync { place: Place::Path(Vec::new()), data_only: false },
                     Operation::Transact,
                     Operation::Remount { clean: self.random.chance(1, 2) },
                 ] {
-                    operations.push(operation.clone());
-                    session.step(&operation)?;
+                    step(&mut session, operation)?;
                 }
             }
         }
@@ -298,7 +345,8 @@ impl Judge<'_> {
         let (tick, no_space) = (session.tick(), session.no_space);
         let ledger = session.abandon();
         S::check(self.world, &tape, &clock).map_err(|what| format!("check: {what}"))?;
-        Ok(Recorded { tape, ledger, opened, found, tick, operations: Vec::new(), no_space })
+        let operations = Vec::new();
+        Ok(Recorded { tape, ledger, opened, found, tick, operations, begun, no_space })
     }
 }
 

@@ -31,6 +31,19 @@ pub enum Event {
     },
 }
 
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Event::Write { offset, data, fua } => {
+                let forced = if *fua { "forced write" } else { "write" };
+                write!(f, "{forced} of {} bytes at {offset}", data.len())
+            }
+            Event::Flush => f.write_str("flush"),
+            Event::Discard { offset, length } => write!(f, "discard of {length} bytes at {offset}"),
+        }
+    }
+}
+
 /// What a discarded byte reads as: neither the old data nor zeros, so that nobody relies on either.
 pub const DISCARDED: u8 = 0xdd;
 

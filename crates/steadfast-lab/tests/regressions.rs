@@ -1,9 +1,14 @@
 //! Sequences that once broke something, as short as they could be made. Each runs with power cuts.
 
-use steadfast::fs::AllocateMode;
+use steadfast::fs::{AllocateMode, NewNode};
+use steadfast::{FormatOptions, InodeNumber, TransactionMask};
+use steadfast_lab::cut::{Cutter, Survival};
+use steadfast_lab::image::Image;
 use steadfast_lab::operation::{Change, Make, Name, Operation, Place};
+use steadfast_lab::platform::Clock;
 use steadfast_lab::powercut::{Effort, Script, Tally, torture};
-use steadfast_lab::subject::LabVolume;
+use steadfast_lab::subject::{LabVolume, Subject};
+use steadfast_lab::tape::{Event, Lie, Tape};
 use steadfast_lab::world::{Profile, World};
 
 fn path(names: &[u8]) -> Place {
@@ -90,4 +95,50 @@ fn blocks_that_the_log_names_stay_in_use_after_a_rollback() {
 fn inode_numbers_are_not_given_out_again_after_a_rollback() {
     let created = create(&[], 1, Make::Regular);
     run(1, Profile::Mixed, &[created.clone(), Operation::Rollback, created]);
+}
+
+/// Writes `data` at the start of `/f` and makes it durable or not.
+fn write_first_file(volume: &LabVolume, data: &[u8], sync: bool) {
+    let file = volume.lookup(InodeNumber::ROOT, b"f").unwrap().inode;
+    volume.write(file, 0, data, false).unwrap();
+    if sync {
+        volume.transact().unwrap();
+    }
+}
+
+fn first_file_size(volume: &LabVolume) -> u64 {
+    volume.lookup(InodeNumber::ROOT, b"f").unwrap().size
+}
+
+/// A record was in flight at a power cut, and its data was lost, so recovery rightly went on without it. A program then
+/// wrote the same data again, to the same blocks, and a second cut before that was committed brought the record back.
+#[test]
+fn a_record_that_recovery_has_passed_over_does_not_come_back_with_its_data() {
+    let world = World::plain(1, TransactionMask::DEFAULT);
+    let world = World { format: FormatOptions { log_size: Some(16 << 10), ..world.format.clone() }, ..world };
+    let clock = Clock::default();
+    let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
+    <LabVolume as Subject>::format(&world, &tape, &clock).unwrap();
+    {
+        let volume = <LabVolume as Subject>::open(&world, &tape, &clock).unwrap();
+        let caller = Default::default();
+        volume.create(InodeNumber::ROOT, b"f", NewNode::Regular, 0o644, &caller).unwrap();
+        volume.checkpoint().unwrap();
+    }
+    let data = vec![7; 20_000];
+    let first = Tape::new(tape.image(), world.atomic_unit, Lie::None);
+    write_first_file(&<LabVolume as Subject>::open(&world, &first, &clock).unwrap(), &data, true);
+    // The cut: while the record is written, and only the record survives.
+    let events = first.events();
+    let record = events.iter().rposition(|event| matches!(event, Event::Write { .. })).unwrap();
+    let mut cutter = Cutter::new(tape.image(), &events, world.atomic_unit);
+    cutter.advance(record);
+    let second = Tape::new(cutter.image(Survival::InFlightOnly), world.atomic_unit, Lie::None);
+    {
+        let volume = <LabVolume as Subject>::open(&world, &second, &clock).unwrap();
+        assert_eq!(first_file_size(&volume), 0, "the data of the record is lost");
+        write_first_file(&volume, &data, false);
+    }
+    let volume = <LabVolume as Subject>::open(&world, &second, &clock).unwrap();
+    assert_eq!(first_file_size(&volume), 0, "nothing was committed since");
 }

@@ -13,7 +13,8 @@ use steadfast_lab::world::{Profile, World};
 
 const USAGE: &str = "\
 usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|all]
-                [--survivals N] [--recovery N,M] [--jobs N] [--keep-going] [--lie flush|fua]
+                [--survivals N] [--recovery N,M] [--jobs N] [--minimise N]
+                [--keep-going] [--dump DIR] [--lie flush|fua]
 
   --seeds       seeds to run (default 0..100)
   --profile     mixed, names, data, full, transactions, or all in turn (default all)
@@ -22,7 +23,9 @@ usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|a
   --survivals   random choices of what survives each cut, beside the three fixed ones (default 2)
   --recovery    cuts in each recovery, and in the recovery from that (default 1,1)
   --jobs        threads (default 1)
+  --minimise    attempts at making a violation's sequence shorter (default 60)
   --keep-going  go on after a violation
+  --dump        keep the image after the cut of each violation in this directory
   --lie         let the medium break its promises; violations must be found";
 
 struct Arguments {
@@ -30,7 +33,9 @@ struct Arguments {
     profile: Option<Profile>,
     effort: Effort,
     jobs: u64,
+    minimise: usize,
     keep_going: bool,
+    dump: Option<std::path::PathBuf>,
     lie: Lie,
 }
 
@@ -40,7 +45,9 @@ fn arguments() -> Result<Arguments, String> {
         profile: None,
         effort: Effort { operations: 80, cuts: Some(150), survivals: 2, recovery_cuts: [1, 1] },
         jobs: 1,
+        minimise: 60,
         keep_going: false,
+        dump: None,
         lie: Lie::None,
     };
     let mut rest = std::env::args().skip(1);
@@ -74,6 +81,8 @@ fn arguments() -> Result<Arguments, String> {
                 parsed.effort.recovery_cuts = [number(first)?, number(second)?];
             }
             "--jobs" => parsed.jobs = number::<u64>(&value()?)?.clamp(1, 64),
+            "--minimise" => parsed.minimise = number(&value()?)?,
+            "--dump" => parsed.dump = Some(value()?.into()),
             "--keep-going" => parsed.keep_going = true,
             "--lie" => {
                 parsed.lie = match value()?.as_str() {
@@ -120,7 +129,7 @@ fn main() -> ExitCode {
                     let result = torture::<LabVolume>(&world, &Script::Drawn, &arguments.effort, &mut tally);
                     total.lock().add(&tally);
                     if let Err(violation) = result {
-                        report(&world, &arguments.effort, &violation);
+                        report(&world, &arguments, &violation);
                         violations.lock().push(seed);
                     }
                 }
@@ -150,11 +159,12 @@ fn main() -> ExitCode {
 }
 
 /// Prints a violation, first made as short as it will go.
-fn report(world: &World, effort: &Effort, found: &Violation) {
+fn report(world: &World, arguments: &Arguments, found: &Violation) {
+    let effort = &arguments.effort;
     println!("VIOLATION in {world}\n{found}");
     let mut best = found.clone();
     let sequence_end = found.operations.len().min(effort.operations);
-    let short = minimise(&found.operations[..sequence_end], 150, |operations| {
+    let short = minimise(&found.operations[..sequence_end], arguments.minimise, |operations| {
         let script = Script::Given(operations.to_vec());
         match torture::<LabVolume>(world, &script, effort, &mut Tally::default()) {
             Err(violation) => {
@@ -165,4 +175,11 @@ fn report(world: &World, effort: &Effort, found: &Violation) {
         }
     });
     println!("MINIMISED to {} operations, in {world}\n{best}\n", short.len());
+    if let (Some(directory), Some(image)) = (&arguments.dump, &best.image) {
+        let path = directory.join(format!("violation-{}.img", world.seed));
+        match std::fs::write(&path, image.to_vec()) {
+            Ok(()) => println!("the image is in {}", path.display()),
+            Err(error) => eprintln!("powercut: {}: {error}", path.display()),
+        }
+    }
 }

@@ -15,6 +15,8 @@ use crate::tree::{HEIGHT_MAX, NodePointer, Root};
 use crate::types::{Generation, Lsn};
 
 const MAGIC: [u8; 8] = *b"SFMETART";
+/// What erased bytes of a metaroot are; no part of a metaroot looks like it.
+const ERASED: u8 = 0xff;
 
 /// Where the intent log goes on behind a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,23 +51,26 @@ pub struct Metaroot {
 
 impl Metaroot {
     /// Reads the newest valid metaroot.
+    ///
+    /// # Errors
+    /// `NoMetaroot`, or the medium's error where neither copy of a slot can be read: the newest state may be there, and an
+    /// older one must not pass for it.
     pub fn read_newest(
         medium: &impl Medium,
         superblock: &Superblock,
         platform: &impl Platform,
     ) -> Result<Metaroot> {
         let mut newest: Option<Metaroot> = None;
-        let mut failure = Error::NoMetaroot;
         for slot in 0..2 {
             match Self::read_slot(medium, superblock, platform, slot) {
                 Ok(found) if newest.is_none_or(|known| known.generation < found.generation) => {
                     newest = Some(found)
                 }
                 Ok(_) | Err(Error::NoMetaroot) => {}
-                Err(error) => failure = error,
+                Err(error) => return Err(error),
             }
         }
-        newest.ok_or(failure)
+        newest.ok_or(Error::NoMetaroot)
     }
 
     /// Reads one slot from whichever copy is good.
@@ -75,24 +80,29 @@ impl Metaroot {
         platform: &impl Platform,
         slot: u64,
     ) -> Result<Metaroot> {
-        let mut failure = Error::NoMetaroot;
         let mut buffer = vec![0; superblock.cell_size() as usize];
         let mut newest: Option<Metaroot> = None;
+        let mut unreadable = None;
+        let mut readable = 0;
         // A power cut can leave the two copies of a slot one write apart; both are checked.
         for offset in superblock.metaroot_offsets(slot) {
-            match medium.read(offset, &mut buffer) {
-                Ok(()) => match Self::decode(&buffer, superblock, platform) {
-                    Some(found) if found.generation.0 % 2 == slot => {
-                        if newest.is_none_or(|known| known.generation < found.generation) {
-                            newest = Some(found);
-                        }
-                    }
-                    _ => {}
-                },
-                Err(error) => failure = error.into(),
+            if let Err(error) = medium.read(offset, &mut buffer) {
+                unreadable = Some(error);
+                continue;
+            }
+            readable += 1;
+            let found = Self::decode(&buffer, superblock, platform);
+            if let Some(found) = found.filter(|found| found.generation.0 % 2 == slot)
+                && newest.is_none_or(|known| known.generation < found.generation)
+            {
+                newest = Some(found);
             }
         }
-        newest.ok_or(failure)
+        match (newest, unreadable) {
+            (Some(newest), _) => Ok(newest),
+            (None, Some(error)) if readable == 0 => Err(error.into()),
+            (None, _) => Err(Error::NoMetaroot),
+        }
     }
 
     /// How many of the two copies of `expected` are good.
@@ -180,6 +190,41 @@ impl Metaroot {
         let digest = digest_of(platform.crc32c(0, &bytes[..STRUCTURE_DIGEST]));
         bytes[STRUCTURE_DIGEST..STRUCTURE_DIGEST + DIGEST_SIZE].copy_from_slice(&digest);
         bytes
+    }
+
+    /// Destroys what a power cut has left of the metaroot after this one. Units of it that the next attempt at the same
+    /// generation happens to share could otherwise complete it, when its tree is gone. Only where a metaroot is longer
+    /// than the medium's atomic unit can one be torn; elsewhere this does nothing.
+    ///
+    /// # Errors
+    /// The medium's, when it is written.
+    pub fn erase_unfinished_successor(
+        &self,
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> Result<()> {
+        if medium.geometry().atomic_unit as usize >= STRUCTURE_SIZE {
+            return Ok(());
+        }
+        let mut erased = false;
+        let mut buffer = vec![0; superblock.cell_size() as usize];
+        for offset in superblock.metaroot_offsets(self.generation.0 + 1) {
+            if medium.read(offset, &mut buffer).is_err() {
+                continue;
+            }
+            let structure = &buffer[..STRUCTURE_SIZE];
+            let blank = structure.iter().all(|byte| *byte == structure[0]);
+            if !blank && Self::decode(&buffer, superblock, platform).is_none() {
+                buffer.fill(ERASED);
+                medium.write(offset, &buffer)?;
+                erased = true;
+            }
+        }
+        if erased {
+            medium.flush()?;
+        }
+        Ok(())
     }
 
     /// Writes both copies of this generation's slot. Durable after a flush.

@@ -25,6 +25,9 @@ use crate::platform::Platform;
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun, Lsn};
 
+/// What erased bytes of the log are; no record begins with it.
+const ERASED: u8 = 0xff;
+
 /// The log of an open volume: where the next record goes.
 #[derive(Debug, Clone)]
 pub struct Log {
@@ -89,6 +92,15 @@ impl Log {
             store.medium.write(offset(0), &record[first..])?;
         }
         Ok(())
+    }
+
+    /// Destroys what lies where the next record goes: the remains of a record that a power cut has interrupted. Nobody may
+    /// find them completed later, by a new record that was torn in turn or by the same data written again, after a mount
+    /// has gone on without them. Durable when it returns.
+    pub fn erase_unfinished<M: Medium, P: Platform>(&self, store: &Store<M, P>) -> Result<()> {
+        let at = (self.region.start.0 + self.position.block) * self.block_size;
+        store.medium.write(at, &alloc::vec![ERASED; self.block_size as usize])?;
+        Ok(store.medium.flush()?)
     }
 
     /// Moves past a record of `blocks` blocks with this digest.

@@ -36,6 +36,8 @@ pub struct Replayed {
     pub end: LogPosition,
     /// Blocks that the records take.
     pub blocks: u64,
+    /// Behind the end lies what a record has left that was in flight: torn, or without its data.
+    pub unfinished: bool,
 }
 
 impl Replayed {
@@ -92,7 +94,23 @@ pub fn replay<M: Medium, P: Platform>(
             found.blocks = blocks;
         }
     }
+    found.unfinished = header_behind(store, &found)?.is_some();
     Ok(found)
+}
+
+/// Length of the payload of what looks like the record after those found so far.
+fn header_behind<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    found: &Replayed,
+) -> Result<Option<(Vec<u8>, usize)>> {
+    let region = store.superblock.log;
+    let header_blocks = (RECORD_HEADER as u64).div_ceil(u64::from(store.superblock.block_size));
+    if found.blocks + header_blocks > region.count {
+        return Ok(None);
+    }
+    let header = read_ring(store, found.end.block, header_blocks)?;
+    let payload = Record::payload_len(&header, &found.end, store.volume_id());
+    Ok(payload.map(|payload| (header, payload)))
 }
 
 /// The record after those found so far, if there is one.
@@ -102,12 +120,8 @@ fn read_record<M: Medium, P: Platform>(
 ) -> Result<Option<(Record, Located)>> {
     let region = store.superblock.log;
     let block_size = u64::from(store.superblock.block_size);
-    let header_blocks = (RECORD_HEADER as u64).div_ceil(block_size);
-    if found.blocks + header_blocks > region.count {
-        return Ok(None);
-    }
-    let header = read_ring(store, found.end.block, header_blocks)?;
-    let Some(payload) = Record::payload_len(&header, &found.end, store.volume_id()) else { return Ok(None) };
+    let Some((header, payload)) = header_behind(store, found)? else { return Ok(None) };
+    let header_blocks = header.len() as u64 / block_size;
     let blocks = ((RECORD_HEADER + payload) as u64).div_ceil(block_size);
     if found.blocks + blocks > region.count {
         return Ok(None);

@@ -1,5 +1,6 @@
-//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log, never more, and writes
-//! nothing.
+//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log, never more. It writes
+//! nothing but, after a power cut in the middle of a transaction point, over what that has left: a state that one mount
+//! has gone past must not come back at the next.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -36,6 +37,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Err(Error::ReadOnlyFeatures(unknown));
         }
         let metaroot = Metaroot::read_newest(&medium, &superblock, &platform)?;
+        if !options.read_only {
+            metaroot.erase_unfinished_successor(&medium, &superblock, &platform)?;
+        }
         let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options);
         volume.superblock_damaged = damaged;
         let replayed = {
@@ -110,6 +114,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working.pool.drain();
         working.space.end_replay();
         working.log = Log::new(&self.store.superblock, found.end, found.blocks);
+        if found.unfinished && !self.read_only {
+            working.log.erase_unfinished(&self.store)?;
+        }
         Ok(found.len() as u32)
     }
 
