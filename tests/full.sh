@@ -41,7 +41,7 @@ start_kib=$(free_kib)
 say "$start_kib KiB free"
 floor=$((start_kib * 9 / 10))
 
-for method in synced files names mapped ${METHODS:-buffered}; do
+for method in synced files names mapped buffered; do
     fill "$method" 512
     # On the full volume:
     truncate -s 100 "$MNT/$method" 2>/dev/null || [ ! -f "$MNT/$method" ] || die "truncate on a full volume"

@@ -31,10 +31,14 @@ fn each_verdict_is_counted() {
     list.add("skips", || Err(Stop::skipped("planted")));
     list.add("lacks", || Err(Stop::Unsupported("planted".into())));
     list.add("panics", || panic!("planted"));
-    let (summary, text) = run_list(list, &Options { require_all: true, ..Options::default() });
+    list.add("deviates", || Err(Stop::failed("planted")));
+    list.add("deviates-no-more", || Ok(()));
+    let deviations = vec!["own/deviates".to_owned(), "own/deviates-no-more".to_owned()];
+    let (summary, text) = run_list(list, &Options { require_all: true, deviations, ..Options::default() });
     assert_eq!(summary.passed, 1);
     let failed: Vec<&str> = summary.failed.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(failed, ["own/fails", "own/lacks", "own/panics"]);
+    assert_eq!(failed, ["own/fails", "own/lacks", "own/panics", "own/deviates-no-more"]);
+    assert_eq!(summary.deviating.len(), 1);
     assert_eq!(summary.skipped.len(), 1);
     assert!(text.contains("FAIL  own/fails: suite.rs:"), "{text}");
 }

@@ -159,6 +159,12 @@ pub fn add(list: &mut List) {
     list.add("blocks-grow-with-data", || {
         let f = create("f")?;
         write_all(&f, &pattern(1 << 20, 1))?;
+        drop(f);
+        holds(stat("f")?.st_blocks as u64 >= (1 << 20) / 512, "st_blocks covers the data")
+    });
+    list.add("blocks-of-an-open-file-are-right-after-fsync", || {
+        let f = create("f")?;
+        write_all(&f, &pattern(1 << 20, 1))?;
         rustix::fs::fsync(&f)?;
         holds(fstat(&f)?.st_blocks as u64 >= (1 << 20) / 512, "st_blocks covers the data")
     });

@@ -45,6 +45,19 @@ pub fn add(list: &mut List) {
         rustix::fs::sync();
         same("content", get("f")?, pattern(10_000, 1))
     });
+    list.add("syncfs-after-unlink-finds-no-error", || {
+        let sync = || -> Verdict { Ok(syncfs(open(".", O::RDONLY)?)?) };
+        put("f", &pattern(10_000, 1))?;
+        sync()?;
+        unlink("f")?;
+        sync()?;
+        let f = create("g")?;
+        write_all(&f, &pattern(10_000, 1))?;
+        unlink("g")?;
+        sync()?;
+        drop(f);
+        sync()
+    });
     list.add("a-hundred-small-fsyncs", || {
         let f = create("f")?;
         for i in 0..100u8 {

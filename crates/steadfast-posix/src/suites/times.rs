@@ -139,6 +139,32 @@ fn setting(list: &mut List) {
         set_times("f", (1, 1), (1, 1))?;
         same("birth time", birth()?, Some(born))
     });
+    list.add("mtime-and-ctime-never-run-backwards", || {
+        // Several parties may set times, each with a clock of its own; the later call has the later time.
+        for round in 0..300 {
+            let f = create(format!("f{round}"))?;
+            let mut last = fstat(&f)?;
+            for step in 0..4 {
+                match step {
+                    0 | 2 => write_all(&f, b"x")?,
+                    1 => rustix::fs::fchmod(&f, (0o600 + step).into())?,
+                    _ => sys::ftruncate(&f, 1)?,
+                }
+                let now = fstat(&f)?;
+                let what = format!("round {round}, step {step}");
+                holds(
+                    mtime(&now) >= mtime(&last),
+                    &format!("{what}: mtime {:?}", (mtime(&last), mtime(&now))),
+                )?;
+                holds(
+                    ctime(&now) >= ctime(&last),
+                    &format!("{what}: ctime {:?}", (ctime(&last), ctime(&now))),
+                )?;
+                last = now;
+            }
+        }
+        Ok(())
+    });
     list.add("ctime-cannot-go-back", || {
         put("f", b"")?;
         let mut last = ctime(&stat("f")?);
