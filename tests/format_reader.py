@@ -1,0 +1,597 @@
+#!/usr/bin/env python3
+"""An independent, read-only reader of Steadfast volumes, written from docs/FORMAT.md alone.
+
+    format_reader.py IMAGE list     one line per path of the state of the volume (log replayed), sorted by path
+    format_reader.py IMAGE verify   every structure against every other; one line per problem and exit code 1
+
+A line of `list`: path, type, permissions, links, uid, gid, size, modification time, details (SHA-256 of a file, target
+of a symbolic link, major:minor of a device, else -), extended attributes (NAME=VALUE in hex, sorted, or -).
+"""
+import hashlib
+import os
+import struct
+import sys
+
+NONE = 2**64 - 1
+INODE, DIRENT, XATTR, SYMLINK, INLINE, EXTENT, GROUP, ORPHAN = 1, 2, 3, 4, 5, 6, 16, 17
+F_INLINE, F_TAIL_STALE, F_TRUNCATING, F_RECLAIMING, F_UNNAMED, F_ACL_ACCESS, F_ACL_DEFAULT = (1 << i for i in range(7))
+TYPES = {1: "fifo", 2: "char", 4: "dir", 6: "block", 8: "file", 10: "symlink", 12: "socket"}
+
+
+class Damaged(Exception):
+    pass
+
+
+class Unknown(Damaged):
+    """Not damaged, but made by something newer."""
+
+
+def _tables():
+    one = []
+    for c in range(256):
+        for _ in range(8):
+            c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
+        one.append(c)
+    half = [one[c & 255] ^ c >> 8 for c in range(65536)]
+    return one, [one[c & 255] ^ c >> 8 for c in half]
+
+
+ONE, TWO = _tables()
+
+
+def crc32c(data):
+    crc, two = 0xFFFFFFFF, TWO
+    for word in struct.unpack_from("<%dH" % (len(data) // 2), data):
+        crc = two[(crc ^ word) & 0xFFFF] ^ crc >> 16
+    if len(data) % 2:
+        crc = ONE[(crc ^ data[-1]) & 255] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def digest(*parts):
+    return struct.pack("<I12x", crc32c(b"".join(parts)))
+
+
+def siphash24(key, data):
+    m64 = 2**64 - 1
+    k0, k1 = struct.unpack("<QQ", key)
+    a, b, c, d = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
+
+    def rounds(n):
+        nonlocal a, b, c, d
+        for _ in range(n):
+            a = (a + b) & m64
+            b = (b << 13 | b >> 51) & m64 ^ a
+            a = (a << 32 | a >> 32) & m64
+            c = (c + d) & m64
+            d = (d << 16 | d >> 48) & m64 ^ c
+            a = (a + d) & m64
+            d = (d << 21 | d >> 43) & m64 ^ a
+            c = (c + b) & m64
+            b = (b << 17 | b >> 47) & m64 ^ c
+            c = (c << 32 | c >> 32) & m64
+
+    padded = data + bytes(7 - len(data) % 8) + bytes([len(data) & 255])
+    for (word,) in struct.iter_unpack("<Q", padded):
+        d ^= word
+        rounds(2)
+        a ^= word
+    c ^= 0xFF
+    rounds(4)
+    return a ^ b ^ c ^ d
+
+
+def unpack(layout, data, what):
+    if len(data) != struct.calcsize(layout):
+        raise Damaged("%s has %d bytes, not %d" % (what, len(data), struct.calcsize(layout)))
+    return struct.unpack(layout, data)
+
+
+def power(n, low, high):
+    return low <= n <= high and n & (n - 1) == 0
+
+
+def escape(raw):
+    """Printable, one word, whatever the bytes are."""
+    return "".join(chr(c) if 0x21 <= c <= 0x7E and c != 0x5C else "\\x%02x" % c for c in raw)
+
+
+def line(path, kind, mode, links, uid, gid, size, mtime_ns, detail, xattrs):
+    attributes = ",".join(sorted("%s=%s" % (n.hex(), v.hex()) for n, v in xattrs)) or "-"
+    return "%s %s %04o %d %d %d %d %d.%09d %s %s" % (
+        escape(path), kind, mode & 0o7777, links, uid, gid, size, *divmod(mtime_ns, 10**9), detail, attributes)
+
+
+class Inode:
+    def __init__(self, value, what):
+        (self.mode, self.uid, self.gid, self.links, self.size, self.blocks, _, _, sec, nsec, _, _, _, _, self.rdev,
+         self.flags, self.parent) = unpack("<IIIIQQqIqIqIqIIIQ16x", value, what)
+        self.mtime_ns, self.type, self.what = sec * 10**9 + nsec, self.mode >> 12 & 15, what
+        if self.type not in TYPES or self.size >= 2**63 or nsec >= 10**9:
+            raise Damaged("%s: impossible mode, size or time" % what)
+
+
+class Volume:
+    def __init__(self, path, lost):
+        """`lost(text)` is told of what cannot be read from either copy; it may raise. Everything else that is not as
+        it should be goes to `problems`."""
+        self.fd, self.lost, self.problems = os.open(path, os.O_RDONLY), lost, []
+        self.medium = os.lseek(self.fd, 0, os.SEEK_END)
+        self.superblock()
+        self.metaroot()
+        self.tree, self.used, self.nodes, self.node_blocks = {}, {}, 0, 0
+        self.walk(self.root, self.height - 1, b"", b"\xff" * 18)
+        for key, extent in self.of(self.tree, EXTENT):
+            self.try_(self.claim_extent, key, extent)
+        self.replay()
+
+    def read(self, offset, length):
+        parts = []
+        while length > 0:
+            part = os.pread(self.fd, min(length, 1 << 24), offset)
+            if not part:
+                raise Damaged("the image ends at byte %d" % offset)
+            parts.append(part)
+            offset, length = offset + len(part), length - len(part)
+        return b"".join(parts)
+
+    def blocks_at(self, block, count):
+        return self.read(block * self.block_size, count * self.block_size)
+
+    def try_(self, function, *arguments):
+        try:
+            return function(*arguments)
+        except Damaged as e:
+            self.lost(str(e))
+
+    # Superblock and metaroot
+
+    def parse_superblock(self, offset):
+        raw = self.read(offset, 512)
+        if raw[:8] != b"STEADFST":
+            raise Damaged("no superblock at byte %d" % offset)
+        version, algorithm = struct.unpack_from("<II", raw, 8)
+        if digest(raw[:496]) != raw[496:]:
+            raise Damaged("wrong digest of the superblock at byte %d" % offset)
+        (_, _, incompatible, blocks, bs, ns, copies, group, log_start, log_blocks, _, _, _, _) = struct.unpack_from(
+            "<QQQQIIIIQQIIQ16s", raw, 32)
+        if (version, algorithm) != (1, 1) or incompatible:
+            raise Unknown("version %d, checksum algorithm %d, incompatible features %#x: not known"
+                          % (version, algorithm, incompatible))
+        cell = max(bs, 512)
+        if not (power(bs, 128, 65536) and power(ns, max(512, bs), 65536) and copies in (1, 2) and power(group, 64, 2**31)
+                and blocks * bs % cell == 0 and log_start == 3 * cell // bs and log_blocks * bs <= 2**30
+                and (log_start + log_blocks) * bs <= blocks * bs - 3 * cell):
+            raise Damaged("impossible values in the superblock at byte %d" % offset)
+        return raw
+
+    def superblock(self):
+        try:
+            raw, where = self.parse_superblock(0), 0
+        except Unknown:
+            raise
+        except Damaged as e:
+            first = str(e)
+            for cell in (512 << i for i in range(8)):
+                where = self.medium // cell * cell - cell
+                try:
+                    raw = self.parse_superblock(where)
+                except (Damaged, OSError):
+                    continue
+                if struct.unpack_from("<QI", raw, 56)[0] * struct.unpack_from("<I", raw, 64)[0] == where + cell \
+                        and max(struct.unpack_from("<I", raw, 64)[0], 512) == cell:
+                    self.problems.append("superblock, copy A: " + first)
+                    break
+            else:
+                raise Damaged("not a Steadfast volume: %s, and no second copy at the end" % first)
+        self.uuid = raw[16:32]
+        (self.blocks, self.block_size, self.node_size, self.copies, self.group_blocks, self.log_start, self.log_blocks,
+         self.inline_max, _, _, self.hash_key) = struct.unpack_from("<QIIIIQQIIQ16s", raw, 56)
+        self.cell = max(self.block_size, 512)
+        self.size = self.blocks * self.block_size
+        self.free_from, self.free_to = self.log_start + self.log_blocks, (self.size - 3 * self.cell) // self.block_size
+        if self.size > self.medium:
+            raise Damaged("the volume has %d bytes, the image only %d" % (self.size, self.medium))
+        if where == 0 and self.read(self.size - self.cell, 512) != raw:
+            self.problems.append("superblock, copy B: differs from copy A")
+
+    def metaroot(self):
+        found, bad = [], []
+        for copy, base in ("A", self.cell), ("B", self.size - 3 * self.cell):
+            for slot in 0, 1:
+                raw = self.read(base + slot * self.cell, 512)
+                generation = struct.unpack_from("<Q", raw, 24)[0]
+                if raw[:24] == b"SFMETART" + self.uuid and digest(raw[:496]) == raw[496:] and generation % 2 == slot:
+                    found.append((generation, raw))
+                else:
+                    bad.append((slot, "metaroot slot %d, copy %s: not valid" % (slot, copy)))
+        if not found:
+            raise Damaged("no valid metaroot")
+        self.generation, raw = max(found)
+        if len({r for g, r in found if g == self.generation}) > 1:
+            self.problems.append("metaroot: the copies differ")
+        self.problems += [text for slot, text in bad if slot == self.generation % 2]
+        (self.root, self.height, _, self.next_inode, self.inodes, self.blocks_used, self.node_count, self.log_lsn,
+         self.log_at, self.log_previous, self.log_epoch) = struct.unpack_from("<40sIIQQQQQQ16sQ", raw, 32)
+        if not 1 <= self.height <= 64:
+            raise Damaged("impossible height of the tree: %d" % self.height)
+
+    # Tree
+
+    def claim(self, start, count, what):
+        if start < self.free_from or start + count > self.free_to:
+            raise Damaged("%s: blocks %d+%d are not in the volume" % (what, start, count))
+        while count:
+            group, bit = divmod(start, self.group_blocks)
+            n = min(count, self.group_blocks - bit)
+            mask = (1 << n) - 1 << bit
+            if self.used.get(group, 0) & mask:
+                self.problems.append("%s: a block of %d+%d is used twice" % (what, start, n))
+            self.used[group] = self.used.get(group, 0) | mask
+            start, count = start + n, count - n
+
+    def node(self, pointer, level):
+        first, second, birth, expected = struct.unpack("<QQQ16s", pointer)
+        what = "node at block %d" % first
+        if (second == NONE) != (self.copies == 1) or not 0 < birth <= self.generation:
+            raise Damaged("%s: impossible pointer" % what)
+        good = None
+        for address in (first, second)[:self.copies]:
+            self.claim(address, self.node_size // self.block_size, what)
+            raw = self.blocks_at(address, self.node_size // self.block_size)
+            if digest(raw) == expected:
+                good = raw
+            else:
+                self.problems.append("%s: wrong digest of the copy at block %d" % (what, address))
+        self.nodes += 1
+        if good is None:
+            raise Damaged("%s: no good copy" % what)
+        magic, at, _, n, generation, uuid, address, heap, total, _ = struct.unpack_from("<4sBBHQ8sQIIQ", good)
+        slots = 48 + 21 * n
+        if (magic, at, generation, uuid, address) != (b"SFND", level, birth, self.uuid[:8], first):
+            raise Damaged("%s: wrong header" % what)
+        if not slots <= heap <= self.node_size or (n == 0 and self.height > 1):
+            raise Damaged("%s: wrong number of items or heap" % what)
+        if any(good[slots:heap]):
+            self.problems.append("%s: not zero between slots and heap" % what)
+        items = []
+        for key, offset, length in struct.iter_unpack("<17sHH", good[48:slots]):
+            if length and not heap <= offset <= self.node_size - length:
+                raise Damaged("%s: a value lies outside the heap" % what)
+            items.append((key, good[offset:offset + length] if length else b""))
+        if sum(len(value) for _, value in items) != total:
+            raise Damaged("%s: wrong sum of the lengths" % what)
+        return what, items
+
+    def walk(self, pointer, level, low, high):
+        try:
+            what, items = self.node(pointer, level)
+            keys = [key for key, _ in items]
+            # A branch's first key is no bound for its first child, so it need not be above the lower bound itself.
+            check = keys if level == 0 else keys[1:]
+            if any(a >= b for a, b in zip(keys, keys[1:])) or (check and (check[0] < low or check[-1] >= high)):
+                raise Damaged("%s: keys out of order or bounds" % what)
+            if level == 0:
+                self.tree.update(items)
+                return
+            if any(len(value) != 40 for _, value in items):
+                raise Damaged("%s: a pointer is not 40 bytes long" % what)
+        except Damaged as e:
+            self.lost(str(e))
+            return
+        for i, (key, value) in enumerate(items):
+            self.walk(value, level - 1, key if i else low, keys[i + 1] if i + 1 < len(keys) else high)
+
+    def of(self, state, *kinds):
+        return [((ino, kind, suffix), state[key]) for key in sorted(state)
+                for ino, kind, suffix in [struct.unpack(">QBQ", key)] if kind in kinds]
+
+    def extent(self, key, value):
+        """First block, length, written or not, birth, checksums."""
+        what = "inode %d, extent at %d" % (key[0], key[2])
+        if len(value) < 21:
+            raise Damaged("%s: too short" % what)
+        start, count, flags, birth = struct.unpack_from("<QIBQ", value)
+        granules = 0 if flags & 1 else count * self.block_size // min(self.block_size, 4096)
+        if count == 0 or start + count > self.free_to or start < self.free_from or len(value) != 21 + 4 * granules:
+            raise Damaged("%s: impossible" % what)
+        return what, start, count, not flags & 1, birth, struct.unpack_from("<%dI" % granules, value, 21)
+
+    def claim_extent(self, key, value):
+        what, start, count, _, birth, _ = self.extent(key, value)
+        if birth > self.generation:
+            self.problems.append("%s: from a later generation" % what)
+        self.claim(start, count, what)
+
+    def extent_data(self, key, value):
+        what, start, count, written, _, sums = self.extent(key, value)
+        if not written:
+            return bytes(count * self.block_size)
+        data, granule = self.blocks_at(start, count), min(self.block_size, 4096)
+        for i, expected in enumerate(sums):
+            if crc32c(data[i * granule:(i + 1) * granule]) != expected:
+                raise Damaged("%s: wrong checksum of granule %d" % (what, i))
+        return data
+
+    # Log
+
+    def ring(self, at, length):
+        start, length_of_ring = at * self.block_size, self.log_blocks * self.block_size
+        first = min(length, length_of_ring - start)
+        base = self.log_start * self.block_size
+        return self.read(base + start, first) + self.read(base, length - first)
+
+    def mutations(self, payload):
+        """The list of (key, value or None), or None if the payload is not well formed."""
+        found, at = [], 0
+        while at < len(payload):
+            key, tag = payload[at:at + 17], payload[at + 17:at + 18]
+            at += 18
+            value = None
+            if tag == b"\1":
+                length = int.from_bytes(payload[at:at + 2], "little")
+                value = payload[at + 2:at + 2 + length]
+                at += 2 + length
+            if tag not in (b"\0", b"\1") or at > len(payload):
+                return None
+            if found and found[-1][0] >= key or key[8] == GROUP:
+                self.problems.append("a record of the log: keys out of order or of groups")
+            found.append((key, value))
+        return found
+
+    def replay(self):
+        at, lsn, previous, epoch, total = self.log_at, self.log_lsn, self.log_previous, self.log_epoch, 0
+        if self.log_blocks and at >= self.log_blocks:
+            raise Damaged("the metaroot names a block beyond the log")
+        records, self.wrapped = [], 0
+        while total < self.log_blocks:
+            header = self.ring(at, 72)
+            magic, flags, uuid, number, its_epoch, before, length, _, own = struct.unpack("<4sI8sQQ16sII16s", header)
+            size = -(-(72 + length) // self.block_size)
+            if (magic, uuid, number, before) != (b"SFLR", self.uuid[:8], lsn, previous) or its_epoch < epoch \
+                    or total + size > self.log_blocks:
+                break
+            record = self.ring(at, 72 + length)
+            changes = self.mutations(record[72:]) if digest(record[:56], bytes(16), record[72:]) == own else None
+            if changes is None:
+                break
+            records.append((flags, changes))
+            self.wrapped += at + size > self.log_blocks
+            at, lsn, previous, epoch, total = (at + size) % self.log_blocks, lsn + 1, own, its_epoch, total + size
+        if records and records[-1][0] & 1 and not self.data_arrived(records[-1][1]):
+            records.pop()
+        self.records, self.state = len(records), dict(self.tree)
+        for _, changes in records:
+            for key, value in changes:
+                if value is None:
+                    self.state.pop(key, None)
+                else:
+                    self.state[key] = value
+
+    def data_arrived(self, changes):
+        for key, value in self.of({k: v for k, v in changes if v is not None}, EXTENT):
+            try:
+                if self.extent(key, value)[4] > self.generation:
+                    self.extent_data(key, value)
+            except Damaged:
+                return False
+        return True
+
+
+class State:
+    """The files of one state: of the tree alone, or with the log."""
+
+    def __init__(self, volume, items):
+        self.volume, self.inodes, self.extents, self.links, self.inline = volume, {}, {}, {}, {}
+        self.orphans, self.entries, pieces, targets = set(), {}, {}, {}
+        for (ino, kind, suffix), value in volume.of(items, *range(256)):
+            if kind == INODE:
+                self.inodes[ino] = volume.try_(Inode, value, "inode %d" % ino)
+            elif kind == DIRENT:
+                volume.try_(self.entry, ino, suffix, value)
+            elif kind == XATTR:
+                pieces.setdefault(ino, {}).setdefault(suffix >> 16, []).append((suffix & 0xFFFF, value))
+            elif kind == SYMLINK:
+                targets.setdefault(ino, []).append((suffix, value))
+            elif kind == INLINE:
+                self.inline[ino] = value
+            elif kind == EXTENT:
+                self.extents.setdefault(ino, []).append((suffix, value))
+            elif kind == ORPHAN and ino == 0 and value == b"\0":
+                self.orphans.add(suffix)
+            elif kind != GROUP or ino:
+                volume.lost("a key of inode %d of kind %d with suffix %d is unknown or wrong" % (ino, kind, suffix))
+        self.inodes = {ino: inode for ino, inode in self.inodes.items() if inode}
+        self.targets = {ino: volume.try_(self.join, p, "inode %d, target" % ino) for ino, p in targets.items()}
+        self.xattrs = {ino: [x for slot, p in slots.items() for x in [volume.try_(self.xattr, ino, slot, p)] if x]
+                       for ino, slots in pieces.items()}
+
+    def join(self, pieces, what):
+        if [number for number, _ in pieces] != list(range(len(pieces))):
+            raise Damaged("%s: a piece is missing" % what)
+        return b"".join(value for _, value in pieces)
+
+    def entry(self, directory, suffix, value):
+        ino, name = int.from_bytes(value[:8], "little"), value[9:]
+        what = "inode %d, entry %s" % (directory, escape(name))
+        if not 1 <= len(name) <= 255 or b"/" in name or b"\0" in name or name in (b".", b".."):
+            raise Damaged("%s: impossible name" % what)
+        if suffix >> 4 != max(siphash24(self.volume.hash_key, name) % 2**59, 1):
+            raise Damaged("%s: not in a slot of its hash" % what)
+        if name in self.entries.setdefault(directory, {}):
+            raise Damaged("%s: found twice" % what)
+        self.entries[directory][name] = ino, value[8]
+        self.links.setdefault(ino, []).append((directory, value[8], what))
+
+    def xattr(self, ino, slot, pieces):
+        what = "inode %d, attribute in slot %d" % (ino, slot)
+        raw = self.join(pieces, what)
+        if len(raw) < 5 or len(raw) != 5 + raw[4] + int.from_bytes(raw[:4], "little") or len(pieces) > 48:
+            raise Damaged("%s: wrong length" % what)
+        name = raw[5:5 + raw[4]]
+        if slot >> 4 != siphash24(self.volume.hash_key, name) % 2**44:
+            raise Damaged("%s: not in a slot of its hash" % what)
+        return name, raw[5 + raw[4]:]
+
+    def content(self, ino, inode):
+        """The file's bytes in parts. Every extent is read and verified, also what lies beyond the size."""
+        at, bs = 0, self.volume.block_size
+        if ino in self.inline:
+            yield self.inline[ino]
+            at = len(self.inline[ino])
+        for index, value in self.extents.get(ino, []):
+            data = self.volume.extent_data((ino, EXTENT, index), value)
+            if index * bs < inode.size:
+                yield from self.zeros(index * bs - at)
+                yield data[:inode.size - index * bs]
+                at = min(index * bs + len(data), inode.size)
+        yield from self.zeros(inode.size - at)
+
+    def zeros(self, count):
+        while count > 0:
+            yield bytes(min(count, 1 << 20))
+            count -= 1 << 20
+
+    def sha256(self, ino, inode):
+        hashed = hashlib.sha256()
+        for part in self.content(ino, inode):
+            hashed.update(part)
+        return hashed.hexdigest()
+
+    def paths(self):
+        found, todo, seen = [], [(b"/", 1)], set()
+        while todo:
+            path, ino = todo.pop()
+            if ino not in self.inodes:
+                raise Damaged("%s: there is no inode %d" % (escape(path), ino))
+            found.append((path, ino))
+            if self.inodes[ino].type == 4:
+                if ino in seen:
+                    raise Damaged("%s: directory %d is found twice" % (escape(path), ino))
+                seen.add(ino)
+                todo += [(path.rstrip(b"/") + b"/" + name, child)
+                         for name, (child, _) in self.entries.get(ino, {}).items()]
+        return sorted(found)
+
+    def list(self):
+        for path, ino in self.paths():
+            i, detail = self.inodes[ino], "-"
+            if i.type == 8:
+                detail = self.sha256(ino, i)
+            elif i.type == 10:
+                detail = escape(self.targets.get(ino, b""))
+            elif i.type in (2, 6):
+                detail = "%d:%d" % (i.rdev >> 8 & 0xFFF, i.rdev & 0xFF | i.rdev >> 12 & 0xFFF00)
+            yield line(path, TYPES[i.type], i.mode, i.links, i.uid, i.gid, i.size, i.mtime_ns, detail,
+                       self.xattrs.get(ino, []))
+
+    def verify(self, bad, next_inode):
+        for ino in sorted(set(self.extents) | set(self.inline) | set(self.xattrs) | set(self.targets) | set(self.links)
+                          | set(self.entries) | self.orphans | {1}):
+            if ino not in self.inodes:
+                bad("inode %d: has keys or names, but does not exist" % ino)
+        for ino, i in self.inodes.items():
+            names, entries = self.links.get(ino, []), self.entries.get(ino, {})
+            if ino != 1 and not 16 <= ino < next_inode:
+                bad("%s: number out of range" % i.what)
+            if any(kind != i.type or d not in self.inodes or self.inodes[d].type != 4 for d, kind, _ in names):
+                bad("%s: an entry has another type or no directory" % i.what)
+            if (i.links == 0 or i.flags & F_TRUNCATING != 0) != (ino in self.orphans):
+                bad("%s: orphan key does not fit links and flags" % i.what)
+            if i.type == 4:
+                subdirectories = sum(kind == 4 for _, kind in entries.values())
+                parents = [d for d, _, _ in names] if ino != 1 else [1] * (1 - len(names))
+                if i.links and (i.links != 2 + subdirectories or [i.parent] != parents):
+                    bad("%s: wrong links, parent or names" % i.what)
+                if i.size != len(entries):
+                    bad("%s: size %d, but %d entries" % (i.what, i.size, len(entries)))
+            elif i.links != len(names):
+                bad("%s: %d links, but %d names" % (i.what, i.links, len(names)))
+            if i.type == 10 and i.size != len(self.targets.get(ino, b"") or b"") and i.links:
+                bad("%s: size is not the length of the target" % i.what)
+            acls = {name for name, _ in self.xattrs.get(ino, [])}
+            for flag, name in (F_ACL_ACCESS, b"system.posix_acl_access"), (F_ACL_DEFAULT, b"system.posix_acl_default"):
+                if (i.flags & flag != 0) != (name in acls) and not i.flags & F_RECLAIMING:
+                    bad("%s: flag and attribute %s disagree" % (i.what, name.decode()))
+            if ino in self.inline and (not i.flags & F_INLINE or len(self.inline[ino]) > i.size):
+                bad("%s: inline data without flag or longer than size" % i.what)
+            self.volume.try_(self.verify_data, ino, i, bad)
+
+    def verify_data(self, ino, i, bad):
+        end, blocks, bs = 0, 0, self.volume.block_size
+        if ino in self.extents and (i.type != 8 or i.flags & F_INLINE):
+            bad("%s: has extents" % i.what)
+        for index, value in self.extents.get(ino, []):
+            what, start, count, written, _, _ = self.volume.extent((ino, EXTENT, index), value)
+            if index < end:
+                bad("%s: overlaps the one before" % what)
+            end, blocks = index + count, blocks + count
+            data = self.volume.extent_data((ino, EXTENT, index), value)
+            stale = max(i.size - index * bs, 0)
+            if index <= i.size // bs < end and i.size % bs and not i.flags & (F_TAIL_STALE | F_TRUNCATING) \
+                    and any(data[stale:stale - stale % bs + bs]):
+                bad("%s: bytes beyond size are not zero, without the flag" % what)
+        if blocks != i.blocks:
+            bad("%s: %d blocks, but %d in extents" % (i.what, i.blocks, blocks))
+
+
+def verify(volume):
+    bad = volume.problems.append
+    groups = {suffix: value for (ino, _, suffix), value in volume.of(volume.tree, GROUP) if ino == 0}
+    for group in sorted(set(groups) | set(volume.used)):
+        first, value = group * volume.group_blocks, groups.get(group, b"\2")
+        low, high = max(volume.free_from - first, 0), min(volume.free_to - first, volume.group_blocks)
+        if value == b"\1":
+            bitmap = (1 << max(high, low)) - (1 << low)
+        elif value[:1] == b"\2" and len(value) <= 1 + volume.group_blocks // 8:
+            bitmap = int.from_bytes(value[1:], "little")
+        else:
+            bad("group %d: not a bitmap" % group)
+            continue
+        wrong = bitmap ^ volume.used.get(group, 0)
+        if wrong:
+            bit = (wrong & -wrong).bit_length() - 1
+            bad("group %d: %d blocks are wrong in the bitmap; the first, %d, is marked %s" % (
+                group, bin(wrong).count("1"), first + bit, "used" if bitmap >> bit & 1 else "free"))
+    used = sum(bin(mask).count("1") for mask in volume.used.values())
+    inodes = len(volume.of(volume.tree, INODE))
+    for name, stated, counted in (("blocks in use", volume.blocks_used, used), ("inodes", volume.inodes, inodes),
+                                  ("nodes", volume.node_count, volume.nodes)):
+        if stated != counted:
+            bad("metaroot: %s: %d, but %d are found" % (name, stated, counted))
+    State(volume, volume.tree).verify(lambda text: bad("durable state: " + text), volume.next_inode)
+    if volume.records:
+        State(volume, volume.state).verify(lambda text: bad("with the log: " + text), NONE)
+
+
+def main():
+    if len(sys.argv) != 3 or sys.argv[2] not in ("list", "verify"):
+        print("usage: format_reader.py IMAGE list|verify", file=sys.stderr)
+        return 2
+
+    def fatal(text):
+        raise Damaged(text)
+
+    try:
+        if sys.argv[2] == "list":
+            volume = Volume(sys.argv[1], fatal)
+            for text in volume.problems:
+                print("format_reader: " + text, file=sys.stderr)
+            print("\n".join(State(volume, volume.state).list()))
+            return 0
+        lost = []
+        volume = Volume(sys.argv[1], lost.append)
+        volume.lost = volume.problems.append
+        volume.problems += lost
+        verify(volume)
+        print("\n".join(dict.fromkeys(volume.problems)) or
+              "ok: generation %d, %d levels, %d nodes, %d inodes, %d blocks, %d records" % (
+                  volume.generation, volume.height, volume.nodes, volume.inodes, volume.blocks_used, volume.records))
+        return 1 if volume.problems else 0
+    except (Damaged, OSError) as e:
+        print("format_reader: %s: %s" % (sys.argv[1], e), file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
