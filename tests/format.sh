@@ -142,6 +142,9 @@ def records(root, rng):
     sync(root, 0)
     settle(root, started)
     os.fsync(nameless)
+    for i in range(3):                                     # small ones: in the log, even if the last was too large
+        os.mkdir(os.path.join(root, b"after%d" % i))
+        os.fsync(nameless)
     show(root)
     sys.stdout.flush()
     os.close(1)
