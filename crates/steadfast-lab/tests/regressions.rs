@@ -142,3 +142,20 @@ fn a_record_that_recovery_has_passed_over_does_not_come_back_with_its_data() {
     let volume = <LabVolume as Subject>::open(&world, &second, &clock).unwrap();
     assert_eq!(first_file_size(&volume), 0, "nothing was committed since");
 }
+
+/// Growing a file beyond the largest size was refused, but only after the stale bytes behind its end had been zeroed, which
+/// set its times.
+#[test]
+fn a_size_that_is_refused_leaves_the_times_alone() {
+    run(
+        2,
+        Profile::Mixed,
+        &[
+            create(&[], 0, Make::Regular),
+            write(&[0], 0, 70_001, 1),
+            size(&[0], 5_001),
+            size(&[0], 1 << 63),
+            Operation::Compare,
+        ],
+    );
+}

@@ -133,7 +133,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let part = Part { index: from, run, in_place: None, checksums: Vec::new() };
         let end = from + run.count;
         let allocated = memory::push(&mut parts, part).and_then(|()| {
-            let plan = Plan { from, end, parts, size: 0 };
+            let plan = Plan { from, end, parts, size: 0, times: false };
             self.update(SpaceClass::Normal, |tx| publish::publish(tx, parameters, inode, &plan))
         });
         if let Err(error) = allocated {

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::attr::{Attributes, SetAttributes, SetXattrMode};
 use crate::fs::inode::Inode;
-use crate::fs::parameters::Parameters;
+use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
 use crate::fs::{change, xattr};
 use crate::keyspace::SpaceClass;
 use crate::mask::TransactionMask;
@@ -56,6 +56,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let guard = match set.size {
             None => None,
             Some(size) => {
+                if size > FILE_SIZE_MAX {
+                    return Err(Error::FileTooLarge);
+                }
                 let guard = self.inode_lock(inode);
                 let old = Inode::load_regular(&self.reader()?, inode)?.size;
                 if size > old {

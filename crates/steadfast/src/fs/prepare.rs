@@ -30,9 +30,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             reader.get(&Key::new(inode, Kind::Inline, 0))?.map(|found| found.value)
         };
         match value {
-            Some(value) => self.write_extents(&parameters, inode, 0, &value).map(drop),
+            Some(value) => self.write_extents(&parameters, inode, 0, &value, false).map(drop),
             None => {
-                let plan = Plan { from: 0, end: 0, parts: Vec::new(), size: 0 };
+                let plan = Plan { from: 0, end: 0, parts: Vec::new(), size: 0, times: false };
                 self.update(SpaceClass::Normal, |tx| publish::publish(tx, &parameters, inode, &plan))
             }
         }
@@ -91,6 +91,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let start = tail * parameters.block();
         let mut kept = memory::zeroed((size - start) as usize)?;
         self.read_data(inode, start, &mut kept)?;
-        self.write_extents(parameters, inode, start, &kept).map(drop)
+        self.write_extents(parameters, inode, start, &kept, false).map(drop)
     }
 }

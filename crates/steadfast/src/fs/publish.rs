@@ -40,6 +40,9 @@ pub(crate) struct Plan {
     pub parts: Vec<Part>,
     /// The file is at least this long afterwards, bytes.
     pub size: u64,
+    /// Whether the file's times change. Not where a reader sees no difference: such a step may be followed by one that
+    /// fails, and then nothing has happened.
+    pub times: bool,
 }
 
 /// How many extents a run of written blocks needs.
@@ -96,7 +99,9 @@ pub(crate) fn publish<K: Keyspace>(
         attributes.set(FLAG_TAIL_STALE, false);
     }
     attributes.size = attributes.size.max(plan.size);
-    attributes.touch(tx.now());
+    if plan.times {
+        attributes.touch(tx.now());
+    }
     attributes.store(tx, inode)
 }
 

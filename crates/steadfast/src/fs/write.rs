@@ -136,18 +136,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             && parameters.block_of(offset) > parameters.blocks_for(value.len() as u64)
         {
             // Far behind the inline data: that goes to blocks of its own first, which changes nothing that is visible.
-            self.write_extents(&parameters, inode, 0, &value)?;
+            self.write_extents(&parameters, inode, 0, &value, false)?;
         }
-        self.write_extents(&parameters, inode, offset, data)
+        self.write_extents(&parameters, inode, offset, data, true)
     }
 
-    /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` that covered.
+    /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` that covered. `times`: see
+    /// [`Plan::times`].
     pub(crate) fn write_extents(
         &self,
         parameters: &Parameters,
         inode: InodeNumber,
         offset: u64,
         data: &[u8],
+        times: bool,
     ) -> Result<usize> {
         let block = parameters.block();
         let end = offset + data.len() as u64;
@@ -156,6 +158,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let image = self.image(parameters, inode, from, offset, data)?;
         let mut plan = self.reserve_parts(parameters, from, &old)?;
         plan.size = end.min(plan.end * block);
+        plan.times = times;
         let written = if plan.end < parameters.blocks_for(old.inline as u64) {
             Err(Error::NoSpace)
         } else {
@@ -256,7 +259,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let extent_max =
             written_blocks_max(parameters.block_size, parameters.granule, self.reader()?.value_len_max());
         let mut room = EXTENT_CHANGES_MAX.saturating_sub(old.extents.len() + 2);
-        let mut plan = Plan { from, end: from, parts: Vec::new(), size: 0 };
+        let mut plan = Plan { from, end: from, parts: Vec::new(), size: 0, times: true };
         let mut goal = old.goal;
         while plan.end < old.end && room > 0 {
             let at = plan.end;
