@@ -179,7 +179,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn freeze_and_finish(&self, commit: &mut CommitState) -> Result<()> {
         let sequence = {
             let mut working = self.working.lock();
-            working.pending.clear();
+            if !working.pending.is_empty() {
+                working.pending.clear();
+                working.log.skip();
+            }
             self.freeze(&mut working)?;
             working.sequence
         };

@@ -235,3 +235,27 @@ fn reserve_and_release() {
     let again: u64 = core::iter::from_fn(|| volume.reserve(37, None).ok()).map(|run| run.count).sum();
     assert_eq!(again, count as u64);
 }
+
+/// Both copies of the newest metaroot are lost: the one before it must not go on with records that followed the newest.
+#[test]
+fn records_do_not_continue_an_older_metaroot() {
+    let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
+    Volume::format(&medium, &FormatOptions::default(), &TestPlatform).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    let mut map = Map::new();
+    apply(&volume, &mut map, &[(1, Some(10))], 1).unwrap();
+    volume.checkpoint().unwrap();
+    let before = map.clone();
+    apply(&volume, &mut map, &[(2, Some(10))], 1).unwrap();
+    volume.checkpoint().unwrap();
+    let newest = volume.info().generation;
+    apply(&volume, &mut map, &[(3, Some(10))], 1).unwrap();
+    volume.transact().unwrap();
+    let offsets = volume.superblock().metaroot_offsets(newest);
+    drop(volume);
+    for offset in offsets {
+        steadfast_media::Medium::write(&medium, offset, &[0; 4096]).unwrap();
+    }
+    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).unwrap();
+    assert_eq!(contents(&volume), before);
+}
