@@ -21,6 +21,31 @@ const NODE_OVERHEAD: usize = 160;
 /// Nodes that the cache holds at least, whatever its size: one operation's worth.
 const CACHE_NODES_MIN: usize = 16;
 
+/// How much was written that no flush has covered. Positions and not a balance, because two flushes at once cover the
+/// same bytes, and what is written meanwhile is covered by neither.
+#[derive(Debug, Default)]
+struct Unflushed {
+    /// Bytes written since the volume was opened.
+    written: u64,
+    /// How many of them are flushed for sure.
+    flushed: u64,
+}
+
+impl Unflushed {
+    fn add(&mut self, bytes: u64) {
+        self.written = self.written.saturating_add(bytes);
+    }
+
+    /// A flush that began when `written` bytes had been written is done.
+    fn flushed_to(&mut self, written: u64) {
+        self.flushed = self.flushed.max(written);
+    }
+
+    fn bytes(&self) -> u32 {
+        u32::try_from(self.written - self.flushed).unwrap_or(u32::MAX)
+    }
+}
+
 /// See the module.
 pub struct Store<M: Medium, P: Platform> {
     /// What the bytes are kept on.
@@ -31,7 +56,7 @@ pub struct Store<M: Medium, P: Platform> {
     pub superblock: Superblock,
     cache: Mutex<P::Mutex, Cache>,
     bad_copies: AtomicU32,
-    unflushed: AtomicU32,
+    unflushed: Mutex<P::Mutex, Unflushed>,
     written_in_place: AtomicBool,
 }
 
@@ -45,7 +70,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             superblock,
             cache: Mutex::new(Cache::new(nodes.max(CACHE_NODES_MIN))),
             bad_copies: AtomicU32::new(0),
-            unflushed: AtomicU32::new(0),
+            unflushed: Mutex::new(Unflushed::default()),
             written_in_place: AtomicBool::new(false),
         }
     }
@@ -96,9 +121,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let length: usize = data.iter().map(|piece| piece.len()).sum();
         debug_assert!(self.contains(BlockRun { start, count: 1 }));
         self.medium.write_vectored(self.byte_offset(start), data)?;
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let add = |unflushed: u32| Some(unflushed.saturating_add(length));
-        let _ = self.unflushed.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
+        self.unflushed.lock().add(length as u64);
         Ok(())
     }
 
@@ -115,15 +138,14 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// Bytes of data written since the last [`flush`](Self::flush) (saturating).
     pub fn unflushed(&self) -> u32 {
-        self.unflushed.load(Ordering::Acquire)
+        self.unflushed.lock().bytes()
     }
 
     /// Makes everything written so far durable.
     pub fn flush(&self) -> Result<()> {
-        let before = self.unflushed.load(Ordering::Acquire);
+        let written = self.unflushed.lock().written;
         self.medium.flush()?;
-        let subtract = |unflushed: u32| Some(unflushed.saturating_sub(before));
-        let _ = self.unflushed.fetch_update(Ordering::AcqRel, Ordering::Acquire, subtract);
+        self.unflushed.lock().flushed_to(written);
         Ok(())
     }
 
@@ -154,6 +176,12 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// Reads a node past the cache, from the first copy that is good.
     fn read_node(&self, pointer: &NodePointer) -> Result<Node> {
         let mut failure = Error::CorruptMetadata { address: pointer.addresses[0], reason: "no copy" };
+        let count = self.superblock.node_blocks();
+        if let Some(start) = pointer.copies().find(|start| !self.contains(BlockRun { start: *start, count }))
+        {
+            // Also where the other copy is good: the blocks of both are freed one day.
+            return Err(Error::CorruptMetadata { address: start, reason: "node address out of range" });
+        }
         for (index, address) in pointer.copies().enumerate() {
             match self.read_node_copy(pointer, address) {
                 Ok(node) => {
@@ -248,5 +276,23 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// Forgets every node, changed ones too.
     pub fn forget_all(&self) {
         self.cache.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_written_during_two_flushes_at_once_stay_unflushed() {
+        let mut unflushed = Unflushed::default();
+        unflushed.add(100);
+        let (first, second) = (unflushed.written, unflushed.written);
+        unflushed.flushed_to(first);
+        unflushed.add(50);
+        unflushed.flushed_to(second);
+        assert_eq!(unflushed.bytes(), 50);
+        unflushed.flushed_to(unflushed.written);
+        assert_eq!(unflushed.bytes(), 0);
     }
 }
