@@ -155,6 +155,20 @@ impl Space {
         self.dirty
     }
 
+    /// Groups of the volume.
+    pub fn groups(&self) -> u64 {
+        self.end.div_ceil(self.group_blocks).max(1)
+    }
+
+    /// Groups of these runs whose bitmap has not changed since it was last put into the tree.
+    pub fn clean_groups(&self, runs: &[BlockRun]) -> u64 {
+        let mut indexes: Vec<u64> = runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0).collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        let dirty = |index: &u64| self.groups.get(index).is_some_and(|group| group.dirty);
+        indexes.iter().filter(|index| !dirty(index)).count() as u64
+    }
+
     fn allocatable(&self, index: u64) -> Bitmap {
         let start = index * self.group_blocks;
         let clamp = |block: u64| block.clamp(start, start + self.group_blocks) - start;
@@ -323,7 +337,7 @@ impl Space {
         let mut count = 0;
         while count < limit && self.known_full(index + count) {
             let at = index + count;
-            let whole_word = at % 64 == 0 && self.full.get((at / 64) as usize) == Some(&u64::MAX);
+            let whole_word = at.is_multiple_of(64) && self.full.get((at / 64) as usize) == Some(&u64::MAX);
             count += if whole_word { 64 } else { 1 };
         }
         count.min(limit)
@@ -479,7 +493,8 @@ impl Space {
     fn clear_used(&mut self, run: BlockRun) {
         for (index, from, to) in self.parts(run) {
             if let Some(group) = self.groups.get_mut(&index) {
-                self.used -= group.used.set(from, to, false);
+                // What an image counts as used may be less than its bitmaps say.
+                self.used = self.used.saturating_sub(group.used.set(from, to, false));
                 self.dirty += usize::from(!core::mem::replace(&mut group.dirty, true));
             }
         }
@@ -567,6 +582,7 @@ impl Space {
                 self.almost += part.count - already;
                 self.held.insert(from, to);
                 self.freed_pinned.insert(from, to);
+                self.freed_in.extend(self.parts(part).map(|(index, ..)| index));
             }
         }
         let indexes: Vec<u64> = self.groups.keys().copied().collect();

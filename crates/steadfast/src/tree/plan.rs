@@ -1,12 +1,13 @@
 //! Planning a change: how many new nodes it needs at most, found by walking the paths that it will take. The walk also
 //! reads every node on the way, so that a medium error shows before anything has changed.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::node::{capacity, item_size};
-use super::{Root, Store};
+use super::node::{Node, capacity, item_size};
+use super::{NodePointer, Root, Store};
 use crate::error::Result;
 use crate::key::Key;
 use crate::platform::Platform;
@@ -21,52 +22,114 @@ pub struct PlannedChange {
     pub value_len: Option<usize>,
 }
 
+/// What a node on the path of the last put will have to take.
+struct Load {
+    address: u64,
+    node: Arc<Node>,
+    /// Room that is left.
+    free: usize,
+    /// Bytes of the items beyond it.
+    overflow: usize,
+}
+
+impl Load {
+    fn new(pointer: &NodePointer, node: Arc<Node>) -> Load {
+        Load { address: pointer.addresses[0].0, free: node.free(), node, overflow: 0 }
+    }
+
+    /// An item of `size` bytes comes in; `grows` of them are new.
+    fn take(&mut self, size: usize, grows: usize) {
+        let fits = grows.min(self.free);
+        self.free -= fits;
+        self.overflow += if fits < grows { size } else { 0 };
+    }
+
+    /// The most new nodes on this level that it becomes.
+    fn splits(&self, half: usize) -> u64 {
+        let large = |index| item_size(self.node.value(index).len()) > half;
+        match splits_of(self.overflow, half) {
+            0 => 0,
+            // An item of more than half a node may end up in a node of its own, which the next items split off from.
+            splits => splits + 2 * u64::from((0..self.node.count()).any(large)),
+        }
+    }
+}
+
 impl<M: Medium, P: Platform> Store<M, P> {
-    /// The most new nodes that the changes (in key order) can need.
+    /// The most new nodes that the changes can need. Those that put are in key order, and made in this order before
+    /// those that remove.
     pub fn plan(&self, root: &Root, generation: Generation, changes: &[PlannedChange]) -> Result<u64> {
-        let half = capacity(self.superblock.node_size as usize) / 2;
+        let capacity = capacity(self.superblock.node_size as usize);
+        let half = capacity / 2;
         let mut copies: Vec<u64> = Vec::new();
         let mut splits = 0;
-        let mut leaf = u64::MAX;
-        let mut leaf_free = 0;
-        let mut leaf_overflow = 0;
+        // By level: the path of the last put.
+        let mut path: Vec<Load> = Vec::new();
         for change in changes {
-            let mut node = self.node(&root.pointer, root.level())?;
+            let mut nodes = Vec::with_capacity(root.height as usize);
             let mut pointer = root.pointer;
+            let mut node = self.node(&pointer, root.level())?;
             loop {
                 if pointer.generation != generation {
                     copies.push(pointer.addresses[0].0);
                 }
+                nodes.push((pointer, node.clone()));
                 if node.level() == 0 {
                     break;
                 }
                 pointer = node.child(node.child_index(&change.key));
                 node = self.node(&pointer, node.level() - 1)?;
             }
-            if pointer.addresses[0].0 != leaf {
-                splits += splits_of(leaf_overflow, half);
-                leaf = pointer.addresses[0].0;
-                leaf_free = node.free();
-                leaf_overflow = 0;
-            }
             let Some(length) = change.value_len else { continue };
+            for (level, (pointer, node)) in nodes.into_iter().rev().enumerate() {
+                match path.get(level) {
+                    Some(load) if load.address == pointer.addresses[0].0 => break,
+                    Some(_) => {
+                        splits += close(&mut path, level, half);
+                        path[level] = Load::new(&pointer, node);
+                    }
+                    None => path.push(Load::new(&pointer, node)),
+                }
+            }
             let old = node.search(&change.key).map_or(0, |index| item_size(node.value(index).len()));
             // Freed room counts only for the item itself: the order of changes within a leaf does not matter then.
-            let grows = item_size(length).saturating_sub(old);
-            let fits = grows.min(leaf_free);
-            leaf_free -= fits;
-            leaf_overflow += if fits < grows { item_size(length) } else { 0 };
+            let size = item_size(length);
+            path[0].take(size, size.saturating_sub(old));
         }
-        splits += splits_of(leaf_overflow, half);
+        let mut above = 0;
+        for level in 0..path.len() {
+            above = close(&mut path, level, half);
+            splits += above;
+        }
+        // New roots, each with the pointer to the old one and those to its parts.
+        while above > 0 {
+            let overflow = ((above as usize + 1) * BRANCH_ITEM).saturating_sub(capacity);
+            above = splits_of(overflow, half);
+            splits += 1 + above;
+        }
         copies.sort_unstable();
         copies.dedup();
-        // Each split leaf adds an item to its parent, which may split too, up to a new root.
-        let above = if splits == 0 { 0 } else { u64::from(root.height) + splits / 2 + 1 };
-        Ok(copies.len() as u64 + splits + above)
+        Ok(copies.len() as u64 + splits)
     }
 }
 
-/// New nodes that `overflow` bytes beyond a full leaf can cause; a large item between small ones can need two.
+/// Bytes of an item of a branch.
+const BRANCH_ITEM: usize = item_size(NodePointer::LEN);
+
+/// Nothing more comes to the node of a level: the node above it takes the pointers to its new neighbours.
+fn close(path: &mut [Load], level: usize, half: usize) -> u64 {
+    let splits = path[level].splits(half);
+    if let Some(parent) = path.get_mut(level + 1) {
+        for _ in 0..splits {
+            parent.take(BRANCH_ITEM, BRANCH_ITEM);
+        }
+    }
+    splits
+}
+
+/// New nodes that `overflow` bytes beyond a full node can cause. A split makes up to two, because a large item between
+/// small ones can get a node of its own; and it leaves nodes so far from full that the next one takes half a node of
+/// items more.
 fn splits_of(overflow: usize, half: usize) -> u64 {
     if overflow == 0 { 0 } else { 2 + 2 * (overflow / half) as u64 }
 }

@@ -193,7 +193,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             part.stamp(self.generation, pointer.addresses[0].0);
             above.push((part.key(0), pointer.encode().to_vec()));
             self.store.add_dirty(pointer.addresses[0], part);
-            *self.nodes += 1;
+            *self.nodes = self.nodes.saturating_add(1);
         }
         Ok(above)
     }
@@ -212,7 +212,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             node.insert(node.count(), &key, &value);
         }
         self.store.add_dirty(pointer.addresses[0], node);
-        *self.nodes += 1;
+        *self.nodes = self.nodes.saturating_add(1);
         *self.root = Root { pointer, height: self.root.height + 1 };
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::state::Working;
 use crate::error::{Error, Result};
 use crate::extent::decode_run;
 use crate::key::Kind;
-use crate::keyspace::{Mutation, SpaceClass};
+use crate::keyspace::{BATCH_MUTATIONS_MAX, Mutation, SpaceClass};
 use crate::log::RecordBuilder;
 use crate::platform::Platform;
 use crate::space::{RangeSet, Roots};
@@ -44,12 +44,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.store.superblock.node_blocks() * u64::from(self.store.superblock.metadata_copies)
     }
 
-    /// Blocks that the next freeze may need to write the bitmaps of changed groups.
-    pub(super) fn freeze_cost(&self, working: &Working, root: &Root) -> u64 {
-        let groups = working.space.dirty_groups() as u64 + 2;
+    /// Blocks that the next freeze may need to write the bitmaps of changed groups, when `more` groups will have changed
+    /// beside those that have.
+    fn freeze_cost(&self, working: &Working, root: &Root, more: u64) -> u64 {
+        let all = working.space.groups();
+        let groups = (working.space.dirty_groups() as u64 + 2).min(all);
+        let more = more.min(all - groups);
         let height = u64::from(root.height);
-        // Each changed group copies its path; copying frees old nodes, which may change as many groups again.
-        ((2 * groups * height).min(working.nodes + height) + groups / 2 + height + 2) * self.node_cost()
+        // Each changed group copies its path; copying frees old nodes, which may change as many groups again. Those of
+        // one batch are near each other in the tree.
+        let copies = (2 * groups * height + 2 * more).min(working.nodes.saturating_add(height));
+        // A group that was full or empty gets a bitmap, which may split its leaf.
+        let splits = 3 * (groups + more) / 2 + 2 * height + 1;
+        copies.saturating_add(splits).saturating_mul(self.node_cost())
     }
 
     /// Blocks that can be allocated, counting those set aside for nodes.
@@ -60,7 +67,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Blocks of file data that can be reserved now: what is free less the reserve.
     pub(super) fn available_for_data(&self, working: &Working) -> u64 {
         let root = *self.view.read();
-        let kept = self.store.superblock.reserve_blocks + self.freeze_cost(working, &root);
+        let kept = self.store.superblock.reserve_blocks + self.freeze_cost(working, &root, 0);
         self.available(working).saturating_sub(kept).min(working.space.available_for_data())
     }
 
@@ -74,45 +81,24 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if mutations.is_empty() {
             return Ok(());
         }
-        mutations.sort_unstable_by_key(|mutation| mutation.key);
-        let roots = self.roots(working);
-        let blocks = self.changed_blocks(&roots.working, &mutations)?;
-        let inodes = self.changed_inodes(&roots.working, &mutations)?;
+        // Removals come last: merging then cannot make a leaf fuller than planned.
+        mutations.sort_unstable_by_key(|mutation| (mutation.value.is_none(), mutation.key));
+        let root = self.roots(working).working;
+        let blocks = self.changed_blocks(&root, &mutations)?;
+        let inodes = self.changed_inodes(&root, &mutations)?;
         let runs: Vec<BlockRun> = blocks.published.iter().chain(&blocks.freed).copied().collect();
-        working.space.prepare(&self.store, &roots, &runs)?;
 
-        let changes: Vec<PlannedChange> = mutations
-            .iter()
-            .map(|mutation| PlannedChange {
-                key: mutation.key,
-                value_len: mutation.value.as_ref().map(Vec::len),
-            })
-            .collect();
-        let nodes = self.store.plan(&roots.working, working.generation, &changes)?;
-        if let Origin::Operation(class) = origin {
-            let reserve = match class {
-                SpaceClass::Normal => self.store.superblock.reserve_blocks,
-                SpaceClass::Freeing => 0,
-            };
-            let needed = nodes * self.node_cost() + self.freeze_cost(working, &roots.working) + reserve;
-            if self.available(working) < needed {
-                return Err(Error::NoSpace);
+        // A record is many batches in one. Nobody sees what it leaves in between, and planned as one it could ask for more
+        // nodes than the batches did, on a volume that has no more.
+        let step = if origin == Origin::Replay { BATCH_MUTATIONS_MAX } else { mutations.len() };
+        let mut steps = mutations.chunks(step).peekable();
+        while let Some(part) = steps.next() {
+            let last = steps.peek().is_none();
+            self.change_keys(working, part, if last { &runs } else { &[] }, origin)?;
+            if !last {
+                self.settle(working)?;
             }
         }
-        self.fill_pool(working, &roots, nodes)?;
-
-        let changed = self.change_tree(working, |tree| {
-            let puts = mutations.iter().filter_map(|m| m.value.as_ref().map(|value| (&m.key, value)));
-            // Removals come last: merging then cannot make a leaf fuller than planned.
-            for (key, value) in puts {
-                tree.put(key, value)?;
-            }
-            for mutation in mutations.iter().filter(|mutation| mutation.value.is_none()) {
-                tree.remove(&mutation.key)?;
-            }
-            Ok(())
-        });
-        changed.map_err(|error| self.fail("a change of metadata could not be completed", error))?;
 
         let pinned = self.pins.lock();
         for run in &blocks.freed {
@@ -132,11 +118,63 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
+    /// Puts and removes keys in the tree. Afterwards the groups of `runs` are in memory.
+    fn change_keys(
+        &self,
+        working: &mut Working,
+        mutations: &[Mutation],
+        runs: &[BlockRun],
+        origin: Origin,
+    ) -> Result<()> {
+        let roots = self.roots(working);
+        let value_len_max = self.store.superblock.value_len_max();
+        let changes: Vec<PlannedChange> = mutations
+            .iter()
+            .map(|mutation| PlannedChange {
+                key: mutation.key,
+                value_len: mutation.value.as_ref().map(Vec::len),
+            })
+            .collect();
+        if changes.iter().any(|change| change.value_len.is_some_and(|length| length > value_len_max)) {
+            // Only a record of the log can have one.
+            let address = self.store.superblock.log.start;
+            return Err(Error::CorruptMetadata { address, reason: "value longer than a node" });
+        }
+        let nodes = self.store.plan(&roots.working, working.generation, &changes)?;
+        if let Origin::Operation(class) = origin {
+            let reserve = match class {
+                SpaceClass::Normal => self.store.superblock.reserve_blocks,
+                SpaceClass::Freeing => 0,
+            };
+            let more = working.space.clean_groups(runs);
+            let needed = nodes * self.node_cost() + self.freeze_cost(working, &roots.working, more) + reserve;
+            if self.available(working) < needed {
+                return Err(Error::NoSpace);
+            }
+        }
+        self.fill_pool(working, &roots, nodes)?;
+        // After the pool: looking for its addresses may take groups out of memory.
+        working.space.prepare(&self.store, &roots, runs)?;
+
+        let changed = self.change_tree(working, |tree| {
+            for mutation in mutations {
+                match &mutation.value {
+                    Some(value) => tree.put(&mutation.key, value)?,
+                    None => drop(tree.remove(&mutation.key)?),
+                }
+            }
+            Ok(())
+        });
+        changed.map_err(|error| self.fail("a change of metadata could not be completed", error))
+    }
+
     /// Counters and the next log record follow a mutation.
     fn note(&self, working: &mut Working, mutation: &Mutation, origin: Origin) {
         let key = mutation.key;
         match key.kind() {
-            Some(Kind::Inode) => working.next_inode = working.next_inode.max(key.inode_number().0 + 1),
+            Some(Kind::Inode) => {
+                working.next_inode = working.next_inode.max(key.inode_number().0.saturating_add(1))
+            }
             Some(Kind::Orphan) => self.wake_reclaim(),
             _ => {}
         }
@@ -195,6 +233,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             working.pool.add(addresses);
         }
         Ok(())
+    }
+
+    /// Gives the addresses that were set aside back: a change that might have needed many leaves many.
+    pub(super) fn empty_pool(&self, working: &mut Working) {
+        let count = self.store.superblock.node_blocks();
+        for address in working.pool.drain().into_iter().flatten() {
+            if address != BlockAddress::NONE {
+                working.space.release(BlockRun { start: address, count });
+            }
+        }
     }
 
     /// Runs changes on the working tree while no reader looks at it.

@@ -63,14 +63,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let nodes = self.store.plan(&roots.working, working.generation, &changes)?;
         self.fill_pool(working, &roots, nodes)?;
-        let values = working.space.take_dirty_groups();
+        let mut values = working.space.take_dirty_groups();
+        // Removals come last: merging then cannot make a leaf fuller than planned.
+        values.sort_unstable_by_key(|(key, value)| (value.is_none(), *key));
         self.change_tree(working, |tree| {
             for (key, value) in &values {
                 match value {
                     Some(value) => tree.put(key, value)?,
-                    None => {
-                        tree.remove(key)?;
-                    }
+                    None => drop(tree.remove(key)?),
                 }
             }
             Ok(())

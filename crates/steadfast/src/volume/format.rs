@@ -52,6 +52,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for offset in superblock.metaroot_offsets(0) {
             medium.write(offset, &cell)?;
         }
+        if superblock.log.count > 0 {
+            // The first record of an earlier volume with the same uuid would be taken for one of this volume.
+            let first = superblock.log.start.0 * u64::from(superblock.block_size);
+            medium.write(first, &vec![0; superblock.block_size as usize])?;
+        }
         medium.flush()?;
 
         write_first_state(medium, platform, &superblock, options)?;

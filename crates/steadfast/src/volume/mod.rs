@@ -28,6 +28,8 @@ mod reader;
 mod rollback;
 mod state;
 #[cfg(test)]
+mod stress;
+#[cfg(test)]
 pub(crate) mod tests;
 mod writer;
 
@@ -62,6 +64,8 @@ pub struct Volume<M: Medium, P: Platform> {
     failed: AtomicBool,
     failure: Mutex<P::Mutex, Option<&'static str>>,
     closed: AtomicBool,
+    /// The tree is on its way back to the marked state: readers wait for the writer's lock.
+    rolling_back: AtomicBool,
     incarnation: AtomicU32,
     /// Orphans may wait for being reclaimed.
     orphans: AtomicBool,

@@ -79,6 +79,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             closed: AtomicBool::new(false),
+            rolling_back: AtomicBool::new(false),
             incarnation: AtomicU32::new(0),
             orphans: AtomicBool::new(true),
             open_counts: Mutex::new(HashMap::new()),

@@ -1,5 +1,7 @@
 //! Reading: a consistent view of the working state, shared by any number of readers.
 
+use core::sync::atomic::Ordering;
+
 use lock_api::RwLockReadGuard;
 use steadfast_media::Medium;
 
@@ -20,7 +22,15 @@ pub(crate) struct Reader<'a, M: Medium, P: Platform> {
 impl<M: Medium, P: Platform> Volume<M, P> {
     pub(crate) fn reader(&self) -> Result<Reader<'_, M, P>> {
         self.check_open()?;
-        Ok(Reader { volume: self, root: self.view.read() })
+        loop {
+            let root = self.view.read();
+            if !self.rolling_back.load(Ordering::Acquire) {
+                return Ok(Reader { volume: self, root });
+            }
+            // A replay lets the view go between its steps, and no state in between may be seen.
+            drop(root);
+            drop(self.working.lock());
+        }
     }
 
     /// Looks up through `root` with the versions of a local tree: writers are serialised, so nothing that a writer has

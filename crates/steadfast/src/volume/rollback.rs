@@ -29,6 +29,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut working = self.working.lock();
         let result = (|| {
             let mut view = self.view.write();
+            self.rolling_back.store(true, Ordering::Release);
             self.store.forget_all();
             let metaroot =
                 Metaroot::read_newest(&self.store.medium, &self.store.superblock, &self.store.platform)?;
@@ -50,6 +51,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             working.parameters_changed = metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
             Ok(())
         })();
+        self.rolling_back.store(false, Ordering::Release);
         result.map_err(|error| self.fail("the state to roll back to could not be read", error))?;
         commit.durable = working.sequence;
         commit.last_ms = self.store.platform.monotonic_ms();

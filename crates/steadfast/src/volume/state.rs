@@ -1,6 +1,6 @@
 //! What the writer and the committer keep in memory.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::key::Key;
@@ -20,8 +20,9 @@ pub struct Frozen {
 /// that changes often is logged once.
 #[derive(Default)]
 pub struct Pending {
-    keys: BTreeSet<Key>,
-    /// Upper bound of the record's payload, bytes.
+    /// With the size of each one's mutation in the record.
+    keys: BTreeMap<Key, usize>,
+    /// Their sum: the record's payload, bytes.
     bytes: usize,
     /// Too much for the log: the next transaction point is a checkpoint.
     overflow: bool,
@@ -32,9 +33,8 @@ impl Pending {
         if self.overflow {
             return;
         }
-        // The size of a key that is here already is counted again: it may have grown. Only an upper bound is needed.
-        self.keys.insert(key);
-        self.bytes += size;
+        let before = self.keys.insert(key, size).unwrap_or(0);
+        self.bytes = self.bytes - before + size;
         if self.bytes > limit {
             *self = Pending { overflow: true, ..Pending::default() };
         }
@@ -49,7 +49,7 @@ impl Pending {
     }
 
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.keys.iter()
+        self.keys.keys()
     }
 
     pub fn clear(&mut self) {
@@ -90,4 +90,24 @@ pub struct CommitState {
     pub points: u64,
     /// When the last one was set, [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
     pub last_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::InodeNumber;
+
+    #[test]
+    fn a_key_that_changes_often_counts_once() {
+        let key = |number| Key::inode(InodeNumber(number));
+        let mut pending = Pending::default();
+        for round in 0..100 {
+            pending.add(key(1), 40 + round % 10, 100);
+            pending.add(key(2), 50, 100);
+        }
+        assert!(!pending.overflow());
+        assert_eq!(pending.keys().copied().collect::<Vec<_>>(), [key(1), key(2)]);
+        pending.add(key(3), 20, 100);
+        assert!(pending.overflow());
+    }
 }

@@ -73,6 +73,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     fn reserve_in(&self, working: &mut Working, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
+        if self.available_for_data(working) < blocks {
+            self.empty_pool(working);
+        }
         let blocks = blocks.min(self.available_for_data(working));
         if blocks == 0 {
             return Err(Error::NoSpace);
