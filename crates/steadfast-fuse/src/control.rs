@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use steadfast::Platform;
 use steadfast::fs::{FileKind, SeekTo};
@@ -21,6 +21,9 @@ use crate::errno::Errno;
 use crate::filesystem::{Filesystem, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
 use crate::log::{log_error, log_info, log_warning};
 use crate::node;
+
+/// The kernel tells of a close a moment after close(2) has returned: a file that has just been closed is not busy.
+const CLOSING_TIME: Duration = Duration::from_millis(300);
 
 /// A request that waits for its answer. One that is dropped without an answer gets EIO: nothing hangs.
 pub(crate) struct Ticket {
@@ -152,13 +155,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     fn roll_back(&self, force: bool) -> Result<(), Errno> {
-        {
-            // Waits for the operations that are under way.
-            let mut phase = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-            if !force && !self.files.written().is_empty() {
+        let start = Instant::now();
+        while !self.stop_requests(force) {
+            if start.elapsed() >= CLOSING_TIME {
                 return Err(Errno(libc::EBUSY));
             }
-            *phase = Phase::RollingBack;
+            std::thread::sleep(Duration::from_millis(1));
         }
         let result = self.volume.rollback().map_err(Errno::from);
         if result.is_ok() {
@@ -169,12 +171,24 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         result
     }
 
+    /// Shuts the gate, unless files are open for writing and that matters.
+    fn stop_requests(&self, force: bool) -> bool {
+        // Waits for the operations that are under way.
+        let mut phase = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let stop = force || self.files.written().is_empty();
+        if stop {
+            *phase = Phase::RollingBack;
+        }
+        stop
+    }
+
     /// The volume is at its last durable point: nothing that the kernel knows holds any more.
     fn forget_before_rollback(&self) {
         let directories = self.nodes.roll_back(|inode| {
             self.volume.attributes(inode).is_ok_and(|attributes| attributes.kind == FileKind::Directory)
         });
         let open = self.files.take();
+        self.let_all_go();
         let report = |what: &str, result: std::io::Result<()>| {
             if let Err(error) = result {
                 log_warning!("rollback: the kernel keeps {what} for a while: {error}");

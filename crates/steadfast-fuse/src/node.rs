@@ -65,6 +65,16 @@ impl Nodes {
         Ok(id(inode.0, tag))
     }
 
+    /// The node id of an inode, without a lookup; `None` for a directory that the table does not hold.
+    pub(crate) fn id(&self, attributes: &Attributes) -> Option<u64> {
+        let inode = attributes.inode.0;
+        let tag = match attributes.kind {
+            FileKind::Directory => self.directories().get(&inode)?.tag,
+            _ => self.tag(),
+        };
+        (inode <= INODE_MASK).then(|| id(inode, tag))
+    }
+
     /// The inode behind a node id.
     ///
     /// # Errors

@@ -41,6 +41,8 @@ impl Handle {
 struct Counts {
     handles: u32,
     writers: u32,
+    /// Allocated bytes that the kernel was told of; `None`: not yet.
+    allocated: Option<u64>,
 }
 
 /// Open files by node id.
@@ -75,6 +77,13 @@ impl OpenFiles {
     /// Files that are open for writing.
     pub(crate) fn written(&self) -> Vec<u64> {
         self.files().iter().filter(|(_, counts)| counts.writers > 0).map(|(nodeid, _)| *nodeid).collect()
+    }
+
+    /// Notes the allocated bytes of a file; whether the kernel may have another number in mind.
+    pub(crate) fn allocation_changed(&self, nodeid: u64, allocated: u64) -> bool {
+        let mut files = self.files();
+        let Some(counts) = files.get_mut(&nodeid) else { return false };
+        counts.allocated.replace(allocated) != Some(allocated)
     }
 
     /// Empties the table and returns what was open with its number of handles.

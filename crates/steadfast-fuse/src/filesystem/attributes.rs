@@ -13,6 +13,7 @@ use crate::abi::input::SetattrIn;
 use crate::abi::output::{Attr, AttrOut, EntryOut, Statx, StatxOut, StatxTime};
 use crate::buffer::AnswerBuffer;
 use crate::errno::Errno;
+use crate::node;
 use crate::request::Request;
 
 /// The basic attributes and the time of creation.
@@ -35,23 +36,39 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     pub(super) fn setattr(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
-        let inode = self.node(request)?;
         let change = request.arguments().take::<SetattrIn>()?;
+        match self.change_attributes(request, &change) {
+            Ok(attributes) => ready(out.put(&attr_out(&attributes))),
+            Err(errno) if is_gone(errno) && is_time_update(&change) => self.acknowledge_times(request, out),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The kernel writes the times of an inode that it has in memory back also when the inode has just lost its last
+    /// name, or was rolled back. An error here would come out of somebody's syncfs(2).
+    pub(super) fn acknowledge_times(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let attr = Attr {
+            ino: node::inode(request.header.nodeid).0,
+            mode: FileKind::Regular.mode_bits(),
+            ..Attr::default()
+        };
+        ready(out.put(&AttrOut { attr, ..AttrOut::default() }))
+    }
+
+    fn change_attributes(&self, request: &Request<'_>, change: &SetattrIn) -> Result<Attributes, Errno> {
+        let inode = self.node(request)?;
         let has = |bit: u32| change.valid & bit != 0;
-        let time = |set: u32, now: u32, seconds: u64, nanoseconds: u32| {
-            if has(now) {
-                Some(SetTime::Now)
-            } else {
-                has(set).then_some(SetTime::At(Timestamp { seconds: seconds as i64, nanoseconds }))
-            }
+        // "Now" comes with the kernel's idea of it, which is also that of the times that it keeps itself.
+        let time = |set: u32, seconds: u64, nanoseconds: u32| {
+            has(set).then_some(SetTime::At(Timestamp { seconds: seconds as i64, nanoseconds }))
         };
         let mut set = SetAttributes {
             permissions: has(valid::MODE).then_some(change.mode & 0o7777),
             uid: has(valid::UID).then_some(change.uid),
             gid: has(valid::GID).then_some(change.gid),
             size: has(valid::SIZE).then_some(change.size),
-            accessed: time(valid::ATIME, valid::ATIME_NOW, change.atime, change.atime_nsec),
-            modified: time(valid::MTIME, valid::MTIME_NOW, change.mtime, change.mtime_nsec),
+            accessed: time(valid::ATIME, change.atime, change.atime_nsec),
+            modified: time(valid::MTIME, change.mtime, change.mtime_nsec),
             changed: has(valid::CTIME)
                 .then_some(Timestamp { seconds: change.ctime as i64, nanoseconds: change.ctime_nsec }),
             drop_privileges: has(valid::KILL_SUIDGID),
@@ -61,8 +78,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             let before = self.volume.attributes(inode)?;
             set.drop_privileges = before.kind != FileKind::Directory && before.permissions & SET_ID_BITS != 0;
         }
-        let attributes = self.volume.set_attributes(inode, &set)?;
-        ready(out.put(&attr_out(&attributes)))
+        Ok(self.volume.set_attributes(inode, &set)?)
     }
 
     /// Clears the set-id bits of a file that somebody without the right to keep them has changed.
@@ -95,6 +111,15 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         out.put(&entry);
         Ok(entry.nodeid)
     }
+}
+
+fn is_gone(errno: Errno) -> bool {
+    matches!(errno.0, libc::ESTALE | libc::ENOENT)
+}
+
+/// What the kernel sends when it writes back the times that it keeps.
+pub(super) fn is_time_update(change: &SetattrIn) -> bool {
+    change.valid & valid::CTIME != 0 && change.valid & !(valid::MTIME | valid::CTIME | valid::FH) == 0
 }
 
 fn attr_out(attributes: &Attributes) -> AttrOut {

@@ -1,5 +1,7 @@
 //! Regular files: opening, data, allocation, synchronisation.
 
+use std::sync::atomic::Ordering;
+
 use steadfast::fs::{AllocateMode, FileKind, NewNode, SeekTo, SetAttributes};
 use steadfast::{Error, InodeNumber, Platform, TransactionMask};
 use steadfast_media::Medium;
@@ -18,6 +20,8 @@ use crate::errno::Errno;
 use crate::open::Handle;
 use crate::request::Request;
 
+/// An access time older than this is renewed by any read.
+const RELATIME_SECONDS: i64 = 24 * 3600;
 const SEEK_DATA: u32 = libc::SEEK_DATA as u32;
 const SEEK_HOLE: u32 = libc::SEEK_HOLE as u32;
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
@@ -29,7 +33,39 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let inode = self.node(request)?;
         let wanted = request.arguments().take::<OpenIn>()?;
         self.volume.acquire(inode)?;
-        self.opened(request.header.nodeid, inode, wanted.flags, wanted.open_flags, out)
+        let outcome = self.opened(request.header.nodeid, inode, wanted.flags, wanted.open_flags, out);
+        if outcome.is_ok() && wanted.flags as i32 & (libc::O_ACCMODE | libc::O_NOATIME) == libc::O_RDONLY {
+            self.accessed(request.header.nodeid, inode);
+        }
+        outcome
+    }
+
+    /// The kernel answers reads from its cache without a word to us. So that access times move at all, opening a file
+    /// for reading counts as the first read where that would change the time (see relatime in mount(8)); the volume's
+    /// own rule decides. No error: the file is open.
+    fn accessed(&self, nodeid: u64, inode: InodeNumber) {
+        if !self.access_times.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(before) = self.volume.attributes(inode) else { return };
+        let now = self.volume.platform().now().seconds;
+        let due = before.accessed <= before.modified
+            || before.accessed <= before.changed
+            || now.saturating_sub(before.accessed.seconds) >= RELATIME_SECONDS;
+        if !due || self.volume.read(inode, 0, &mut [0]).is_err() {
+            return;
+        }
+        match self.volume.attributes(inode) {
+            Ok(after) if after.accessed != before.accessed => {
+                // Attributes alone: never waits for pages.
+                let _ = self.device.invalidate_inode(nodeid, -1);
+            }
+            // The volume keeps no access times (noatime, read-only): no use in trying again.
+            Ok(_) if now > before.accessed.seconds.saturating_add(1) && before.size > 0 => {
+                self.access_times.store(false, Ordering::Relaxed);
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn create(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
@@ -154,6 +190,13 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             self.volume.transact()?;
         } else {
             self.volume.fsync(inode, wanted.fsync_flags & FSYNC_FDATASYNC != 0)?;
+        }
+        if is_file && self.agreement.write_back() {
+            // Writing pages back does not tell the kernel that the file has more blocks now.
+            let allocated = self.volume.attributes(inode)?.allocated;
+            if self.files.allocation_changed(request.header.nodeid, allocated) {
+                let _ = self.device.invalidate_inode(request.header.nodeid, -1);
+            }
         }
         Ok(Answer::Ready)
     }

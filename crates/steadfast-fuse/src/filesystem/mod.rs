@@ -11,11 +11,12 @@ mod commands;
 mod directories;
 mod files;
 mod names;
+mod removed;
 mod rolling;
 mod xattrs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -36,6 +37,7 @@ use crate::open::OpenFiles;
 use crate::pull::{Pass, Puller};
 use crate::request::Request;
 
+use removed::Removed;
 pub(crate) use rolling::Parked;
 
 /// How the kernel gets its answer.
@@ -70,6 +72,7 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     pub(crate) volume: Arc<Volume<M, P>>,
     pub(crate) nodes: Nodes,
     pub(crate) files: OpenFiles,
+    removed: Removed,
     /// For notifications.
     pub(crate) device: Device,
     pub(crate) agreement: Agreement,
@@ -79,6 +82,8 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     /// The user who mounted; may give the commands that change or discard what others wrote.
     pub(crate) owner: u32,
     jobs: Sender<Job>,
+    /// Whether the volume renews access times, as far as is known.
+    access_times: AtomicBool,
     /// Kinds of requests that have panicked.
     panicked: AtomicU64,
 }
@@ -95,6 +100,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             volume,
             nodes: Nodes::default(),
             files: OpenFiles::default(),
+            removed: Removed::default(),
             device,
             agreement,
             gate: RwLock::new(Phase::Running),
@@ -102,6 +108,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             puller: OnceLock::new(),
             owner,
             jobs,
+            access_times: AtomicBool::new(true),
             panicked: AtomicU64::new(0),
         }
     }
@@ -200,7 +207,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     fn forget(&self, request: &Request<'_>) -> Outcome {
         if let Ok(forget) = request.arguments().take::<ForgetIn>() {
-            self.nodes.forget(request.header.nodeid, forget.lookups);
+            self.forget_node(request.header.nodeid, forget.lookups);
         }
         Ok(Answer::Silent)
     }
@@ -210,10 +217,15 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if let Ok(batch) = arguments.take::<BatchForgetIn>() {
             for _ in 0..batch.count {
                 let Ok(one) = arguments.take::<ForgetOne>() else { break };
-                self.nodes.forget(one.nodeid, one.lookups);
+                self.forget_node(one.nodeid, one.lookups);
             }
         }
         Ok(Answer::Silent)
+    }
+
+    fn forget_node(&self, nodeid: u64, lookups: u64) {
+        self.nodes.forget(nodeid, lookups);
+        self.let_go(nodeid);
     }
 
     /// The inode that a request is about.

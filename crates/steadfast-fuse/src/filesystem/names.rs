@@ -128,13 +128,15 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     pub(super) fn unlink(&self, request: &Request<'_>) -> Outcome {
         let directory = self.node(request)?;
-        self.volume.unlink(directory, request.arguments().name()?)?;
+        let name = request.arguments().name()?;
+        self.removing(directory, name, || self.volume.unlink(directory, name))?;
         Ok(Answer::Ready)
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Outcome {
         let directory = self.node(request)?;
-        self.volume.remove_directory(directory, request.arguments().name()?)?;
+        let name = request.arguments().name()?;
+        self.removing(directory, name, || self.volume.remove_directory(directory, name))?;
         Ok(Answer::Ready)
     }
 
@@ -165,8 +167,20 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         mode: RenameMode,
     ) -> Outcome {
         let (from, to) = (self.node(request)?, self.nodes.resolve(to)?);
-        self.volume.rename(from, from_name, to, to_name, mode)?;
+        let rename = || self.volume.rename(from, from_name, to, to_name, mode);
+        // Only a rename that replaces takes something away; onto another name of the same inode it does nothing.
+        if mode == RenameMode::Replace && !self.is_same(from, from_name, to, to_name) {
+            self.removing(to, to_name, rename)?;
+        } else {
+            rename()?;
+        }
         Ok(Answer::Ready)
+    }
+
+    fn is_same(&self, from: InodeNumber, from_name: &[u8], to: InodeNumber, to_name: &[u8]) -> bool {
+        let inode = |directory, name| self.volume.lookup(directory, name).map(|found| found.inode).ok();
+        let target = inode(to, to_name);
+        target.is_some() && target == inode(from, from_name)
     }
 
     pub(super) fn readlink(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {

@@ -120,6 +120,21 @@ fn truncation_and_allocation() {
 }
 
 #[test]
+fn blocks_are_right_after_fsync() {
+    both_modes(|place, options| {
+        let mounted = place.mount(options);
+        let mut file = File::create(mounted.path("file")).unwrap();
+        for megabytes in 1..4u64 {
+            file.write_all(&pattern(megabytes, MIB)).unwrap();
+            file.sync_all().unwrap();
+            assert!(file.metadata().unwrap().blocks() * 512 >= megabytes * MIB as u64);
+        }
+        drop(file);
+        mounted.unmount();
+    });
+}
+
+#[test]
 fn seek_sees_dirty_pages() {
     both_modes(|place, options| {
         let mounted = place.mount(options);

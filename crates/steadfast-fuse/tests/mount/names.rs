@@ -159,6 +159,60 @@ fn attributes_and_times() {
 }
 
 #[test]
+fn what_is_gone_can_still_be_held() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, QUIET);
+    let mounted = place.mount(&MountOptions::default());
+    let path = |name: &str| mounted.path(name);
+    fs::create_dir(path("dir")).unwrap();
+    fs::create_dir(path("replaced")).unwrap();
+    sys::mknod(&path("fifo"), libc::S_IFIFO | 0o600, 0).unwrap();
+    let dir = File::open(path("dir")).unwrap();
+    let replaced = File::open(path("replaced")).unwrap();
+    let fifo = File::options().read(true).write(true).open(path("fifo")).unwrap();
+    fs::remove_dir(path("dir")).unwrap();
+    fs::create_dir(path("other")).unwrap();
+    fs::rename(path("other"), path("replaced")).unwrap();
+    fs::remove_file(path("fifo")).unwrap();
+    for (name, file) in [("dir", &dir), ("replaced", &replaced), ("fifo", &fifo)] {
+        assert_eq!(file.metadata().unwrap().nlink(), 0, "{name}");
+    }
+    // The kernel's own notes about files that are gone are no errors of the file system.
+    fs::write(path("file"), "x").unwrap();
+    fs::remove_file(path("file")).unwrap();
+    sys::syncfs(&mounted.root()).unwrap();
+    drop((dir, replaced, fifo));
+    mounted.unmount();
+}
+
+#[test]
+fn access_times_follow_relatime() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, QUIET);
+    let mounted = place.mount(&MountOptions::default());
+    let file = mounted.path("file");
+    fs::write(&file, "text").unwrap();
+    let old = UNIX_EPOCH + Duration::from_secs(1000);
+    let opened = File::options().write(true).open(&file).unwrap();
+    opened.set_times(fs::FileTimes::new().set_accessed(old).set_modified(old)).unwrap();
+    drop(opened);
+    let accessed = || fs::metadata(&file).unwrap().accessed().unwrap();
+    assert_eq!(accessed(), old);
+    // From the kernel's cache, as it was just written.
+    assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+    let first = accessed();
+    assert!(first > old);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+    assert_eq!(accessed(), first);
+    mounted.unmount();
+}
+
+#[test]
 fn umask_setgid_directories_and_acls() {
     if !can_mount() {
         return;

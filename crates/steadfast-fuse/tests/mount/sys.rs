@@ -209,6 +209,11 @@ pub fn reopen_by_handle(path: &Path, mount_point: &Path) -> io::Result<File> {
     }
 }
 
+pub fn syncfs(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::syncfs(file.as_raw_fd()) }).map(drop)
+}
+
 /// Runs `action` in a child process as another user; returns whether it succeeded.
 pub fn as_user(uid: u32, gid: u32, action: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child only makes system calls through `action` and exits.
