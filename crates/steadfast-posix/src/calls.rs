@@ -333,6 +333,22 @@ pub fn tick() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
+/// The condition must hold within some seconds: for what a file system may do in the background, such as giving back the
+/// space of a large file.
+///
+/// Errors: those of `condition`; failed when it does not come to hold.
+#[track_caller]
+pub fn eventually(what: &str, mut condition: impl FnMut() -> Result<bool, Stop>) -> Verdict {
+    let failed = Stop::failed(format!("does not come to hold within 15 s: {what}"));
+    for _ in 0..300 {
+        if condition()? {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Err(failed)
+}
+
 /// Bytes that depend on position and seed, so that misplaced data shows.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|i| (i as u8) ^ ((i >> 8) as u8).wrapping_mul(31) ^ seed).collect()
