@@ -15,7 +15,7 @@ use crate::platform::Clock;
 use crate::random::pattern_vec;
 use crate::subject::{Call, Reply, Subject};
 use crate::tape::Tape;
-use crate::triggers::{is_empty, is_freeing, triggers};
+use crate::triggers::{is_commit, is_empty, is_freeing, triggers};
 use crate::world::World;
 
 /// What came of an operation that volume and model agree on.
@@ -479,7 +479,9 @@ impl<'w, S: Subject> Session<'w, S> {
         before: State,
     ) -> Result<(), String> {
         self.no_space += 1;
-        if is_freeing(call, &self.model) {
+        // Where the mask keeps the volume from committing when it is full, "no space" says: commit or roll back.
+        let may_commit = mask.contains(TransactionMask::VOLUME_FULL);
+        if is_freeing(call, &self.model) && (may_commit || is_commit(call)) {
             return Err("there is no space for an operation that always has to succeed".to_owned());
         }
         if points > 0 {

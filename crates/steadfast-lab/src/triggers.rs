@@ -65,17 +65,24 @@ pub fn is_freeing(call: &Call<'_>, model: &Model) -> bool {
         Call::SetAttributes { inode, set: SetAttributes { size: Some(size), .. } } => {
             model.content(*inode).is_ok_and(|content| *size <= content.size())
         }
-        Call::Sync
-        | Call::Transact
-        | Call::Checkpoint
-        | Call::Rollback
-        | Call::Background
-        | Call::Fsync { .. }
-        | Call::Closed { .. }
-        | Call::Acquire { .. }
-        | Call::Release { .. }
-        | Call::SetMask { .. }
-        | Call::SetTimer { .. } => true,
-        _ => false,
+        call => is_commit(call),
     }
+}
+
+/// Whether a call commits, rolls back or only concerns what is in memory.
+pub fn is_commit(call: &Call<'_>) -> bool {
+    matches!(
+        call,
+        Call::Sync
+            | Call::Transact
+            | Call::Checkpoint
+            | Call::Rollback
+            | Call::Background
+            | Call::Fsync { .. }
+            | Call::Closed { .. }
+            | Call::Acquire { .. }
+            | Call::Release { .. }
+            | Call::SetMask { .. }
+            | Call::SetTimer { .. }
+    )
 }

@@ -159,3 +159,17 @@ fn a_size_that_is_refused_leaves_the_times_alone() {
         ],
     );
 }
+
+/// Zeroing a range took place in steps, and the later ones found no space when the first had been done.
+#[test]
+fn a_range_is_zeroed_as_a_whole_or_not_at_all() {
+    run(
+        276,
+        Profile::Names,
+        &[
+            create(&[], 4, Make::Regular),
+            append(&[4], 64, 2),
+            allocate(&[4], 20, 64, AllocateMode::ZeroRange { keep_size: true }),
+        ],
+    );
+}

@@ -59,12 +59,12 @@ macro_rules! profiles {
     ($($name:ident, $cuts:ident: $profile:expr;)*) => {$(
         #[test]
         fn $name() {
-            run($profile, seeds(0..40), &STRAIGHT);
+            run($profile, seeds(0..150), &STRAIGHT);
         }
 
         #[test]
         fn $cuts() {
-            run($profile, seeds(1000..1012), &CUTS);
+            run($profile, seeds(1000..1040), &CUTS);
         }
     )*};
 }
@@ -80,7 +80,7 @@ profiles! {
 /// Shrinking property test with cuts at a few I/Os of each case.
 #[test]
 fn any_operations_agree_with_the_model() {
-    let config = Config { cases: cases(150), failure_persistence: None, ..Config::default() };
+    let config = Config { cases: cases(400), failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let strategy = (any::<u64>(), proptest::collection::vec(operation(), 1..40));

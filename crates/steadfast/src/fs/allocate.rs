@@ -13,6 +13,7 @@ use crate::fs::attr::AllocateMode;
 use crate::fs::inode::{FLAG_INLINE, Inode};
 use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
 use crate::fs::publish::{self, Part, Plan};
+use crate::fs::zero::Whole;
 use crate::fs::{map, memory};
 use crate::keyspace::SpaceClass;
 use crate::mask::TransactionMask;
@@ -28,8 +29,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// reads as zeros, and writing to it needs no new data blocks.
     ///
     /// # Errors
-    /// `InvalidArgument` (length 0), `FileTooLarge`, `NoSpace` (as a rule before anything has changed; a volume that fills
-    /// up meanwhile may leave part of the range allocated), `IsADirectory`, `NotARegularFile`, `Stale`.
+    /// `InvalidArgument` (length 0), `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`; `NoSpace` before anything
+    /// that a reader sees has changed, unless the range to be zeroed is in more than about 48 pieces.
     pub fn allocate(&self, inode: InodeNumber, offset: u64, length: u64, mode: AllocateMode) -> Result<()> {
         if length == 0 {
             return Err(Error::InvalidArgument("length is 0"));
@@ -44,19 +45,44 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     self.fill_holes(inode, offset, end)?;
                     self.finish(inode, size, end, keep_size)?;
                 }
-                AllocateMode::PunchHole => {
-                    self.punch(inode, offset, end, size)?;
-                    self.finish(inode, size, end, true)?;
-                }
+                AllocateMode::PunchHole => self.punch_hole(inode, offset, end, size)?,
                 AllocateMode::ZeroRange { keep_size } => {
                     self.check_space(inode, offset, end, false)?;
-                    self.punch(inode, offset, end, size)?;
-                    self.fill_holes(inode, offset, end)?;
-                    self.finish(inode, size, end, keep_size)?;
+                    self.zero_range(inode, offset, end, size, keep_size)?;
                 }
             }
         }
         self.event(TransactionMask::TRUNCATE)
+    }
+
+    fn punch_hole(&self, inode: InodeNumber, offset: u64, end: u64, size: u64) -> Result<()> {
+        let inline = Inode::load_regular(&self.reader()?, inode)?.has(FLAG_INLINE);
+        if !inline && self.zero_at_once(inode, offset, end, Whole::Hole, 0)? {
+            return Ok(());
+        }
+        self.punch(inode, offset, end, size)?;
+        self.finish(inode, size, end, true)
+    }
+
+    fn zero_range(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        end: u64,
+        size: u64,
+        keep_size: bool,
+    ) -> Result<()> {
+        self.spill(inode)?;
+        // Extents behind the end of the file that a truncation has left are no allocation.
+        self.finish_truncation(inode)?;
+        let new_size = if keep_size { 0 } else { end };
+        self.prepare_growth(inode, new_size, None)?;
+        if self.zero_at_once(inode, offset, end, Whole::Unwritten, new_size)? {
+            return Ok(());
+        }
+        self.punch(inode, offset, end, size)?;
+        self.fill_holes(inode, offset, end)?;
+        self.finish(inode, size, end, keep_size)
     }
 
     fn finish(&self, inode: InodeNumber, size: u64, end: u64, keep_size: bool) -> Result<()> {

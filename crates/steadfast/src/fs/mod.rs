@@ -37,6 +37,7 @@ mod truncate;
 pub(crate) mod tx;
 mod write;
 pub(crate) mod xattr;
+mod zero;
 
 pub use attr::{
     AllocateMode, Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode, SeekTo, SetAttributes,
