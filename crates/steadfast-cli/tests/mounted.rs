@@ -30,9 +30,11 @@ fn mount_use_umount() {
     assert!(is_mounted(&mnt));
     fs::create_dir(mnt.join("d")).unwrap();
     fs::write(mnt.join("d/f"), "hello").unwrap();
+    let pid = scratch.daemon();
     let said = scratch.ok("umount mnt");
     assert!(said.contains("unmounted") && said.contains("everything is durable"), "{said}");
     assert!(!is_mounted(&mnt));
+    assert!(!process_exists(pid), "umount waits for the daemon");
     // The lock is free at once, and nothing waits to be replayed.
     assert_eq!(scratch.ok("info --get replayed_records disk.img"), "0\n");
     assert_eq!(scratch.ok("cat disk.img /d/f"), "hello");

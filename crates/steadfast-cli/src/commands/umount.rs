@@ -5,13 +5,16 @@
 //! lock on the image until the volume is closed, so the lock is what it waits for.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steadfast::TransactionMask;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
@@ -48,8 +51,10 @@ pub fn run(args: &Args) -> Outcome {
         Ok(kept) => (kept, None),
         Err(failure) => (LastPoint::Unseen, Some(failure)),
     };
+    let daemon = Daemon::of(&mount);
     take_out(&mount)?;
     wait_closed(&mount)?;
+    daemon.wait_ended();
     if let Some(failure) = warning {
         return Err(failure);
     }
@@ -176,6 +181,25 @@ fn busy(mount: &Mount) -> Failure {
             "close them and try again; 'fuser -vm {directory}' shows who has them; everything up to now is safe"
         ),
     )
+}
+
+/// The process that serves a mount, as far as it is known.
+struct Daemon(Option<OwnedFd>);
+
+impl Daemon {
+    fn of(mount: &Mount) -> Daemon {
+        let pid = host::lock_owner(&mount.source).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        Daemon(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
+    }
+
+    /// Waits a moment until the process has ended, too: who counts processes or pulls out the storage below it then
+    /// sees what they expect. The volume is closed already, and the process may be one that does other things as well.
+    fn wait_ended(&self) {
+        let Some(process) = &self.0 else { return };
+        let limit = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        // Readable once the process has ended.
+        let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit));
+    }
 }
 
 /// Waits until the daemon has released the image, or until there is no image to wait for.
