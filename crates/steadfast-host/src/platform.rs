@@ -1,8 +1,9 @@
 //! [`HostPlatform`]: clock, locks and checksum of the host.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use crc_fast::{CrcAlgorithm, Digest};
+use rustix::time::{ClockId, clock_gettime};
 use steadfast::{Platform, Timestamp};
 
 /// Locks that sleep, the system's clocks, and CRC-32C in hardware where the processor has it.
@@ -30,7 +31,10 @@ impl Platform for HostPlatform {
     type RwLock = parking_lot::RawRwLock;
 
     fn now(&self) -> Timestamp {
-        timestamp(SystemTime::now())
+        // The clock with which the kernel stamps files. A finer one would run ahead of it, and of a file that both stamp
+        // (a mount with the kernel's write-back cache) the times would go backwards.
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Timestamp { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
     }
 
     fn monotonic_ms(&self) -> u64 {
@@ -43,24 +47,6 @@ impl Platform for HostPlatform {
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
         digest.update(bytes);
         digest.finalize() as u32
-    }
-}
-
-/// Nanoseconds count forward from the second below, also before 1970.
-fn timestamp(time: SystemTime) -> Timestamp {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => {
-            let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-            Timestamp { seconds, nanoseconds: since.subsec_nanos() }
-        }
-        Err(before) => {
-            let until = before.duration();
-            let seconds = i64::try_from(until.as_secs()).map_or(i64::MIN, |seconds| -seconds);
-            match until.subsec_nanos() {
-                0 => Timestamp { seconds, nanoseconds: 0 },
-                rest => Timestamp { seconds: seconds.saturating_sub(1), nanoseconds: 1_000_000_000 - rest },
-            }
-        }
     }
 }
 
@@ -94,14 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn times_before_1970_round_down() {
-        let at = |nanoseconds| timestamp(UNIX_EPOCH - Duration::from_nanos(nanoseconds));
-        assert_eq!(at(0), Timestamp { seconds: 0, nanoseconds: 0 });
-        assert_eq!(at(1), Timestamp { seconds: -1, nanoseconds: 999_999_999 });
-        assert_eq!(at(1_000_000_000), Timestamp { seconds: -1, nanoseconds: 0 });
-        assert_eq!(at(1_500_000_000), Timestamp { seconds: -2, nanoseconds: 500_000_000 });
-        let after = timestamp(UNIX_EPOCH + Duration::new(1 << 33, 7));
-        assert_eq!(after, Timestamp { seconds: 1 << 33, nanoseconds: 7 });
+    fn time_is_that_of_the_kernel() {
+        let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let now = HostPlatform::new().now();
+        assert!((now.seconds - before as i64).abs() < 60 && now.nanoseconds < 1_000_000_000);
     }
 
     #[test]
