@@ -173,13 +173,17 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
         let mut parts: Vec<Node> = Vec::new();
         let mut part = self.empty_node(step.level, step.pointer.addresses[0].0);
+        let mut rest = old.used() + new_size;
         for (key, value) in before.chain(new).chain(after) {
             let size = item_size(value.len());
-            if part.count() > 0 && (part.free() < size || part.used() + size > target) {
+            // Halves are seldom equal: the larger one may be the second, so that no third node gets the last item alone.
+            let ends_here = !parts.is_empty() && part.used() + rest <= capacity;
+            if part.count() > 0 && !ends_here && (part.free() < size || part.used() + size > target) {
                 parts.push(part);
                 part = self.empty_node(step.level, 0);
             }
             part.insert(part.count(), &key, value);
+            rest -= size;
         }
         parts.push(part);
 

@@ -323,3 +323,23 @@ fn an_unreadable_block_does_not_undo_a_transaction_point() {
     assert_eq!(volume.info().replayed_records, 1);
     assert!(matches!(volume.read(file, 0, &mut [0; 4096]), Err(Error::Medium(_))));
 }
+
+/// Keys in no order, as hashed names are, leave nodes two thirds full.
+#[test]
+fn random_keys_fill_the_nodes() {
+    let options = FormatOptions { metadata_copies: Some(1), log_size: Some(0), ..FormatOptions::default() };
+    for length in [41, 200] {
+        let medium = format(128 << 20, &options);
+        let volume = open(&medium, 64 << 20);
+        let mut seed = 7;
+        let mut bytes = 0;
+        for _ in 0..20_000 {
+            let key = Key::new(InodeNumber(100), Kind::Dirent, random(&mut seed) << 20);
+            let length = length + random(&mut seed) as usize % 10;
+            planned_and_used(&volume, &[(key, length)]);
+            bytes += length + Key::LEN + 4;
+        }
+        let nodes = volume.working.lock().nodes;
+        assert!(bytes as u64 > nodes * 4096 * 6 / 10, "{bytes} bytes in {nodes} nodes");
+    }
+}
