@@ -8,7 +8,8 @@ cargo=${CARGO:-cargo}
 need_cargo
 "$cargo" fmt --all --check
 "$cargo" clippy --workspace --all-targets --locked -- -D warnings
-RUSTDOCFLAGS='-D warnings' "$cargo" doc --workspace --no-deps --document-private-items --locked --quiet
+# Links to private items are good: these are the documents of those who work on it.
+RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' "$cargo" doc --workspace --no-deps --document-private-items --locked --quiet
 
 tools=$(realpath -m "$(target_directory)")/tools
 PATH=$tools/bin:$PATH
