@@ -63,7 +63,21 @@ pub(crate) fn decode_run(bytes: &[u8]) -> Option<BlockRun> {
     let start = u64_at(bytes, 0)?;
     let count = u64::from(u32_at(bytes, 8)?);
     start.checked_add(count).filter(|end| count > 0 && *end <= i64::MAX as u64)?;
-    Some(BlockRun { start: BlockAddress(start), count })
+    // Freeing an extent is one step of bounded work, whatever an image says.
+    let checksums = bytes.len().saturating_sub(EXTENT_HEADER_LEN) as u64 / 4;
+    let most = if is_unwritten(bytes) { u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX) } else { checksums };
+    (count <= most).then_some(BlockRun { start: BlockAddress(start), count })
+}
+
+fn is_unwritten(bytes: &[u8]) -> bool {
+    bytes.get(12).is_some_and(|flags| flags & FLAG_UNWRITTEN != 0)
+}
+
+/// Blocks of data in an extent value that were allocated after `generation`.
+pub(crate) fn written_since(bytes: &[u8], generation: Generation) -> u64 {
+    let born_later = u64_at(bytes, 13).is_some_and(|birth| birth > generation.0);
+    let counts = born_later && !is_unwritten(bytes);
+    decode_run(bytes).filter(|_| counts).map_or(0, |run| run.count)
 }
 
 /// The longest written extent, in blocks: 1 MiB, but no more checksums than fill a quarter of a node, so that a node

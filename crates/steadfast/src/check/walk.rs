@@ -47,7 +47,15 @@ pub(super) fn walk<M: Medium, P: Platform>(
     visit: &mut dyn FnMut(Event<'_>, &mut Reporter<'_>),
 ) {
     let mut stack = vec![Pending { pointer: root.pointer, level: root.level(), low: Key::MIN, high: None }];
+    // No tree has more nodes than fit the volume; one that seems to leads to the same nodes again and again.
+    let mut left = store.superblock.usable_blocks() / store.superblock.node_blocks();
     while let Some(next) = stack.pop() {
+        if left == 0 {
+            reporter.tree_damaged = true;
+            reporter.damaged("the tree has more nodes than fit the volume".into());
+            return;
+        }
+        left -= 1;
         let node = match read(store, &next, copies, reporter) {
             Ok(node) => node,
             Err(error) => {

@@ -121,7 +121,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if !self.access_times() || !access_is_due(seen, now) {
             return;
         }
-        let _ = self.update(SpaceClass::Normal, |tx| {
+        let _ = self.update_if_room(|tx| {
             let mut attributes = Inode::load(tx, inode)?;
             if access_is_due(&attributes, now) {
                 attributes.accessed = now;

@@ -183,7 +183,7 @@ impl Superblock {
         }
         let head = self.head_blocks();
         if self.blocks > i64::MAX as u64 / u64::from(self.block_size)
-            || self.blocks % (self.cell_size() / u64::from(self.block_size)) != 0
+            || !self.blocks.is_multiple_of(self.cell_size() / u64::from(self.block_size))
             || self.blocks < 2 * head + 4 * self.node_blocks()
         {
             return bad("volume size");

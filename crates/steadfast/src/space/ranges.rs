@@ -34,13 +34,13 @@ impl RangeSet {
         }
         let (mut low, mut high) = (start, end);
         // Take up every range that overlaps or touches.
-        if let Some((before, before_end)) = self.ranges.range(..=start).next_back().map(|(s, e)| (*s, *e)) {
-            if before_end >= start {
-                low = before;
-                high = high.max(before_end);
-                self.ranges.remove(&before);
-                self.total -= before_end - before;
-            }
+        if let Some((before, before_end)) = self.ranges.range(..=start).next_back().map(|(s, e)| (*s, *e))
+            && before_end >= start
+        {
+            low = before;
+            high = high.max(before_end);
+            self.ranges.remove(&before);
+            self.total -= before_end - before;
         }
         while let Some((next, next_end)) = self.ranges.range(low..=high).next().map(|(s, e)| (*s, *e)) {
             high = high.max(next_end);

@@ -9,7 +9,8 @@ use steadfast_media::{ErrorClass, Medium};
 use super::Volume;
 use super::state::{CommitState, Working};
 use crate::error::{Error, Result};
-use crate::key::Key;
+use crate::extent::written_since;
+use crate::key::Kind;
 use crate::layout::Digest;
 use crate::log::{Log, RecordBuilder};
 use crate::mask::TransactionMask;
@@ -19,6 +20,8 @@ use crate::tree::Root;
 /// Unflushed data up to this many bytes goes with the record in one flush, and replay checks it. More is flushed before
 /// the record is written, so that replay never has to read much.
 const CHECKED_DATA_MAX: u32 = 256 << 10;
+/// Data that replay reads at most to check it, bytes. An extent counts as a whole, however little of it is new.
+const REPLAYED_DATA_MAX: u64 = 4 << 20;
 /// How often a write with a transient error is tried again.
 const WRITE_TRIES: u32 = 3;
 
@@ -94,13 +97,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let needs_checkpoint =
             working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed;
         let record = if needs_checkpoint { None } else { Some(self.build_record(working)?) };
-        let Some(builder) = record.filter(|builder| {
+        let Some((builder, data)) = record.filter(|(builder, _)| {
             let blocks = working.log.blocks_for(builder.payload_len());
             builder.payload_len() <= self.record_limit() && working.log.has_room(blocks)
         }) else {
             return Ok(if working.frozen.is_some() { Step::Wait } else { Step::Checkpoint });
         };
-        let mark = self.take_mark(working, builder);
+        let mark = self.take_mark(working, builder, data);
         // The state is at a transaction point now: the moment for a checkpoint in the background.
         if working.log.used() > working.log.blocks() / 2 && working.frozen.is_none() {
             self.freeze(working)?;
@@ -108,22 +111,31 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Step::Write(mark))
     }
 
-    fn build_record(&self, working: &Working) -> Result<RecordBuilder> {
+    /// The next record, and the bytes of data that replay would read to check it.
+    fn build_record(&self, working: &Working) -> Result<(RecordBuilder, u64)> {
         let root: Root = *self.view.read();
+        let durable = working.durable.generation;
         let mut builder = RecordBuilder::default();
+        let mut data_blocks = 0;
         for key in working.pending.keys() {
-            let add = |builder: &mut RecordBuilder, key: &Key, value: Option<&[u8]>| builder.add(key, value);
-            if self.store.get_with(&root, key, |value| add(&mut builder, key, Some(value)))?.is_none() {
-                add(&mut builder, key, None);
+            let mut add = |value: &[u8]| {
+                if key.kind() == Some(Kind::Extent) {
+                    data_blocks += written_since(value, durable);
+                }
+                builder.add(key, Some(value));
+            };
+            if self.store.get_with(&root, key, &mut add)?.is_none() {
+                builder.add(key, None);
             }
         }
-        Ok(builder)
+        Ok((builder, data_blocks * u64::from(self.store.superblock.block_size)))
     }
 
     /// From here on the record's place in the log and its content are settled.
-    fn take_mark(&self, working: &mut Working, builder: RecordBuilder) -> Mark {
+    fn take_mark(&self, working: &mut Working, builder: RecordBuilder, data: u64) -> Mark {
         let unflushed = self.store.unflushed();
-        let flush_data_first = self.store.take_in_place() || unflushed > CHECKED_DATA_MAX;
+        let too_much = unflushed > CHECKED_DATA_MAX || (unflushed > 0 && data > REPLAYED_DATA_MAX);
+        let flush_data_first = self.store.take_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
         let blocks = working.log.blocks_for(builder.payload_len());
         let position = working.log.position();

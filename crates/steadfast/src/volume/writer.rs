@@ -36,6 +36,23 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         class: SpaceClass,
         operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
     ) -> Result<T> {
+        self.update_with_tries(RECLAIM_TRIES, class, operation)
+    }
+
+    /// An operation that is not worth a checkpoint: without space it is left out.
+    pub(crate) fn update_if_room<T>(
+        &self,
+        operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
+    ) -> Result<T> {
+        self.update_with_tries(0, SpaceClass::Normal, operation)
+    }
+
+    fn update_with_tries<T>(
+        &self,
+        reclaim_tries: u32,
+        class: SpaceClass,
+        operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
+    ) -> Result<T> {
         let mut tries = 0;
         loop {
             self.check_writable()?;
@@ -45,7 +62,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             drop(writer);
             match result {
                 Err(Error::Conflict) => {}
-                Err(Error::NoSpace) if tries < RECLAIM_TRIES && self.reclaim()? => tries += 1,
+                Err(Error::NoSpace) if tries < reclaim_tries && self.reclaim()? => tries += 1,
                 Err(error) => return Err(error),
                 Ok(value) => {
                     self.relieve_memory()?;
