@@ -246,6 +246,32 @@ fn access_time(list: &mut List) {
         read_some(open("f", O::RDONLY | O::NOATIME)?, 3)?;
         same("atime", atime(&stat("f")?), (1000, 0))
     });
+    list.add("o-noatime-leaves-it-when-the-read-is-not-cached", || {
+        let f = create("f")?;
+        write_all(&f, &pattern(10_000, 1))?;
+        rustix::fs::fsync(&f)?;
+        set_times("f", (1000, 0), (2000, 0))?;
+        tick();
+        let reader = open("f", O::RDONLY | O::NOATIME)?;
+        rustix::fs::fadvise(&reader, 0, None, rustix::fs::Advice::DontNeed)?;
+        same("content", read_at(&reader, 0, 20_000)?, pattern(10_000, 1))?;
+        drop(reader);
+        same("atime", atime(&stat("f")?), (1000, 0))
+    });
+    list.add("uncached-read-of-an-open-file-updates-atime", || {
+        let f = create("f")?;
+        write_all(&f, &pattern(10_000, 1))?;
+        rustix::fs::fsync(&f)?;
+        if noatime()? {
+            return Err(Stop::skipped("mounted noatime"));
+        }
+        set_times("f", (1000, 0), (2000, 0))?;
+        tick();
+        rustix::fs::fadvise(&f, 0, None, rustix::fs::Advice::DontNeed)?;
+        read_at(&f, 0, 20_000)?;
+        drop(f);
+        holds(atime(&stat("f")?) > (2000, 0), "access time was older than modification time")
+    });
     list.add("reading-leaves-mtime-and-ctime", || {
         put("f", b"abc")?;
         let before = stat("f")?;
