@@ -1,6 +1,6 @@
 //! Steadfast as a mounted file system, over FUSE.
 //!
-//! [`mount`] attaches a [`Volume`](steadfast::Volume) to a directory and serves it from several threads until it is
+//! [`mount()`] attaches a [`Volume`](steadfast::Volume) to a directory and serves it from several threads until it is
 //! unmounted. The kernel's protocol is spoken directly (docs/decisions/0004-fuse-transport.md says why). Programs reach
 //! the volume behind a mount with the commands in [`ioctl`].
 //!

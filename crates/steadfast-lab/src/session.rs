@@ -382,7 +382,8 @@ impl<'w, S: Subject> Session<'w, S> {
                 if changed && self.dirty_since_ms.is_none() {
                     self.dirty_since_ms = Some(self.monotonic_ms);
                 }
-                self.settle(call, &reply, label, points, begun, witness.mask, before)?;
+                let required = triggers(call, witness.mask) && (points > 0 || !is_empty(call, &reply));
+                self.settle(required, label, points, begun, witness.mask, before)?;
                 Ok((Verdict::Done, Some(reply)))
             }
             Err(error) => {
@@ -434,18 +435,16 @@ impl<'w, S: Subject> Session<'w, S> {
         Ok(())
     }
 
-    /// Notes the transaction points that a successful call set.
+    /// Notes the transaction points that a successful call set; `required`: the mask asks it for one.
     fn settle(
         &mut self,
-        call: &Call<'_>,
-        reply: &Reply,
+        required: bool,
         label: &str,
         points: u64,
         begun: usize,
         mask: TransactionMask,
         before: State,
     ) -> Result<(), String> {
-        let required = triggers(call, mask) && (points > 0 || !is_empty(call, reply));
         if required && points == 0 && self.dirty_since_ms.is_some() {
             return Err("no transaction point was set".to_owned());
         }

@@ -3,7 +3,7 @@
 //!
 //! The semantics (`crate::fs`) are written once against these traits. The copy-on-write tree of
 //! `crate::volume` is their first implementation; its writers are serialised, so it never answers
-//! [`Error::Conflict`]. A distributed engine may: every operation is a retryable function that emits a bounded batch.
+//! [`Error::Conflict`](crate::Error::Conflict). A distributed engine may: every operation is a retryable function that emits a bounded batch.
 
 use alloc::vec::Vec;
 
