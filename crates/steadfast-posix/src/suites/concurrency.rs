@@ -165,6 +165,40 @@ pub fn add(list: &mut List) {
         })?;
         same("names", names(".")?.len(), 0)
     });
+    list.add("calls-that-race-with-removal-find-it-or-not", || {
+        // A name that is made and removed all the time is there or is not (ENOENT); no other answer is right.
+        let found_or_not = |what: &str, result: Call| match result {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(Stop::failed(format!("{what}: {}", crate::verdict::name(error)))),
+        };
+        std::thread::scope(|scope| {
+            let churn = scope.spawn(|| -> Verdict {
+                for _ in 0..500 {
+                    put("f", b"abc")?;
+                    mkdir("d", 0o755)?;
+                    unlink("f")?;
+                    // The other thread may have something in it for a moment.
+                    while rmdir("d") == Err(Errno::NOTEMPTY) {}
+                    holds(!exists("d"), "the directory is gone")?;
+                }
+                Ok(())
+            });
+            let mut verdict = Ok(());
+            while !churn.is_finished() && verdict.is_ok() {
+                verdict = found_or_not("open", open("f", O::RDONLY).map(drop))
+                    .and_then(|()| found_or_not("stat", stat("f").map(drop)))
+                    .and_then(|()| found_or_not("chmod", chmod("f", 0o600)))
+                    .and_then(|()| found_or_not("setxattr", set_attribute("f", "user.x", b"1")))
+                    .and_then(|()| found_or_not("truncate", truncate("f", 1)))
+                    .and_then(|()| found_or_not("open directory", open("d", O::RDONLY).map(drop)))
+                    .and_then(|()| {
+                        found_or_not("create inside", mkdir("d/e", 0o755).and_then(|()| rmdir("d/e")))
+                    });
+            }
+            churn.join().unwrap_or_else(|_| Err(Stop::failed("the thread panicked")))?;
+            verdict
+        })
+    });
     list.add("attributes-from-many-threads", || {
         put("f", b"")?;
         each_thread(|thread| {
