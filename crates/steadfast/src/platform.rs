@@ -24,3 +24,21 @@ pub trait Platform: Send + Sync {
         crate::checksum::crc32c_portable(crc, bytes)
     }
 }
+
+/// A borrowed platform is a platform, so that a volume can be opened for a moment.
+impl<P: Platform> Platform for &P {
+    type Mutex = P::Mutex;
+    type RwLock = P::RwLock;
+
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+
+    fn monotonic_ms(&self) -> u64 {
+        (**self).monotonic_ms()
+    }
+
+    fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
+        (**self).crc32c(crc, bytes)
+    }
+}

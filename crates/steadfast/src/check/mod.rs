@@ -47,7 +47,7 @@ pub fn check<M: Medium, P: Platform>(
     check_metaroot_copies(medium, &superblock, platform, &metaroot, &mut reporter)?;
 
     let open_options = OpenOptions { read_only: true, cache_size: options.cache_size, access_times: false };
-    let volume = Volume::open(medium, open_options, BorrowedPlatform(platform))?;
+    let volume = Volume::open(medium, open_options, platform)?;
     reporter.report.replayed_records = volume.info().replayed_records;
     let durable = metaroot.root();
     let replayed = reporter.report.replayed_records > 0;
@@ -133,26 +133,6 @@ fn check_metaroot_copies(
         reporter.degraded(format!("one copy of metaroot generation {} is damaged", newest.generation.0));
     }
     Ok(())
-}
-
-/// A borrowed platform, so that the caller keeps its own.
-struct BorrowedPlatform<'a, P>(&'a P);
-
-impl<P: Platform> Platform for BorrowedPlatform<'_, P> {
-    type Mutex = P::Mutex;
-    type RwLock = P::RwLock;
-
-    fn now(&self) -> crate::types::Timestamp {
-        self.0.now()
-    }
-
-    fn monotonic_ms(&self) -> u64 {
-        self.0.monotonic_ms()
-    }
-
-    fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
-        self.0.crc32c(crc, bytes)
-    }
 }
 
 /// Text of an error for a finding.

@@ -57,6 +57,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     fn punch_hole(&self, inode: InodeNumber, offset: u64, end: u64, size: u64) -> Result<()> {
         let inline = Inode::load_regular(&self.reader()?, inode)?.has(FLAG_INLINE);
+        let inline_end = end.min(size).min(self.parameters().inline_max as u64);
+        if inline && offset < inline_end {
+            return self.zero(inode, offset, inline_end);
+        }
         if !inline && self.zero_at_once(inode, offset, end, Whole::Hole, 0)? {
             return Ok(());
         }

@@ -113,6 +113,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             match step {
                 Ok(Progress::Done | Progress::More) => return Ok(true),
                 Ok(Progress::Held) | Err(Error::CorruptMetadata { .. }) => {}
+                // With `volume full` masked out there may be no space even for this until somebody commits or rolls back.
+                Err(Error::NoSpace) => {
+                    self.wake_reclaim();
+                    return Ok(false);
+                }
                 Err(error) => return Err(error),
             }
         }

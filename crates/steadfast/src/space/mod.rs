@@ -15,6 +15,8 @@
 
 mod group;
 mod ranges;
+mod search;
+mod states;
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -36,10 +38,6 @@ pub use ranges::RangeSet;
 
 /// Ranges of fresh blocks that are remembered; blocks beyond them wait for a checkpoint like others.
 const FRESH_RANGES_MAX: usize = 4096;
-/// Groups that are looked at for a run of the wished length before a shorter one is taken.
-const GROUPS_FOR_LENGTH: usize = 8;
-/// A run of this length is good enough at once.
-const RUN_GOOD: u64 = 32;
 /// Groups for which "known to be full" is remembered.
 const FULL_HINTS_MAX: u64 = 1 << 23;
 
@@ -52,13 +50,6 @@ pub struct Roots {
     pub frozen: Option<Root>,
     /// The state of the newest metaroot.
     pub durable: Root,
-}
-
-/// What an allocation is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    Data,
-    Node,
 }
 
 /// See the module.
@@ -227,129 +218,6 @@ impl Space {
         self.groups.len() > self.groups_max && self.dirty_groups() > self.groups_max / 2
     }
 
-    /// Reserves a run of up to `want` blocks for data, near `goal`.
-    pub fn reserve_data<M: Medium, P: Platform>(
-        &mut self,
-        store: &Store<M, P>,
-        roots: &Roots,
-        want: u64,
-        goal: Option<BlockAddress>,
-    ) -> Result<BlockRun> {
-        let from = goal.map_or(self.data_cursor, |goal| goal.0);
-        let run = self.allocate(store, roots, Purpose::Data, want, from)?;
-        self.data_cursor = run.end();
-        Ok(run)
-    }
-
-    /// Reserves the blocks of all copies of a new node, the copies far apart.
-    pub fn reserve_node<M: Medium, P: Platform>(
-        &mut self,
-        store: &Store<M, P>,
-        roots: &Roots,
-    ) -> Result<[BlockAddress; 2]> {
-        let first = self.allocate(store, roots, Purpose::Node, self.node_blocks, self.node_cursor)?;
-        self.node_cursor = first.end();
-        let mut addresses = [first.start, BlockAddress::NONE];
-        if self.copies > 1 {
-            let span = self.end - self.first;
-            let opposite = self.first + (first.start.0 - self.first + span / 2) % span;
-            match self.allocate(store, roots, Purpose::Node, self.node_blocks, opposite) {
-                Ok(second) => addresses[1] = second.start,
-                Err(error) => {
-                    self.release(first);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(addresses)
-    }
-
-    fn allocate<M: Medium, P: Platform>(
-        &mut self,
-        store: &Store<M, P>,
-        roots: &Roots,
-        purpose: Purpose,
-        want: u64,
-        from: u64,
-    ) -> Result<BlockRun> {
-        let end = if purpose == Purpose::Data { self.data_end } else { self.end };
-        if end <= self.first {
-            return Err(Error::NoSpace);
-        }
-        let from = if (self.first..end).contains(&from) { from } else { self.first };
-        let groups = end.div_ceil(self.group_blocks);
-        let first_group = from / self.group_blocks;
-        let mut best = BlockRun::default();
-        let mut looked = 0;
-        // The first group comes again at the end, for what lies before `from`.
-        let mut step = 0;
-        while step <= groups {
-            let index = (first_group + step) % groups;
-            if self.known_full(index) {
-                step += self.full_groups_from(index, groups - index.min(groups - 1)).max(1);
-                continue;
-            }
-            self.load(store, roots, index)?;
-            let start = index * self.group_blocks;
-            let mut at = if step == 0 { from - start } else { 0 };
-            let Some(group) = self.groups.get(&index) else { return Err(Error::NoSpace) };
-            while let Some((low, high)) = group.busy.zeros(at) {
-                at = high;
-                let count = high.min(end.saturating_sub(start)).saturating_sub(low).min(want);
-                if count > best.count {
-                    best = BlockRun { start: BlockAddress(start + low), count };
-                }
-                if count == want {
-                    break;
-                }
-            }
-            if group.is_full() {
-                self.set_full(index, true);
-            }
-            looked += 1;
-            let enough = match purpose {
-                Purpose::Node => best.count == want,
-                Purpose::Data => {
-                    best.count >= want.min(RUN_GOOD) || (best.count > 0 && looked >= GROUPS_FOR_LENGTH)
-                }
-            };
-            if enough {
-                break;
-            }
-            step += 1;
-        }
-        if best.count == 0 || (purpose == Purpose::Node && best.count < want) {
-            return Err(Error::NoSpace);
-        }
-        // The group of the best run may have been forgotten meanwhile; nothing in it has changed.
-        self.load(store, roots, best.start.0 / self.group_blocks)?;
-        self.mark_busy(best, true);
-        self.reserved.insert(best.start.0, best.end());
-        Ok(best)
-    }
-
-    fn known_full(&self, index: u64) -> bool {
-        self.full.get((index / 64) as usize).is_some_and(|word| word >> (index % 64) & 1 != 0)
-    }
-
-    /// How many groups from `index` on, at most `limit`, are known to be full.
-    fn full_groups_from(&self, index: u64, limit: u64) -> u64 {
-        let mut count = 0;
-        while count < limit && self.known_full(index + count) {
-            let at = index + count;
-            let whole_word = at.is_multiple_of(64) && self.full.get((at / 64) as usize) == Some(&u64::MAX);
-            count += if whole_word { 64 } else { 1 };
-        }
-        count.min(limit)
-    }
-
-    fn set_full(&mut self, index: u64, full: bool) {
-        if let Some(word) = self.full.get_mut((index / 64) as usize) {
-            let bit = 1 << (index % 64);
-            *word = if full { *word | bit } else { *word & !bit };
-        }
-    }
-
     /// The groups that a run touches, with the part of the run in each (relative to the group).
     fn parts(&self, run: BlockRun) -> impl Iterator<Item = (u64, u64, u64)> + use<> {
         let size = self.group_blocks;
@@ -498,105 +366,6 @@ impl Space {
                 self.dirty += usize::from(!core::mem::replace(&mut group.dirty, true));
             }
         }
-    }
-
-    /// A log mark is about to name everything published so far: none of it is fresh any more.
-    pub fn mark(&mut self) {
-        self.fresh.clear();
-    }
-
-    /// Blocks that an intent log names must not be taken for anything else while it is replayed.
-    pub fn reserve_for_replay(&mut self, run: BlockRun) {
-        self.reserved.insert(run.start.0, run.end());
-        self.mark_busy(run, true);
-    }
-
-    /// The log is replayed: what was kept for it and is not part of the state is free, and so are node addresses that
-    /// were set aside.
-    pub fn end_replay(&mut self) {
-        self.reserved.clear();
-        // What was kept may be part of a state all the same (an extent that was split or joined names blocks that the
-        // durable state uses), so the bitmaps say what is free, not the list.
-        let indexes: Vec<u64> = self.groups.keys().copied().collect();
-        for index in indexes {
-            let Some(mut group) = self.groups.remove(&index) else { continue };
-            group.busy = self.busy(index, &group.used, &group.base);
-            self.groups.insert(index, group);
-        }
-        self.full.fill(0);
-        self.fresh.clear();
-    }
-
-    /// Groups whose bitmap has to be put into the tree.
-    pub fn dirty_group_indexes(&self) -> Vec<u64> {
-        let mut indexes: Vec<u64> =
-            self.groups.iter().filter(|(_, group)| group.dirty).map(|(index, _)| *index).collect();
-        indexes.sort_unstable();
-        indexes
-    }
-
-    /// Keys and values of the changed groups (`None`: remove the key), which count as unchanged from now on.
-    ///
-    /// Putting them into the tree changes groups again, but each round copies only nodes that no earlier round has copied,
-    /// so that this ends.
-    pub fn take_dirty_groups(&mut self) -> Vec<(Key, Option<Vec<u8>>)> {
-        let mut taken = Vec::new();
-        for index in self.dirty_group_indexes() {
-            let allocatable = self.allocatable(index);
-            if let Some(group) = self.groups.get_mut(&index) {
-                group.dirty = false;
-                taken.push((Key::group(index), group::encode(&group.used, &allocatable)));
-            }
-        }
-        self.dirty = 0;
-        taken
-    }
-
-    /// The working state becomes the frozen one: its blocks may not be reused before the checkpoint after this one.
-    pub fn freeze(&mut self) {
-        for group in self.groups.values_mut() {
-            group.base.merge(&group.used);
-        }
-        self.held_frozen = core::mem::take(&mut self.held);
-        self.almost_frozen = self.almost;
-        self.freed_in_frozen.append(&mut self.freed_in);
-        self.fresh.clear();
-    }
-
-    /// The frozen state has become the durable one: what was freed before the freeze can be reused.
-    pub fn thaw<M: Medium, P: Platform>(
-        &mut self,
-        store: &Store<M, P>,
-        durable: &Root,
-        pinned: &[BlockRun],
-    ) -> Result<()> {
-        self.held_frozen.clear();
-        self.almost = self.almost.saturating_sub(self.almost_frozen);
-        self.almost_frozen = 0;
-        // A reader may still be using blocks that were freed under it: those wait for the next checkpoint.
-        let freed_pinned = core::mem::take(&mut self.freed_pinned);
-        for (from, to) in freed_pinned.iter() {
-            let part = BlockRun { start: BlockAddress(from), count: to - from };
-            if overlaps_any(part, pinned) {
-                let already: u64 = self.held.overlaps(from, to).iter().map(|(from, to)| to - from).sum();
-                self.almost += part.count - already;
-                self.held.insert(from, to);
-                self.freed_pinned.insert(from, to);
-                self.freed_in.extend(self.parts(part).map(|(index, ..)| index));
-            }
-        }
-        let indexes: Vec<u64> = self.groups.keys().copied().collect();
-        for index in indexes {
-            let base = read_group(store, durable, index, &self.allocatable(index))?;
-            let Some(mut group) = self.groups.remove(&index) else { continue };
-            group.busy = self.busy(index, &group.used, &base);
-            group.base = base;
-            self.groups.insert(index, group);
-        }
-        for index in core::mem::take(&mut self.freed_in_frozen) {
-            self.set_full(index, false);
-        }
-        Ok(())
     }
 }
 

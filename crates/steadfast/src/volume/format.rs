@@ -29,8 +29,8 @@ const LOG_MAX: u64 = 4 << 20;
 const RESERVE_MAX: u64 = 32 << 20;
 /// The reserve holds at least this many nodes (all copies): what removals and the next checkpoint may need.
 const RESERVE_NODES_MIN: u64 = 8;
-/// Nodes (all copies) that fit the smallest volume.
-const NODES_MIN: u64 = 16;
+/// Nodes (all copies) that fit the smallest volume. Below about 19 a full one can refuse to remove a file.
+const NODES_MIN: u64 = 24;
 /// Blocks of the smallest volume.
 const BLOCKS_MIN: u64 = 64;
 
@@ -97,13 +97,8 @@ fn write_first_state<M: Medium, P: Platform>(
         data_cursor: 0,
         node_cursor: 0,
     };
-    let volume: Volume<&M, PlatformRef<'_, P>> = Volume::with_state(
-        medium,
-        PlatformRef(platform),
-        superblock.clone(),
-        &metaroot,
-        &OpenOptions::default(),
-    );
+    let volume: Volume<&M, &P> =
+        Volume::with_state(medium, platform, superblock.clone(), &metaroot, &OpenOptions::default());
     let root = Node::new(superblock.node_size as usize, 0, generation, volume.store.volume_id(), first.0);
     volume.store.add_new(first, root);
     {
@@ -167,11 +162,11 @@ fn superblock_for(
         None => (size / 64).min(LOG_MAX),
     };
     let log = (log_bytes / u64::from(block_size)).min((1 << 30) / u64::from(block_size));
-    let needed = (2 * head + NODES_MIN * node_blocks + log).max(BLOCKS_MIN);
+    let node_cost = node_blocks * u64::from(copies);
+    let needed = (2 * head + NODES_MIN * node_cost + log).max(BLOCKS_MIN);
     if blocks < needed {
         return Err(Error::VolumeTooSmall { size: wanted, needed: needed * u64::from(block_size) });
     }
-    let node_cost = node_blocks * u64::from(copies);
     let usable = blocks - 2 * head - log;
     let reserve = (usable / 64).min(RESERVE_MAX / u64::from(block_size)).max(RESERVE_NODES_MIN * node_cost);
     let mut label = [0; 32];
@@ -196,24 +191,4 @@ fn superblock_for(
     };
     superblock.validate()?;
     Ok(superblock)
-}
-
-/// A borrowed platform is a platform.
-struct PlatformRef<'a, P>(&'a P);
-
-impl<P: Platform> Platform for PlatformRef<'_, P> {
-    type Mutex = P::Mutex;
-    type RwLock = P::RwLock;
-
-    fn now(&self) -> crate::types::Timestamp {
-        self.0.now()
-    }
-
-    fn monotonic_ms(&self) -> u64 {
-        self.0.monotonic_ms()
-    }
-
-    fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
-        self.0.crc32c(crc, bytes)
-    }
 }
