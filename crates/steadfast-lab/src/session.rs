@@ -228,6 +228,9 @@ impl<'w, S: Subject> Session<'w, S> {
             Operation::CreateUnnamed { directory, slot, caller: by } => {
                 let directory = resolve!(directory);
                 self.free_slot(*slot)?;
+                if self.slot_was_last(directory) {
+                    return Ok(Verdict::Skipped);
+                }
                 let call = Call::CreateUnnamed { directory, permissions: 0o640, caller: caller(*by) };
                 let (verdict, reply) = self.call(&call, &label)?;
                 if let Some(Reply::Attributes(attributes)) = reply {

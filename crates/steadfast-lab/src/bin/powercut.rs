@@ -13,7 +13,7 @@ use steadfast_lab::world::{Profile, World};
 
 const USAGE: &str = "\
 usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|all]
-                [--survivals N] [--recovery N,M] [--jobs N] [--minimise N]
+                [--survivals N] [--recovery N,M] [--jobs N] [--minimise N] [--seconds N]
                 [--keep-going] [--dump DIR] [--lie flush|fua]
 
   --seeds       seeds to run (default 0..100)
@@ -23,6 +23,7 @@ usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|a
   --survivals   random choices of what survives each cut, beside the three fixed ones (default 2)
   --recovery    cuts in each recovery, and in the recovery from that (default 1,1)
   --jobs        threads (default 1)
+  --seconds     begin no seed after so many seconds
   --minimise    attempts at making a violation's sequence shorter (default 60)
   --keep-going  go on after a violation
   --dump        keep the image after the cut of each violation in this directory
@@ -34,6 +35,7 @@ struct Arguments {
     effort: Effort,
     jobs: u64,
     minimise: usize,
+    seconds: u64,
     keep_going: bool,
     dump: Option<std::path::PathBuf>,
     lie: Lie,
@@ -46,6 +48,7 @@ fn arguments() -> Result<Arguments, String> {
         effort: Effort { operations: 80, cuts: Some(150), survivals: 2, recovery_cuts: [1, 1] },
         jobs: 1,
         minimise: 60,
+        seconds: u64::MAX,
         keep_going: false,
         dump: None,
         lie: Lie::None,
@@ -82,6 +85,7 @@ fn arguments() -> Result<Arguments, String> {
             }
             "--jobs" => parsed.jobs = number::<u64>(&value()?)?.clamp(1, 64),
             "--minimise" => parsed.minimise = number(&value()?)?,
+            "--seconds" => parsed.seconds = number(&value()?)?,
             "--dump" => parsed.dump = Some(value()?.into()),
             "--keep-going" => parsed.keep_going = true,
             "--lie" => {
@@ -116,7 +120,8 @@ fn main() -> ExitCode {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let stop = !arguments.keep_going && !violations.lock().is_empty();
+                    let stop = started.elapsed().as_secs() >= arguments.seconds
+                        || (!arguments.keep_going && !violations.lock().is_empty());
                     if seed >= arguments.seeds.end || stop {
                         return;
                     }
