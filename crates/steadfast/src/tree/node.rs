@@ -206,6 +206,11 @@ impl Node {
         true
     }
 
+    /// Sets the first key of a branch, which has children, to a lower one.
+    pub fn lower_first_key(&mut self, key: &Key) {
+        self.put(HEADER, &key.0);
+    }
+
     /// Removes the item at `index`.
     pub fn remove(&mut self, index: usize) {
         let count = self.count();

@@ -92,7 +92,13 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             let node = self.store.node(&pointer, level)?;
             let index = node.child_index(key);
             let child = node.child(index);
+            let below_first = index == 0 && *key < node.key(0);
             drop(node);
+            if below_first {
+                // The branch has taken the place of a removed one in front of it. Its first key is a lower bound, or the
+                // parts of a child that splits would not stay in order.
+                self.store.change(&pointer, level, |node| node.lower_first_key(key))?;
+            }
             path.push(Step { pointer, level, index });
             level -= 1;
             let owned = self.own(child, level)?;

@@ -13,7 +13,7 @@ use crate::check::{CheckOptions, check};
 use crate::error::Error;
 use crate::fs::{Caller, NewNode};
 use crate::key::{Key, Kind};
-use crate::keyspace::KeyspaceRead;
+use crate::keyspace::{KeyspaceRead, SpaceClass};
 use crate::log::RecordBuilder;
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
@@ -341,5 +341,43 @@ fn random_keys_fill_the_nodes() {
         }
         let nodes = volume.working.lock().nodes;
         assert!(bytes as u64 > nodes * 4096 * 6 / 10, "{bytes} bytes in {nodes} nodes");
+    }
+}
+
+/// When the first branch below another one goes, the next one takes its place, and with it keys that are lower than its
+/// own first key: leaves that split there must stay in order.
+#[test]
+fn keys_below_a_removed_branch_stay_in_order() {
+    let options = FormatOptions { block_size: 512, metadata_copies: Some(1), ..FormatOptions::default() };
+    let medium = format(8 << 20, &options);
+    let volume = open(&medium, 1 << 20);
+    let key = |number: u64| Key::new(InodeNumber(100), Kind::Xattr, number);
+    let change = |numbers: &[u64], present: bool| {
+        for batch in numbers.chunks(16) {
+            volume
+                .update(SpaceClass::Normal, |tx| {
+                    for number in batch {
+                        match present {
+                            true => tx.put(key(*number), alloc::vec![*number as u8; 40])?,
+                            false => tx.delete(&key(*number))?,
+                        }
+                    }
+                    Ok(())
+                })
+                .unwrap();
+        }
+    };
+    let all: Vec<u64> = (0..3_000).collect();
+    change(&all, true);
+    for removed in [40, 90, 200, 500, 1_000] {
+        change(&all[..removed], false);
+        // From the top down, so that the lowest leaf splits again and again.
+        let again: Vec<u64> = all[..removed].iter().rev().copied().collect();
+        change(&again, true);
+        volume.checkpoint().unwrap();
+        // Another volume reads the nodes from the medium, which checks them.
+        let second = open(&medium, 1 << 20);
+        let reader = second.reader().unwrap();
+        assert!(all.iter().all(|number| reader.get(&key(*number)).unwrap().is_some()));
     }
 }
