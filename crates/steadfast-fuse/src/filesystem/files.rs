@@ -159,7 +159,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn read(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let inode = self.node(request)?;
         let wanted = request.arguments().take::<ReadIn>()?;
-        let length = self.volume.read(inode, wanted.offset, out.space(wanted.size as usize))?;
+        let space = out.space(wanted.size as usize);
+        let length = match wanted.flags as i32 & libc::O_NOATIME {
+            0 => self.volume.read(inode, wanted.offset, space)?,
+            _ => self.volume.read_unnoticed(inode, wanted.offset, space)?,
+        };
         out.advance(length);
         Ok(Answer::Ready)
     }

@@ -62,8 +62,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `CorruptData` where data does not match its checksum; `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`.
     pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.read_with(inode, offset, buffer, true)
+    }
+
+    /// [`read`](Self::read) that leaves the access time alone (O_NOATIME).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_unnoticed(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.read_with(inode, offset, buffer, false)
+    }
+
+    fn read_with(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8], note: bool) -> Result<usize> {
         let (count, attributes) = self.read_data(inode, offset, buffer)?;
-        if !buffer.is_empty() {
+        if note && !buffer.is_empty() {
             self.note_access(inode, &attributes);
         }
         Ok(count)
