@@ -168,6 +168,7 @@ mod tests {
             device: (8 << 8) | 17,
             size: 0,
             allocated: 0,
+            shrinking: false,
             block_size: 4096,
             accessed: Timestamp::default(),
             modified: Timestamp::default(),

@@ -157,6 +157,7 @@ mod tests {
             device: 0,
             size: 0,
             allocated: 0,
+            shrinking: false,
             block_size: 4096,
             accessed: time,
             modified: time,

@@ -183,6 +183,7 @@ fn attributes(inode: InodeNumber, node: &Node) -> Attributes {
         device: node.device,
         size: node.size(),
         allocated: node.size().div_ceil(512) * 512,
+        shrinking: false,
         block_size: 512,
         accessed: node.accessed,
         modified: node.modified,

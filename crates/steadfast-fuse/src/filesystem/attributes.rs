@@ -29,7 +29,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn statx(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let attributes = self.volume.attributes(self.node(request)?)?;
         ready(out.put(&StatxOut {
-            attr_valid: VALID_SECONDS,
+            attr_valid: validity(&attributes),
             stat: statx(&attributes),
             ..Default::default()
         }))
@@ -99,7 +99,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             nodeid: self.nodes.enter(attributes)?,
             generation: 0,
             entry_valid: self.name_validity(),
-            attr_valid: VALID_SECONDS,
+            attr_valid: validity(attributes),
             entry_valid_nsec: 0,
             attr_valid_nsec: 0,
             attr: attr(attributes),
@@ -122,8 +122,13 @@ pub(super) fn is_time_update(change: &SetattrIn) -> bool {
     change.valid & valid::CTIME != 0 && change.valid & !(valid::MTIME | valid::CTIME | valid::FH) == 0
 }
 
+/// How long the kernel may keep attributes, seconds: not at all where the block count changes by itself.
+fn validity(attributes: &Attributes) -> u64 {
+    if attributes.shrinking { 0 } else { VALID_SECONDS }
+}
+
 fn attr_out(attributes: &Attributes) -> AttrOut {
-    AttrOut { attr_valid: VALID_SECONDS, attr_valid_nsec: 0, dummy: 0, attr: attr(attributes) }
+    AttrOut { attr_valid: validity(attributes), attr_valid_nsec: 0, dummy: 0, attr: attr(attributes) }
 }
 
 fn attr(attributes: &Attributes) -> Attr {

@@ -71,6 +71,8 @@ pub struct Attributes {
     pub size: u64,
     /// Bytes allocated on the medium.
     pub allocated: u64,
+    /// The file was cut short, and `allocated` still falls while background work gives the blocks back.
+    pub shrinking: bool,
     /// Preferred I/O size, bytes.
     pub block_size: u32,
     /// Last access.

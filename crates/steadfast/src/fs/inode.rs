@@ -277,6 +277,7 @@ impl Inode {
             device: self.device,
             size: self.size,
             allocated,
+            shrinking: self.has(FLAG_TRUNCATING),
             block_size: parameters.block_size.max(4096),
             accessed: self.accessed,
             modified: self.modified,
