@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cat, check, df, get, info, ls, mask, mkfs, mount, put, rm, rollback, transact, tree, umount,
+    cat, check, df, get, info, ls, mask, mkfs, mount, put, rm, rollback, torture, transact, tree, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -45,6 +45,7 @@ enum Command {
     Get(get::Args),
     Rm(rm::Args),
     Tree(tree::Args),
+    Torture(torture::Args),
 }
 
 /// Runs the program with these arguments, the first being its name.
@@ -83,6 +84,7 @@ fn dispatch(command: &Command) -> Outcome {
         Command::Get(args) => get::run(args),
         Command::Rm(args) => rm::run(args),
         Command::Tree(args) => tree::run(args),
+        Command::Torture(args) => torture::run(args),
     }
 }
 

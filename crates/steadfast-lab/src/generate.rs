@@ -1,5 +1,6 @@
 //! Random operations: by seed, looking at the model so that most of them meet a file, and as a proptest strategy.
 
+#[cfg(feature = "proptest")]
 use proptest::prelude::*;
 use steadfast::InodeNumber;
 use steadfast::TransactionMask;
@@ -396,6 +397,7 @@ fn entries(model: &Model, directory: InodeNumber) -> impl Iterator<Item = (Name,
 }
 
 /// A proptest strategy for one operation over a handful of names; shrinks towards simple ones.
+#[cfg(feature = "proptest")]
 pub fn operation() -> impl Strategy<Value = Operation> {
     let name =
         || prop_oneof![8 => (0..4u8).prop_map(Name), 1 => Just(Name::LONGEST), 1 => Just(Name::BINARY)];

@@ -21,6 +21,7 @@ pub mod sabotage;
 pub mod session;
 pub mod subject;
 pub mod tape;
+pub mod torture;
 pub mod toy;
 pub mod triggers;
 pub mod world;

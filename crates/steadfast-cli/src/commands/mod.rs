@@ -12,6 +12,7 @@ pub mod mount;
 pub mod put;
 pub mod rm;
 pub mod rollback;
+pub mod torture;
 pub mod transact;
 pub mod tree;
 pub mod umount;

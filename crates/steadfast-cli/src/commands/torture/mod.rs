@@ -1,0 +1,86 @@
+//! `steadfast torture`: cuts the power, in a simulator or for real, and judges what is left.
+//!
+//! The lab does the work; here are the command line, the progress, the words and the exit code:
+//! 0 when nothing was found, 1 for a violation, 2 for a wrong call.
+
+mod simulate;
+mod words;
+
+use std::path::PathBuf;
+
+use steadfast_lab::tape::Lie;
+use steadfast_lab::torture::finding::Name;
+use steadfast_lab::world::Profile;
+
+use crate::failure::Outcome;
+use crate::interval;
+
+/// Cut the power at every moment, in a simulator or on a real device, and judge what is left
+///
+/// By default on a simulated medium: each seed draws a volume and a sequence of operations, the power is cut at its
+/// I/Os and again during recovery, and each image must be exactly a state that the contract allows. Exit code 0: no
+/// violation; 1: a violation, printed with the command that shows it again. See docs/TESTING.md for the method.
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("what").args(["replay", "self_test"])))]
+pub struct Args {
+    /// Go on for so long, such as 10m or 2h; the default is one minute where --cuts is not given
+    #[arg(long = "for", value_name = "TIME", value_parser = interval::parse_ms)]
+    time: Option<u32>,
+    /// Go on until so many power cuts are tried
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    cuts: Option<u64>,
+    /// The first seed; the default is a random one, which is printed
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    /// Operations that are likely: mixed, names, data, full (volume), transactions; the default is all in turn
+    #[arg(long, value_parser = parse_profile)]
+    profile: Option<Profile>,
+    /// Threads; the default is one a processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Write a report
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Play the run of a violation again
+    #[arg(long, value_name = "SEED[:PROFILE]", conflicts_with_all = ["time", "cuts", "seed", "profile", "report"])]
+    replay: Option<Name>,
+    /// Plant a lying medium and bugs, and fail if one of them goes unnoticed
+    #[arg(long, conflicts_with_all = ["time", "cuts", "profile", "report", "lie"])]
+    self_test: bool,
+    /// Let the simulated medium lie, to see what a violation looks like: flush or fua
+    #[arg(long, hide = true, value_parser = parse_lie)]
+    lie: Option<Lie>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print only violations, show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn parse_profile(text: &str) -> Result<Profile, String> {
+    Profile::from_name(text).ok_or_else(|| {
+        let known: Vec<&str> = Profile::ALL.iter().map(|(name, _)| *name).collect();
+        format!("'{text}' is not a profile: use one of {}", known.join(", "))
+    })
+}
+
+fn parse_lie(text: &str) -> Result<Lie, String> {
+    match text {
+        "flush" => Ok(Lie::Flush),
+        "fua" => Ok(Lie::Fua),
+        _ => Err(format!("'{text}' is not a lie: use flush or fua")),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Violations, a planted fault that went unnoticed, and what can go wrong with files.
+pub fn run(args: &Args) -> Outcome {
+    match args.replay {
+        Some(name) => simulate::replay(args, name),
+        None if args.self_test => simulate::self_test(args),
+        None => simulate::campaign(args),
+    }
+}

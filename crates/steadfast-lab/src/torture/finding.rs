@@ -1,0 +1,153 @@
+//! A violation as a person gets it: named by its world, as short as it will go, ready to be played again.
+//!
+//! One seed is one world, and the cuts in it are drawn from it too. So a [`Name`] is enough to see a violation again:
+//! no sequence has to be carried around, and the shortest one found is found again.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::minimise::minimise;
+use crate::powercut::{Effort, Script, Tally, Violation, torture};
+use crate::sabotage::Bug;
+use crate::subject::{LabVolume, Subject};
+use crate::tape::Lie;
+use crate::world::{Profile, World};
+
+/// Cuts and operations of one seed, the same in every campaign of this version: a seed has to mean the same run
+/// wherever it is played. Small, so that many worlds are seen and a run ends soon after it is told to.
+pub const EFFORT: Effort = Effort { operations: 60, cuts: Some(48), survivals: 2, recovery_cuts: [1, 1] };
+
+/// Attempts at leaving operations out of a failing sequence.
+const ATTEMPTS: usize = 150;
+
+/// What a run is drawn from: `SEED` or `SEED:PROFILE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    /// Draws everything.
+    pub seed: u64,
+    /// Which operations are likely.
+    pub profile: Profile,
+}
+
+impl Name {
+    /// The run of `seed`; where no profile is asked for, seeds take them in turn.
+    pub fn new(seed: u64, profile: Option<Profile>) -> Name {
+        let turn = (seed % Profile::ALL.len() as u64) as usize;
+        let profile = profile.or_else(|| Profile::ALL.get(turn).map(|(_, profile)| *profile));
+        Name { seed, profile: profile.unwrap_or(Profile::Mixed) }
+    }
+
+    /// Its world, on a medium and a volume with these faults.
+    pub fn world(self, lie: Lie, bug: Bug) -> World {
+        World { lie, bug, ..World::new(self.seed, self.profile) }
+    }
+}
+
+/// The word for a profile on the command line and in reports.
+pub fn profile_name(profile: Profile) -> &'static str {
+    Profile::ALL.iter().find(|(_, known)| *known == profile).map_or("mixed", |(name, _)| name)
+}
+
+/// The word for the kind of medium of a world.
+pub fn medium_name(world: &World) -> String {
+    format!("units of {}", world.atomic_unit)
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.seed, profile_name(self.profile))
+    }
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Name, String> {
+        let (seed, profile) = match text.split_once(':') {
+            None => (text, None),
+            Some((seed, profile)) => match Profile::from_name(profile) {
+                Some(profile) => (seed, Some(profile)),
+                None => return Err(format!("'{profile}' is not a profile")),
+            },
+        };
+        let seed = seed.parse().map_err(|_| format!("'{text}' is not a run: write SEED or SEED:PROFILE"))?;
+        Ok(Name::new(seed, profile))
+    }
+}
+
+/// A violation, made short.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// The run that shows it.
+    pub name: Name,
+    /// Its world in words: block size, mask and so on.
+    pub world: String,
+    /// Operations of the sequence when it was found.
+    pub operations_found: usize,
+    /// The violation with the shortest sequence found that still fails.
+    pub violation: Violation,
+}
+
+/// Plays one run.
+///
+/// # Errors
+/// The violation as it was found, not yet shortened.
+pub fn play<S: Subject>(world: &World, tally: &mut Tally) -> Result<(), Box<Violation>> {
+    torture::<S>(world, &Script::Drawn, &EFFORT, tally)
+}
+
+/// Makes a violation short.
+pub fn shorten<S: Subject>(name: Name, world: &World, found: Violation) -> Finding {
+    let operations = found.operations.clone();
+    // What follows the sequence itself was done in a recovery.
+    let sequence = &operations[..operations.len().min(EFFORT.operations)];
+    let mut best = found;
+    minimise(sequence, ATTEMPTS, |shorter| {
+        let script = Script::Given(shorter.to_vec());
+        match torture::<S>(world, &script, &EFFORT, &mut Tally::default()) {
+            Err(violation) => {
+                best = *violation;
+                true
+            }
+            Ok(()) => false,
+        }
+    });
+    Finding { name, world: world.to_string(), operations_found: sequence.len(), violation: best }
+}
+
+/// Plays a run as `--replay` does.
+pub fn replay(name: Name, lie: Lie, tally: &mut Tally) -> Option<Finding> {
+    let world = name.world(lie, Bug::None);
+    let violation = play::<LabVolume>(&world, tally).err()?;
+    Some(shorten::<LabVolume>(name, &world, *violation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_can_be_read_back() {
+        for seed in 0..12 {
+            let name = Name::new(seed, None);
+            assert_eq!(name.to_string().parse(), Ok(name));
+            assert_eq!(seed.to_string().parse(), Ok(name), "the profile can be left out");
+        }
+        for text in ["", "x", "1:", "1:nothing", "-1", "1:names:2"] {
+            assert!(text.parse::<Name>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_violation_is_found_again_and_shorter() {
+        let mut tally = Tally::default();
+        let (name, first) = (0..20)
+            .map(|seed| Name::new(seed, None))
+            .find_map(|name| Some((name, replay(name, Lie::Flush, &mut tally)?)))
+            .expect("a medium that lies is found");
+        let again = replay(name, Lie::Flush, &mut tally).expect("the same run shows the same");
+        assert_eq!(first.violation.what, again.violation.what);
+        assert_eq!(first.violation.operations, again.violation.operations);
+        assert!(first.violation.operations.len() <= first.operations_found + 5);
+    }
+}
