@@ -69,6 +69,11 @@ pub(crate) fn decode_run(bytes: &[u8]) -> Option<BlockRun> {
     (count <= most).then_some(BlockRun { start: BlockAddress(start), count })
 }
 
+/// The birth in an extent value; `None` where the value is too short.
+pub(crate) fn decode_birth(bytes: &[u8]) -> Option<Generation> {
+    u64_at(bytes, 13).map(Generation)
+}
+
 fn is_unwritten(bytes: &[u8]) -> bool {
     bytes.get(12).is_some_and(|flags| flags & FLAG_UNWRITTEN != 0)
 }

@@ -3,7 +3,10 @@
 //! The encoding is 17 bytes: inode (big endian), kind, suffix (big endian), so that the order of the bytes is the
 //! order of the keys. Everything of one inode is adjacent.
 
-use crate::types::{BlockAddress, InodeNumber};
+use crate::types::{BlockAddress, Generation, InodeNumber};
+
+/// Bits of a dead list's sequence number in its key; the snapshot's generation is above.
+const DEAD_SEQUENCE_BITS: u32 = 24;
 
 /// What a key holds. The numbers are part of the format (docs/FORMAT.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,11 +28,11 @@ pub enum Kind {
     Group = 16,
     /// An inode that has to be reclaimed or truncated (inode 0); suffix is the inode number.
     Orphan = 17,
-    /// Reference count of shared blocks (inode 0); suffix is the block address. Reserved.
+    /// Reference count of blocks that several extents share (inode 0); suffix is the first block's address.
     SharedExtent = 18,
-    /// Blocks that only snapshots hold (inode 0). Reserved.
+    /// Blocks that only snapshots hold (inode 0); suffix is the snapshot's generation and a sequence number.
     DeadList = 19,
-    /// A snapshot (inode 0). Reserved.
+    /// A snapshot (inode 0); suffix is its generation.
     Snapshot = 20,
 }
 
@@ -97,6 +100,26 @@ impl Key {
     /// Key of the shared-extent count of the block at `address`.
     pub fn shared_extent(address: BlockAddress) -> Key {
         Key::new(InodeNumber::SYSTEM, Kind::SharedExtent, address.0)
+    }
+
+    /// Key of the snapshot of `generation`.
+    pub fn snapshot(generation: Generation) -> Key {
+        Key::new(InodeNumber::SYSTEM, Kind::Snapshot, generation.0)
+    }
+
+    /// First and last possible key of the dead list of the snapshot of `generation`.
+    pub fn dead_list_range(generation: Generation) -> (Key, Key) {
+        let first = generation.0 << DEAD_SEQUENCE_BITS;
+        let last = first | ((1 << DEAD_SEQUENCE_BITS) - 1);
+        (
+            Key::new(InodeNumber::SYSTEM, Kind::DeadList, first),
+            Key::new(InodeNumber::SYSTEM, Kind::DeadList, last),
+        )
+    }
+
+    /// The snapshot's generation in the key of a dead list.
+    pub fn dead_list_generation(&self) -> Generation {
+        Generation(self.suffix() >> DEAD_SEQUENCE_BITS)
     }
 
     /// First and last possible key of one kind of one inode.

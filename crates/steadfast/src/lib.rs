@@ -21,6 +21,7 @@ mod log;
 mod mask;
 mod options;
 mod platform;
+pub mod snapshot;
 mod space;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -32,5 +33,6 @@ pub use error::{Error, Result};
 pub use mask::TransactionMask;
 pub use options::{FormatOptions, OpenOptions};
 pub use platform::Platform;
+pub use snapshot::Snapshot;
 pub use types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn, Timestamp};
 pub use volume::{Volume, VolumeInfo};

@@ -88,7 +88,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         };
         if number == InodeNumber::SYSTEM {
             match kind {
-                Kind::Group => {}
+                Kind::Group | Kind::SharedExtent | Kind::DeadList | Kind::Snapshot => {}
                 Kind::Orphan => self.orphans.push(InodeNumber(key.suffix())),
                 _ => reporter.damaged(format!("unexpected key {key:?}")),
             }
@@ -183,7 +183,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
     }
 
     /// Reads the data of an extent and compares it with its checksums.
-    fn verify(&self, inode: InodeNumber, extent: &Extent, reporter: &mut Reporter<'_>) {
+    pub fn verify(&self, inode: InodeNumber, extent: &Extent, reporter: &mut Reporter<'_>) {
         reporter.advance(u64::from(extent.length));
         if !self.read_data || extent.unwritten {
             return;

@@ -6,6 +6,7 @@
 
 mod files;
 mod report;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -25,6 +26,7 @@ use crate::volume::Volume;
 use files::Files;
 use report::Reporter;
 pub use report::{CheckOptions, CheckProgress, CheckReport, Finding, Severity};
+use snapshots::{Directory, Nodes};
 use usage::Usage;
 use walk::{Copies, walk};
 
@@ -72,16 +74,25 @@ fn check_durable<M: Medium, P: Platform>(
 ) {
     let mut usage = Usage::new(superblock);
     let mut files = Files::new(volume, options.data && !replayed);
+    let mut directory = Directory::default();
+    let mut seen = Nodes::default();
     let mut nodes = 0;
-    walk(volume.store(), durable, Copies::All, reporter, &mut |event, reporter| match event {
+    let store = volume.store();
+    let has_snapshots = metaroot.snapshots.keys > 0;
+    walk(store, durable, Copies::All, None, reporter, &mut |event, reporter| match event {
         walk::Event::Node(pointer) => {
             nodes += 1;
+            directory.node(&pointer, metaroot);
+            if has_snapshots {
+                seen.visit(&pointer, reporter);
+            }
             for address in pointer.copies() {
                 usage.take(address, superblock.node_blocks(), "a tree node", reporter);
             }
         }
         walk::Event::Item(key, value) => {
             usage.item(&key, value, reporter);
+            directory.item((&key, value), metaroot, &mut usage, |run| store.contains(run), reporter);
             if replayed {
                 reporter.advance(usage::blocks_of(&key, value));
             } else {
@@ -97,6 +108,8 @@ fn check_durable<M: Medium, P: Platform>(
         reporter.damaged(format!("the metaroot counts {} nodes, the tree has {nodes}", metaroot.nodes));
     }
     usage.compare(metaroot.used_blocks, reporter);
+    let data = options.data.then_some(&files);
+    directory.verify(store, metaroot, &mut seen, &mut usage, data, reporter);
     if !replayed {
         files.finish(metaroot.inodes, metaroot.next_inode, reporter);
     }
@@ -110,7 +123,7 @@ fn check_files<M: Medium, P: Platform>(
     reporter: &mut Reporter<'_>,
 ) {
     let mut files = Files::new(volume, options.data);
-    walk(volume.store(), root, Copies::Any, reporter, &mut |event, reporter| {
+    walk(volume.store(), root, Copies::Any, None, reporter, &mut |event, reporter| {
         if let walk::Event::Item(key, value) = event {
             files.item(&key, value, reporter);
         }

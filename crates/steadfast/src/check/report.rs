@@ -71,6 +71,10 @@ pub struct CheckReport {
     pub data_blocks: u64,
     /// Blocks in use: metadata and data.
     pub used_blocks: u64,
+    /// Snapshots, without those that are being deleted.
+    pub snapshots: u64,
+    /// Blocks in use that only snapshots hold.
+    pub snapshot_blocks: u64,
     /// Log records that opening replays.
     pub replayed_records: u64,
 }

@@ -10,18 +10,28 @@ use crate::extent::decode_run;
 use crate::key::{Key, Kind};
 use crate::layout::Superblock;
 use crate::space::{Bitmap, decode_group};
-use crate::types::BlockAddress;
+use crate::types::{BlockAddress, BlockRun, Generation};
 
 /// Bitmaps by group, only for groups in which something is used.
 pub(super) struct Usage<'a> {
     superblock: &'a Superblock,
+    /// What the live tree uses, and what snapshots have been found to hold.
     found: HashMap<u64, Bitmap>,
+    /// What the dead lists name.
+    dead: HashMap<u64, Bitmap>,
+    dead_lists: Vec<Generation>,
     stored: HashMap<u64, Bitmap>,
 }
 
 impl<'a> Usage<'a> {
     pub fn new(superblock: &'a Superblock) -> Self {
-        Usage { superblock, found: HashMap::new(), stored: HashMap::new() }
+        Usage {
+            superblock,
+            found: HashMap::new(),
+            dead: HashMap::new(),
+            dead_lists: Vec::new(),
+            stored: HashMap::new(),
+        }
     }
 
     /// `count` blocks from `start` on belong to `owner`.
@@ -43,6 +53,51 @@ impl<'a> Usage<'a> {
             }
             block = stop;
         }
+    }
+
+    /// The dead list of a snapshot names `run`, which can be allocated.
+    pub fn take_dead(&mut self, run: BlockRun, generation: Generation, reporter: &mut Reporter<'_>) {
+        if self.dead_lists.last() != Some(&generation) {
+            self.dead_lists.push(generation);
+        }
+        let size = u64::from(self.superblock.group_blocks);
+        for (group, from, to) in parts(run, size) {
+            let bitmap = self.dead.entry(group).or_insert_with(|| Bitmap::new(size));
+            if bitmap.set(from, to, true) != to - from {
+                let start = group * size + from;
+                reporter.damaged(format!("blocks from {start} on are in dead lists twice"));
+            }
+        }
+    }
+
+    /// The snapshots that have dead lists.
+    pub fn dead_generations(&self) -> impl Iterator<Item = Generation> + '_ {
+        self.dead_lists.iter().copied()
+    }
+
+    /// Blocks in dead lists.
+    pub fn dead_blocks(&self) -> u64 {
+        self.dead.values().map(Bitmap::count).sum()
+    }
+
+    /// A snapshot holds `run`: notes and returns the parts that nothing newer uses.
+    pub fn take_held(&mut self, run: BlockRun) -> Vec<(u64, u64)> {
+        let size = u64::from(self.superblock.group_blocks);
+        let mut new: Vec<(u64, u64)> = Vec::new();
+        for (group, from, to) in parts(run, size) {
+            let bitmap = self.found.entry(group).or_insert_with(|| Bitmap::new(size));
+            let mut at = from;
+            while let Some((low, high)) = bitmap.zeros(at).filter(|(low, _)| *low < to) {
+                let (start, end) = (group * size + low, group * size + high.min(to));
+                match new.last_mut() {
+                    Some(last) if last.1 == start => last.1 = end,
+                    _ => new.push((start, end)),
+                }
+                at = high;
+            }
+            bitmap.set(from, to, true);
+        }
+        new
     }
 
     /// Looks at an item for blocks that it uses, or for a stored bitmap.
@@ -73,15 +128,26 @@ impl<'a> Usage<'a> {
         bitmap
     }
 
-    /// Compares what was found with the bitmaps and with the metaroot's count.
+    /// Compares what the live tree uses and the dead lists name with the bitmaps and with the metaroot's count. Before any
+    /// snapshot is looked at.
     pub fn compare(&self, counted: u64, reporter: &mut Reporter<'_>) {
         let size = u64::from(self.superblock.group_blocks);
         let empty = Bitmap::new(size);
-        let mut groups: Vec<u64> = self.found.keys().chain(self.stored.keys()).copied().collect();
+        let mut groups: Vec<u64> =
+            self.found.keys().chain(self.stored.keys()).chain(self.dead.keys()).copied().collect();
         groups.sort_unstable();
         groups.dedup();
+        let mut used = 0;
         for group in groups {
-            let found = self.found.get(&group).unwrap_or(&empty);
+            let mut found = self.found.get(&group).unwrap_or(&empty).clone();
+            let dead = self.dead.get(&group).unwrap_or(&empty);
+            let both = (0..size).find(|bit| found.get(*bit) && dead.get(*bit));
+            if let Some(bit) = both {
+                let block = group * size + bit;
+                reporter.damaged(format!("block {block} is in a dead list and in use"));
+            }
+            found.merge(dead);
+            used += found.count();
             let stored = self.stored.get(&group).unwrap_or(&empty);
             let differs = |used: bool| {
                 (0..size).filter(|bit| found.get(*bit) == used && stored.get(*bit) != used).count()
@@ -96,12 +162,20 @@ impl<'a> Usage<'a> {
                 ));
             }
         }
-        let used: u64 = self.found.values().map(Bitmap::count).sum();
         reporter.report.used_blocks = used;
+        reporter.report.snapshot_blocks = self.dead_blocks();
         if used != counted {
             reporter.damaged(format!("the metaroot counts {counted} used blocks, {used} are in use"));
         }
     }
+}
+
+/// The groups that a run touches, with the part of the run in each (relative to the group).
+fn parts(run: BlockRun, size: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+    (run.start.0 / size..run.end().div_ceil(size)).map(move |group| {
+        let base = group * size;
+        (group, run.start.0.max(base) - base, run.end().min(base + size) - base)
+    })
 }
 
 /// Blocks of data that an item stands for.

@@ -8,6 +8,7 @@ use steadfast_media::Medium;
 
 use super::reason;
 use super::report::Reporter;
+use super::snapshots::Nodes;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::platform::Platform;
@@ -38,11 +39,13 @@ struct Pending {
     high: Option<Key>,
 }
 
-/// Visits every node and item below `root`. What cannot be read is reported and skipped.
+/// Visits every node and item below `root`, but not what `seen` says another tree has too. What cannot be read is reported
+/// and skipped.
 pub(super) fn walk<M: Medium, P: Platform>(
     store: &Store<M, P>,
     root: &Root,
     copies: Copies,
+    mut seen: Option<&mut Nodes>,
     reporter: &mut Reporter<'_>,
     visit: &mut dyn FnMut(Event<'_>, &mut Reporter<'_>),
 ) {
@@ -56,6 +59,9 @@ pub(super) fn walk<M: Medium, P: Platform>(
             return;
         }
         left -= 1;
+        if seen.as_mut().is_some_and(|seen| !seen.visit(&next.pointer, reporter)) {
+            continue;
+        }
         let node = match read(store, &next, copies, reporter) {
             Ok(node) => node,
             Err(error) => {

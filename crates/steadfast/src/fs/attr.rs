@@ -227,6 +227,8 @@ pub struct Statistics {
     pub blocks_free: u64,
     /// Blocks that files can still take (free less the reserve).
     pub blocks_available: u64,
+    /// Blocks in use that only snapshots hold.
+    pub blocks_snapshots: u64,
     /// Freed blocks that become reusable at the next durable checkpoint.
     pub blocks_almost_free: u64,
     /// Inodes in use.

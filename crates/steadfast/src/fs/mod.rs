@@ -17,7 +17,7 @@ mod file;
 pub(crate) mod inode;
 mod link;
 mod map;
-mod memory;
+pub(crate) mod memory;
 mod name;
 mod names;
 mod open;

@@ -79,6 +79,11 @@ impl<'a> Writer<'a> {
         self
     }
 
+    /// Appends two bytes.
+    pub fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
     /// Appends four bytes.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes(&value.to_le_bytes())

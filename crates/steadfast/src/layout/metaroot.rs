@@ -31,6 +31,21 @@ pub struct LogPosition {
     pub epoch: u64,
 }
 
+/// What a state knows of snapshots and clones without looking at their keys. Field order is the order on the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SnapshotCounts {
+    /// Generation of the newest snapshot that is not being deleted; 0: none. Blocks born later belong to no snapshot.
+    pub newest: Generation,
+    /// Snapshot keys, also of those that are being deleted.
+    pub keys: u64,
+    /// Blocks that only snapshots hold: what the dead lists name.
+    pub blocks: u64,
+    /// Nodes that the tree has in common with the newest snapshot, at most.
+    pub shared_nodes: u64,
+    /// Shared-extent keys.
+    pub shared_extents: u64,
+}
+
 /// One committed state. Field order is the order on the medium; see docs/FORMAT.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // each field is specified in docs/FORMAT.md
@@ -47,6 +62,7 @@ pub struct Metaroot {
     pub timer_ms: u32,
     pub data_cursor: u64,
     pub node_cursor: u64,
+    pub snapshots: SnapshotCounts,
 }
 
 impl Metaroot {
@@ -149,11 +165,20 @@ impl Metaroot {
             timer_ms: fields.u32(),
             data_cursor: fields.u64(),
             node_cursor: fields.u64(),
+            snapshots: SnapshotCounts {
+                newest: Generation(fields.u64()),
+                keys: fields.u64(),
+                blocks: fields.u64(),
+                shared_nodes: fields.u64(),
+                shared_extents: fields.u64(),
+            },
         };
         let valid = (1..=HEIGHT_MAX).contains(&metaroot.height)
             && metaroot.used_blocks <= superblock.usable_blocks()
             && (metaroot.log.block < superblock.log.count || metaroot.log.block == 0)
             && metaroot.generation.0 < u64::MAX / 2
+            && metaroot.snapshots.newest < metaroot.generation.max(Generation(1))
+            && metaroot.snapshots.blocks <= metaroot.used_blocks
             && metaroot.next_inode < u64::MAX / 2
             && metaroot.log.lsn.0 < u64::MAX / 2
             && metaroot.log.epoch < u64::MAX / 2;
@@ -186,7 +211,12 @@ impl Metaroot {
             .u32(self.mask.0)
             .u32(self.timer_ms)
             .u64(self.data_cursor)
-            .u64(self.node_cursor);
+            .u64(self.node_cursor)
+            .u64(self.snapshots.newest.0)
+            .u64(self.snapshots.keys)
+            .u64(self.snapshots.blocks)
+            .u64(self.snapshots.shared_nodes)
+            .u64(self.snapshots.shared_extents);
         let digest = digest_of(platform.crc32c(0, &bytes[..STRUCTURE_DIGEST]));
         bytes[STRUCTURE_DIGEST..STRUCTURE_DIGEST + DIGEST_SIZE].copy_from_slice(&digest);
         bytes

@@ -10,7 +10,7 @@ use steadfast_media::{ErrorClass, Medium};
 use super::read_ring;
 use super::record::{RECORD_HEADER, Record};
 use crate::error::{Error, Result};
-use crate::extent::{Extent, decode_run};
+use crate::extent::{Extent, decode_birth, decode_run};
 use crate::key::Kind;
 use crate::keyspace::Mutation;
 use crate::layout::LogPosition;
@@ -39,6 +39,8 @@ pub struct Replayed {
     pub end: LogPosition,
     /// Blocks that the records take.
     pub blocks: u64,
+    /// The latest birth of an extent in them.
+    pub birth_max: Generation,
     /// Behind the end lies what a record has left that was in flight: torn, or without its data.
     pub unfinished: bool,
 }
@@ -73,11 +75,12 @@ pub fn replay<M: Medium, P: Platform>(
     generation: Generation,
 ) -> Result<Replayed> {
     let mut found = Replayed { end: start, ..Replayed::default() };
-    let mut last: Option<(Record, LogPosition, u64, usize)> = None;
+    let mut last: Option<(Record, LogPosition, u64, usize, Generation)> = None;
     while let Some((record, located)) = read_record(store, &found)? {
         let Some(mutations) = record.mutations() else { break };
-        last = Some((record.clone(), found.end, found.blocks, found.runs.len()));
+        last = Some((record.clone(), found.end, found.blocks, found.runs.len(), found.birth_max));
         found.runs.extend(data_runs(store, &mutations));
+        found.birth_max = found.birth_max.max(latest_birth(&mutations));
         found.end = LogPosition {
             lsn: Lsn(record.lsn.0 + 1),
             block: (found.end.block + located.blocks) % store.superblock.log.count,
@@ -87,11 +90,12 @@ pub fn replay<M: Medium, P: Platform>(
         found.blocks += located.blocks;
         found.records.push(located);
     }
-    if let Some((record, end, blocks, runs)) = last {
+    if let Some((record, end, blocks, runs, birth_max)) = last {
         let mutations = record.mutations().unwrap_or_default();
         if record.check_data && !data_is_there(store, &mutations, generation)? {
             found.records.pop();
             found.runs.truncate(runs);
+            found.birth_max = birth_max;
             // The next record takes its place, in a later epoch.
             found.end = LogPosition { epoch: record.epoch, ..end };
             found.blocks = blocks;
@@ -140,6 +144,11 @@ fn data_runs<'a, M: Medium, P: Platform>(
 ) -> impl Iterator<Item = BlockRun> + 'a {
     let extents = mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent));
     extents.filter_map(|mutation| decode_run(mutation.value.as_deref()?)).filter(|run| store.contains(*run))
+}
+
+fn latest_birth(mutations: &[Mutation]) -> Generation {
+    let extents = mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent));
+    extents.filter_map(|mutation| decode_birth(mutation.value.as_deref()?)).max().unwrap_or_default()
 }
 
 /// Whether the data written since the checkpoint of `generation` that the mutations name matches its checksums.

@@ -8,6 +8,7 @@ use steadfast_media::Medium;
 use super::Volume;
 use crate::error::Result;
 use crate::fs::Statistics;
+use crate::keyspace::SpaceClass;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 
@@ -126,7 +127,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             block_size: superblock.block_size,
             blocks,
             blocks_free: free,
-            blocks_available: free.saturating_sub(superblock.reserve_blocks),
+            blocks_available: free.saturating_sub(self.reserve_for(&working, SpaceClass::Normal)),
+            blocks_snapshots: working.snapshots.blocks,
             blocks_almost_free: working.space.almost_free(),
             inodes: working.inodes,
             name_max: superblock.name_max() as u32,

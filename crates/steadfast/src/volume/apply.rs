@@ -8,13 +8,15 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use super::Volume;
+use super::room::More;
 use super::state::Working;
 use crate::error::{Error, Result};
-use crate::extent::decode_run;
+use crate::extent::{decode_birth, decode_run};
 use crate::key::Kind;
 use crate::keyspace::{BATCH_MUTATIONS_MAX, Mutation, SpaceClass};
 use crate::log::RecordBuilder;
 use crate::platform::Platform;
+use crate::snapshot::DeadEntry;
 use crate::space::{RangeSet, Roots};
 use crate::tree::{PlannedChange, Root, TreeWriter};
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
@@ -32,43 +34,13 @@ pub enum Origin {
 struct Blocks {
     published: Vec<BlockRun>,
     freed: Vec<BlockRun>,
+    /// Let go by the tree, and held by the newest snapshot.
+    dead: Vec<DeadEntry>,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn roots(&self, working: &Working) -> Roots {
         Roots { working: *self.view.read(), frozen: working.frozen_root(), durable: working.durable.root() }
-    }
-
-    /// Blocks of all copies of one node.
-    fn node_cost(&self) -> u64 {
-        self.store.superblock.node_blocks() * u64::from(self.store.superblock.metadata_copies)
-    }
-
-    /// Blocks that the next freeze may need to write the bitmaps of changed groups, when `more` groups will have changed
-    /// beside those that have.
-    fn freeze_cost(&self, working: &Working, root: &Root, more: u64) -> u64 {
-        let all = working.space.groups();
-        let groups = (working.space.dirty_groups() as u64 + 2).min(all);
-        let more = more.min(all - groups);
-        let height = u64::from(root.height);
-        // Each changed group copies its path; copying frees old nodes, which may change as many groups again. Those of
-        // one batch are near each other in the tree.
-        let copies = (2 * groups * height + 2 * more).min(working.nodes.saturating_add(height));
-        // A group that was full or empty gets a bitmap, which may split its leaf.
-        let splits = 3 * (groups + more) / 2 + 2 * height + 1;
-        copies.saturating_add(splits).saturating_mul(self.node_cost())
-    }
-
-    /// Blocks that can be allocated, counting those set aside for nodes.
-    fn available(&self, working: &Working) -> u64 {
-        working.space.available() + working.pool.len() as u64 * self.node_cost()
-    }
-
-    /// Blocks of file data that can be reserved now: what is free less the reserve.
-    pub(super) fn available_for_data(&self, working: &Working) -> u64 {
-        let root = *self.view.read();
-        let kept = self.store.superblock.reserve_blocks + self.freeze_cost(working, &root, 0);
-        self.available(working).saturating_sub(kept).min(working.space.available_for_data())
     }
 
     /// Applies mutations as a whole.
@@ -84,7 +56,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         // Removals come last: merging then cannot make a leaf fuller than planned.
         mutations.sort_unstable_by_key(|mutation| (mutation.value.is_none(), mutation.key));
         let root = self.roots(working).working;
-        let blocks = self.changed_blocks(&root, &mutations)?;
+        let blocks = self.changed_blocks(working, &root, &mutations)?;
         let inodes = self.changed_inodes(&root, &mutations)?;
         let runs: Vec<BlockRun> = blocks.published.iter().chain(&blocks.freed).copied().collect();
 
@@ -94,7 +66,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut steps = mutations.chunks(step).peekable();
         while let Some(part) = steps.next() {
             let last = steps.peek().is_none();
-            self.change_keys(working, part, if last { &runs } else { &[] }, origin)?;
+            let dead = blocks.dead.len() as u64;
+            self.change_keys(working, part, if last { &runs } else { &[] }, dead, origin)?;
             if !last {
                 self.settle(working)?;
             }
@@ -105,6 +78,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             working.space.free_data(*run, &pinned);
         }
         drop(pinned);
+        for entry in &blocks.dead {
+            working.bury(*entry);
+        }
         for run in &blocks.published {
             working.space.publish(*run, true);
         }
@@ -124,6 +100,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working: &mut Working,
         mutations: &[Mutation],
         runs: &[BlockRun],
+        dead: u64,
         origin: Origin,
     ) -> Result<()> {
         let roots = self.roots(working);
@@ -142,13 +119,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let nodes = self.store.plan(&roots.working, working.generation, &changes)?;
         if let Origin::Operation(class) = origin {
-            let reserve = match class {
-                SpaceClass::Normal => self.store.superblock.reserve_blocks,
-                SpaceClass::Freeing => 0,
-            };
-            let more = working.space.clean_groups(runs);
-            let needed = nodes * self.node_cost() + self.freeze_cost(working, &roots.working, more) + reserve;
-            if self.available(working) < needed {
+            let copies = u64::from(self.store.superblock.metadata_copies);
+            let released = nodes.min(working.snapshots.shared_nodes) * copies;
+            let more = More { groups: working.space.clean_groups(runs), dead: dead + released };
+            let freeze = self.freeze_cost(working, &roots.working, more);
+            let needed = (nodes * self.node_cost()).saturating_add(freeze);
+            if self.available(working) < needed.saturating_add(self.reserve_for(working, class)) {
                 return Err(Error::NoSpace);
             }
         }
@@ -191,15 +167,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Which blocks the mutations of extents take up and let go. Blocks that only move between keys do neither.
-    fn changed_blocks(&self, root: &Root, mutations: &[Mutation]) -> Result<Blocks> {
+    fn changed_blocks(&self, working: &Working, root: &Root, mutations: &[Mutation]) -> Result<Blocks> {
         let damaged =
             Error::CorruptMetadata { address: root.pointer.addresses[0], reason: "extent out of range" };
         let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.contains(*run));
         let mut freed = RangeSet::default();
+        // Beside it only what a snapshot may hold.
+        let mut held: Vec<DeadEntry> = Vec::new();
         for mutation in mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent)) {
-            if let Some(old) = self.store.get_with(root, &mutation.key, valid)? {
-                let run = old.ok_or(damaged)?;
+            let decode = |value: &[u8]| valid(value).zip(decode_birth(value));
+            if let Some(old) = self.store.get_with(root, &mutation.key, decode)? {
+                let (run, birth) = old.ok_or(damaged)?;
                 freed.insert(run.start.0, run.end());
+                if working.is_held(birth) {
+                    held.push(DeadEntry { run, birth });
+                }
             }
         }
         let mut published = Vec::new();
@@ -213,7 +195,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             published.extend(runs_of(&new));
         }
-        Ok(Blocks { published, freed: runs_of(&freed).collect() })
+        let mut dead = Vec::new();
+        for DeadEntry { run, birth } in held {
+            for (from, to) in freed.remove(run.start.0, run.end()) {
+                let run = BlockRun { start: BlockAddress(from), count: to - from };
+                dead.push(DeadEntry { run, birth });
+            }
+        }
+        Ok(Blocks { published, freed: runs_of(&freed).collect(), dead })
     }
 
     /// By how much the number of inodes changes.
@@ -263,9 +252,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Enters the nodes that a change took and released into the bitmaps.
     pub(super) fn settle(&self, working: &mut Working) -> Result<()> {
-        let (taken, released) = working.pool.settle();
+        let (taken, mut released) = working.pool.settle();
         let count = self.store.superblock.node_blocks();
         let run = |address: BlockAddress| BlockRun { start: address, count };
+        released.retain(|pointer| {
+            let held = working.is_held(pointer.generation);
+            if held {
+                working.snapshots.shared_nodes = working.snapshots.shared_nodes.saturating_sub(1);
+                for start in pointer.copies() {
+                    working.bury(DeadEntry { run: run(start), birth: pointer.generation });
+                }
+            }
+            !held
+        });
         let copies = |addresses: [BlockAddress; 2]| {
             addresses.into_iter().filter(|address| *address != BlockAddress::NONE).map(run)
         };

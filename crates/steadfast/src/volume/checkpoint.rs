@@ -22,7 +22,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     fn try_freeze(&self, working: &mut Working) -> Result<()> {
         debug_assert!(working.pending.is_empty() && working.frozen.is_none());
-        while self.flush_groups(working)? {}
+        // Each of the two changes what the other writes, in ever fewer nodes: a node is copied once a generation.
+        while self.flush_groups(working)? || self.flush_dead(working)? {}
         let mut root = self.view.write();
         let nodes = self.store.seal(&mut root)?;
         let (data_cursor, node_cursor) = working.space.cursors();
@@ -39,6 +40,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             timer_ms: self.timer_ms(),
             data_cursor,
             node_cursor,
+            snapshots: working.snapshots,
         };
         working.frozen = Some(Frozen { metaroot, nodes });
         working.generation = Generation(working.generation.0 + 1);
@@ -124,7 +126,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn relieve_memory(&self) -> Result<()> {
         let usage = self.store.cache_use();
         let crowded = usage.pinned > usage.capacity / 2;
-        if !crowded && !self.working.lock().space.wants_flush() {
+        if !crowded && !self.wants_flush(&self.working.lock()) {
             return Ok(());
         }
         self.finish_checkpoint()?;
@@ -133,9 +135,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         written.map_err(|error| self.fail("metadata could not be written out", error))
     }
 
+    /// Whether allocation bitmaps or dead lists take so much memory that they should go into the tree.
+    fn wants_flush(&self, working: &Working) -> bool {
+        working.space.wants_flush() || working.dying.len() > self.dying_max()
+    }
+
     fn write_out(&self, working: &mut Working) -> Result<()> {
-        if working.space.wants_flush() {
+        if self.wants_flush(working) {
             self.flush_groups(working)?;
+            while self.flush_dead(working)? {}
         }
         let mut root: lock_api::RwLockWriteGuard<'_, P::RwLock, Root> = self.view.write();
         let nodes = self.store.seal(&mut root)?;

@@ -187,15 +187,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if clean { Ok(()) } else { self.freeze_and_finish(&mut commit) }
     }
 
+    /// Freezes the present state for a checkpoint that the caller finishes before it lets go of the commit lock: what no
+    /// record has leaves out a number of the log, and a mark before the checkpoint is durable would continue nothing.
+    pub(super) fn freeze_foreground(&self, working: &mut Working) -> Result<()> {
+        if !working.pending.is_empty() {
+            working.pending.clear();
+            working.log.skip();
+        }
+        self.freeze(working)
+    }
+
     /// A checkpoint of the present state, in the foreground. The caller holds the commit lock; nothing is frozen.
-    fn freeze_and_finish(&self, commit: &mut CommitState) -> Result<()> {
+    pub(super) fn freeze_and_finish(&self, commit: &mut CommitState) -> Result<()> {
         let sequence = {
             let mut working = self.working.lock();
-            if !working.pending.is_empty() {
-                working.pending.clear();
-                working.log.skip();
-            }
-            self.freeze(&mut working)?;
+            self.freeze_foreground(&mut working)?;
             working.sequence
         };
         self.finish_checkpoint()?;

@@ -11,8 +11,8 @@ use crate::fs::inode::root_value;
 use crate::key::Key;
 use crate::keyspace::Mutation;
 use crate::layout::{
-    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot, Superblock,
-    VERSION, cell_size,
+    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot, SnapshotCounts,
+    Superblock, VERSION, cell_size,
 };
 use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
@@ -96,6 +96,7 @@ fn write_first_state<M: Medium, P: Platform>(
         timer_ms: options.timer_ms,
         data_cursor: 0,
         node_cursor: 0,
+        snapshots: SnapshotCounts::default(),
     };
     let volume: Volume<&M, &P> =
         Volume::with_state(medium, platform, superblock.clone(), &metaroot, &OpenOptions::default());

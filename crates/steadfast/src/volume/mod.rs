@@ -22,10 +22,16 @@ mod background;
 mod checkpoint;
 mod commit;
 mod data;
+mod dead;
 mod format;
 mod open;
 mod reader;
 mod rollback;
+mod room;
+mod snapshot_open;
+#[cfg(test)]
+mod snapshot_tests;
+mod snapshots;
 mod state;
 #[cfg(test)]
 mod stress;

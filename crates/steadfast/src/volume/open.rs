@@ -17,12 +17,16 @@ use crate::log::{Log, replay};
 use crate::mask::TransactionMask;
 use crate::options::OpenOptions;
 use crate::platform::Platform;
+use crate::snapshot::Dying;
 use crate::space::Space;
 use crate::tree::{NodePool, Store};
 use crate::types::Generation;
 
 /// Share of the cache that allocation bitmaps may take: one part in this many.
 const SPACE_SHARE: usize = 8;
+
+/// No generation of a real volume comes near.
+const GENERATION_LIMIT: u64 = 1 << 61;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Opens a volume at its last durable transaction point.
@@ -107,9 +111,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for run in &found.runs {
             working.space.reserve_for_replay(*run);
         }
+        // A checkpoint may have been in flight, with the generation after it in use already.
+        self.pass_births(working, found.birth_max)?;
         for index in 0..found.len() {
             self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
             working.space.mark();
+            while working.dying.len() > self.dying_max() && self.flush_dead(working)? {}
         }
         // Addresses in the pool were set aside with the rest and are given back with it.
         working.pool.drain();
@@ -119,6 +126,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             working.log.erase_unfinished(&self.store)?;
         }
         Ok(found.len() as u32)
+    }
+
+    /// Makes the working generation one that no block is born after. The next metaroot still goes to the slot of the older
+    /// of the two that are there.
+    fn pass_births(&self, working: &mut Working, birth: Generation) -> Result<()> {
+        if birth.0 >= GENERATION_LIMIT {
+            let address = self.store.superblock.log.start;
+            return Err(Error::CorruptMetadata { address, reason: "extent born in the far future" });
+        }
+        let ahead = birth.0.saturating_sub(working.generation.0);
+        working.generation = Generation(working.generation.0 + ahead.next_multiple_of(2));
+        Ok(())
     }
 
     /// Ends the work with the volume: a checkpoint where the mask has `unmount`; otherwise what is not committed is
@@ -154,5 +173,7 @@ fn working_state(superblock: &Superblock, metaroot: &Metaroot, space_memory: usi
         frozen: None,
         durable: *metaroot,
         parameters_changed: false,
+        snapshots: metaroot.snapshots,
+        dying: Dying::default(),
     }
 }

@@ -60,6 +60,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
+impl<M: Medium, P: Platform> Reader<'_, M, P> {
+    /// The tree.
+    pub(super) fn root(&self) -> &Root {
+        &self.root
+    }
+}
+
 impl<M: Medium, P: Platform> KeyspaceRead for Reader<'_, M, P> {
     fn get(&self, key: &Key) -> Result<Option<Versioned>> {
         self.volume.versioned_get(&self.root, key)

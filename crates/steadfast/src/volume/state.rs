@@ -4,8 +4,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::key::Key;
-use crate::layout::Metaroot;
+use crate::layout::{Metaroot, SnapshotCounts};
 use crate::log::Log;
+use crate::snapshot::Dying;
 use crate::space::Space;
 use crate::tree::{NodePool, Root, SealedNode};
 use crate::types::Generation;
@@ -29,6 +30,11 @@ pub struct Pending {
 }
 
 impl Pending {
+    /// Notes a change that no record can hold.
+    pub fn set_overflow(&mut self) {
+        *self = Pending { overflow: true, ..Pending::default() };
+    }
+
     pub fn add(&mut self, key: Key, size: usize, limit: usize) {
         if self.overflow {
             return;
@@ -36,7 +42,7 @@ impl Pending {
         let before = self.keys.insert(key, size).unwrap_or(0);
         self.bytes = self.bytes - before + size;
         if self.bytes > limit {
-            *self = Pending { overflow: true, ..Pending::default() };
+            self.set_overflow();
         }
     }
 
@@ -73,6 +79,9 @@ pub struct Working {
     pub durable: Metaroot,
     /// Mask or timer have changed since the durable metaroot.
     pub parameters_changed: bool,
+    pub snapshots: SnapshotCounts,
+    /// What the newest snapshot's dead list has to take at the next freeze.
+    pub dying: Dying,
 }
 
 impl Working {

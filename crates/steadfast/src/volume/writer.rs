@@ -18,7 +18,7 @@ use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
 
 /// Checkpoints that an operation tries before it reports that there is no space.
-const RECLAIM_TRIES: u32 = 2;
+pub(super) const RECLAIM_TRIES: u32 = 2;
 
 /// The only writer of metadata while it exists.
 pub(crate) struct Writer<'a, M: Medium, P: Platform> {
@@ -102,7 +102,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Space ran out: sets a transaction point where that frees some and the mask allows it. `true`: try again.
-    fn reclaim(&self) -> Result<bool> {
+    pub(super) fn reclaim(&self) -> Result<bool> {
         let (almost_free, frozen) = {
             let working = self.working.lock();
             (working.space.almost_free(), working.frozen.is_some())

@@ -1,0 +1,122 @@
+//! Snapshots on a live volume.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use std::sync::Arc;
+
+use steadfast_media::MemoryMedium;
+
+use super::Volume;
+use super::tests::TestPlatform;
+use crate::check::{CheckOptions, CheckReport, check};
+use crate::error::Error;
+use crate::fs::{Caller, NewNode};
+use crate::mask::TransactionMask;
+use crate::options::{FormatOptions, OpenOptions};
+use crate::types::InodeNumber;
+
+type Medium = Arc<MemoryMedium>;
+type TestVolume = Volume<Medium, TestPlatform>;
+
+fn format(size: u64, options: &FormatOptions) -> Medium {
+    let medium = Arc::new(MemoryMedium::new(size, 128).unwrap());
+    Volume::format(&medium, options, &TestPlatform).unwrap();
+    medium
+}
+
+fn small() -> FormatOptions {
+    FormatOptions { block_size: 512, mask: TransactionMask::MANUAL, ..FormatOptions::default() }
+}
+
+fn open(medium: &Medium) -> TestVolume {
+    let options = OpenOptions { cache_size: 1 << 20, ..OpenOptions::default() };
+    Volume::open(medium.clone(), options, TestPlatform).unwrap()
+}
+
+fn open_snapshot(medium: &Medium, name: &str) -> Result<TestVolume, Error> {
+    Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), name)
+}
+
+fn report(medium: &Medium) -> CheckReport {
+    check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap()
+}
+
+fn assert_clean(medium: &Medium) {
+    let report = report(medium);
+    assert!(report.is_clean(), "{:#?}", report.findings);
+}
+
+fn put(volume: &TestVolume, name: &str, data: &[u8]) -> InodeNumber {
+    let root = InodeNumber::ROOT;
+    let inode = match volume.lookup(root, name.as_bytes()) {
+        Ok(found) => found.inode,
+        Err(Error::NotFound) => {
+            volume.create(root, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default()).unwrap().inode
+        }
+        Err(error) => panic!("{error}"),
+    };
+    volume.write(inode, 0, data, false).unwrap();
+    inode
+}
+
+fn get(volume: &TestVolume, name: &str) -> Result<Vec<u8>, Error> {
+    let inode = volume.lookup(InodeNumber::ROOT, name.as_bytes())?.inode;
+    let mut data = vec![0; volume.attributes(inode)?.size as usize];
+    volume.read(inode, 0, &mut data)?;
+    Ok(data)
+}
+
+fn names(volume: &TestVolume) -> Vec<String> {
+    volume.snapshots().unwrap().into_iter().map(|snapshot| snapshot.name).collect()
+}
+
+#[test]
+fn a_snapshot_keeps_what_the_volume_changes() {
+    let medium = format(8 << 20, &small());
+    let volume = open(&medium);
+    for number in 0..60u8 {
+        put(&volume, &alloc::format!("file{number}"), &vec![number; 100 * usize::from(number)]);
+    }
+    let first = volume.snapshot_create("first").unwrap();
+    assert_eq!((first.inodes, &first.name[..]), (61, "first"));
+    assert_eq!(volume.snapshot_create("first"), Err(Error::AlreadyExists));
+    assert_clean(&medium);
+    for number in 0..60u8 {
+        put(&volume, &alloc::format!("file{number}"), &vec![!number; 50 * usize::from(number)]);
+        if number % 3 == 0 {
+            volume.unlink(InodeNumber::ROOT, alloc::format!("file{number}").as_bytes()).unwrap();
+        }
+    }
+    volume.checkpoint().unwrap();
+    assert_clean(&medium);
+    volume.snapshot_create("second").unwrap();
+    for number in 0..60u8 {
+        put(&volume, &alloc::format!("new{number}"), &[number; 5000]);
+    }
+    volume.transact().unwrap();
+    assert_clean(&medium);
+    drop(volume);
+    let volume = open(&medium);
+    assert_eq!(names(&volume), ["first", "second"]);
+    put(&volume, "more", &[1; 9999]);
+    volume.checkpoint().unwrap();
+    assert_clean(&medium);
+    let report = report(&medium);
+    assert!(report.snapshots == 2 && report.snapshot_blocks > 300, "{report:?}");
+    assert_eq!(volume.statistics().unwrap().blocks_snapshots, report.snapshot_blocks);
+    let before = medium.to_bytes();
+    let view = open_snapshot(&medium, "first").unwrap();
+    for number in 0..60u8 {
+        let data = get(&view, &alloc::format!("file{number}")).unwrap();
+        assert_eq!(data, vec![number; 100 * usize::from(number)]);
+    }
+    assert_eq!(view.unlink(InodeNumber::ROOT, b"file1"), Err(Error::ReadOnly));
+    assert_eq!(view.snapshots().unwrap(), []);
+    view.close().unwrap();
+    assert!(medium.to_bytes() == before);
+    let view = open_snapshot(&medium, "second").unwrap();
+    assert_eq!(get(&view, "file3").unwrap_err(), Error::NotFound);
+    assert_eq!(get(&view, "file4").unwrap()[..200], [!4; 200]);
+    assert_eq!(open_snapshot(&medium, "third").err(), Some(Error::NotFound));
+}

@@ -1,0 +1,173 @@
+//! Snapshots of a live volume: taking and listing them.
+//!
+//! Taking one is two checkpoints in the foreground. The first writes the state that becomes the snapshot; the second, of the
+//! generation after it, has the key that remembers the first. A power cut before the second is durable leaves no
+//! snapshot, and one after it the whole of it. The newest snapshot's generation counts from the moment of the first freeze,
+//! so nothing that the snapshot holds is let go in between.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use super::Volume;
+use super::room::More;
+use super::state::Working;
+use super::writer::RECLAIM_TRIES;
+use crate::error::{Error, Result};
+use crate::fs::memory;
+use crate::key::{Key, Kind};
+use crate::keyspace::SpaceClass;
+use crate::platform::Platform;
+use crate::snapshot::{GENERATION_MAX, Record, Snapshot, check_name};
+use crate::tree::{PlannedChange, Root};
+use crate::types::{Generation, InodeNumber};
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Takes a snapshot of everything accepted so far, which becomes durable with it: a transaction point. The work does
+    /// not depend on the size of the volume or the number of snapshots, but for the search for a snapshot of this name.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidName`, `NameTooLong`; `NoSpace` where the room that removing files under a snapshot can
+    /// need is not there (nothing has changed then); as [`transact`](Self::transact).
+    pub fn snapshot_create(&self, name: &str) -> Result<Snapshot> {
+        check_name(name)?;
+        let mut tries = 0;
+        loop {
+            match self.try_snapshot_create(name) {
+                Err(Error::NoSpace) if tries < RECLAIM_TRIES && self.reclaim()? => tries += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn try_snapshot_create(&self, name: &str) -> Result<Snapshot> {
+        self.check_writable()?;
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        self.finish_checkpoint()?;
+        let record = {
+            let mut working = self.working.lock();
+            let root = *self.view.read();
+            if self.snapshot_record(&root, name)?.is_some() {
+                return Err(Error::AlreadyExists);
+            }
+            let mut record = self.record_of(&working, name)?;
+            let key = Key::snapshot(record.generation);
+            let change = PlannedChange { key, value_len: Some(record.encode().len()) };
+            // Every node will be one of an earlier generation.
+            let generation = Generation(working.generation.0 + 1);
+            let nodes = self.store.plan(&root, generation, &[change])?;
+            self.check_room_for_snapshot(&working, &root, nodes)?;
+            self.freeze_foreground(&mut working)?;
+            self.enter_snapshot(&mut working, &mut record)
+                .map_err(|error| self.fail("a snapshot could not be entered", error))?;
+            record
+        };
+        self.finish_checkpoint()?;
+        self.freeze_and_finish(&mut commit)?;
+        record.to_snapshot()
+    }
+
+    /// A record of the state that the next freeze makes, but for its root.
+    fn record_of(&self, working: &Working, name: &str) -> Result<Record> {
+        if working.generation.0 > GENERATION_MAX {
+            return Err(Error::Unsupported("snapshots on a volume with so many checkpoints"));
+        }
+        let mut owned = alloc::string::String::new();
+        owned.try_reserve_exact(name.len()).map_err(|_| Error::OutOfMemory)?;
+        owned.push_str(name);
+        Ok(Record {
+            root: *self.view.read(),
+            generation: working.generation,
+            deleting: false,
+            created: self.store.platform.now(),
+            inodes: working.inodes,
+            used_blocks: working.space.used(),
+            nodes: working.nodes,
+            next_inode: working.next_inode,
+            snapshots: working.snapshots,
+            name: owned,
+        })
+    }
+
+    fn check_room_for_snapshot(&self, working: &Working, root: &Root, nodes: u64) -> Result<()> {
+        let kept = self.kept_for_removal(working.nodes).saturating_sub(
+            // What an older snapshot has set aside serves the new one.
+            self.kept_for_removal(working.snapshots.shared_nodes),
+        );
+        let needed = (nodes * self.node_cost())
+            .saturating_add(kept)
+            .saturating_add(self.reserve_for(working, SpaceClass::Normal))
+            .saturating_add(2 * self.freeze_cost(working, root, More { groups: 4, dead: 2 * nodes }));
+        if self.available(working) < needed { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    /// The working state has just been frozen: makes that one a snapshot.
+    fn enter_snapshot(&self, working: &mut Working, record: &mut Record) -> Result<()> {
+        let frozen = working.frozen.as_ref().map(|frozen| frozen.metaroot).ok_or(Error::NoMetaroot)?;
+        record.root = frozen.root();
+        record.used_blocks = frozen.used_blocks;
+        record.nodes = frozen.nodes;
+        record.snapshots = frozen.snapshots;
+        working.snapshots.newest = record.generation;
+        working.snapshots.keys = working.snapshots.keys.saturating_add(1);
+        working.snapshots.shared_nodes = frozen.nodes;
+        self.put_record(working, record)
+    }
+
+    /// Puts a snapshot's key into the working tree. No record of the log can hold it.
+    pub(super) fn put_record(&self, working: &mut Working, record: &Record) -> Result<()> {
+        let key = Key::snapshot(record.generation);
+        let value = record.encode();
+        let roots = self.roots(working);
+        let change = PlannedChange { key, value_len: Some(value.len()) };
+        let nodes = self.store.plan(&roots.working, working.generation, &[change])?;
+        self.fill_pool(working, &roots, nodes)?;
+        self.change_tree(working, |tree| tree.put(&key, &value))?;
+        working.pending.set_overflow();
+        self.settle(working)
+    }
+
+    /// The snapshots, oldest first.
+    ///
+    /// # Errors
+    /// `Poisoned` after close, `CorruptMetadata`, `OutOfMemory`, `Medium`.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        let reader = self.reader()?;
+        let mut list = Vec::new();
+        self.visit_records(reader.root(), |record| {
+            if !record.deleting {
+                memory::push(&mut list, record.to_snapshot()?)?;
+            }
+            Ok(true)
+        })?;
+        Ok(list)
+    }
+
+    /// Calls `visit` for every snapshot of a tree, oldest first, until it says `false`.
+    pub(super) fn visit_records(
+        &self,
+        root: &Root,
+        mut visit: impl FnMut(Record) -> Result<bool>,
+    ) -> Result<()> {
+        let (mut from, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Snapshot);
+        while let Some((key, value)) = self.store.next(root, &from, &last)? {
+            let go_on = visit(Record::decode(Generation(key.suffix()), &value)?)?;
+            let Some(next) = key.successor().filter(|_| go_on) else { break };
+            from = next;
+        }
+        Ok(())
+    }
+
+    /// The snapshot of this name.
+    pub(super) fn snapshot_record(&self, root: &Root, name: &str) -> Result<Option<Record>> {
+        let mut found = None;
+        self.visit_records(root, |record| {
+            if !record.deleting && record.name == name {
+                found = Some(record);
+            }
+            Ok(found.is_none())
+        })?;
+        Ok(found)
+    }
+}
