@@ -35,12 +35,8 @@ bench: ## Measure how long mounting takes, on this machine
 	@bench/mount-time.sh
 
 PREFIX ?= /usr/local
-install: ## Install the command to $(PREFIX)/bin and the helper for mount(8) to /sbin (as root)
-	$(CARGO) build --release --locked -p steadfast-cli
-	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/steadfast $(DESTDIR)$(PREFIX)/bin/steadfast
-	install -d $(DESTDIR)/sbin
-	ln -sf $(PREFIX)/bin/steadfast $(DESTDIR)/sbin/mount.steadfast
-	ln -sf $(PREFIX)/bin/steadfast $(DESTDIR)/sbin/mount.fuse.steadfast
+install: ## Install command, mount helpers and the library for C below $(PREFIX) (as root; DESTDIR for packages)
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
 
 clean: ## Remove what was built (images and mounts stay)
 	$(CARGO) clean

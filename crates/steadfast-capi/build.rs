@@ -1,0 +1,6 @@
+//! Gives the shared library its name for the dynamic linker: one that changes when the ABI breaks (`SF_ABI_VERSION`).
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libsteadfast.so.1");
+}

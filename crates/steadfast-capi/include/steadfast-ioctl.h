@@ -1,0 +1,74 @@
+/* Steadfast: commands to a mounted volume, for programs that use the mount and not the library.
+ *
+ * Each is an ioctl on any file or directory of the mount, usually the mount point:
+ *
+ *     int fd = open("/mnt", O_RDONLY | O_DIRECTORY);
+ *     if (ioctl(fd, SF_IOC_TRANSACT) != 0) perror("transact");
+ *
+ * ENOTTY: not a Steadfast mount. EPERM: only the user who mounted, and root. A test compares this file with the mount.
+ */
+#ifndef STEADFAST_IOCTL_H
+#define STEADFAST_IOCTL_H
+
+#include <stdint.h>
+#include <sys/ioctl.h>
+
+#define SF_IOC_TYPE 0xd5
+
+/* Argument of SF_IOC_ROLLBACK. */
+struct sf_ioc_rollback {
+    uint32_t force;    /* not 0: also while files are open for writing */
+    uint32_t reserved; /* 0 */
+};
+
+/* Argument of SF_IOC_MASK_GET and SF_IOC_MASK_SET. */
+struct sf_ioc_mask {
+    uint32_t mask;     /* SF_ON_... of steadfast.h */
+    uint32_t timer_ms; /* interval of the transaction timer */
+};
+
+/* Argument of SF_IOC_INFO. Sizes are bytes; texts are padded with zeros, and have no zero at the end where they are full. */
+struct sf_ioc_info {
+    uint32_t version;
+    uint32_t block_size;
+    uint32_t node_size;
+    uint32_t metadata_copies;
+    uint8_t uuid[16];
+    char label[32];
+    uint64_t size;
+    uint64_t log_size;
+    uint64_t features_compatible;
+    uint64_t features_read_only;
+    uint64_t features_incompatible;
+    uint64_t generation;
+    uint64_t replayed_records;
+    uint64_t log_used;
+    uint64_t transaction_points;
+    uint64_t repaired_reads;
+    uint64_t incarnation; /* rollbacks since it was mounted */
+    uint64_t uncommitted; /* changes that a power cut now would lose */
+    uint32_t mask;
+    uint32_t timer_ms;
+    uint32_t flags; /* SF_IOC_INFO_... */
+    uint32_t reserved;
+    char poisoned[128]; /* why the volume went read-only by itself */
+};
+
+#define SF_IOC_INFO_SUPERBLOCK_DAMAGED 1 /* a copy of the superblock was found damaged */
+#define SF_IOC_INFO_READ_ONLY 2          /* mounted read-only */
+#define SF_IOC_INFO_POISONED 4           /* went read-only by itself */
+
+/* Pulls dirty pages out of the kernel's cache and makes everything durable: a transaction point. */
+#define SF_IOC_TRANSACT _IO(SF_IOC_TYPE, 1)
+/* Returns to the last durable transaction point. EBUSY: files are open for writing. */
+#define SF_IOC_ROLLBACK _IOW(SF_IOC_TYPE, 2, struct sf_ioc_rollback)
+/* The transaction mask and the timer. */
+#define SF_IOC_MASK_GET _IOR(SF_IOC_TYPE, 3, struct sf_ioc_mask)
+/* Sets the transaction mask and the timer. EOPNOTSUPP: `write` in the mask of a mount with a write-back cache. */
+#define SF_IOC_MASK_SET _IOW(SF_IOC_TYPE, 4, struct sf_ioc_mask)
+/* What the volume is and how it is doing. */
+#define SF_IOC_INFO _IOR(SF_IOC_TYPE, 5, struct sf_ioc_info)
+/* As SF_IOC_TRANSACT, and empties the intent log. */
+#define SF_IOC_CHECKPOINT _IO(SF_IOC_TYPE, 6)
+
+#endif /* STEADFAST_IOCTL_H */

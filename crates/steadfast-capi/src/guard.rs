@@ -1,0 +1,266 @@
+//! The boundary: what every function of the interface goes through.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::slice;
+use core::sync::atomic::Ordering;
+
+use crate::codes;
+use crate::error::{self, Failure};
+use crate::volume::sf_volume;
+
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+/// What a function returns where it succeeds.
+pub trait Answer {
+    fn number(self) -> i64;
+}
+
+impl Answer for () {
+    fn number(self) -> i64 {
+        0
+    }
+}
+
+impl Answer for bool {
+    fn number(self) -> i64 {
+        i64::from(self)
+    }
+}
+
+impl Answer for usize {
+    fn number(self) -> i64 {
+        i64::try_from(self).unwrap_or(i64::MAX)
+    }
+}
+
+impl Answer for u64 {
+    fn number(self) -> i64 {
+        i64::try_from(self).unwrap_or(i64::MAX)
+    }
+}
+
+/// Runs the body of the function `name`: a failure is remembered and becomes a negative number, a panic does, too.
+pub fn call<T: Answer>(name: &str, body: impl FnOnce() -> Outcome<T>) -> i64 {
+    match caught(body) {
+        Ok(answer) => answer.number(),
+        Err(failure) => {
+            error::remember(name, &failure);
+            -i64::from(failure.code)
+        }
+    }
+}
+
+/// As [`call`] for functions that return an `int`.
+pub fn call_int<T: Answer>(name: &str, body: impl FnOnce() -> Outcome<T>) -> c_int {
+    c_int::try_from(call(name, body)).unwrap_or(c_int::MAX)
+}
+
+#[cfg(feature = "std")]
+fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    // Nothing half changed is seen afterwards: the volume is marked as broken on the way (see `on`).
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<std::string::String>().map(|text| text.as_str()));
+        let failure = Failure::internal(text.unwrap_or("unknown"));
+        // What was thrown may throw again when it is dropped.
+        core::mem::forget(panic);
+        Err(failure)
+    })
+}
+
+/// Without an operating system a panic does not unwind: it ends in `sf_bare_panic`.
+#[cfg(not(feature = "std"))]
+fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    body()
+}
+
+/// Marks a volume as broken unless told otherwise: dropped on the way of a panic.
+struct Breaker<'v>(&'v sf_volume);
+
+impl Drop for Breaker<'_> {
+    fn drop(&mut self) {
+        self.0.broken.store(true, Ordering::Release);
+    }
+}
+
+/// Runs work on a volume.
+pub fn on<T>(volume: &sf_volume, work: impl FnOnce(&sf_volume) -> Outcome<T>) -> Outcome<T> {
+    if volume.broken.load(Ordering::Acquire) {
+        return Err(Failure::new(
+            codes::SF_ENOTRECOVERABLE,
+            "an internal error happened before; close the volume and open it again",
+        ));
+    }
+    let breaker = Breaker(volume);
+    let result = work(volume);
+    core::mem::forget(breaker);
+    result
+}
+
+/// Runs work on the volume of a handle.
+///
+/// # Safety
+/// `volume` is NULL or came from an open function and was not closed.
+pub unsafe fn with<T>(volume: *const sf_volume, work: impl FnOnce(&sf_volume) -> Outcome<T>) -> Outcome<T> {
+    // SAFETY: as the caller says.
+    on(unsafe { reference(volume, "volume") }?, work)
+}
+
+/// A reference to what a pointer points to.
+///
+/// # Safety
+/// `pointer` is NULL or points to a `T` that lives and is not written to during `'a`.
+pub unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> Outcome<&'a T> {
+    if !pointer.is_aligned() {
+        return Err(Failure::new(codes::SF_EFAULT, format_args!("{name} is not a valid pointer")));
+    }
+    // SAFETY: aligned, and as the caller says.
+    unsafe { pointer.as_ref() }.ok_or_else(|| Failure::null(name))
+}
+
+/// Writes `value` to where a pointer points.
+///
+/// # Safety
+/// `pointer` is NULL or has room for a `T`.
+pub unsafe fn store<T>(pointer: *mut T, value: T, name: &str) -> Outcome {
+    check_place(pointer, name)?;
+    // SAFETY: not NULL, and as the caller says. What was there is not dropped: it may be no value at all.
+    unsafe { pointer.write_unaligned(value) };
+    Ok(())
+}
+
+/// That there is a place for an answer, before anything is done.
+pub fn check_place<T>(pointer: *mut T, name: &str) -> Outcome {
+    if pointer.is_null() { Err(Failure::null(name)) } else { Ok(()) }
+}
+
+/// The bytes of a text.
+///
+/// # Safety
+/// `text` is NULL or ends with a zero, and is not written to during `'a`.
+pub unsafe fn text<'a>(text: *const c_char, name: &str) -> Outcome<&'a [u8]> {
+    if text.is_null() {
+        return Err(Failure::null(name));
+    }
+    // SAFETY: not NULL, and as the caller says.
+    Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// The bytes of a buffer that is read from. NULL is good where there are none.
+///
+/// # Safety
+/// `buffer` is NULL or has `length` bytes that are not written to during `'a`.
+pub unsafe fn bytes<'a>(buffer: *const c_void, length: usize, name: &str) -> Outcome<&'a [u8]> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    if buffer.is_null() {
+        return Err(Failure::null(name));
+    }
+    check_length(length)?;
+    // SAFETY: not NULL, no longer than an object can be, and as the caller says.
+    Ok(unsafe { slice::from_raw_parts(buffer.cast(), length) })
+}
+
+/// The bytes of a buffer that is written to. NULL is good where there is no room.
+///
+/// # Safety
+/// `buffer` is NULL or has `length` bytes that nobody else uses during `'a`.
+pub unsafe fn bytes_mut<'a>(buffer: *mut c_void, length: usize, name: &str) -> Outcome<&'a mut [u8]> {
+    if length == 0 {
+        return Ok(&mut []);
+    }
+    if buffer.is_null() {
+        return Err(Failure::null(name));
+    }
+    check_length(length)?;
+    // SAFETY: not NULL, no longer than an object can be, and as the caller says. Bytes that the caller never wrote are read
+    // by nobody: the core fills what it reports as filled.
+    Ok(unsafe { slice::from_raw_parts_mut(buffer.cast(), length) })
+}
+
+fn check_length(length: usize) -> Outcome {
+    if length > isize::MAX as usize {
+        return Err(Failure::invalid(format_args!("a buffer cannot have {length} bytes")));
+    }
+    Ok(())
+}
+
+/// Copies a value to the caller as `getxattr` and `readlink` do where the buffer is large enough, and only says how long
+/// it is where there is no buffer.
+///
+/// # Safety
+/// As [`bytes_mut`].
+pub unsafe fn copy_out(value: &[u8], buffer: *mut c_void, size: usize) -> Outcome<usize> {
+    if size > 0 {
+        // SAFETY: as the caller says.
+        let buffer = unsafe { bytes_mut(buffer, size, "buffer") }?;
+        let Some(room) = buffer.get_mut(..value.len()) else {
+            return Err(Failure::new(
+                codes::SF_ERANGE,
+                format_args!("the value has {} bytes, the buffer {size}", value.len()),
+            ));
+        };
+        room.copy_from_slice(value);
+    }
+    Ok(value.len())
+}
+
+/// Refuses flags that this version does not know: they may mean something in the next one.
+pub fn check_flags(flags: u32, known: u32) -> Outcome {
+    if flags & !known != 0 {
+        return Err(Failure::invalid(format_args!("unknown flags {:#x}", flags & !known)));
+    }
+    Ok(())
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::image::{sf_format_image, sf_open_image};
+    use crate::names::sf_mkdir;
+    use crate::options::{sf_format_options, sf_format_options_init};
+    use crate::volume::sf_close;
+
+    fn last_error() -> String {
+        // SAFETY: the text of this thread, copied at once.
+        unsafe { CStr::from_ptr(error::sf_last_error()) }.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn a_panic_stays_inside_and_the_volume_answers_nothing_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk.img").to_str().unwrap().to_owned();
+        let path = std::ffi::CString::new(path).unwrap();
+        let mut volume = core::ptr::null_mut();
+        // SAFETY: everything is as the header asks for it.
+        unsafe {
+            let mut options = core::mem::MaybeUninit::<sf_format_options>::uninit();
+            assert_eq!(sf_format_options_init(options.as_mut_ptr(), size_of::<sf_format_options>()), 0);
+            (*options.as_mut_ptr()).size = 4 << 20;
+            assert_eq!(sf_format_image(path.as_ptr(), options.as_ptr()), 0);
+            assert_eq!(sf_open_image(path.as_ptr(), core::ptr::null(), &raw mut volume), 0);
+            assert_eq!(sf_mkdir(volume, c"before".as_ptr(), 0o755), 0);
+
+            let panics = |_: &sf_volume| -> Outcome { panic!("planted\nhere") };
+            assert_eq!(call("sf_test", || with(volume, panics)), -i64::from(codes::SF_ENOTRECOVERABLE));
+            assert_eq!(last_error(), "sf_test: internal error: planted here");
+            assert_eq!(sf_mkdir(volume, c"after".as_ptr(), 0o755), -codes::SF_ENOTRECOVERABLE);
+            assert_eq!(sf_close(volume), -codes::SF_ENOTRECOVERABLE);
+
+            // The image is free again, and as it was at the last transaction point.
+            assert_eq!(sf_open_image(path.as_ptr(), core::ptr::null(), &raw mut volume), 0);
+            assert_eq!(sf_mkdir(volume, c"before".as_ptr(), 0o755), 0);
+            assert_eq!(sf_close(volume), 0);
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_at_a_character() {
+        let long = "ö".repeat(300);
+        assert_eq!(call("f", || -> Outcome { Err(Failure::invalid(&long)) }), -i64::from(codes::SF_EINVAL));
+        let text = last_error();
+        assert!(text.starts_with("f: öö") && text.len() < 256 && text.ends_with('ö'), "{text}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Volumes in image files and on block devices of the host.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions as HostOptions;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use core::ffi::{c_char, c_int};
+
+use engine::{Error, OpenOptions};
+use steadfast_host::{FileMedium, FileOptions, OpenError};
+use steadfast_media::Medium;
+
+use crate::codes;
+use crate::error::Failure;
+use crate::guard::{Outcome, call_int, check_place, text};
+use crate::medium::AnyMedium;
+use crate::options::{self, SF_FORMAT_OVERWRITE, sf_format_options, sf_open_options};
+use crate::volume::{self, sf_volume};
+use crate::{Core, Surroundings};
+
+/// A sector of a disk, bytes; smaller blocks are for other media and only have to fit the file.
+const SECTOR: u32 = 512;
+/// Bytes wiped at each end of what is formatted again: more than the fixed structures of a volume take there.
+const WIPE: u64 = 256 << 10;
+
+fn failure(error: &OpenError) -> Failure {
+    let code = match error {
+        OpenError::NotFound(_) => codes::SF_ENOENT,
+        OpenError::AlreadyExists(_) => codes::SF_EEXIST,
+        OpenError::PermissionDenied { .. } => codes::SF_EACCES,
+        OpenError::WriteProtected(_) => codes::SF_EROFS,
+        OpenError::InUse { .. } | OpenError::DeviceInUse(_) => codes::SF_EBUSY,
+        OpenError::NotAMedium { .. } | OpenError::AtomicUnit { .. } => codes::SF_EINVAL,
+        OpenError::DirectUnsupported(_) => codes::SF_EOPNOTSUPP,
+        OpenError::Size { source, .. } | OpenError::Io { source, .. } => {
+            source.raw_os_error().unwrap_or(codes::SF_EIO)
+        }
+        _ => codes::SF_EIO,
+    };
+    Failure::new(code, error)
+}
+
+fn file_options(read_only: bool, block_size: u32) -> FileOptions {
+    let small = block_size < SECTOR && block_size.is_power_of_two();
+    FileOptions { read_only, atomic_unit: small.then_some(block_size), ..FileOptions::default() }
+}
+
+fn open_file(path: &Path, options: &FileOptions) -> Outcome<FileMedium> {
+    FileMedium::open(path, options).map_err(|error| failure(&error))
+}
+
+/// The path of a C string.
+///
+/// # Safety
+/// As [`text`].
+unsafe fn host_path<'a>(path: *const c_char) -> Outcome<&'a Path> {
+    // SAFETY: as the caller says.
+    let path = unsafe { text(path, "path") }?;
+    Ok(Path::new(OsStr::from_bytes(path)))
+}
+
+/// A file to format: a new one, or, if allowed, one that exists.
+fn make(path: &Path, size: u64, block_size: u32, overwrite: bool) -> Outcome<FileMedium> {
+    let options = file_options(false, block_size);
+    if size != 0 {
+        match FileMedium::create(path, size, &options) {
+            Ok(medium) => return Ok(medium),
+            Err(OpenError::AlreadyExists(_)) if overwrite => {}
+            Err(error) => return Err(failure(&error)),
+        }
+    } else if !path.exists() {
+        return Err(Failure::invalid(format_args!("{}: a new image needs a size", path.display())));
+    } else if !overwrite {
+        return Err(failure(&OpenError::AlreadyExists(path.to_owned())));
+    }
+    // Locked before it is touched.
+    let mut medium = open_file(path, &options)?;
+    if size != 0 && !medium.is_block_device() && size != medium.geometry().size {
+        let resized = HostOptions::new().write(true).open(path).and_then(|file| {
+            file.set_len(size)?;
+            file.sync_all()
+        });
+        resized.map_err(|error| {
+            let code = error.raw_os_error().unwrap_or(codes::SF_EIO);
+            Failure::new(code, format_args!("{}: cannot resize: {error}", path.display()))
+        })?;
+        drop(medium);
+        medium = open_file(path, &options)?;
+    }
+    // An older volume must not be taken for the new one.
+    let length = WIPE.min(medium.geometry().size);
+    let zeros = std::vec![0; usize::try_from(length).unwrap_or(0)];
+    medium.write(0, &zeros).map_err(Error::from)?;
+    medium.write(medium.geometry().size - length, &zeros).map_err(Error::from)?;
+    Ok(medium)
+}
+
+/// Makes a volume in an image file, or on a block device of the system. A file that does not exist is made with
+/// `options->size` bytes. One that exists is refused with -SF_EEXIST unless `options->flags` has SF_FORMAT_OVERWRITE; then
+/// a size of 0 keeps its size. The file is synchronised when this returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_format_image(path: *const c_char, options: *const sf_format_options) -> c_int {
+    call_int("sf_format_image", || {
+        // SAFETY: the header asks for a text and a valid structure.
+        let (path, (options, flags)) = unsafe { (host_path(path)?, options::format(options)?) };
+        let overwrite = flags & SF_FORMAT_OVERWRITE != 0;
+        let medium = make(path, options.size.unwrap_or(0), options.block_size, overwrite)?;
+        Ok(Core::format(&AnyMedium::Image(medium), &options, &Surroundings::default())?)
+    })
+}
+
+/// Opens the volume in an image file or on a block device, and locks it: for this volume alone, or among readers where it
+/// is opened read-only. `options` may be NULL. On failure `*volume` is left alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_open_image(
+    path: *const c_char,
+    options: *const sf_open_options,
+    volume: *mut *mut sf_volume,
+) -> c_int {
+    call_int("sf_open_image", || {
+        check_place(volume, "volume")?;
+        // SAFETY: the header asks for a text and a valid structure.
+        let (path, (options, background)) = unsafe { (host_path(path)?, options::open(options)?) };
+        let core = open_core(path, &options)?;
+        // SAFETY: the header asks for room for a pointer.
+        unsafe { volume::open(core, background, volume) }
+    })
+}
+
+fn open_core(path: &Path, options: &OpenOptions) -> Outcome<Core> {
+    let attempt = |block_size| -> Outcome<_> {
+        let medium = open_file(path, &file_options(options.read_only, block_size))?;
+        let is_file = !medium.is_block_device();
+        Ok((is_file, Core::open(AnyMedium::Image(medium), options.clone(), Surroundings::default())))
+    };
+    let at_path = |error: Error| Failure::new(codes::of(&error), format_args!("{}: {error}", path.display()));
+    match attempt(SECTOR)? {
+        // The image of a medium with smaller blocks than a disk has.
+        (true, Err(Error::BadBlockSize(block_size))) => attempt(block_size)?.1.map_err(at_path),
+        (_, result) => result.map_err(at_path),
+    }
+}

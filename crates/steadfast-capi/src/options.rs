@@ -1,0 +1,249 @@
+//! Parameters of formatting and opening.
+//!
+//! An options structure begins with its size, so that it can grow: `…_init` fills as much of it as the caller's version
+//! has, and a function takes a larger one only where everything that it does not know is zero.
+
+use alloc::string::String;
+use core::ffi::{c_char, c_int, c_void};
+
+use engine::{FormatOptions, OpenOptions, TransactionMask};
+
+use crate::codes;
+use crate::error::Failure;
+use crate::guard::{Outcome, bytes, bytes_mut, call_int, check_flags};
+
+/// In `sf_format_options.log_size`: choose by the size of the volume.
+pub const SF_LOG_AUTOMATIC: u64 = 0xffff_ffff_ffff_ffff;
+
+/// Format over what is there already.
+pub const SF_FORMAT_OVERWRITE: u32 = 1;
+
+/// Open the volume for reading only: nothing is written to the medium.
+pub const SF_OPEN_READ_ONLY: u32 = 1;
+/// Do not keep access times.
+pub const SF_OPEN_NO_ATIME: u32 = 2;
+/// Do the background work in a thread of the library instead of in `sf_background`. The device's functions are called from
+/// it, too. Not in a library without an operating system.
+pub const SF_OPEN_BACKGROUND: u32 = 4;
+
+/// Parameters of a new volume. Set them with `sf_format_options_init`, then change what should be different.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sf_format_options {
+    /// Set by `sf_format_options_init`.
+    pub struct_size: u32,
+    /// SF_FORMAT_OVERWRITE (images).
+    pub flags: u32,
+    /// Bytes of the volume; 0: all of the device.
+    pub size: u64,
+    /// Block size, bytes: a power of two from 128 to 65536, not below the device's atomic unit. Default 4096.
+    pub block_size: u32,
+    /// Size of a tree node, bytes; 0: the block size, at least 512.
+    pub node_size: u32,
+    /// Copies of each metadata block, 1 or 2; 0: 2, or 1 on media below 128 KiB.
+    pub metadata_copies: u32,
+    /// Transaction mask that is stored in the volume. Default SF_MASK_DEFAULT.
+    pub mask: u32,
+    /// Bytes of the intent log; 0: none, every transaction point is a checkpoint. Default SF_LOG_AUTOMATIC.
+    pub log_size: u64,
+    /// Interval of the transaction timer, milliseconds. Default 5000.
+    pub timer_ms: u32,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Group of the root directory.
+    pub root_gid: u32,
+    /// Permissions of the root directory. Default 0755.
+    pub root_mode: u32,
+    /// Identity of the volume, which also keys the hash of names. All zeros: random bytes; without an operating system
+    /// give 16 random bytes.
+    pub uuid: [u8; 16],
+    /// Label for people: UTF-8, at most 32 bytes and a zero.
+    pub label: [c_char; 40],
+}
+
+/// Parameters of opening a volume. Set them with `sf_open_options_init`, then change what should be different.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sf_open_options {
+    /// Set by `sf_open_options_init`.
+    pub struct_size: u32,
+    /// SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND.
+    pub flags: u32,
+    /// Bytes of memory for the cache. Default 32 MiB, without an operating system 64 KiB.
+    pub cache_size: u64,
+}
+
+/// A structure of plain numbers that begins with its own size.
+///
+/// # Safety
+/// `repr(C)`, without padding, `u32` first, and every pattern of bits is a value.
+unsafe trait Plain: Copy {
+    fn defaults() -> Self;
+}
+
+// SAFETY: numbers and arrays of numbers; 4+4+8, 4×4, 8, 4×4, 16, 40 bytes leave no gap.
+unsafe impl Plain for sf_format_options {
+    fn defaults() -> Self {
+        let defaults = FormatOptions::default();
+        sf_format_options {
+            struct_size: size_of::<Self>() as u32,
+            flags: 0,
+            size: 0,
+            block_size: defaults.block_size,
+            node_size: 0,
+            metadata_copies: 0,
+            mask: defaults.mask.0,
+            log_size: SF_LOG_AUTOMATIC,
+            timer_ms: defaults.timer_ms,
+            root_uid: defaults.root_uid,
+            root_gid: defaults.root_gid,
+            root_mode: defaults.root_mode,
+            uuid: defaults.uuid,
+            label: [0; 40],
+        }
+    }
+}
+
+// SAFETY: three numbers without a gap.
+unsafe impl Plain for sf_open_options {
+    fn defaults() -> Self {
+        let cache_size =
+            if cfg!(feature = "std") { OpenOptions::default().cache_size as u64 } else { 64 << 10 };
+        sf_open_options { struct_size: size_of::<Self>() as u32, flags: 0, cache_size }
+    }
+}
+
+/// Fills the caller's structure of `size` bytes with the defaults, as much as it has of them.
+unsafe fn init<T: Plain>(options: *mut T, size: usize) -> Outcome {
+    // SAFETY: as the caller says.
+    let room = unsafe { bytes_mut(options.cast::<c_void>(), size, "options") }?;
+    if size < size_of::<T>() {
+        return Err(Failure::invalid("size is smaller than any version of this structure"));
+    }
+    let Ok(struct_size) = u32::try_from(size) else {
+        return Err(Failure::invalid("size is not that of this structure"));
+    };
+    room.fill(0);
+    let defaults = T::defaults();
+    // SAFETY: the room has at least this many bytes, and a value of plain numbers has no other ones.
+    unsafe { options.write_unaligned(defaults) };
+    if let Some(first) = room.first_chunk_mut::<4>() {
+        *first = struct_size.to_ne_bytes();
+    }
+    Ok(())
+}
+
+/// Reads the caller's structure; NULL means the defaults.
+unsafe fn read<T: Plain>(options: *const T) -> Outcome<T> {
+    if options.is_null() {
+        return Ok(T::defaults());
+    }
+    // SAFETY: the size comes first in every version.
+    let size = unsafe { options.cast::<u32>().read_unaligned() } as usize;
+    if size < size_of::<T>() {
+        return Err(Failure::invalid("options are not initialised: struct_size is too small"));
+    }
+    // A size beyond any version was never set by an `init`, and must not lead us over the end of the structure.
+    if size > 4096 {
+        return Err(Failure::invalid("options are not initialised: struct_size is too large"));
+    }
+    // SAFETY: the caller says that its structure has this size.
+    let all = unsafe { bytes(options.cast(), size, "options") }?;
+    if all.iter().skip(size_of::<T>()).any(|byte| *byte != 0) {
+        return Err(Failure::new(
+            codes::SF_E2BIG,
+            "options use what this version of the library does not know",
+        ));
+    }
+    // SAFETY: there are at least this many bytes, and any are a value.
+    Ok(unsafe { options.read_unaligned() })
+}
+
+/// Fills `options` with the defaults. `size` is `sizeof *options`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_format_options_init(options: *mut sf_format_options, size: usize) -> c_int {
+    // SAFETY: the header asks for a structure of this size.
+    call_int("sf_format_options_init", || unsafe { init(options, size) })
+}
+
+/// Fills `options` with the defaults. `size` is `sizeof *options`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_open_options_init(options: *mut sf_open_options, size: usize) -> c_int {
+    // SAFETY: the header asks for a structure of this size.
+    call_int("sf_open_options_init", || unsafe { init(options, size) })
+}
+
+/// The caller's wishes for a new volume, with their flags.
+///
+/// # Safety
+/// `options` is NULL or points to a structure of the size that it states.
+pub unsafe fn format(options: *const sf_format_options) -> Outcome<(FormatOptions, u32)> {
+    // SAFETY: as the caller says.
+    let options = unsafe { read(options) }?;
+    check_flags(options.flags, SF_FORMAT_OVERWRITE)?;
+    let label: alloc::vec::Vec<u8> =
+        options.label.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    let label = String::from_utf8(label).map_err(|_| Failure::invalid("label is not UTF-8"))?;
+    if label.len() > 32 {
+        return Err(Failure::invalid("label has more than 32 bytes"));
+    }
+    let metadata_copies = match options.metadata_copies {
+        0 => None,
+        copies => Some(u8::try_from(copies).map_err(|_| Failure::invalid("metadata_copies is not 1 or 2"))?),
+    };
+    let mask = TransactionMask(options.mask);
+    if !TransactionMask::ALL.contains(mask) {
+        return Err(Failure::invalid("mask has unknown bits"));
+    }
+    let wishes = FormatOptions {
+        size: (options.size != 0).then_some(options.size),
+        block_size: options.block_size,
+        node_size: (options.node_size != 0).then_some(options.node_size),
+        metadata_copies,
+        log_size: (options.log_size != SF_LOG_AUTOMATIC).then_some(options.log_size),
+        uuid: identity(options.uuid)?,
+        label,
+        mask,
+        timer_ms: options.timer_ms,
+        root_uid: options.root_uid,
+        root_gid: options.root_gid,
+        root_mode: options.root_mode,
+    };
+    Ok((wishes, options.flags))
+}
+
+#[cfg(feature = "std")]
+fn identity(given: [u8; 16]) -> Outcome<[u8; 16]> {
+    if given != [0; 16] {
+        return Ok(given);
+    }
+    steadfast_host::random_uuid().map_err(|error| Failure::new(codes::SF_EIO, error))
+}
+
+#[cfg(not(feature = "std"))]
+fn identity(given: [u8; 16]) -> Outcome<[u8; 16]> {
+    Ok(given)
+}
+
+/// The caller's wishes for opening, and whether the background work is to have a thread.
+///
+/// # Safety
+/// `options` is NULL or points to a structure of the size that it states.
+pub unsafe fn open(options: *const sf_open_options) -> Outcome<(OpenOptions, bool)> {
+    // SAFETY: as the caller says.
+    let options = unsafe { read(options) }?;
+    check_flags(options.flags, SF_OPEN_READ_ONLY | SF_OPEN_NO_ATIME | SF_OPEN_BACKGROUND)?;
+    let background = options.flags & SF_OPEN_BACKGROUND != 0;
+    if background && cfg!(not(feature = "std")) {
+        return Err(Failure::new(
+            codes::SF_EOPNOTSUPP,
+            "there are no threads here; call sf_background instead",
+        ));
+    }
+    let wishes = OpenOptions {
+        read_only: options.flags & SF_OPEN_READ_ONLY != 0,
+        cache_size: usize::try_from(options.cache_size).unwrap_or(usize::MAX),
+        access_times: options.flags & SF_OPEN_NO_ATIME == 0,
+    };
+    Ok((wishes, background))
+}

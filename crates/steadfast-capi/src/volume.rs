@@ -1,0 +1,180 @@
+//! A volume's handle: made by opening, gone by closing.
+
+use alloc::boxed::Box;
+use core::alloc::Layout;
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::codes;
+use crate::device::{Callbacks, sf_device};
+use crate::error::Failure;
+use crate::guard::{Outcome, call_int, check_place, reference, store};
+use crate::medium::AnyMedium;
+use crate::options::{self, sf_format_options, sf_open_options};
+use crate::{Core, Surroundings};
+
+/// Version of the interface: the number in the name of the shared library. It changes when a program that was compiled with
+/// an older header would not work any more.
+pub const SF_ABI_VERSION: u32 = 1;
+
+/// An open volume. Several threads may use it at once, except for closing it.
+pub struct sf_volume {
+    pub(crate) core: Core,
+    /// Files and directories that are open; each has a reference to this.
+    handles: AtomicUsize,
+    /// A panic happened: nothing is known of what is in memory.
+    pub(crate) broken: AtomicBool,
+    #[cfg(feature = "std")]
+    background: std::sync::Mutex<Option<steadfast_host::BackgroundThread>>,
+}
+
+/// Puts a value on the heap, or says that there is no memory.
+pub fn boxed<T>(value: T) -> Outcome<Box<T>> {
+    const { assert!(size_of::<T>() != 0) };
+    // SAFETY: the layout has a size.
+    let place = unsafe { alloc::alloc::alloc(Layout::new::<T>()) }.cast::<T>();
+    if place.is_null() {
+        return Err(Failure::new(codes::SF_ENOMEM, "out of memory"));
+    }
+    // SAFETY: memory of the global allocator for a T, which is written before it is owned.
+    Ok(unsafe {
+        place.write(value);
+        Box::from_raw(place)
+    })
+}
+
+impl sf_volume {
+    /// The handle counts for one more object that refers to it. The reference lives as long as the caller keeps the count.
+    pub(crate) fn hold(&self) -> &'static sf_volume {
+        self.handles.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: closing refuses while the count is not zero, so the volume outlives who holds it.
+        unsafe { &*core::ptr::from_ref(self) }
+    }
+
+    /// The end of what [`hold`](Self::hold) began.
+    pub(crate) fn let_go(&self) {
+        self.handles.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    #[cfg(feature = "std")]
+    fn start_background(&'static self) -> Outcome {
+        // What fails in the background is told by the next call that needs it, and by `sf_info`.
+        let thread = steadfast_host::BackgroundThread::spawn_work(|| self.core.background(), |_| {});
+        let thread = thread.map_err(|error| {
+            Failure::new(codes::SF_EAGAIN, format_args!("no thread for background work: {error}"))
+        })?;
+        *self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// Ends the thread of the background work, if there is one.
+    #[cfg(feature = "std")]
+    fn stop_background(&self) {
+        drop(self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+    }
+}
+
+/// Hands an opened volume to the caller, with a thread for its background work where that is wanted.
+///
+/// # Safety
+/// `volume` is NULL or has room for a pointer.
+pub unsafe fn open(core: Core, background: bool, volume: *mut *mut sf_volume) -> Outcome {
+    let pointer = Box::into_raw(boxed(sf_volume {
+        core,
+        handles: AtomicUsize::new(0),
+        broken: AtomicBool::new(false),
+        #[cfg(feature = "std")]
+        background: std::sync::Mutex::new(None),
+    })?);
+    #[cfg(feature = "std")]
+    if background {
+        // SAFETY: from a box just now. From here on nobody has more than a shared reference until the volume is closed, and
+        // closing joins the thread before it takes the box back.
+        let opened: &'static sf_volume = unsafe { &*pointer };
+        if let Err(failure) = opened.start_background() {
+            // SAFETY: from a box above; there is no thread.
+            drop(unsafe { Box::from_raw(pointer) });
+            return Err(failure);
+        }
+    }
+    #[cfg(not(feature = "std"))]
+    let _ = background;
+    // SAFETY: as the caller says.
+    unsafe { store(volume, pointer, "volume") }
+}
+
+/// The version of the interface of the library that is linked or loaded: compare it with SF_ABI_VERSION.
+#[unsafe(no_mangle)]
+pub extern "C" fn sf_abi_version() -> u32 {
+    SF_ABI_VERSION
+}
+
+/// The version of the library as text, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn sf_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Makes a volume on a device. What the device holds is lost. `options` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_format(device: *const sf_device, options: *const sf_format_options) -> c_int {
+    call_int("sf_format", || {
+        // SAFETY: the header asks for valid structures.
+        let device = Callbacks::new(unsafe { reference(device, "device") }?)?;
+        // SAFETY: as above.
+        let (options, _) = unsafe { options::format(options) }?;
+        Ok(Core::format(&AnyMedium::Device(device), &options, &Surroundings::default())?)
+    })
+}
+
+/// Opens the volume on a device. The description is copied; its functions and `user` are used until the volume is closed.
+/// `options` may be NULL. On failure `*volume` is left alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_open(
+    device: *const sf_device,
+    options: *const sf_open_options,
+    volume: *mut *mut sf_volume,
+) -> c_int {
+    call_int("sf_open", || {
+        check_place(volume, "volume")?;
+        // SAFETY: the header asks for valid structures.
+        let device = Callbacks::new(unsafe { reference(device, "device") }?)?;
+        // SAFETY: as above.
+        let (mut options, background) = unsafe { options::open(options) }?;
+        options.read_only |= device.is_read_only();
+        let core = Core::open(AnyMedium::Device(device), options, Surroundings::default())?;
+        // SAFETY: as above.
+        unsafe { open(core, background, volume) }
+    })
+}
+
+/// Closes a volume: sets a last transaction point where the mask has SF_ON_UNMOUNT, otherwise drops what is not committed.
+/// Refuses with -SF_EBUSY while files or directories are open, and then the volume stays open. In every other case, also
+/// after another error, the volume is closed and the pointer is not valid any more. NULL is allowed and does nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_close(volume: *mut sf_volume) -> c_int {
+    call_int("sf_close", || {
+        if volume.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the header asks for a volume that is open, and that no other thread uses it any more.
+        let closing = unsafe { reference(volume, "volume") }?;
+        let open = closing.handles.load(Ordering::Acquire);
+        if open > 0 {
+            return Err(Failure::new(
+                codes::SF_EBUSY,
+                format_args!("{open} files or directories are open; close them first"),
+            ));
+        }
+        #[cfg(feature = "std")]
+        closing.stop_background();
+        // SAFETY: made from a box in `open`; no handle and no thread refers to it.
+        let closing = unsafe { Box::from_raw(volume) };
+        if closing.broken.load(Ordering::Acquire) {
+            return Err(Failure::internal(
+                "closed without a last transaction point, because of an earlier one",
+            ));
+        }
+        Ok(closing.core.close()?)
+    })
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# `make install`: the command, the helpers for mount(8), man pages, completions, and the library for C.
+#   PREFIX   where programs will look for them (default /usr/local)
+#   DESTDIR  put in front of every path, for packages
+#   LIBDIR   where libraries go (default $PREFIX/lib)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+prefix=${PREFIX:-/usr/local}
+destination=${DESTDIR:-}
+libdir=${LIBDIR:-$prefix/lib}
+need_cargo
+"${CARGO:-cargo}" build --release --locked -p steadfast-cli -p steadfast-capi
+built=$(target_directory)/release
+steadfast=$built/steadfast
+version=$("$steadfast" --version | cut -d' ' -f2)
+
+install -D -m 755 "$steadfast" "$destination$prefix/bin/steadfast"
+install -d "$destination/sbin"
+ln -sf "$prefix/bin/steadfast" "$destination/sbin/mount.steadfast"
+ln -sf "$prefix/bin/steadfast" "$destination/sbin/mount.fuse.steadfast"
+
+install -d "$destination$prefix/include" "$destination$libdir/pkgconfig"
+install -m 644 crates/steadfast-capi/include/steadfast.h crates/steadfast-capi/include/steadfast-ioctl.h \
+    "$destination$prefix/include/"
+install -m 644 "$built/libsteadfast.a" "$destination$libdir/"
+install -m 644 "$built/libsteadfast.so" "$destination$libdir/libsteadfast.so.1"
+ln -sf libsteadfast.so.1 "$destination$libdir/libsteadfast.so"
+sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$libdir|" -e "s|@VERSION@|$version|" packaging/steadfast.pc.in \
+    >"$destination$libdir/pkgconfig/steadfast.pc"
+chmod 644 "$destination$libdir/pkgconfig/steadfast.pc"
