@@ -20,6 +20,7 @@ mod layout;
 mod log;
 mod mask;
 mod options;
+mod patient;
 mod platform;
 pub mod snapshot;
 mod space;

@@ -209,7 +209,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Looks for a copy of a granule that matches its checksum on a medium that keeps several, and reports the bad ones.
     fn read_other_copy(&self, position: u64, bytes: &mut [u8], expected: u32) -> bool {
-        let medium = self.medium();
+        let medium = &self.store().medium;
         let copies = medium.copies();
         if copies < 2 {
             return false;

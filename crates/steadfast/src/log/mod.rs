@@ -13,7 +13,7 @@ mod record;
 mod replay;
 
 pub use record::{RECORD_HEADER, RecordBuilder};
-pub use replay::replay;
+pub use replay::{Replayed, replay};
 
 use alloc::vec::Vec;
 

@@ -46,6 +46,11 @@ pub struct Replayed {
 }
 
 impl Replayed {
+    /// No records behind `start`.
+    pub fn empty(start: LogPosition) -> Replayed {
+        Replayed { end: start, ..Replayed::default() }
+    }
+
     /// Number of records.
     pub fn len(&self) -> usize {
         self.records.len()
@@ -74,7 +79,7 @@ pub fn replay<M: Medium, P: Platform>(
     start: LogPosition,
     generation: Generation,
 ) -> Result<Replayed> {
-    let mut found = Replayed { end: start, ..Replayed::default() };
+    let mut found = Replayed::empty(start);
     let mut last: Option<(Record, LogPosition, u64, usize, Generation)> = None;
     while let Some((record, located)) = read_record(store, &found)? {
         let Some(mutations) = record.mutations() else { break };

@@ -246,6 +246,11 @@ impl Space {
         }
     }
 
+    /// Whether the groups of a run are in memory.
+    pub fn is_loaded(&self, run: BlockRun) -> bool {
+        self.parts(run).all(|(index, ..)| self.groups.contains_key(&index))
+    }
+
     /// Loads the groups of runs that are about to be published or freed, so that those calls cannot fail.
     pub fn prepare<M: Medium, P: Platform>(
         &mut self,

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use super::{Space, group, overlaps_any, read_group};
-use crate::error::Result;
 use crate::key::Key;
 use crate::platform::Platform;
 use crate::tree::{Root, Store};
@@ -76,12 +75,10 @@ impl Space {
     }
 
     /// The frozen state has become the durable one: what was freed before the freeze can be reused.
-    pub fn thaw<M: Medium, P: Platform>(
-        &mut self,
-        store: &Store<M, P>,
-        durable: &Root,
-        pinned: &[BlockRun],
-    ) -> Result<()> {
+    ///
+    /// A bitmap that cannot be read fails nothing: it is read again when it is needed, and where the group has to stay in
+    /// memory what was freed in it waits for the next checkpoint.
+    pub fn thaw<M: Medium, P: Platform>(&mut self, store: &Store<M, P>, durable: &Root, pinned: &[BlockRun]) {
         self.held_frozen.clear();
         self.almost = self.almost.saturating_sub(self.almost_frozen);
         self.almost_frozen = 0;
@@ -99,15 +96,19 @@ impl Space {
         }
         let indexes: Vec<u64> = self.groups.keys().copied().collect();
         for index in indexes {
-            let base = read_group(store, durable, index, &self.allocatable(index))?;
+            let base = read_group(store, durable, index, &self.allocatable(index));
             let Some(mut group) = self.groups.remove(&index) else { continue };
-            group.busy = self.busy(index, &group.used, &base);
-            group.base = base;
+            match base {
+                Ok(base) => group.base = base,
+                Err(_) if !group.dirty => continue,
+                // It holds the blocks of the frozen state and of the one before: more than needed, never less.
+                Err(_) => {}
+            }
+            group.busy = self.busy(index, &group.used, &group.base);
             self.groups.insert(index, group);
         }
         for index in core::mem::take(&mut self.freed_in_frozen) {
             self.set_full(index, false);
         }
-        Ok(())
     }
 }

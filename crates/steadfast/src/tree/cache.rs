@@ -24,6 +24,8 @@ struct Entry {
     node: Arc<Node>,
     state: State,
     referenced: bool,
+    /// A change under way relies on it.
+    kept: bool,
     ring: usize,
 }
 
@@ -106,7 +108,24 @@ impl Cache {
         }
         let ring = self.ring.len();
         self.ring.push(address);
-        self.entries.insert(address, Entry { node, state, referenced: false, ring });
+        self.entries.insert(address, Entry { node, state, referenced: false, kept: false, ring });
+    }
+
+    /// Keeps an entry from being evicted; one that has gone meanwhile comes back as `node`, clean.
+    pub(super) fn keep(&mut self, address: u64, node: Option<&Arc<Node>>) {
+        if let (false, Some(node)) = (self.entries.contains_key(&address), node) {
+            self.insert(address, node.clone(), State::Clean);
+        }
+        if let Some(entry) = self.entries.get_mut(&address) {
+            entry.kept = true;
+        }
+    }
+
+    /// Ends [`keep`](Self::keep).
+    pub(super) fn let_go(&mut self, address: u64) {
+        if let Some(entry) = self.entries.get_mut(&address) {
+            entry.kept = false;
+        }
     }
 
     pub(super) fn set_state(&mut self, address: u64, state: State) {
@@ -140,7 +159,7 @@ impl Cache {
             self.hand = if self.hand + 1 >= self.ring.len() { 0 } else { self.hand + 1 };
             let address = self.ring[self.hand];
             if let Some(entry) = self.entries.get_mut(&address) {
-                if entry.state != State::Clean {
+                if entry.state != State::Clean || entry.kept {
                     continue;
                 }
                 if entry.referenced {

@@ -19,7 +19,7 @@ mod write;
 
 pub use cache::CacheUse;
 pub use node::Node;
-pub use plan::PlannedChange;
+pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;
 pub use seal::SealedNode;
 pub use store::Store;

@@ -1,5 +1,6 @@
 //! Planning a change: how many new nodes it needs at most, found by walking the paths that it will take. The walk also
-//! reads every node on the way, so that a medium error shows before anything has changed.
+//! reads every node on the way, so that a medium error shows before anything has changed, and says which they are: the
+//! change keeps them in memory, and may take any of them out of the tree.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,7 +9,7 @@ use steadfast_media::Medium;
 
 use super::node::{Node, capacity, item_size};
 use super::{NodePointer, Root, Store};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::platform::Platform;
 use crate::types::Generation;
@@ -20,6 +21,22 @@ pub struct PlannedChange {
     pub key: Key,
     /// Length of the new value.
     pub value_len: Option<usize>,
+}
+
+/// A node on the way of a change.
+pub struct Visited {
+    /// Where it is.
+    pub pointer: NodePointer,
+    /// Its content, unless it is dirty and thus in memory anyway.
+    pub node: Option<Arc<Node>>,
+}
+
+/// What a change needs.
+pub struct Plan {
+    /// New nodes, at most.
+    pub nodes: u64,
+    /// The nodes that the tree may let go, beside neighbours that it merges: each once.
+    pub visited: Vec<Visited>,
 }
 
 /// What a node on the path of the last put will have to take.
@@ -58,10 +75,13 @@ impl Load {
 impl<M: Medium, P: Platform> Store<M, P> {
     /// The most new nodes that the changes can need. Those that put are in key order, and made in this order before
     /// those that remove.
-    pub fn plan(&self, root: &Root, generation: Generation, changes: &[PlannedChange]) -> Result<u64> {
+    ///
+    /// # Errors
+    /// Nodes that cannot be read; `OutOfMemory`.
+    pub fn plan(&self, root: &Root, generation: Generation, changes: &[PlannedChange]) -> Result<Plan> {
         let capacity = capacity(self.superblock.node_size as usize);
         let half = capacity / 2;
-        let mut copies: Vec<u64> = Vec::new();
+        let mut visited: Vec<Visited> = Vec::new();
         let mut splits = 0;
         // By level: the path of the last put.
         let mut path: Vec<Load> = Vec::new();
@@ -70,9 +90,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             let mut pointer = root.pointer;
             let mut node = self.node(&pointer, root.level())?;
             loop {
-                if pointer.generation != generation {
-                    copies.push(pointer.addresses[0].0);
-                }
+                self.visit(&mut visited, &pointer, &node)?;
                 nodes.push((pointer, node.clone()));
                 if node.level() == 0 {
                     break;
@@ -107,9 +125,20 @@ impl<M: Medium, P: Platform> Store<M, P> {
             above = splits_of(overflow, half);
             splits += 1 + above;
         }
-        copies.sort_unstable();
-        copies.dedup();
-        Ok(copies.len() as u64 + splits)
+        let copies = visited.iter().filter(|visited| visited.pointer.generation != generation).count();
+        Ok(Plan { nodes: copies as u64 + splits, visited })
+    }
+
+    fn visit(&self, visited: &mut Vec<Visited>, pointer: &NodePointer, node: &Arc<Node>) -> Result<()> {
+        let address = pointer.addresses[0];
+        let Err(at) = visited.binary_search_by_key(&address, |visited| visited.pointer.addresses[0]) else {
+            return Ok(());
+        };
+        visited.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        // A second owner would have the change copy a dirty node instead of changing it in place.
+        let node = if self.is_dirty(address) { None } else { Some(node.clone()) };
+        visited.insert(at, Visited { pointer: *pointer, node });
+        Ok(())
     }
 }
 

@@ -21,6 +21,11 @@ impl NodePool {
         self.free.len()
     }
 
+    /// The blocks of the addresses at hand.
+    pub fn addresses(&self) -> impl Iterator<Item = BlockAddress> + '_ {
+        self.free.iter().flatten().copied().filter(|address| *address != BlockAddress::NONE)
+    }
+
     /// Adds a reserved address pair.
     pub fn add(&mut self, addresses: [BlockAddress; 2]) {
         self.free.push(addresses);

@@ -10,9 +10,11 @@ use steadfast_media::Medium;
 
 use super::cache::{Cache, State};
 use super::node::Node;
+use super::plan::Visited;
 use super::{CacheUse, NodePointer};
 use crate::error::{Error, Result};
 use crate::layout::{Superblock, digest_of};
+use crate::patient::Patient;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun};
 
@@ -49,7 +51,7 @@ impl Unflushed {
 /// See the module.
 pub struct Store<M: Medium, P: Platform> {
     /// What the bytes are kept on.
-    pub medium: M,
+    pub medium: Patient<M>,
     /// Clock, locks and checksum.
     pub platform: P,
     /// Parameters of the volume.
@@ -65,7 +67,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     pub fn new(medium: M, platform: P, superblock: Superblock, cache_size: usize) -> Self {
         let nodes = cache_size / (superblock.node_size as usize + NODE_OVERHEAD);
         Store {
-            medium,
+            medium: Patient(medium),
             platform,
             superblock,
             cache: Mutex::new(Cache::new(nodes.max(CACHE_NODES_MIN))),
@@ -177,8 +179,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
     fn read_node(&self, pointer: &NodePointer) -> Result<Node> {
         let mut failure = Error::CorruptMetadata { address: pointer.addresses[0], reason: "no copy" };
         let count = self.superblock.node_blocks();
-        if let Some(start) = pointer.copies().find(|start| !self.contains(BlockRun { start: *start, count }))
-        {
+        // The first address is also the node's name in the cache.
+        let mut addresses = pointer.copies().chain([pointer.addresses[0]]);
+        if let Some(start) = addresses.find(|start| !self.contains(BlockRun { start: *start, count })) {
             // Also where the other copy is good: the blocks of both are freed one day.
             return Err(Error::CorruptMetadata { address: start, reason: "node address out of range" });
         }
@@ -261,6 +264,22 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let node = cache.get(address.0).cloned();
         cache.set_state(address.0, State::Frozen);
         node
+    }
+
+    /// Keeps the nodes that a plan has looked at in memory, so that the change that follows reads none of them again.
+    pub fn keep(&self, visited: &[Visited]) {
+        let mut cache = self.cache.lock();
+        for visited in visited {
+            cache.keep(visited.pointer.addresses[0].0, visited.node.as_ref());
+        }
+    }
+
+    /// Lets the nodes that [`keep`](Self::keep) kept go like others.
+    pub fn let_go(&self, visited: &[Visited]) {
+        let mut cache = self.cache.lock();
+        for visited in visited {
+            cache.let_go(visited.pointer.addresses[0].0);
+        }
     }
 
     /// A frozen node has been written.

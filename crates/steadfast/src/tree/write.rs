@@ -1,7 +1,9 @@
 //! Changing the tree: put and remove, with splits and merges.
 //!
-//! A failure in the middle leaves the working state half changed. The volume prevents it: it plans addresses for every
-//! node and has read every node on the way before it starts, and goes read-only if it happens all the same.
+//! A failure in the middle leaves the working state half changed. The volume prevents it: before it starts it plans
+//! addresses for every node, has every node on the way in memory, and the bitmaps of what may be released; and it goes
+//! read-only if it happens all the same. What saves space only (merging, a lower tree) is left out where it would need
+//! more than that.
 
 use alloc::vec::Vec;
 
@@ -35,6 +37,8 @@ pub struct TreeWriter<'a, M: Medium, P: Platform> {
     pub pool: &'a mut NodePool,
     /// Number of nodes in the tree.
     pub nodes: &'a mut u64,
+    /// Whether a node can be released: its bitmaps are in memory.
+    pub releasable: &'a dyn Fn(&NodePointer) -> bool,
 }
 
 impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
@@ -241,8 +245,9 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         }
         // A root with one child is superfluous.
         while self.root.height > 1 {
-            let root = self.store.node(&self.root.pointer, self.root.level())?;
-            if root.count() > 1 {
+            // Below the path that was planned a root may be unreadable; then it stays one too high.
+            let Ok(root) = self.store.node(&self.root.pointer, self.root.level()) else { break };
+            if root.count() > 1 || !(self.releasable)(&self.root.pointer) {
                 break;
             }
             self.drop_node(self.root.pointer);
@@ -293,6 +298,9 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             [parent.index.checked_sub(1), Some(parent.index + 1).filter(|right| *right < above.count())];
         for neighbour in neighbours.into_iter().flatten() {
             let pointer = above.child(neighbour);
+            if !(self.releasable)(&pointer) {
+                continue;
+            }
             let Ok(other) = self.store.node(&pointer, step.level) else { continue };
             if other.used() + node.used() > limit {
                 continue;

@@ -66,7 +66,7 @@ pub struct VolumeInfo {
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// The medium below.
     pub fn medium(&self) -> &M {
-        &self.store.medium
+        &self.store.medium.0
     }
 
     /// The surroundings.
@@ -119,6 +119,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Poisoned` after close.
     pub fn statistics(&self) -> Result<Statistics> {
         self.check_open()?;
+        self.check_shown()?;
         let superblock = &self.store.superblock;
         let working = self.working.lock();
         let blocks = superblock.usable_blocks();

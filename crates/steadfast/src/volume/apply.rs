@@ -1,7 +1,8 @@
 //! Applying a batch to the working state: the one place where the tree changes.
 //!
 //! Everything that can fail (reading nodes and bitmaps, running out of space) is done first, so a failure leaves the
-//! state as it was. What fails after that is damage in the middle of a change; the volume then goes read-only.
+//! state as it was. Nothing can fail after that but by a mistake in the core or in the image; the volume then goes
+//! read-only.
 
 use alloc::vec::Vec;
 
@@ -18,7 +19,7 @@ use crate::log::RecordBuilder;
 use crate::platform::Platform;
 use crate::snapshot::DeadEntry;
 use crate::space::{RangeSet, Roots};
-use crate::tree::{PlannedChange, Root, TreeWriter};
+use crate::tree::{Plan, PlannedChange, Root, TreeWriter};
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
 /// How a batch comes about.
@@ -69,7 +70,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let dead = blocks.dead.len() as u64;
             self.change_keys(working, part, if last { &runs } else { &[] }, dead, origin)?;
             if !last {
-                self.settle(working)?;
+                self.settle(working);
             }
         }
 
@@ -84,7 +85,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for run in &blocks.published {
             working.space.publish(*run, true);
         }
-        self.settle(working)?;
+        self.settle(working);
 
         working.inodes = working.inodes.saturating_add_signed(inodes);
         for mutation in &mutations {
@@ -94,7 +95,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Puts and removes keys in the tree. Afterwards the groups of `runs` are in memory.
+    /// Puts and removes keys in the tree. Afterwards the groups of `runs` are in memory, and those of every node that the
+    /// tree took or let go.
     fn change_keys(
         &self,
         working: &mut Working,
@@ -117,22 +119,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let address = self.store.superblock.log.start;
             return Err(Error::CorruptMetadata { address, reason: "value longer than a node" });
         }
-        let nodes = self.store.plan(&roots.working, working.generation, &changes)?;
+        let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         if let Origin::Operation(class) = origin {
             let copies = u64::from(self.store.superblock.metadata_copies);
-            let released = nodes.min(working.snapshots.shared_nodes) * copies;
+            let released = plan.nodes.min(working.snapshots.shared_nodes) * copies;
             let more = More { groups: working.space.clean_groups(runs), dead: dead + released };
             let freeze = self.freeze_cost(working, &roots.working, more);
-            let needed = (nodes * self.node_cost()).saturating_add(freeze);
+            let needed = (plan.nodes * self.node_cost()).saturating_add(freeze);
             if self.available(working) < needed.saturating_add(self.reserve_for(working, class)) {
                 return Err(Error::NoSpace);
             }
         }
-        self.fill_pool(working, &roots, nodes)?;
-        // After the pool: looking for its addresses may take groups out of memory.
-        working.space.prepare(&self.store, &roots, runs)?;
-
-        let changed = self.change_tree(working, |tree| {
+        self.prepare_change(working, &roots, &plan, runs)?;
+        self.change_tree(working, plan, |tree| {
             for mutation in mutations {
                 match &mutation.value {
                     Some(value) => tree.put(&mutation.key, value)?,
@@ -140,8 +139,26 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 }
             }
             Ok(())
-        });
-        changed.map_err(|error| self.fail("a change of metadata could not be completed", error))
+        })
+    }
+
+    /// Everything about space that can fail in a planned change: addresses for its nodes, and the bitmaps of those, of the
+    /// nodes that it may release, and of `runs`.
+    pub(super) fn prepare_change(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        plan: &Plan,
+        runs: &[BlockRun],
+    ) -> Result<()> {
+        self.fill_pool(working, roots, plan.nodes)?;
+        // After the pool: looking for its addresses may take groups out of memory.
+        let count = self.store.superblock.node_blocks();
+        let released = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
+        let taken = working.pool.addresses();
+        let nodes = released.chain(taken).map(|start| BlockRun { start, count });
+        let nodes: Vec<BlockRun> = nodes.chain(runs.iter().copied()).collect();
+        working.space.prepare(&self.store, roots, &nodes)
     }
 
     /// Counters and the next log record follow a mutation.
@@ -234,24 +251,38 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Runs changes on the working tree while no reader looks at it.
+    /// Runs changes that were planned and [prepared](Self::prepare_change) on the working tree while no reader looks at
+    /// it.
+    ///
+    /// # Errors
+    /// None on a sound volume; with one the volume is read-only.
     pub(super) fn change_tree<T>(
         &self,
         working: &mut Working,
+        plan: Plan,
         change: impl FnOnce(&mut TreeWriter<'_, M, P>) -> Result<T>,
     ) -> Result<T> {
-        let mut root = self.view.write();
-        change(&mut TreeWriter {
+        let mut visited = plan.visited;
+        self.store.keep(&visited);
+        // The cache is their only owner now, so that they are changed in place.
+        visited.iter_mut().for_each(|visited| visited.node = None);
+        let count = self.store.superblock.node_blocks();
+        let space = &working.space;
+        let changed = change(&mut TreeWriter {
             store: &self.store,
-            root: &mut root,
+            root: &mut self.view.write(),
             generation: working.generation,
             pool: &mut working.pool,
             nodes: &mut working.nodes,
-        })
+            releasable: &|pointer| pointer.copies().all(|start| space.is_loaded(BlockRun { start, count })),
+        });
+        self.store.let_go(&visited);
+        changed.map_err(|error| self.fail("a change of metadata could not be completed", error))
     }
 
-    /// Enters the nodes that a change took and released into the bitmaps.
-    pub(super) fn settle(&self, working: &mut Working) -> Result<()> {
+    /// Enters the nodes that a change took and released into the bitmaps, which are in memory, and those that a snapshot
+    /// holds into its dead list.
+    pub(super) fn settle(&self, working: &mut Working) {
         let (taken, mut released) = working.pool.settle();
         let count = self.store.superblock.node_blocks();
         let run = |address: BlockAddress| BlockRun { start: address, count };
@@ -265,17 +296,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             !held
         });
-        let copies = |addresses: [BlockAddress; 2]| {
-            addresses.into_iter().filter(|address| *address != BlockAddress::NONE).map(run)
-        };
-        let mut runs: Vec<BlockRun> = taken.iter().flat_map(|addresses| copies(*addresses)).collect();
-        let published = runs.len();
-        runs.extend(released.iter().flat_map(|pointer| copies(pointer.addresses)));
-        let roots = self.roots(working);
-        let prepared = working.space.prepare(&self.store, &roots, &runs);
-        prepared.map_err(|error| self.fail("an allocation bitmap could not be read", error))?;
-        for run in &runs[..published] {
-            working.space.publish(*run, false);
+        for start in taken.into_iter().flatten().filter(|address| *address != BlockAddress::NONE) {
+            working.space.publish(run(start), false);
         }
         for pointer in &released {
             // A node of the working generation was never part of any other state.
@@ -285,7 +307,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             working.space.free_node(pointer, reusable);
         }
-        Ok(())
     }
 
     /// A fresh inode number.

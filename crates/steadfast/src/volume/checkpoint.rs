@@ -4,7 +4,6 @@
 use steadfast_media::Medium;
 
 use super::Volume;
-use super::commit::retry_transient;
 use super::state::{Frozen, Working};
 use crate::error::Result;
 use crate::key::Key;
@@ -14,18 +13,24 @@ use crate::tree::{PlannedChange, Root, SealedNode};
 use crate::types::Generation;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes the working state the frozen one. It is at a transaction point (nothing is pending), and no other state is
-    /// frozen.
+    /// Makes the working state the frozen one. It is at a transaction point: nothing is pending, or it becomes one with
+    /// this checkpoint, which the caller then finishes before it lets go of the commit lock: what no record has leaves out
+    /// a number of the log, and a mark before the checkpoint is durable would continue nothing. No other state is frozen.
+    ///
+    /// # Errors
+    /// Nodes and bitmaps that cannot be read. Nothing has happened then but that changed bitmaps are in the tree.
     pub(super) fn freeze(&self, working: &mut Working) -> Result<()> {
-        self.try_freeze(working).map_err(|error| self.fail("a checkpoint could not be prepared", error))
-    }
-
-    fn try_freeze(&self, working: &mut Working) -> Result<()> {
-        debug_assert!(working.pending.is_empty() && working.frozen.is_none());
+        debug_assert!(working.frozen.is_none());
         // Each of the two changes what the other writes, in ever fewer nodes: a node is copied once a generation.
         while self.flush_groups(working)? || self.flush_dead(working)? {}
         let mut root = self.view.write();
-        let nodes = self.store.seal(&mut root)?;
+        let sealed = self.store.seal(&mut root);
+        // Dirty nodes are in memory, so this is never seen.
+        let nodes = sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
+        if !working.pending.is_empty() {
+            working.pending.clear();
+            working.log.skip();
+        }
         let (data_cursor, node_cursor) = working.space.cursors();
         let metaroot = Metaroot {
             generation: working.generation,
@@ -63,12 +68,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if changes.is_empty() {
             return Ok(false);
         }
-        let nodes = self.store.plan(&roots.working, working.generation, &changes)?;
-        self.fill_pool(working, &roots, nodes)?;
+        let plan = self.store.plan(&roots.working, working.generation, &changes)?;
+        self.prepare_change(working, &roots, &plan, &[])?;
         let mut values = working.space.take_dirty_groups();
         // Removals come last: merging then cannot make a leaf fuller than planned.
         values.sort_unstable_by_key(|(key, value)| (value.is_none(), *key));
-        self.change_tree(working, |tree| {
+        self.change_tree(working, plan, |tree| {
             for (key, value) in &values {
                 match value {
                     Some(value) => tree.put(key, value)?,
@@ -77,7 +82,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             Ok(())
         })?;
-        self.settle(working)?;
+        self.settle(working);
         Ok(true)
     }
 
@@ -98,19 +103,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let Some((metaroot, nodes)) = frozen else { return Ok(()) };
         self.write_checkpoint(&metaroot, &nodes)
             .map_err(|error| self.fail("a checkpoint could not be written", error))?;
-        self.thaw(metaroot, &nodes)
-            .map_err(|error| self.fail("an allocation bitmap could not be read", error))
+        self.thaw(metaroot, &nodes);
+        Ok(())
     }
 
     fn write_checkpoint(&self, metaroot: &Metaroot, nodes: &[SealedNode]) -> Result<()> {
-        retry_transient(|| self.store.write_nodes(nodes))?;
-        self.store.flush()?;
         let store = &self.store;
-        retry_transient(|| metaroot.write(&store.medium, &store.superblock, &store.platform))?;
-        self.store.flush()
+        store.write_nodes(nodes)?;
+        store.flush()?;
+        metaroot.write(&store.medium, &store.superblock, &store.platform)?;
+        store.flush()
     }
 
-    fn thaw(&self, metaroot: Metaroot, nodes: &[SealedNode]) -> Result<()> {
+    fn thaw(&self, metaroot: Metaroot, nodes: &[SealedNode]) {
         let mut working = self.working.lock();
         for sealed in nodes {
             self.store.set_clean(sealed.pointer.addresses[0]);
@@ -119,10 +124,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working.durable = metaroot;
         working.log.thaw();
         let pins = self.pins.lock().clone();
-        working.space.thaw(&self.store, &metaroot.root(), &pins)
+        working.space.thaw(&self.store, &metaroot.root(), &pins);
     }
 
-    /// Writes dirty nodes out, without a checkpoint, when they take more than their share of the cache.
+    /// Writes dirty nodes out, without a checkpoint, when they take more than their share of the cache. An operation does
+    /// it before it begins, so that one that is refused for it has changed nothing.
+    ///
+    /// # Errors
+    /// Nodes and bitmaps that cannot be read; the medium's, with which the volume is read-only.
     pub(super) fn relieve_memory(&self) -> Result<()> {
         let usage = self.store.cache_use();
         let crowded = usage.pinned > usage.capacity / 2;
@@ -130,9 +139,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(());
         }
         self.finish_checkpoint()?;
-        let mut working = self.working.lock();
-        let written = self.write_out(&mut working);
-        written.map_err(|error| self.fail("metadata could not be written out", error))
+        self.write_out(&mut self.working.lock())
     }
 
     /// Whether allocation bitmaps or dead lists take so much memory that they should go into the tree.
@@ -147,7 +154,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let mut root: lock_api::RwLockWriteGuard<'_, P::RwLock, Root> = self.view.write();
         let nodes = self.store.seal(&mut root)?;
-        retry_transient(|| self.store.write_nodes(&nodes))?;
+        let written = self.store.write_nodes(&nodes);
+        written.map_err(|error| self.fail("metadata could not be written out", error))?;
         for sealed in &nodes {
             self.store.set_clean(sealed.pointer.addresses[0]);
         }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use alloc::vec::Vec;
 
-use steadfast_media::{ErrorClass, Medium};
+use steadfast_media::Medium;
 
 use super::Volume;
 use super::state::{CommitState, Working};
@@ -22,8 +22,6 @@ use crate::tree::Root;
 const CHECKED_DATA_MAX: u32 = 256 << 10;
 /// Data that replay reads at most to check it, bytes. An extent counts as a whole, however little of it is new.
 const REPLAYED_DATA_MAX: u64 = 4 << 20;
-/// How often a write with a transient error is tried again.
-const WRITE_TRIES: u32 = 3;
 
 /// A record that is ready to be written.
 struct Mark {
@@ -106,7 +104,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mark = self.take_mark(working, builder, data);
         // The state is at a transaction point now: the moment for a checkpoint in the background.
         if working.log.used() > working.log.blocks() / 2 && working.frozen.is_none() {
-            self.freeze(working)?;
+            // Where it cannot be prepared now the mark is written all the same, and a later point tries again.
+            let _ = self.freeze(working);
         }
         Ok(Step::Write(mark))
     }
@@ -160,7 +159,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if mark.flush_data_first {
             self.store.flush()?;
         }
-        retry_transient(|| mark.log.write(&self.store, mark.at, &mark.bytes))?;
+        mark.log.write(&self.store, mark.at, &mark.bytes)?;
         self.store.flush()
     }
 
@@ -187,21 +186,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if clean { Ok(()) } else { self.freeze_and_finish(&mut commit) }
     }
 
-    /// Freezes the present state for a checkpoint that the caller finishes before it lets go of the commit lock: what no
-    /// record has leaves out a number of the log, and a mark before the checkpoint is durable would continue nothing.
-    pub(super) fn freeze_foreground(&self, working: &mut Working) -> Result<()> {
-        if !working.pending.is_empty() {
-            working.pending.clear();
-            working.log.skip();
-        }
-        self.freeze(working)
-    }
-
     /// A checkpoint of the present state, in the foreground. The caller holds the commit lock; nothing is frozen.
     pub(super) fn freeze_and_finish(&self, commit: &mut CommitState) -> Result<()> {
         let sequence = {
             let mut working = self.working.lock();
-            self.freeze_foreground(&mut working)?;
+            self.freeze(&mut working)?;
             working.sequence
         };
         self.finish_checkpoint()?;
@@ -255,18 +244,5 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// As [`transact`](Self::transact).
     pub fn sync(&self) -> Result<()> {
         self.event(TransactionMask::SYNC)
-    }
-}
-
-/// Runs a write again while its error says that this may help.
-pub(super) fn retry_transient<T>(write: impl Fn() -> Result<T>) -> Result<T> {
-    let mut tries = 1;
-    loop {
-        match write() {
-            Err(Error::Medium(error)) if error.class == ErrorClass::Transient && tries < WRITE_TRIES => {
-                tries += 1
-            }
-            result => return result,
-        }
     }
 }

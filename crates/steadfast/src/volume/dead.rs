@@ -56,11 +56,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             .iter()
             .map(|(key, value)| PlannedChange { key: *key, value_len: Some(value.len()) })
             .collect();
-        let nodes = self.store.plan(&roots.working, working.generation, &changes)?;
-        self.fill_pool(working, &roots, nodes)?;
+        let plan = self.store.plan(&roots.working, working.generation, &changes)?;
+        self.prepare_change(working, &roots, &plan, &[])?;
         working.dying.remove(&entries);
-        self.change_tree(working, |tree| puts.iter().try_for_each(|(key, value)| tree.put(key, value)))?;
-        self.settle(working)?;
+        self.change_tree(working, plan, |tree| {
+            puts.iter().try_for_each(|(key, value)| tree.put(key, value))
+        })?;
+        self.settle(working);
         Ok(true)
     }
 

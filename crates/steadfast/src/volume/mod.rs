@@ -72,6 +72,8 @@ pub struct Volume<M: Medium, P: Platform> {
     closed: AtomicBool,
     /// The tree is on its way back to the marked state: readers wait for the writer's lock.
     rolling_back: AtomicBool,
+    /// A rollback could not read all of the marked state: nothing is shown until another one can.
+    lost: AtomicBool,
     incarnation: AtomicU32,
     /// Orphans may wait for being reclaimed.
     orphans: AtomicBool,

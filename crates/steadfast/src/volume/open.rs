@@ -13,9 +13,10 @@ use super::apply::Origin;
 use super::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
 use crate::layout::{FEATURES_READ_ONLY, Metaroot, Superblock};
-use crate::log::{Log, replay};
+use crate::log::{Log, Replayed, replay};
 use crate::mask::TransactionMask;
 use crate::options::OpenOptions;
+use crate::patient::Patient;
 use crate::platform::Platform;
 use crate::snapshot::Dying;
 use crate::space::Space;
@@ -35,20 +36,22 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`, `ReadOnlyFeatures`,
     /// `UnsupportedParameter`, `Truncated`, `NoMetaroot`, `CorruptMetadata`, or the medium's error.
     pub fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
-        let (superblock, damaged) = Superblock::read(&medium, &platform)?;
+        let patient = Patient(&medium);
+        let (superblock, damaged) = Superblock::read(&patient, &platform)?;
         let unknown = superblock.features_read_only & !FEATURES_READ_ONLY;
         if unknown != 0 && !options.read_only {
             return Err(Error::ReadOnlyFeatures(unknown));
         }
-        let metaroot = Metaroot::read_newest(&medium, &superblock, &platform)?;
+        let metaroot = Metaroot::read_newest(&patient, &superblock, &platform)?;
         if !options.read_only {
-            metaroot.erase_unfinished_successor(&medium, &superblock, &platform)?;
+            metaroot.erase_unfinished_successor(&patient, &superblock, &platform)?;
         }
         let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options);
         volume.superblock_damaged = damaged;
         let replayed = {
             let mut working = volume.working.lock();
-            volume.replay_into(&mut working, &metaroot)?
+            let found = volume.read_log(&metaroot)?;
+            volume.replay_into(&mut working, &found)?
         };
         volume.replayed_records = replayed;
         {
@@ -84,6 +87,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             failure: Mutex::new(None),
             closed: AtomicBool::new(false),
             rolling_back: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             incarnation: AtomicU32::new(0),
             orphans: AtomicBool::new(true),
             open_counts: Mutex::new(HashMap::new()),
@@ -102,12 +106,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working_state(&self.store.superblock, metaroot, self.space_memory)
     }
 
-    /// Applies the intent log up to its last mark. Returns the number of records.
-    pub(super) fn replay_into(&self, working: &mut Working, metaroot: &Metaroot) -> Result<u32> {
+    /// Reads the intent log behind `metaroot` up to its last mark.
+    pub(super) fn read_log(&self, metaroot: &Metaroot) -> Result<Replayed> {
         if self.store.superblock.log.count == 0 {
-            return Ok(0);
+            return Ok(Replayed::empty(metaroot.log));
         }
-        let found = replay(&self.store, metaroot.log, metaroot.generation)?;
+        replay(&self.store, metaroot.log, metaroot.generation)
+    }
+
+    /// Applies the records that [`read_log`](Self::read_log) has found. Returns their number.
+    pub(super) fn replay_into(&self, working: &mut Working, found: &Replayed) -> Result<u32> {
         for run in &found.runs {
             working.space.reserve_for_replay(*run);
         }

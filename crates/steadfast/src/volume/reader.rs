@@ -25,6 +25,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         loop {
             let root = self.view.read();
             if !self.rolling_back.load(Ordering::Acquire) {
+                self.check_shown()?;
                 return Ok(Reader { volume: self, root });
             }
             // A replay lets the view go between its steps, and no state in between may be seen.

@@ -18,41 +18,47 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// hold may be gone, and answers `Stale` or `NotFound` then.
     ///
     /// # Errors
-    /// `ReadOnly`, `Poisoned`, or the medium's error; where the durable state cannot be read the volume is read-only.
+    /// `ReadOnly`, `Poisoned`, or the medium's error. Where the metaroot or the log cannot be read nothing has changed.
+    /// Where a part of the tree that the log changes cannot be read, the volume shows nothing and takes nothing until a
+    /// rollback succeeds or it is opened again.
     pub fn rollback(&self) -> Result<()> {
-        self.check_writable()?;
+        self.check_rollback()?;
         // Writers between reserving and publishing blocks hold their inode's lock: wait for them, let no new ones in.
         let _writers: Vec<_> = self.inode_locks.iter().map(|lock| lock.lock()).collect();
         let mut commit = self.commit.lock();
-        self.check_writable()?;
+        self.check_rollback()?;
         self.finish_checkpoint()?;
         let mut working = self.working.lock();
-        let result = (|| {
+        let metaroot =
+            Metaroot::read_newest(&self.store.medium, &self.store.superblock, &self.store.platform)?;
+        if metaroot.generation != working.durable.generation {
+            return Err(Error::NoMetaroot);
+        }
+        let found = self.read_log(&metaroot)?;
+        let (epoch, sequence, next_inode) =
+            (working.log.position().epoch, working.sequence, working.next_inode);
+        {
             let mut view = self.view.write();
             self.rolling_back.store(true, Ordering::Release);
             self.store.forget_all();
-            let metaroot =
-                Metaroot::read_newest(&self.store.medium, &self.store.superblock, &self.store.platform)?;
-            if metaroot.generation != working.durable.generation {
-                return Err(Error::NoMetaroot);
-            }
-            let (epoch, sequence) = (working.log.position().epoch, working.sequence);
-            let next_inode = working.next_inode;
             *view = metaroot.root();
             *working = self.working_at(&metaroot);
-            drop(view);
-            self.replay_into(&mut working, &metaroot)?;
-            working.log.raise_epoch(epoch);
-            // Commits go on counting, so that nobody takes an old one for a new one.
-            working.sequence = sequence + 1;
-            // Whoever still holds the number of an inode that is gone must not meet another one under it.
-            working.next_inode = working.next_inode.max(next_inode);
-            // Mask and timer are the user's present choice, not part of the state.
-            working.parameters_changed = metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
-            Ok(())
-        })();
+        }
+        let replayed = self.replay_into(&mut working, &found);
+        working.log.raise_epoch(epoch);
+        // Commits go on counting, so that nobody takes an old one for a new one.
+        working.sequence = sequence + 1;
+        // Whoever still holds the number of an inode that is gone must not meet another one under it.
+        working.next_inode = working.next_inode.max(next_inode);
+        // Mask and timer are the user's present choice, not part of the state.
+        working.parameters_changed = metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
+        let was_lost = self.lost.swap(replayed.is_err(), Ordering::AcqRel);
         self.rolling_back.store(false, Ordering::Release);
-        result.map_err(|error| self.fail("the state to roll back to could not be read", error))?;
+        replayed.map_err(|error| self.fail("the state to roll back to could not be read", error))?;
+        if was_lost {
+            *self.failure.lock() = None;
+            self.failed.store(false, Ordering::Release);
+        }
         commit.durable = working.sequence;
         commit.last_ms = self.store.platform.monotonic_ms();
         self.wake_reclaim();

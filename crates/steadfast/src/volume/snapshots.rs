@@ -56,9 +56,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let change = PlannedChange { key, value_len: Some(record.encode().len()) };
             // Every node will be one of an earlier generation.
             let generation = Generation(working.generation.0 + 1);
-            let nodes = self.store.plan(&root, generation, &[change])?;
+            let nodes = self.store.plan(&root, generation, &[change])?.nodes;
             self.check_room_for_snapshot(&working, &root, nodes)?;
-            self.freeze_foreground(&mut working)?;
+            self.freeze(&mut working)?;
             self.enter_snapshot(&mut working, &mut record)
                 .map_err(|error| self.fail("a snapshot could not be entered", error))?;
             record
@@ -121,11 +121,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let value = record.encode();
         let roots = self.roots(working);
         let change = PlannedChange { key, value_len: Some(value.len()) };
-        let nodes = self.store.plan(&roots.working, working.generation, &[change])?;
-        self.fill_pool(working, &roots, nodes)?;
-        self.change_tree(working, |tree| tree.put(&key, &value))?;
+        let plan = self.store.plan(&roots.working, working.generation, &[change])?;
+        self.prepare_change(working, &roots, &plan, &[])?;
+        self.change_tree(working, plan, |tree| tree.put(&key, &value))?;
         working.pending.set_overflow();
-        self.settle(working)
+        self.settle(working);
+        Ok(())
     }
 
     /// The snapshots, oldest first.

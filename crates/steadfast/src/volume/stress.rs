@@ -92,16 +92,18 @@ fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
     let changes: Vec<PlannedChange> =
         puts.iter().map(|(key, length)| PlannedChange { key: *key, value_len: Some(*length) }).collect();
     let roots = volume.roots(&working);
-    let planned = volume.store.plan(&roots.working, working.generation, &changes).unwrap();
-    volume.fill_pool(&mut working, &roots, planned + 1000).unwrap();
+    let mut plan = volume.store.plan(&roots.working, working.generation, &changes).unwrap();
+    let planned = plan.nodes;
+    plan.nodes += 1000;
+    volume.prepare_change(&mut working, &roots, &plan, &[]).unwrap();
     let before = working.pool.len();
     volume
-        .change_tree(&mut working, |tree| {
+        .change_tree(&mut working, plan, |tree| {
             puts.iter().try_for_each(|(key, length)| tree.put(key, &vec![1; *length]))
         })
         .unwrap();
     let used = before - working.pool.len();
-    volume.settle(&mut working).unwrap();
+    volume.settle(&mut working);
     (planned, used as u64)
 }
 
@@ -316,7 +318,7 @@ fn an_unreadable_block_does_not_undo_a_transaction_point() {
     let start = crate::extent::decode_run(&found.value).unwrap().start.0 * 4096;
     drop(volume);
     let fault = |class| Fault::new(Action::Fail(class)).on(MediumOperation::Read).within(start..start + 4096);
-    medium.arm(fault(ErrorClass::Transient));
+    medium.arm(fault(ErrorClass::Transient).times(3));
     assert!(matches!(open().err(), Some(Error::Medium(_))), "try again rather than guess");
     medium.arm(fault(ErrorClass::Permanent).forever());
     let volume = open().unwrap();

@@ -56,6 +56,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut tries = 0;
         loop {
             self.check_writable()?;
+            self.relieve_memory()?;
             let writer = Writer { volume: self, working: RefCell::new(self.working.lock()) };
             let mut tx = Tx::new(&writer, class);
             let result = operation(&mut tx).and_then(|value| tx.commit().map(|()| value));
@@ -64,10 +65,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Err(Error::Conflict) => {}
                 Err(Error::NoSpace) if tries < reclaim_tries && self.reclaim()? => tries += 1,
                 Err(error) => return Err(error),
-                Ok(value) => {
-                    self.relieve_memory()?;
-                    return Ok(value);
-                }
+                Ok(value) => return Ok(value),
             }
         }
     }
@@ -131,13 +129,27 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
+    /// Whether there is a state to show.
+    pub(super) fn check_shown(&self) -> Result<()> {
+        if self.lost.load(Ordering::Acquire) { Err(self.poisoned()) } else { Ok(()) }
+    }
+
+    fn poisoned(&self) -> Error {
+        Error::Poisoned(self.failure.lock().unwrap_or("an earlier failure"))
+    }
+
+    /// As for a change, but where a rollback has failed another one may be tried.
+    pub(super) fn check_rollback(&self) -> Result<()> {
+        if self.lost.load(Ordering::Acquire) { self.check_open() } else { self.check_writable() }
+    }
+
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only {
             return Err(Error::ReadOnly);
         }
         if self.failed.load(Ordering::Acquire) {
-            return Err(Error::Poisoned(self.failure.lock().unwrap_or("an earlier failure")));
+            return Err(self.poisoned());
         }
         Ok(())
     }
