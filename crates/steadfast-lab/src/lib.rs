@@ -8,6 +8,7 @@
 pub mod compare;
 pub mod cut;
 pub mod fault;
+pub mod faults;
 pub mod generate;
 pub mod image;
 pub mod ledger;
@@ -24,4 +25,5 @@ pub mod tape;
 pub mod torture;
 pub mod toy;
 pub mod triggers;
+pub mod trouble;
 pub mod world;

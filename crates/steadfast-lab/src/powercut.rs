@@ -351,7 +351,7 @@ impl Judge<'_> {
 }
 
 /// Runs `work` and turns a panic into its message.
-fn guard<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn guard<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         panic
             .downcast_ref::<String>()

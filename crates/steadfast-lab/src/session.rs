@@ -32,9 +32,9 @@ pub enum Verdict {
 /// An open volume, the model of it, and which states may be found after a power cut.
 pub struct Session<'w, S: Subject> {
     world: &'w World,
-    tape: Tape,
+    pub(crate) tape: Tape,
     clock: Clock,
-    subject: S,
+    pub(crate) subject: S,
     /// The truth.
     pub model: Model,
     /// Transaction points so far.
@@ -48,6 +48,8 @@ pub struct Session<'w, S: Subject> {
     dirty_since_ms: Option<u64>,
     /// How often `NoSpace` was the answer.
     pub no_space: u64,
+    /// What faults of the medium may have left on it since the last transaction point, see [`crate::faults`].
+    pub(crate) in_flight: Vec<Arc<State>>,
 }
 
 impl<'w, S: Subject> Session<'w, S> {
@@ -70,7 +72,9 @@ impl<'w, S: Subject> Session<'w, S> {
         // The newest first: most often everything in flight arrived.
         for (index, point) in allowed.iter().enumerate().rev() {
             let model = Model::open(point.state.as_ref().clone(), limits, clock.now());
-            match compare(&subject, &model.state, Depth { list_count: 7, seek: true }) {
+            let compared =
+                tape.undisturbed(|| compare(&subject, &model.state, Depth { list_count: 7, seek: true }));
+            match compared {
                 Ok(()) => {
                     let state = Arc::new(model.state.clone());
                     let session = Session {
@@ -86,6 +90,7 @@ impl<'w, S: Subject> Session<'w, S> {
                         monotonic_ms: 0,
                         dirty_since_ms: None,
                         no_space: 0,
+                        in_flight: Vec::new(),
                     };
                     return Ok((session, index));
                 }
@@ -118,7 +123,15 @@ impl<'w, S: Subject> Session<'w, S> {
     /// The first difference.
     pub fn compare(&self) -> Result<(), String> {
         let list_count = 1 + (self.tick % 11) as usize;
-        compare(&self.subject, &self.model.state, Depth { list_count, seek: true })
+        self.tape.undisturbed(|| self.compare_with(&self.model.state, list_count))
+    }
+
+    /// Compares the whole volume with a state, listing so many entries at a time; faults of the medium are met.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub(crate) fn compare_with(&self, state: &State, list_count: usize) -> Result<(), String> {
+        compare(&self.subject, state, Depth { list_count, seek: true })
     }
 
     /// Compares counts that must add up once background work is done.
@@ -332,6 +345,10 @@ impl<'w, S: Subject> Session<'w, S> {
             Operation::Checkpoint => self.plain(&Call::Checkpoint, &label),
             Operation::Rollback => {
                 let verdict = self.plain(&Call::Rollback, &label)?;
+                if verdict != Verdict::Done {
+                    return Ok(verdict);
+                }
+                self.in_flight.clear();
                 let state = self.ledger.last().state.clone();
                 self.model.roll_back(&state);
                 self.dirty_since_ms = None;
@@ -390,6 +407,9 @@ impl<'w, S: Subject> Session<'w, S> {
                 Ok((Verdict::Done, Some(reply)))
             }
             Err(error) => {
+                if self.is_struck(&error) {
+                    return self.judge_fault(call, label, error, points, begun, before);
+                }
                 let fault = Fault::from(error);
                 if fault == Fault::ValueTooLong && value_length(call) > VALUE_ALWAYS {
                     self.compare()
@@ -502,6 +522,7 @@ impl<'w, S: Subject> Session<'w, S> {
         let end = self.tape.position();
         self.ledger.add(Arc::new(self.model.state.clone()), label, begun, end);
         self.dirty_since_ms = None;
+        self.in_flight.clear();
     }
 
     fn background(&mut self, advance_ms: u64, label: &str) -> Result<Verdict, String> {
@@ -516,6 +537,10 @@ impl<'w, S: Subject> Session<'w, S> {
                 Ok(_) => {
                     more = false;
                     break;
+                }
+                Err(error) if self.is_struck(&error) => {
+                    self.judge_background_fault(error)?;
+                    return Ok(Verdict::Refused(Fault::Broken));
                 }
                 Err(error) => return Err(format!("background work: {error}")),
             }
@@ -533,25 +558,62 @@ impl<'w, S: Subject> Session<'w, S> {
             self.point(format!("in {label}"), begun);
         }
         let due = |since: u64| self.monotonic_ms - since >= u64::from(witness.timer_ms);
-        if timer && self.dirty_since_ms.is_some_and(due) {
+        if timer && self.subject.failure().is_none() && self.dirty_since_ms.is_some_and(due) {
             return Err("the timer has expired but no transaction point was set".to_owned());
         }
         Ok(Verdict::Done)
     }
 
-    fn remount(&mut self, clean: bool) -> Result<Verdict, String> {
-        if clean {
-            self.close_subject()?;
+    /// Opens the volume anew. After faults it may be in one of several states.
+    pub(crate) fn remount(&mut self, clean: bool) -> Result<Verdict, String> {
+        if clean && self.subject.failure().is_none() {
+            self.close_for_remount()?;
         }
-        let state = self.ledger.last().state.clone();
-        self.subject = S::open(self.world, &self.tape, &self.clock)
-            .map_err(|error| format!("the volume does not open again: {error}"))?;
-        self.model = Model::open(state.as_ref().clone(), limits(&self.subject)?, self.model.now);
-        self.numbers = self.model.state.nodes().map(|(inode, _)| inode).collect();
-        self.slots = [None; SLOTS];
-        self.dirty_since_ms = None;
-        self.compare().map_err(|what| format!("after opening it again: {what}"))?;
-        Ok(Verdict::Done)
+        self.subject = self.open_subject()?;
+        let limits = limits(&self.subject)?;
+        let mut differences = String::new();
+        let last = self.ledger.last().state.clone();
+        let in_flight = std::mem::take(&mut self.in_flight);
+        for state in in_flight.iter().rev().chain([&last]) {
+            self.model = Model::open(state.as_ref().clone(), limits, self.model.now);
+            match self.compare() {
+                Ok(()) => {
+                    if !Arc::ptr_eq(state, &last) {
+                        self.ledger = Ledger::new(state.clone());
+                    }
+                    self.numbers = self.model.state.nodes().map(|(inode, _)| inode).collect();
+                    self.slots = [None; SLOTS];
+                    self.dirty_since_ms = None;
+                    return Ok(Verdict::Done);
+                }
+                Err(what) => differences += &format!("; {what}"),
+            }
+        }
+        Err(format!("after opening it again it is in no state that is allowed{differences}"))
+    }
+
+    fn close_for_remount(&mut self) -> Result<(), String> {
+        let strikes = self.tape.all_strikes();
+        match self.close_subject() {
+            Err(_) if self.tape.all_strikes() > strikes => {
+                self.in_flight.push(Arc::new(self.model.state.clone()));
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// A fault may keep it from opening, with an error that says so, but not for longer than the fault lasts.
+    fn open_subject(&self) -> Result<S, String> {
+        let open = || S::open(self.world, &self.tape, &self.clock);
+        let strikes = self.tape.all_strikes();
+        let opened = match open() {
+            Err(steadfast::Error::Medium(_)) if self.tape.all_strikes() > strikes => {
+                self.tape.undisturbed(open)
+            }
+            other => other,
+        };
+        opened.map_err(|error| format!("the volume does not open again: {error}"))
     }
 }
 

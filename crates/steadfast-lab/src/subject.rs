@@ -94,6 +94,11 @@ pub trait Subject: Sized {
     /// Counters and settings.
     fn witness(&self) -> Witness;
 
+    /// Why it went read-only by itself, if it did.
+    fn failure(&self) -> Option<&'static str> {
+        None
+    }
+
     /// As the facade.
     ///
     /// # Errors
@@ -218,6 +223,10 @@ impl Subject for LabVolume {
             Call::SetMask { mask } => self.set_mask(mask).map(done),
             Call::SetTimer { ms } => self.set_timer_ms(ms).map(done),
         }
+    }
+
+    fn failure(&self) -> Option<&'static str> {
+        self.info().poisoned
     }
 
     fn witness(&self) -> Witness {

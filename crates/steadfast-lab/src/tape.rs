@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use steadfast_media::{ErrorClass, FailureModel, Geometry, Medium, MediumError, MediumOperation};
 
 use crate::image::Image;
+use crate::trouble::{Armed, Trouble};
 
 /// A request that changes what the medium holds or promises.
 #[derive(Debug, Clone)]
@@ -65,6 +66,7 @@ struct Inner {
     events: Vec<Event>,
     lie: Lie,
     requests: u64,
+    trouble: Trouble,
 }
 
 /// The recording medium. Copies of the handle share one tape.
@@ -79,7 +81,7 @@ impl Tape {
     /// A medium with the contents of `image`, all of it durable, and nothing recorded yet.
     pub fn new(image: Image, atomic_unit: u32, lie: Lie) -> Tape {
         let size = image.size();
-        let inner = Inner { image, events: Vec::new(), lie, requests: 0 };
+        let inner = Inner { image, events: Vec::new(), lie, requests: 0, trouble: Trouble::default() };
         Tape { atomic_unit, size, inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -103,6 +105,34 @@ impl Tape {
         self.inner.lock().requests
     }
 
+    /// Arms a fault, or none, and counts requests and failures from 0 again.
+    pub fn arm(&self, armed: Option<Armed>) {
+        self.inner.lock().trouble.arm(armed);
+    }
+
+    /// Runs `look` while faults sleep: what the judge reads does not count.
+    pub fn undisturbed<T>(&self, look: impl FnOnce() -> T) -> T {
+        let before = self.inner.lock().trouble.pause(true);
+        let result = look();
+        self.inner.lock().trouble.pause(before);
+        result
+    }
+
+    /// Requests of a kind since a fault was armed.
+    pub fn count(&self, operation: MediumOperation) -> u64 {
+        self.inner.lock().trouble.count(operation)
+    }
+
+    /// Requests of a kind that failed by the armed fault.
+    pub fn strikes(&self, operation: MediumOperation) -> u64 {
+        self.inner.lock().trouble.strikes(operation)
+    }
+
+    /// Requests of any kind that failed by the armed fault.
+    pub fn all_strikes(&self) -> u64 {
+        self.inner.lock().trouble.all_strikes()
+    }
+
     fn check(&self, operation: MediumOperation, offset: u64, length: u64) -> Result<(), MediumError> {
         let unit = u64::from(self.atomic_unit);
         let inside = offset.checked_add(length).is_some_and(|end| end <= self.size);
@@ -121,6 +151,13 @@ impl Tape {
         if data.is_empty() {
             return Ok(());
         }
+        if let Some((error, torn)) = inner.trouble.strike(MediumOperation::Write, offset, data.len() as u64) {
+            if torn {
+                let unit = self.atomic_unit as usize;
+                inner.image.write(offset, &data[..data.len() / unit / 2 * unit]);
+            }
+            return Err(error);
+        }
         inner.image.write(offset, data);
         let fua = fua && inner.lie != Lie::Fua;
         inner.events.push(Event::Write { offset, data: data.into(), fua });
@@ -137,6 +174,9 @@ impl Medium for Tape {
         self.check(MediumOperation::Read, offset, buffer.len() as u64)?;
         let mut inner = self.inner.lock();
         inner.requests += 1;
+        if let Some((error, _)) = inner.trouble.strike(MediumOperation::Read, offset, buffer.len() as u64) {
+            return Err(error);
+        }
         inner.image.read(offset, buffer);
         Ok(())
     }
@@ -156,6 +196,9 @@ impl Medium for Tape {
     fn flush(&self) -> Result<(), MediumError> {
         let mut inner = self.inner.lock();
         inner.requests += 1;
+        if let Some((error, _)) = inner.trouble.strike(MediumOperation::Flush, 0, 0) {
+            return Err(error);
+        }
         if inner.lie != Lie::Flush {
             inner.events.push(Event::Flush);
         }
@@ -166,6 +209,9 @@ impl Medium for Tape {
         self.check(MediumOperation::Discard, offset, length)?;
         let mut inner = self.inner.lock();
         inner.requests += 1;
+        if let Some((error, _)) = inner.trouble.strike(MediumOperation::Discard, offset, length) {
+            return Err(error);
+        }
         inner.image.write(offset, &vec![DISCARDED; length as usize]);
         inner.events.push(Event::Discard { offset, length });
         Ok(())

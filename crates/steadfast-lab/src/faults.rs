@@ -1,0 +1,317 @@
+//! Faults of the medium: every request of a run fails once, and what happens then is judged.
+//!
+//! The rules:
+//! - whoever asked gets an error that names the medium, or the reason why the volume is read-only; nobody else notices;
+//! - what was refused has changed nothing; a change whose own transaction point failed may be there, not yet durable;
+//! - a failed read never makes the volume read-only, but where a rollback has met it: then a second one helps;
+//! - a transient fault is seen by nobody, but for a flush, which nobody may try again;
+//! - opened again the volume is at the last acknowledged transaction point or at one that was in flight, `check` is clean,
+//!   and it takes changes.
+
+use std::sync::Arc;
+
+use steadfast::{Error, TransactionMask};
+use steadfast_media::{ErrorClass, MediumOperation};
+
+use crate::fault::Fault;
+use crate::generate::Generator;
+use crate::image::Image;
+use crate::ledger::Point;
+use crate::model::State;
+use crate::operation::Operation;
+use crate::platform::Clock;
+use crate::powercut::guard;
+use crate::session::{Session, Verdict};
+use crate::subject::{Call, LabVolume, Reply, Subject};
+use crate::tape::{Lie, Tape};
+use crate::triggers::{is_commit, triggers};
+use crate::trouble::{Armed, Lasting};
+use crate::world::World;
+
+/// How much was tried and what it came to.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Worlds.
+    pub worlds: u64,
+    /// Runs with one fault each.
+    pub faults: u64,
+    /// Of these, runs in which the fault was met.
+    pub struck: u64,
+    /// Operations that were refused for it.
+    pub refused: u64,
+    /// Runs after which the volume was read-only.
+    pub read_only: u64,
+}
+
+/// How large a run is.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Operations that fill the volume before.
+    pub before: usize,
+    /// Operations during which each request fails in turn.
+    pub operations: usize,
+    /// At most so many requests of a kind fail; evenly spread where there are more.
+    pub requests: u64,
+}
+
+/// Every way in which a request of a kind can fail.
+fn ways(operation: MediumOperation) -> Vec<(ErrorClass, Lasting, bool)> {
+    use ErrorClass::{Gone, Permanent, Transient};
+    let mut ways = vec![(Permanent, Lasting::Times(1), false), (Gone, Lasting::Gone, false)];
+    if operation != MediumOperation::Flush {
+        ways.push((Transient, Lasting::Times(2), false));
+        ways.push((Permanent, Lasting::Stuck, false));
+    }
+    if operation == MediumOperation::Write {
+        ways.push((Permanent, Lasting::Times(1), true));
+    }
+    ways
+}
+
+/// A volume with files in it, and the operations that faults will strike.
+struct Prepared {
+    image: Image,
+    state: Arc<State>,
+    tick: u64,
+    operations: Vec<Operation>,
+    /// Reads, writes and flushes of the run without faults.
+    counts: [(MediumOperation, u64); 3],
+}
+
+/// Fails requests of one world in turn, in every way.
+///
+/// # Errors
+/// The first violation: the world, the fault, the operations, what happened.
+pub fn strike_all(world: &World, effort: &Effort, tally: &mut Tally) -> Result<(), String> {
+    let Some(prepared) = prepare(world, effort).map_err(|what| format!("{world}: {what}"))? else {
+        return Ok(());
+    };
+    tally.worlds += 1;
+    for (operation, count) in prepared.counts {
+        let step = count.div_ceil(effort.requests.max(1)).max(1);
+        for (class, lasting, torn) in ways(operation) {
+            let mut skip = 0;
+            while skip < count {
+                let armed = Armed { operation, skip, class, lasting, torn };
+                strike(world, &prepared, armed, tally).map_err(|what| {
+                    let operations: Vec<String> =
+                        prepared.operations.iter().map(|operation| format!("    {operation:?},")).collect();
+                    format!("{world}\n  {armed}: {what}\n  operations:\n{}", operations.join("\n"))
+                })?;
+                skip += step;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One run with one fault.
+fn strike(world: &World, prepared: &Prepared, armed: Armed, tally: &mut Tally) -> Result<(), String> {
+    let tape = Tape::new(prepared.image.clone(), world.atomic_unit, Lie::None);
+    let run = || run(world, &tape, prepared, Some(armed));
+    let (refused, read_only) = guard(run).unwrap_or_else(|panic| Err(format!("panics: {panic}")))?;
+    let struck = tape.all_strikes() > 0;
+    tally.faults += 1;
+    tally.struck += u64::from(struck);
+    tally.refused += refused;
+    tally.read_only += u64::from(read_only);
+    let invisible = armed.class == ErrorClass::Transient && armed.operation != MediumOperation::Flush;
+    if invisible && (refused > 0 || read_only) {
+        return Err("a transient fault was seen".to_owned());
+    }
+    Ok(())
+}
+
+/// Runs the operations, judging each, and then opens the volume again without faults. Returns how many operations were
+/// refused for the fault, and whether the volume went read-only.
+fn run(world: &World, tape: &Tape, prepared: &Prepared, armed: Option<Armed>) -> Result<(u64, bool), String> {
+    let clock = Clock::default();
+    let start = Point {
+        state: prepared.state.clone(),
+        label: "the state before".to_owned(),
+        begun: 0,
+        acknowledged: Some(0),
+    };
+    let (mut session, _) = Session::<LabVolume>::open(world, tape, &clock, prepared.tick, &[start])?;
+    tape.arm(armed);
+    let (mut refused, mut read_only) = (0, false);
+    for operation in &prepared.operations {
+        refused += session.step_in_trouble(operation)?;
+        read_only |= session.failure().is_some();
+    }
+    tape.undisturbed(|| {
+        session.remount(false)?;
+        session.step(&Operation::Checkpoint)?;
+        session.compare_counts()?;
+        drop(session);
+        LabVolume::check(world, tape, &clock)
+    })?;
+    Ok((refused, read_only))
+}
+
+/// Formats, fills, and draws the operations. `None`: the medium is too small for a volume.
+fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
+    let clock = Clock::default();
+    let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
+    match <LabVolume as Subject>::format(world, &tape, &clock) {
+        Ok(()) => {}
+        Err(Error::VolumeTooSmall { .. }) => return Ok(None),
+        Err(error) => return Err(format!("format: {error}")),
+    }
+    let state = Arc::new(State::empty(clock.now()));
+    let start = Point { state, label: "the empty volume".to_owned(), begun: 0, acknowledged: Some(0) };
+    let (mut session, _) = Session::<LabVolume>::open(world, &tape, &clock, 1, &[start])?;
+    let mut generator = Generator::new(world, 5);
+    for _ in 0..effort.before {
+        let operation = generator.next(&session.model);
+        session.step(&operation)?;
+    }
+    session.step(&Operation::Checkpoint)?;
+    session.step(&Operation::Remount { clean: true })?;
+    let (image, state, tick) = (tape.image(), session.ledger.last().state.clone(), session.tick());
+    tape.arm(None);
+    let mut operations = Vec::new();
+    for number in 0..effort.operations {
+        let operation = match number % 8 {
+            // Where the whole volume is read, and where it is opened.
+            3 => Operation::Compare,
+            7 => Operation::Remount { clean: number % 16 == 7 },
+            _ => generator.next(&session.model),
+        };
+        session.step_in_trouble(&operation)?;
+        operations.push(operation);
+    }
+    use MediumOperation::{Flush, Read, Write};
+    let counts = [Read, Write, Flush].map(|operation| (operation, tape.count(operation)));
+    Ok(Some(Prepared { image, state, tick, operations, counts }))
+}
+
+impl<S: Subject> Session<'_, S> {
+    /// Why the volume went read-only by itself, if it did.
+    pub fn failure(&self) -> Option<&'static str> {
+        self.subject.failure()
+    }
+
+    /// Does one operation while the medium may fail; returns 1 where it was refused for that.
+    fn step_in_trouble(&mut self, operation: &Operation) -> Result<u64, String> {
+        if *operation == Operation::Compare {
+            let strikes = self.tape.all_strikes();
+            let seen = self.compare_with(&self.model.state, 5);
+            return match seen {
+                Ok(()) => Ok(0),
+                Err(_) if self.tape.all_strikes() > strikes => {
+                    self.compare().map_err(|what| format!("after a failed read: {what}"))?;
+                    Ok(1)
+                }
+                Err(what) => Err(what),
+            };
+        }
+        match self.step(operation)? {
+            Verdict::Refused(Fault::Broken) => {
+                if *operation == Operation::Rollback && self.failure().is_some() {
+                    self.roll_back_again()?;
+                }
+                Ok(1)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// A rollback that could not read everything can be repeated, and nothing is shown until one has succeeded.
+    fn roll_back_again(&mut self) -> Result<(), String> {
+        if self.tape.strikes(MediumOperation::Read) == 0 {
+            // A write failed: it is read-only for good.
+            return Ok(());
+        }
+        let tape = self.tape.clone();
+        tape.undisturbed(|| self.step(&Operation::Rollback)).map(|_| ())
+    }
+
+    /// Whether an error may come from a fault of the medium.
+    pub(crate) fn is_struck(&self, error: &Error) -> bool {
+        self.tape.all_strikes() > 0 && matches!(error, Error::Medium(_) | Error::Poisoned(_))
+    }
+
+    /// Judges a call that a fault has stopped.
+    pub(crate) fn judge_fault(
+        &mut self,
+        call: &Call<'_>,
+        label: &str,
+        error: Error,
+        points: u64,
+        begun: usize,
+        before: State,
+    ) -> Result<(Verdict, Option<Reply>), String> {
+        let refused = Ok((Verdict::Refused(Fault::Broken), None));
+        self.check_failure(matches!(call, Call::Rollback))?;
+        if points > 0 {
+            // It was full and committed what came before.
+            let end = self.tape.position();
+            self.ledger.add(Arc::new(before), format!("before {label}"), begun, end);
+        }
+        if matches!(call, Call::Rollback) {
+            if self.subject.failure().is_none() {
+                self.compare().map_err(|what| format!("refused with '{error}', but: {what}"))?;
+            }
+            return refused;
+        }
+        if matches!(error, Error::Poisoned(_)) && self.in_flight.len() > 2 {
+            // It has been looked at often enough.
+            return refused;
+        }
+        self.in_flight.push(Arc::new(self.model.state.clone()));
+        let mask = self.subject.witness().mask;
+        let sets_point =
+            triggers(call, mask) || is_commit(call) || mask.contains(TransactionMask::VOLUME_FULL);
+        let after = self.after(call);
+        if let Err(what) = self.compare() {
+            // The change was made, and then its own transaction point failed.
+            let Some(made) = after.clone().filter(|_| triggers(call, mask)) else {
+                return Err(format!("refused with '{error}', but something has changed: {what}"));
+            };
+            self.tape.undisturbed(|| self.compare_with(&made, 9)).map_err(|other| {
+                format!("refused with '{error}', but neither undone ({what}) nor done ({other})")
+            })?;
+            self.model.state = made;
+        }
+        if let Some(after) = after.filter(|_| sets_point) {
+            self.in_flight.push(Arc::new(after));
+        }
+        refused
+    }
+
+    /// Judges background work that a fault has stopped.
+    pub(crate) fn judge_background_fault(&mut self, error: Error) -> Result<(), String> {
+        self.check_failure(false)?;
+        self.in_flight.push(Arc::new(self.model.state.clone()));
+        self.compare().map_err(|what| format!("background work met '{error}', but: {what}"))
+    }
+
+    /// A volume that has gone read-only says why, and had to.
+    fn check_failure(&self, rollback: bool) -> Result<(), String> {
+        let Some(why) = self.subject.failure() else { return Ok(()) };
+        let written =
+            self.tape.strikes(MediumOperation::Write) + self.tape.strikes(MediumOperation::Flush) > 0;
+        if !written && !rollback {
+            return Err(format!("a failed read made the volume read-only: {why}"));
+        }
+        if why.is_empty() {
+            return Err("the volume is read-only and does not say why".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The state that the call would have made. The inode of a file that it made is looked up.
+    fn after(&self, call: &Call<'_>) -> Option<State> {
+        let made = match call {
+            Call::Create { directory, name, .. } => {
+                let found = self.tape.undisturbed(|| self.subject.lookup(*directory, name)).ok()?;
+                Some(Reply::Attributes(found))
+            }
+            _ => None,
+        };
+        let mut model = self.model.clone();
+        model.apply(call, made.as_ref()).ok()?;
+        Some(model.state)
+    }
+}

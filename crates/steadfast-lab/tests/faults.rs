@@ -1,0 +1,59 @@
+//! Every request of a run fails once. Longer: `STEADFAST_SEEDS=0..2000`.
+
+use steadfast_lab::faults::{Effort, Tally, strike_all};
+use steadfast_lab::world::{Profile, World};
+
+fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    std::env::var("STEADFAST_SEEDS")
+        .ok()
+        .and_then(|text| {
+            let (from, to) = text.split_once("..")?;
+            Some(from.parse().ok()?..to.parse().ok()?)
+        })
+        .unwrap_or(default)
+}
+
+/// Small volumes with as little cache as there can be, so that operations read.
+fn world(seed: u64, profile: Profile) -> World {
+    let mut world = World::new(seed, profile);
+    world.cache_size = 0;
+    world.size = world.size.min(1 << 20).max(64 * u64::from(world.format.block_size));
+    world
+}
+
+fn strike(profile: Profile, seeds: std::ops::Range<u64>) {
+    let effort = Effort { before: 120, operations: 24, requests: 60 };
+    let mut tally = Tally::default();
+    for seed in seeds {
+        if let Err(what) = strike_all(&world(seed, profile), &effort, &mut tally) {
+            panic!("{what}");
+        }
+    }
+    println!("{profile:?}: {tally:?}");
+    assert!(tally.struck > 0 && tally.refused > 0 && tally.read_only > 0);
+}
+
+#[test]
+fn faults_among_all_operations() {
+    strike(Profile::Mixed, seeds(0..8));
+}
+
+#[test]
+fn faults_among_names() {
+    strike(Profile::Names, seeds(100..106));
+}
+
+#[test]
+fn faults_among_data() {
+    strike(Profile::Data, seeds(200..206));
+}
+
+#[test]
+fn faults_on_a_full_volume() {
+    strike(Profile::Full, seeds(300..306));
+}
+
+#[test]
+fn faults_among_transactions() {
+    strike(Profile::Transactions, seeds(400..406));
+}
