@@ -20,6 +20,7 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::filesystem::{Filesystem, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
 use crate::log::{log_error, log_info, log_warning};
+use crate::metrics::Timing;
 use crate::node;
 
 /// The kernel tells of a close a moment after close(2) has returned: a file that has just been closed is not busy.
@@ -30,17 +31,21 @@ pub(crate) struct Ticket {
     device: Device,
     unique: u64,
     answered: bool,
+    timing: Option<Timing>,
 }
 
 impl Ticket {
-    pub(crate) fn new(device: Device, unique: u64) -> Ticket {
-        Ticket { device, unique, answered: false }
+    pub(crate) fn new(device: Device, unique: u64, timing: Option<Timing>) -> Ticket {
+        Ticket { device, unique, answered: false, timing }
     }
 
     fn answer(mut self, result: Result<&[u8], Errno>) {
         self.answered = true;
         if let Err(error) = self.device.answer(self.unique, result) {
             log_error!("cannot answer a command: {error}");
+        }
+        if let Some(timing) = self.timing.take() {
+            timing.end(result.err());
         }
     }
 }

@@ -18,14 +18,18 @@ use steadfast::TransactionMask;
 use steadfast::volume::VolumeInfo;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::abi::input::IoctlIn;
+use crate::request::Request;
+use crate::watch;
+
 /// Type byte of all commands.
 pub const TYPE: u8 = 0xd5;
 
 const NONE: u32 = 0;
-const WRITE: u32 = 1;
-const READ: u32 = 2;
+pub(crate) const WRITE: u32 = 1;
+pub(crate) const READ: u32 = 2;
 
-const fn number(direction: u32, command: u32, size: usize) -> u32 {
+pub(crate) const fn number(direction: u32, command: u32, size: usize) -> u32 {
     direction << 30 | (size as u32) << 16 | (TYPE as u32) << 8 | command
 }
 
@@ -41,6 +45,20 @@ pub const MASK_SET: u32 = number(WRITE, 4, size_of::<MaskArgument>());
 pub const INFO: u32 = number(READ, 5, size_of::<InfoArgument>());
 /// `_IO(TYPE, 6)`: as [`TRANSACT`], and empties the intent log.
 pub const CHECKPOINT: u32 = number(NONE, 6, 0);
+
+/// Whether a request is one of the commands that only look, and that may come every second.
+pub(crate) fn only_looks(request: &Request<'_>) -> bool {
+    let looks = [
+        INFO,
+        MASK_GET,
+        watch::STATUS,
+        watch::OPERATIONS,
+        watch::MAP_GEOMETRY,
+        watch::MAP_SPACE,
+        watch::MAP_NODES,
+    ];
+    request.arguments().take::<IoctlIn>().is_ok_and(|wanted| looks.contains(&wanted.cmd))
+}
 
 /// Argument of [`ROLLBACK`].
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -158,7 +176,7 @@ pub fn info(file: &File) -> io::Result<VolumeInfo> {
     Ok(VolumeInfo::from(&argument))
 }
 
-fn call<T: IntoBytes + FromBytes>(file: &File, command: u32, argument: &mut T) -> io::Result<()> {
+pub(crate) fn call<T: IntoBytes + FromBytes>(file: &File, command: u32, argument: &mut T) -> io::Result<()> {
     // SAFETY: the command encodes the size of the argument (0 for none), which is what the kernel reads or writes at the
     // pointer; any bytes are a valid T.
     #[allow(unsafe_code)]

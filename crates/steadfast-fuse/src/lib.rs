@@ -29,6 +29,7 @@ mod filesystem;
 mod init;
 pub mod ioctl;
 mod log;
+pub mod metrics;
 mod mount;
 mod node;
 mod open;
@@ -36,6 +37,7 @@ mod options;
 mod pull;
 mod request;
 mod session;
+pub mod watch;
 
 pub use errno::errno;
 pub use options::MountOptions;

@@ -19,12 +19,15 @@ use crate::control::{self, Job};
 use crate::device::{Device, Received};
 use crate::filesystem::Filesystem;
 use crate::log::{log_error, log_warning};
+use crate::metrics::Metrics;
 use crate::mount::{self, Mount};
 use crate::pull::{Connection, Puller};
 use crate::{MountOptions, init};
 
 /// How long an unmount waits for the pages of files that are still open.
 const RESCUE_TIME: Duration = Duration::from_secs(30);
+/// Workers at least: one may be busy while the other serves what it waits for.
+const THREADS_MIN: usize = 2;
 
 /// A mounted volume. [`run`](Self::run) it to the end; dropping it instead unmounts and waits.
 pub struct Session<M: Medium + 'static, P: Platform + 'static> {
@@ -79,7 +82,9 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
     let agreement = init::handshake(&device, &options).map_err(undo)?;
     let (jobs, received) = mpsc::channel();
     let owner = mount::effective_uid();
-    let filesystem = Arc::new(Filesystem::new(volume, device.clone(), agreement, owner, jobs.clone()));
+    let metrics = Arc::new(Metrics::new(options.threads.max(THREADS_MIN)));
+    let filesystem =
+        Arc::new(Filesystem::new(volume, device.clone(), agreement, owner, jobs.clone(), metrics));
     let connection = Connection::find(mount.device);
     let puller = Puller::start(device.clone(), &mount.directory, &connection, agreement.epochs());
     // The only one who sets it.
@@ -103,6 +108,11 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
         self.end.clone()
     }
 
+    /// What the mount counts, for [`Snapshot::take`](crate::watch::Snapshot::take).
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.filesystem.metrics.clone()
+    }
+
     /// Serves until it is unmounted, and then ends all threads. Close the volume afterwards.
     ///
     /// # Errors
@@ -115,8 +125,7 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
         let filesystem = self.filesystem.clone();
         let run = move || control::run(&*filesystem, &jobs);
         self.control = Some(Builder::new().name("steadfast-ctl".into()).spawn(run)?);
-        // Two at least: one may be busy while the other serves what it waits for.
-        for number in 0..threads.max(2) {
+        for number in 0..threads.max(THREADS_MIN) {
             let queue = if number == 0 { device.share() } else { another_queue(&device) };
             let filesystem = self.filesystem.clone();
             let run = move || work(&filesystem, &queue);

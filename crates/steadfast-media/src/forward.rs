@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use crate::{Geometry, Medium, MediumError, Temperature};
+use crate::{Geometry, Medium, MediumCounters, MediumError, Temperature};
 
 /// Forwards every method, so that a default of the trait never hides what the medium below can do.
 macro_rules! forward {
@@ -49,6 +49,9 @@ macro_rules! forward {
             }
             fn report_bad(&self, copy: u32, offset: u64, length: u64) {
                 (**self).report_bad(copy, offset, length)
+            }
+            fn counters(&self) -> Option<MediumCounters> {
+                (**self).counters()
             }
         }
     )+};

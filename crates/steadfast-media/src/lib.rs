@@ -45,6 +45,7 @@
 
 extern crate alloc;
 
+mod counters;
 mod error;
 mod forward;
 mod geometry;
@@ -54,6 +55,7 @@ mod pages;
 mod random;
 pub mod sim;
 
+pub use counters::MediumCounters;
 pub use error::{ErrorClass, MediumError, MediumOperation};
 pub use geometry::{FailureModel, Geometry, GeometryError};
 pub use medium::{Medium, Temperature};

@@ -1,6 +1,6 @@
 //! The [`Medium`] trait.
 
-use crate::{Geometry, MediumError};
+use crate::{Geometry, MediumCounters, MediumError};
 
 /// How soon the bytes of a write are expected to be overwritten or discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,5 +85,10 @@ pub trait Medium: Send + Sync {
     /// Tells the medium that the given copy failed its checksum.
     fn report_bad(&self, copy: u32, offset: u64, length: u64) {
         let _ = (copy, offset, length);
+    }
+
+    /// Requests carried out so far; `None` where the medium does not count them.
+    fn counters(&self) -> Option<MediumCounters> {
+        None
     }
 }

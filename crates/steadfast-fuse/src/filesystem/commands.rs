@@ -4,7 +4,7 @@ use steadfast::{Platform, TransactionMask};
 use steadfast_media::Medium;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Filesystem, Outcome, ready, ticket};
+use super::{Filesystem, Outcome, ready};
 use crate::abi::input::IoctlIn;
 use crate::abi::output::IoctlOut;
 use crate::buffer::AnswerBuffer;
@@ -15,6 +15,7 @@ use crate::ioctl::{
     CHECKPOINT, INFO, InfoArgument, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument, TRANSACT,
 };
 use crate::request::{Arguments, Request};
+use crate::watch::{self, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status, StatusArgument};
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn ioctl(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
@@ -22,7 +23,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         self.node(request)?;
         let mut arguments = request.arguments();
         let wanted = arguments.take::<IoctlIn>()?;
-        let command = |command| self.defer(Job::Command { tickets: vec![ticket(device, request)], command });
+        let command =
+            |command| self.defer(Job::Command { tickets: vec![self.ticket(device, request)], command });
         match wanted.cmd {
             TRANSACT => command(Command::Transact),
             CHECKPOINT => {
@@ -45,6 +47,31 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 ready(out.put(&IoctlOut::default()))
             }
             INFO => give(&InfoArgument::from(&self.volume.info()), &wanted, out),
+            _ => self.watch(&wanted, &mut arguments, out),
+        }
+    }
+
+    /// Commands that only look.
+    fn watch(&self, wanted: &IoctlIn, arguments: &mut Arguments<'_>, out: &mut AnswerBuffer) -> Outcome {
+        match wanted.cmd {
+            watch::STATUS => {
+                let status = Status::take(&self.volume, &self.metrics)?;
+                give(&StatusArgument::from(&status), wanted, out)
+            }
+            watch::OPERATIONS => {
+                let argument = argument::<OperationsArgument>(arguments, wanted)?;
+                let found = watch::answer_operations(&self.metrics, &argument);
+                give(&found.ok_or(Errno(libc::EINVAL))?, wanted, out)
+            }
+            watch::MAP_GEOMETRY => give(&watch::answer_geometry(&self.volume.map_geometry()), wanted, out),
+            watch::MAP_SPACE => {
+                let argument = argument::<MapSpaceArgument>(arguments, wanted)?;
+                give(&watch::answer_space(&self.volume, &argument)?, wanted, out)
+            }
+            watch::MAP_NODES => {
+                let argument = argument::<MapNodesArgument>(arguments, wanted)?;
+                give(&watch::answer_nodes(&self.volume, &argument)?, wanted, out)
+            }
             _ => Err(Errno(libc::ENOTTY)),
         }
     }

@@ -6,7 +6,7 @@ use steadfast::fs::{AllocateMode, FileKind, NewNode, SeekTo, SetAttributes};
 use steadfast::{Error, InodeNumber, Platform, TransactionMask};
 use steadfast_media::Medium;
 
-use super::{Answer, Filesystem, Outcome, caller, ready, ticket};
+use super::{Answer, Filesystem, Outcome, caller, ready};
 use crate::abi::flags::{FSYNC_FDATASYNC, OPEN_KILL_SUIDGID, fopen, write as write_flag};
 use crate::abi::input::{
     CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, FsyncIn, LseekIn, OpenIn, ReadIn, ReleaseIn, WriteIn,
@@ -262,7 +262,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let nodeid = request.header.nodeid;
         if self.files.is_written(nodeid) {
             return self.defer(Job::Seek {
-                ticket: ticket(device, request),
+                ticket: self.ticket(device, request),
                 nodeid,
                 offset: wanted.offset,
                 to,

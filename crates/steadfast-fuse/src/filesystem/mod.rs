@@ -19,12 +19,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use steadfast::fs::Caller;
 use steadfast::{InodeNumber, Platform, Volume};
 use steadfast_media::Medium;
 
-use crate::abi::input::{BatchForgetIn, ForgetIn, ForgetOne};
+use crate::abi::input::{BatchForgetIn, ForgetIn, ForgetOne, WriteIn};
 use crate::abi::{opcode, output};
 use crate::buffer::AnswerBuffer;
 use crate::control::{Job, Ticket};
@@ -32,6 +33,7 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::init::Agreement;
 use crate::log::{log_error, log_warning};
+use crate::metrics::{Kind, Metrics, Timing};
 use crate::node::Nodes;
 use crate::open::OpenFiles;
 use crate::pull::{Pass, Puller};
@@ -82,6 +84,7 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     /// The user who mounted; may give the commands that change or discard what others wrote.
     pub(crate) owner: u32,
     jobs: Sender<Job>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Whether the volume renews access times, as far as is known.
     access_times: AtomicBool,
     /// Kinds of requests that have panicked.
@@ -95,6 +98,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         agreement: Agreement,
         owner: u32,
         jobs: Sender<Job>,
+        metrics: Arc<Metrics>,
     ) -> Self {
         Filesystem {
             volume,
@@ -108,6 +112,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             puller: OnceLock::new(),
             owner,
             jobs,
+            metrics,
             access_times: AtomicBool::new(true),
             panicked: AtomicU64::new(0),
         }
@@ -120,20 +125,43 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             return;
         };
         out.clear();
+        let timed = Kind::of(&request).map(|kind| (kind, Instant::now()));
         let outcome = catch_unwind(AssertUnwindSafe(|| self.enter(device, &request, bytes, out)));
         let unique = request.header.unique;
-        let result = match outcome {
-            Ok(Ok(Answer::Ready)) => device.answer(unique, Ok(out.filled())),
-            Ok(Ok(Answer::Silent | Answer::Later)) => Ok(()),
-            Ok(Err(errno)) => device.answer(unique, Err(errno)),
-            Err(_) => {
-                self.report_panic(&request);
-                device.answer(unique, Err(Errno(libc::EIO)))
-            }
+        let answer = outcome.unwrap_or_else(|_| {
+            self.report_panic(&request);
+            Err(Errno(libc::EIO))
+        });
+        let result = match answer {
+            Ok(Answer::Ready) => device.answer(unique, Ok(out.filled())),
+            Ok(Answer::Silent | Answer::Later) => Ok(()),
+            Err(errno) => device.answer(unique, Err(errno)),
         };
+        // Whoever answers later ends the timing then.
+        if let Some((kind, start)) = timed.filter(|_| !matches!(answer, Ok(Answer::Silent | Answer::Later))) {
+            self.metrics.add(kind, start.elapsed(), answer.err());
+            if answer.is_ok() {
+                self.count_bytes(kind, &request, out);
+            }
+        }
         if let Err(error) = result {
             log_error!("cannot answer request {}: {error}", request.header.opcode);
         }
+    }
+
+    fn count_bytes(&self, kind: Kind, request: &Request<'_>, out: &AnswerBuffer) {
+        match kind {
+            Kind::Read => self.metrics.add_bytes(kind, out.len()),
+            Kind::Write => {
+                self.metrics.add_bytes(kind, request.body.len().saturating_sub(size_of::<WriteIn>()));
+            }
+            _ => {}
+        }
+    }
+
+    fn ticket(&self, device: &Device, request: &Request<'_>) -> Ticket {
+        let timing = Kind::of(request).map(|kind| Timing::start(&self.metrics, kind));
+        Ticket::new(device.clone(), request.header.unique, timing)
     }
 
     /// One line for each kind of request; what panics once may do so a million times.
@@ -249,10 +277,6 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     fn name_validity(&self) -> u64 {
         if self.agreement.epochs() { VALID_SECONDS } else { VALID_SECONDS_WITHOUT_EPOCHS }
     }
-}
-
-fn ticket(device: &Device, request: &Request<'_>) -> Ticket {
-    Ticket::new(device.clone(), request.header.unique)
 }
 
 fn caller(request: &Request<'_>, umask: u32) -> Caller {

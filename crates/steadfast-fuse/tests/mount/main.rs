@@ -8,6 +8,7 @@ mod names;
 mod rollback;
 mod support;
 mod sys;
+mod watching;
 
 /// The daemon that some tests start and kill.
 #[test]

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use parking_lot::RwLock;
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{Errno, ReadWriteFlags};
-use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, MediumOperation};
+use steadfast_media::{ErrorClass, Geometry, Medium, MediumCounters, MediumError, MediumOperation};
 
 use super::device;
 use super::error::{OpenError, medium_error};
 use super::open::{FileOptions, Opened, create, open};
+use super::tally::Tally;
 use super::transfer::{self, Direct};
 
 /// An image file or a block device.
@@ -55,6 +56,7 @@ pub struct FileMedium {
     /// What is below has said that it can not.
     fua_unsupported: AtomicBool,
     discard_unsupported: AtomicBool,
+    tally: Tally,
     /// Keeps a block device from others while it is there.
     claim: RwLock<Option<File>>,
 }
@@ -90,6 +92,7 @@ impl FileMedium {
             flush_failed: AtomicI32::new(0),
             fua_unsupported: AtomicBool::new(false),
             discard_unsupported: AtomicBool::new(false),
+            tally: Tally::default(),
             claim: RwLock::new(claim),
         }
     }
@@ -129,8 +132,23 @@ impl FileMedium {
     fn write_buffers(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Write, offset, length)?;
-        transfer::write(&self.file, self.direct.as_ref(), offset, buffers, ReadWriteFlags::empty())
-            .map_err(|errno| medium_error(MediumOperation::Write, offset, length, errno))
+        let written =
+            transfer::write(&self.file, self.direct.as_ref(), offset, buffers, ReadWriteFlags::empty())
+                .map_err(|errno| medium_error(MediumOperation::Write, offset, length, errno));
+        self.tally.write(length, written)
+    }
+
+    fn sync(&self) -> Result<(), MediumError> {
+        self.check_durability(MediumOperation::Flush, 0, 0)?;
+        loop {
+            // The size never changes, so that data and what leads to it are all that has to be written.
+            match fdatasync(&self.file) {
+                // A flush of another thread may have taken the kernel's one report of what was lost.
+                Ok(()) => return self.check_durability(MediumOperation::Flush, 0, 0),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.durability_lost(MediumOperation::Flush, 0, 0, errno)),
+            }
+        }
     }
 
     /// Remembers that data may be lost, and says that another try is no use.
@@ -192,16 +210,7 @@ impl Medium for FileMedium {
         if self.read_only {
             return Ok(());
         }
-        self.check_durability(MediumOperation::Flush, 0, 0)?;
-        loop {
-            // The size never changes, so that data and what leads to it are all that has to be written.
-            match fdatasync(&self.file) {
-                // A flush of another thread may have taken the kernel's one report of what was lost.
-                Ok(()) => return self.check_durability(MediumOperation::Flush, 0, 0),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.durability_lost(MediumOperation::Flush, 0, 0, errno)),
-            }
-        }
+        self.tally.flush(self.sync())
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
@@ -219,20 +228,23 @@ impl Medium for FileMedium {
         };
         match result {
             // Advice may be ignored: by a signal, or because another has claimed the device.
-            Ok(()) | Err(Errno::INTR | Errno::BUSY) => Ok(()),
+            Ok(()) | Err(Errno::INTR | Errno::BUSY) => self.tally.discard(Ok(())),
             Err(errno) if unsupported(errno) => {
                 self.discard_unsupported.store(true, Ordering::Relaxed);
                 Ok(())
             }
-            Err(errno) => Err(medium_error(MediumOperation::Discard, offset, length, errno)),
+            Err(errno) => {
+                self.tally.discard(Err(medium_error(MediumOperation::Discard, offset, length, errno)))
+            }
         }
     }
 
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Read, offset, length)?;
-        transfer::read(&self.file, self.direct.as_ref(), offset, buffers)
-            .map_err(|errno| medium_error(MediumOperation::Read, offset, length, errno))
+        let read = transfer::read(&self.file, self.direct.as_ref(), offset, buffers)
+            .map_err(|errno| medium_error(MediumOperation::Read, offset, length, errno));
+        self.tally.read(length, read)
     }
 
     fn write_vectored(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
@@ -245,16 +257,24 @@ impl Medium for FileMedium {
         self.check_durability(MediumOperation::Write, offset, length)?;
         if !self.fua_unsupported.load(Ordering::Relaxed) {
             match transfer::write(&self.file, self.direct.as_ref(), offset, &[data], ReadWriteFlags::DSYNC) {
-                Ok(()) => return self.check_durability(MediumOperation::Write, offset, length),
+                Ok(()) => {
+                    let result = self.check_durability(MediumOperation::Write, offset, length);
+                    return self.tally.write(length, result).and_then(|()| self.tally.flush(Ok(())));
+                }
                 Err(errno) if unsupported(errno) => self.fua_unsupported.store(true, Ordering::Relaxed),
                 // Whether the write failed or the kernel's report of an earlier one came up: not to be known.
                 Err(errno) => {
-                    return Err(self.durability_lost(MediumOperation::Write, offset, length, errno));
+                    let lost = self.durability_lost(MediumOperation::Write, offset, length, errno);
+                    return self.tally.write(length, Err(lost));
                 }
             }
         }
         self.write(offset, data)?;
         self.flush()
+    }
+
+    fn counters(&self) -> Option<MediumCounters> {
+        Some(self.tally.counters())
     }
 }
 
@@ -290,6 +310,30 @@ mod tests {
         assert_eq!(later.os_error, error.os_error);
         assert!(medium.write_fua(0, &[4; 512]).is_err());
         medium.read(0, &mut [0; 512]).unwrap();
+    }
+
+    #[test]
+    fn requests_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let medium =
+            FileMedium::create(directory.path().join("a.img"), 1 << 20, &FileOptions::default()).unwrap();
+        medium.write_vectored(0, &[&[1; 512], &[2; 1024]]).unwrap();
+        medium.read(0, &mut [0; 512]).unwrap();
+        medium.flush().unwrap();
+        medium.write_fua(0, &[3; 512]).unwrap();
+        // Refused before it is a request.
+        assert!(medium.read(1 << 20, &mut [0; 512]).is_err());
+        let counters = medium.counters().unwrap();
+        let expected = MediumCounters {
+            reads: 1,
+            read_bytes: 512,
+            writes: 2,
+            written_bytes: 2048,
+            flushes: 2,
+            discards: 0,
+            failures: 0,
+        };
+        assert_eq!(counters, expected);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod error;
 mod lock;
 mod medium;
 mod open;
+mod tally;
 mod transfer;
 
 pub use error::{OpenError, Owner};

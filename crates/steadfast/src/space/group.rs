@@ -48,6 +48,20 @@ impl Bitmap {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
+    /// How many bits of `start..end`, which is inside, are set.
+    pub fn count_in(&self, start: u64, end: u64) -> u64 {
+        let mut count = 0;
+        let mut bit = start;
+        while bit < end {
+            let low = bit % 64;
+            let high = (end - (bit - low)).min(64);
+            let mask = (u64::MAX << low) & (u64::MAX >> (64 - high));
+            count += u64::from((self.0[(bit / 64) as usize] & mask).count_ones());
+            bit += high - low;
+        }
+        count
+    }
+
     pub fn merge(&mut self, other: &Bitmap) {
         for (word, other) in self.0.iter_mut().zip(&other.0) {
             *word |= other;
@@ -145,6 +159,10 @@ mod tests {
         assert_eq!(bitmap.zeros(101), Some((200, 256)));
         assert_eq!(bitmap.zeros(256), None);
         assert_eq!(bitmap.count(), 196);
+        for (start, end) in [(0, 256), (3, 200), (5, 5), (63, 65), (99, 102), (150, 256)] {
+            let counted = (start..end).filter(|bit| bitmap.get(*bit)).count() as u64;
+            assert_eq!(bitmap.count_in(start, end), counted, "{start}..{end}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod group;
 mod ranges;
 mod search;
 mod states;
+mod survey;
 
 use alloc::collections::BTreeSet;
 use alloc::vec;

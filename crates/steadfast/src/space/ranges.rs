@@ -22,6 +22,12 @@ impl RangeSet {
         self.total
     }
 
+    /// The first block of the set that is at or after `from`.
+    pub fn first_at(&self, from: u64) -> Option<u64> {
+        let before = self.ranges.range(..=from).next_back().filter(|(_, end)| **end > from).map(|_| from);
+        before.or_else(|| self.ranges.range(from..).next().map(|(start, _)| *start))
+    }
+
     /// Removes everything.
     pub fn clear(&mut self) {
         *self = RangeSet::default();

@@ -76,10 +76,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Parameters and state.
     pub fn info(&self) -> VolumeInfo {
-        let (durable, points) = {
-            let commit = self.commit.lock();
-            (commit.durable, commit.points)
-        };
+        let durable = self.commit.lock().durable;
+        let points = self.tally.lock().points;
         let (generation, log_used, sequence) = {
             let working = self.working.lock();
             (working.durable.generation.0, working.log.used(), working.sequence)

@@ -123,6 +123,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working.frozen = None;
         working.durable = metaroot;
         working.log.thaw();
+        self.tally.lock().checkpoints += 1;
         let pins = self.pins.lock().clone();
         working.space.thaw(&self.store, &metaroot.root(), &pins);
     }

@@ -79,7 +79,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     let written = self.write_mark(&mark);
                     written.map_err(|error| self.fail("the intent log could not be written", error))?;
                     commit.durable = mark.sequence;
-                    commit.points += 1;
+                    self.tally.lock().points += 1;
                     break;
                 }
             }
@@ -195,7 +195,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         };
         self.finish_checkpoint()?;
         commit.durable = sequence;
-        commit.points += 1;
+        self.tally.lock().points += 1;
         commit.last_ms = self.store.platform.monotonic_ms();
         Ok(())
     }

@@ -16,6 +16,7 @@
 //! 5. `view`: readers share it while they look things up; the writer takes it while it changes the tree;
 //! 6. the node cache, for moments.
 
+mod activity;
 mod api;
 mod apply;
 mod background;
@@ -24,6 +25,7 @@ mod commit;
 mod data;
 mod dead;
 mod format;
+mod map;
 mod open;
 mod reader;
 mod rollback;
@@ -49,8 +51,11 @@ use crate::platform::Platform;
 use crate::tree::{Root, Store};
 use crate::types::{BlockRun, InodeNumber};
 
+pub use activity::{Activity, CacheUse, SpaceUse};
 pub use api::VolumeInfo;
 pub(crate) use data::PinGuard;
+pub(crate) use map::Survey;
+pub use map::{MapCell, MapGeometry};
 pub(crate) use reader::Reader;
 use state::{CommitState, Working};
 pub(crate) use writer::Writer;
@@ -85,4 +90,5 @@ pub struct Volume<M: Medium, P: Platform> {
     working: Mutex<P::Mutex, Working>,
     view: RwLock<P::RwLock, Root>,
     space_memory: usize,
+    tally: Mutex<P::Mutex, activity::Tally>,
 }

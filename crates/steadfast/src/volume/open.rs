@@ -98,6 +98,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             working: Mutex::new(working),
             view: RwLock::new(metaroot.root()),
             space_memory,
+            tally: Mutex::default(),
         }
     }
 

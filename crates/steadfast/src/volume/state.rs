@@ -50,6 +50,16 @@ impl Pending {
         self.keys.is_empty() && !self.overflow
     }
 
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Payload of the next record, bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub fn overflow(&self) -> bool {
         self.overflow
     }
@@ -95,8 +105,6 @@ impl Working {
 pub struct CommitState {
     /// The commit sequence up to which everything is durable.
     pub durable: u64,
-    /// Transaction points since open.
-    pub points: u64,
     /// When the last one was set, [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
     pub last_ms: u64,
 }
