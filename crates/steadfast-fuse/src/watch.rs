@@ -203,6 +203,7 @@ pub struct StatusArgument {
     pub blocks_log: u64,
     pub blocks_metadata: u64,
     pub blocks_data: u64,
+    pub blocks_snapshots: u64,
     pub blocks_almost_free: u64,
     pub blocks_reserved: u64,
     pub blocks_free: u64,
@@ -223,7 +224,7 @@ pub struct StatusArgument {
     /// Bits of [`status_flag`].
     pub flags: u64,
     /// Zero, for counts to come.
-    pub reserved: [u64; 13],
+    pub reserved: [u64; 12],
 }
 
 /// Bits of [`StatusArgument::flags`].
@@ -327,6 +328,7 @@ impl From<&Status> for StatusArgument {
             blocks_log: space.log,
             blocks_metadata: space.metadata,
             blocks_data: space.data,
+            blocks_snapshots: space.snapshots,
             blocks_almost_free: space.almost_free,
             blocks_reserved: space.reserved,
             blocks_free: space.free,
@@ -347,7 +349,7 @@ impl From<&Status> for StatusArgument {
             flags: flag(status.medium.is_some(), status_flag::MEDIUM_COUNTS)
                 | flag(activity.pending_overflow, status_flag::PENDING_OVERFLOW)
                 | flag(activity.poisoned, status_flag::POISONED),
-            reserved: [0; 13],
+            reserved: [0; 12],
         }
     }
 }
@@ -384,6 +386,7 @@ impl From<&StatusArgument> for Status {
                     log: argument.blocks_log,
                     metadata: argument.blocks_metadata,
                     data: argument.blocks_data,
+                    snapshots: argument.blocks_snapshots,
                     almost_free: argument.blocks_almost_free,
                     reserved: argument.blocks_reserved,
                     free: argument.blocks_free,
@@ -506,7 +509,7 @@ mod tests {
             byte[1..].fill(0);
         }
         argument.flags = status_flag::MEDIUM_COUNTS | status_flag::POISONED;
-        argument.reserved = [0; 13];
+        argument.reserved = [0; 12];
         assert_eq!(StatusArgument::from(&Status::from(&argument)), argument);
     }
 }

@@ -32,6 +32,8 @@ pub struct SpaceUse {
     pub metadata: u64,
     /// Everything else that is in use: data of files.
     pub data: u64,
+    /// Held by snapshots only: the live tree has let them go.
+    pub snapshots: u64,
     /// Freed, and reusable after the next durable checkpoint.
     pub almost_free: u64,
     /// Handed out to operations that are under way, and not yet part of any state.
@@ -43,7 +45,14 @@ pub struct SpaceUse {
 impl SpaceUse {
     /// All blocks of the volume.
     pub fn total(&self) -> u64 {
-        self.fixed + self.log + self.metadata + self.data + self.almost_free + self.reserved + self.free
+        self.fixed
+            + self.log
+            + self.metadata
+            + self.data
+            + self.snapshots
+            + self.almost_free
+            + self.reserved
+            + self.free
     }
 }
 
@@ -111,8 +120,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let working = self.working.lock();
         let space = &working.space;
         let node_cost = superblock.node_blocks() * u64::from(superblock.metadata_copies);
-        // An image may count more nodes than blocks.
-        let metadata = working.nodes.saturating_mul(node_cost).min(space.used());
+        // An image may count more of them than blocks.
+        let snapshots = working.snapshots.blocks.min(space.used());
+        let metadata = working.nodes.saturating_mul(node_cost).min(space.used() - snapshots);
         Ok(Activity {
             block_size: superblock.block_size,
             node_size: superblock.node_size,
@@ -130,7 +140,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 fixed: 2 * superblock.head_blocks(),
                 log: superblock.log.count,
                 metadata,
-                data: space.used() - metadata,
+                data: space.used() - snapshots - metadata,
+                snapshots,
                 almost_free: space.almost_free(),
                 reserved: space.reserved(),
                 free: space.available(),

@@ -223,7 +223,7 @@ mod tests {
             assert!(from.is_none_or(|next| next > at));
         }
         let sum = |field: fn(&MapCell) -> u64| cells.iter().map(field).sum::<u64>();
-        assert_eq!(sum(|cell| cell.used), space.metadata + space.data);
+        assert_eq!(sum(|cell| cell.used), space.metadata + space.data + space.snapshots);
         assert_eq!(sum(|cell| cell.almost_free), space.almost_free);
         assert_eq!(sum(|cell| cell.reserved), space.reserved);
         assert!(cells.iter().all(|cell| cell.used + cell.almost_free + cell.reserved <= cell_blocks));
