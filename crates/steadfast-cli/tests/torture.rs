@@ -78,3 +78,84 @@ fn wrong_calls_are_refused_before_anything_runs() {
     }
     scratch.fails(1, "torture --report nowhere/report.html");
 }
+
+#[test]
+fn a_killed_writer_loses_nothing_that_was_acknowledged() {
+    let scratch = Scratch::new();
+    scratch.ok("mkfs --size 24M disk.img");
+    let line = scratch.fails(5, "torture --device disk.img --cuts 1");
+    assert!(line.contains("Steadfast volume") && line.contains("--yes"), "{line}");
+    scratch.ok("check disk.img");
+    let report = json(&scratch.ok("torture --device disk.img --yes --cuts 4 --seed 7 --json"));
+    assert_eq!((&report["cuts"], &report["violations"]), (&4.into(), &0.into()), "{report}");
+    assert!(
+        report["committed"].as_u64() >= Some(1) && report["found"].as_u64() >= report["committed"].as_u64(),
+        "{report}"
+    );
+    scratch.ok("torture --device disk.img --verify");
+}
+
+#[test]
+fn a_witness_tells_what_is_missing_and_who_has_lost_it() {
+    let scratch = Scratch::new();
+    scratch.write("disk.img", &vec![0; 24 << 20]);
+    // An empty image needs no consent.
+    let told =
+        scratch.ok("torture --device disk.img --until-power-fails --for 300ms --seed 3 --witness - --quiet");
+    assert!(
+        told.starts_with("steadfast-witness 1 ") && told.contains("\nflushed 1\ncommitted 1\n"),
+        "{told}"
+    );
+    scratch.write("witness.log", told.as_bytes());
+    let found = scratch.ok("torture --device disk.img --verify --witness witness.log");
+    assert!(found.contains("nothing is missing"), "{found}");
+    let image = std::fs::read(scratch.path("disk.img")).expect("image");
+
+    // A transaction more than there was: the volume has lost it, the medium has not been seen to.
+    let committed = told.lines().filter_map(|line| line.strip_prefix("committed ")).count() as u64;
+    scratch.write("more.log", format!("{told}committed {}\n", committed + 1).as_bytes());
+    let line = scratch.fails(1, "torture --device disk.img --verify --witness more.log");
+    assert!(line.contains("Steadfast, please report"), "{line}");
+    // A raw record more: the medium has lost it.
+    scratch.write("flushed.log", format!("{told}flushed {}\n", committed + 1).as_bytes());
+    let output = scratch.line("torture --device disk.img --verify --witness flushed.log --json");
+    let line = failed(&output, 1, "verify");
+    assert!(line.contains("the medium broke its promises"), "{line}");
+    let report = json(&String::from_utf8(output.stdout).expect("text"));
+    assert_eq!(report["violations"], 1, "{report}");
+    let verified = scratch.with_input("torture --device disk.img --verify --witness -", told.as_bytes());
+    succeeded(&verified, "a witness on standard input");
+    assert!(std::fs::read(scratch.path("disk.img")).expect("image") == image, "judging changes nothing");
+}
+
+#[test]
+fn a_device_is_not_overwritten_by_mistake() {
+    let scratch = Scratch::new();
+    scratch.fails(1, "torture --device nowhere.img --yes");
+    scratch.write("small.img", &[0; 4096]);
+    scratch.fails(6, "torture --device small.img");
+    let mut ext4 = vec![0; 24 << 20];
+    ext4[0x438..0x43a].copy_from_slice(b"\x53\xef");
+    scratch.write("ext4.img", &ext4);
+    let line = scratch.fails(5, "torture --device ext4.img --until-power-fails");
+    assert!(line.contains("ext4"), "{line}");
+    assert!(std::fs::read(scratch.path("ext4.img")).expect("image") == ext4);
+    scratch.fails(3, "torture --device ext4.img --verify");
+    scratch.write("blank.img", &vec![0; 24 << 20]);
+    scratch.fails(1, "torture --device blank.img --until-power-fails --witness tcp:nowhere");
+    scratch.fails(1, "torture --device blank.img --verify --witness nothing.log");
+    scratch.write("empty.log", b"");
+    scratch.fails(1, "torture --device blank.img --verify --witness empty.log");
+    for line in
+        ["torture --yes", "torture --verify", "torture --device a --replay 1", "torture --device a --jobs 2"]
+    {
+        scratch.fails(2, line);
+    }
+    // In use, whatever was said.
+    if common::can_mount() {
+        scratch.volume("64M");
+        scratch.mounted("");
+        let line = scratch.fails(5, "torture --device disk.img --yes");
+        assert!(line.contains("mnt"), "{line}");
+    }
+}

@@ -12,6 +12,7 @@ pub mod faults;
 pub mod generate;
 pub mod image;
 pub mod ledger;
+pub mod linear;
 pub mod minimise;
 pub mod model;
 pub mod operation;

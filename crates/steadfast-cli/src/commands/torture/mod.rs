@@ -3,7 +3,10 @@
 //! The lab does the work; here are the command line, the progress, the words and the exit code:
 //! 0 when nothing was found, 1 for a violation, 2 for a wrong call.
 
+mod consent;
+mod device;
 mod simulate;
+mod tell;
 mod words;
 
 use std::path::PathBuf;
@@ -20,8 +23,12 @@ use crate::interval;
 /// By default on a simulated medium: each seed draws a volume and a sequence of operations, the power is cut at its
 /// I/Os and again during recovery, and each image must be exactly a state that the contract allows. Exit code 0: no
 /// violation; 1: a violation, printed with the command that shows it again. See docs/TESTING.md for the method.
+///
+/// With --device on an image file or a block device, WHICH IS OVERWRITTEN: a process that writes acknowledged
+/// transactions is killed again and again, and what it left is judged. Software cannot cut the power of a real device, so
+/// --until-power-fails writes until you do, telling a witness what was acknowledged, and --verify judges afterwards.
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("what").args(["replay", "self_test"])))]
+#[command(group(clap::ArgGroup::new("what").args(["replay", "self_test", "device"])))]
 pub struct Args {
     /// Go on for so long, such as 10m or 2h; the default is one minute where --cuts is not given
     #[arg(long = "for", value_name = "TIME", value_parser = interval::parse_ms)]
@@ -44,6 +51,25 @@ pub struct Args {
     /// Play the run of a violation again
     #[arg(long, value_name = "SEED[:PROFILE]", conflicts_with_all = ["time", "cuts", "seed", "profile", "report"])]
     replay: Option<Name>,
+    /// Overwrite this image file or block device with a torture run of its own
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["profile", "jobs", "report", "replay", "self_test", "lie"])]
+    device: Option<PathBuf>,
+    /// Do not ask before a device is overwritten
+    #[arg(long, requires = "device")]
+    yes: bool,
+    /// Write acknowledged transactions to the device until somebody pulls the plug
+    #[arg(long, requires = "device", conflicts_with_all = ["cuts", "json"])]
+    until_power_fails: bool,
+    /// Judge the device after the power is back: is anything missing that was acknowledged?
+    #[arg(long, requires = "device", conflicts_with_all = ["until_power_fails", "time", "cuts", "seed", "yes"])]
+    verify: bool,
+    /// Who is told, or was told, what was acknowledged: a file (best on another machine), tcp:HOST:PORT, or - for
+    /// standard output, or standard input with --verify
+    #[arg(long, requires = "device", value_name = "WHERE")]
+    witness: Option<String>,
+    /// The process that is killed
+    #[arg(long, hide = true, requires = "device")]
+    writer: bool,
     /// Plant a lying medium and bugs, and fail if one of them goes unnoticed
     #[arg(long, conflicts_with_all = ["time", "cuts", "profile", "report", "lie"])]
     self_test: bool,
@@ -78,6 +104,9 @@ fn parse_lie(text: &str) -> Result<Lie, String> {
 /// # Errors
 /// Violations, a planted fault that went unnoticed, and what can go wrong with files.
 pub fn run(args: &Args) -> Outcome {
+    if let Some(path) = &args.device {
+        return device::run(args, path);
+    }
     match args.replay {
         Some(name) => simulate::replay(args, name),
         None if args.self_test => simulate::self_test(args),

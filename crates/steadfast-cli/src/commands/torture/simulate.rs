@@ -196,8 +196,11 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Short enough to be typed.
-fn random_seed() -> Outcome<u64> {
+/// A seed by chance, short enough to be typed.
+///
+/// # Errors
+/// When the system has no random bytes.
+pub fn random_seed() -> Outcome<u64> {
     let bytes = steadfast_host::random_uuid().map_err(|error| {
         Failure::new(
             Exit::Failed,
@@ -219,7 +222,7 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// The first interrupt ends the campaign in good order, the second one the program.
-fn stop_on_signal() -> Arc<AtomicBool> {
+pub fn stop_on_signal() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // Without a handler the signal ends the program, as it would anyway.

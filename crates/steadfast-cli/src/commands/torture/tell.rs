@@ -1,0 +1,71 @@
+//! Telling a witness: standard output, a file, or another machine.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use steadfast_lab::torture::device::witness::Line;
+
+use crate::failure::{Exit, Failure, Outcome, text_os};
+
+/// A witness.
+pub enum Teller {
+    /// Whoever reads standard output: a terminal, a pipe over ssh.
+    StandardOutput(io::Stdout),
+    /// A file. Each line is durable before the run goes on, as far as the file's own medium is honest.
+    File(File),
+    /// Another machine.
+    Network(TcpStream),
+}
+
+impl Teller {
+    /// Standard output.
+    pub fn standard_output() -> Teller {
+        Teller::StandardOutput(io::stdout())
+    }
+
+    /// What `--witness` names: a file, `tcp:HOST:PORT`, or standard output where it is left out or `-`.
+    ///
+    /// # Errors
+    /// When it cannot be opened or connected.
+    pub fn open(place: Option<&str>) -> Outcome<Teller> {
+        let Some(place) = place.filter(|place| *place != "-") else { return Ok(Self::standard_output()) };
+        let Some(address) = place.strip_prefix("tcp:") else {
+            let file = File::options().create(true).append(true).open(place);
+            return file.map(Teller::File).map_err(|error| Failure::host(&error, "write", Path::new(place)));
+        };
+        let stream = TcpStream::connect(address).and_then(|stream| {
+            // A line that waits for more to come is a line that the witness does not know.
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        });
+        stream.map(Teller::Network).map_err(|error| {
+            Failure::new(
+                Exit::Failed,
+                format!("cannot connect: {}", text_os(&error)),
+                place,
+                "write tcp:HOST:PORT, and let something listen there, such as 'nc -l PORT > witness.log'",
+            )
+        })
+    }
+
+    /// Tells one line.
+    ///
+    /// # Errors
+    /// When nobody listens any more.
+    pub fn tell(&mut self, line: Line) -> io::Result<()> {
+        let text = format!("{line}\n");
+        match self {
+            Teller::StandardOutput(stdout) => {
+                stdout.write_all(text.as_bytes())?;
+                stdout.flush()
+            }
+            Teller::File(file) => {
+                file.write_all(text.as_bytes())?;
+                file.sync_data()
+            }
+            Teller::Network(stream) => stream.write_all(text.as_bytes()),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! After the power is back: is everything that was acknowledged there, and if not, who has lost it?
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use steadfast::check::{CheckOptions, Severity, check};
+use steadfast::fs::FileKind;
+use steadfast::{InodeNumber, Platform, Volume};
+use steadfast_media::Medium;
+
+use super::DeviceError;
+use super::layout::Layout;
+use super::probe::{self, Unit};
+use super::witness::Witness;
+use super::workload::{DIRECTORIES, Tree};
+use super::writer::{NUMBER_FILE, number_on, open};
+
+/// Something that must not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The medium acknowledged a flush after this raw record and has lost it: it lies about flushes.
+    FlushLost {
+        /// The transaction whose record it is.
+        number: u64,
+    },
+    /// A unit of the medium is neither old nor new: it tears inside what it calls atomic, or has rotted.
+    UnitTorn {
+        /// Where, bytes.
+        offset: u64,
+    },
+    /// The volume is at an earlier transaction than one that was acknowledged.
+    TransactionLost {
+        /// The one on the volume.
+        found: u64,
+        /// The one that was acknowledged.
+        committed: u64,
+    },
+    /// The volume cannot be opened, fails its own check, or is in no state that any transaction left.
+    Volume(String),
+}
+
+impl Fault {
+    /// Whether the fault is in the medium itself, seen without any file system.
+    pub fn is_of_medium(&self) -> bool {
+        matches!(self, Fault::FlushLost { .. } | Fault::UnitTorn { .. })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::FlushLost { number } => {
+                write!(f, "the medium has lost raw record {number}, which it had acknowledged as flushed")
+            }
+            Fault::UnitTorn { offset } => {
+                write!(f, "the medium has torn the atomic unit at byte {offset}: it is neither old nor new")
+            }
+            Fault::TransactionLost { found, committed } => {
+                write!(f, "the volume is after transaction {found}, but {committed} was acknowledged")
+            }
+            Fault::Volume(what) => f.write_str(what),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// The transaction after which the volume is, if it can be told.
+    pub found: Option<u64>,
+    /// Raw records that were looked at because a flush of them was acknowledged.
+    pub records: u64,
+    /// Raw records that hold old and new units side by side: torn between units, as every medium may.
+    pub records_mixed: u64,
+    /// Everything that must not be.
+    pub faults: Vec<Fault>,
+}
+
+impl Verdict {
+    /// Who is to blame, in a sentence; none when nothing is wrong.
+    pub fn blame(&self) -> Option<&'static str> {
+        let medium = self.faults.iter().any(Fault::is_of_medium);
+        match (self.faults.is_empty(), medium) {
+            (true, _) => None,
+            (false, true) => Some(
+                "the medium broke its promises: nothing that relies on its flushes is safe on it, Steadfast included",
+            ),
+            (false, false) => Some(
+                "every raw record that the medium had flushed is there: the fault is in Steadfast, please report it",
+            ),
+        }
+    }
+}
+
+/// Judges a prepared medium after the power, or the process, was cut. Nothing is written.
+///
+/// # Errors
+/// `NotPrepared`, also where the witness is one of another run; the medium's errors at reading raw records.
+pub fn verify<M: Medium, P: Platform>(
+    medium: &M,
+    platform: &P,
+    witness: &Witness,
+) -> Result<Verdict, DeviceError> {
+    let layout = Layout::read(medium)?;
+    if witness.run.is_some_and(|run| run != layout.run) {
+        return Err(DeviceError::NotPrepared);
+    }
+    let mut verdict = Verdict::default();
+    verify_records(medium, &layout, witness.flushed, &mut verdict)?;
+    match verify_volume(medium, platform, &layout) {
+        Ok(found) => {
+            verdict.found = Some(found);
+            if found < witness.committed {
+                verdict.faults.push(Fault::TransactionLost { found, committed: witness.committed });
+            }
+        }
+        Err(what) => verdict.faults.push(Fault::Volume(what)),
+    }
+    Ok(verdict)
+}
+
+/// The ring: the last `records` numbers up to `flushed` must be there, or newer ones in their places.
+fn verify_records<M: Medium>(
+    medium: &M,
+    layout: &Layout,
+    flushed: u64,
+    verdict: &mut Verdict,
+) -> Result<(), DeviceError> {
+    for place in 0..layout.records {
+        // The newest acknowledged number that belongs in this place.
+        let back = (flushed % layout.records + layout.records - place) % layout.records;
+        let newest = flushed.checked_sub(back).filter(|number| *number > 0);
+        let units = probe::read(medium, layout, place)?;
+        let mut older = false;
+        for (index, unit) in units.iter().enumerate() {
+            match unit {
+                Unit::Garbage => verdict.faults.push(Fault::UnitTorn {
+                    offset: layout.record_offset(place) + index as u64 * u64::from(layout.unit),
+                }),
+                Unit::Blank => older |= newest.is_some(),
+                Unit::Record(number) => older |= newest.is_some_and(|newest| *number < newest),
+            }
+        }
+        if let Some(number) = newest {
+            verdict.records += 1;
+            if older {
+                verdict.faults.push(Fault::FlushLost { number });
+            }
+        }
+        verdict.records_mixed += u64::from(units.windows(2).any(|pair| pair[0] != pair[1]));
+    }
+    Ok(())
+}
+
+fn verify_volume<M: Medium, P: Platform>(medium: &M, platform: &P, layout: &Layout) -> Result<u64, String> {
+    let options = CheckOptions { data: true, cache_size: 16 << 20 };
+    let report = check(medium, platform, &options, &mut |_| ())
+        .map_err(|error| format!("the volume cannot be checked: {error}"))?;
+    if let Some(finding) = report.findings.iter().find(|finding| finding.severity == Severity::Damaged) {
+        return Err(format!("the volume is damaged: {}", finding.text));
+    }
+    let volume =
+        open(medium, platform, true).map_err(|error| format!("the volume does not open: {error}"))?;
+    let number = number_on(&volume).map_err(|error| format!("the number of the transaction: {error}"))?;
+    let tree = Tree::after(layout.seed, number);
+    let mut root = entries(&volume, InodeNumber::ROOT)?;
+    if root.remove(NUMBER_FILE).is_none() {
+        return Err("the file with the number is gone".to_owned());
+    }
+    for directory in 0..DIRECTORIES {
+        let (inode, kind) = root
+            .remove(format!("d{directory}").as_bytes())
+            .ok_or_else(|| format!("directory d{directory} is gone"))?;
+        if kind != FileKind::Directory {
+            return Err(format!("d{directory} is no directory"));
+        }
+        let mut found = entries(&volume, inode)?;
+        for (name, expected) in tree.directory(directory) {
+            let place = format!("after transaction {number}: d{directory}/{name}");
+            let (inode, _) = found.remove(name.as_bytes()).ok_or_else(|| format!("{place} is missing"))?;
+            let bytes = contents(&volume, inode).map_err(|error| format!("{place}: {error}"))?;
+            if bytes != expected {
+                return Err(format!("{place}: {}", difference(&bytes, &expected)));
+            }
+        }
+        if let Some((name, _)) = found.pop_first() {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            return Err(format!("after transaction {number}: d{directory}/{name} must not be there"));
+        }
+    }
+    match root.pop_first() {
+        None => Ok(number),
+        Some((name, _)) => Err(format!("/{} must not be there", String::from_utf8_lossy(&name))),
+    }
+}
+
+fn difference(found: &[u8], expected: &[u8]) -> String {
+    if found.len() != expected.len() {
+        return format!("size is {}, right is {}", found.len(), expected.len());
+    }
+    let first = found.iter().zip(expected).position(|(found, expected)| found != expected);
+    format!("wrong bytes, the first at {}", first.unwrap_or(0))
+}
+
+type Entries = BTreeMap<Vec<u8>, (InodeNumber, FileKind)>;
+
+fn entries<M: Medium, P: Platform>(volume: &Volume<M, P>, directory: InodeNumber) -> Result<Entries, String> {
+    let mut all = Entries::new();
+    let mut cookie = 0;
+    loop {
+        let some = volume
+            .read_directory_plus(directory, cookie, 64)
+            .map_err(|error| format!("a directory cannot be read: {error}"))?;
+        let Some((last, _)) = some.last() else { return Ok(all) };
+        cookie = last.cookie;
+        for (entry, attributes) in some {
+            if entry.name != b"." && entry.name != b".." {
+                all.insert(entry.name, (attributes.inode, attributes.kind));
+            }
+        }
+    }
+}
+
+fn contents<M: Medium, P: Platform>(
+    volume: &Volume<M, P>,
+    inode: InodeNumber,
+) -> Result<Vec<u8>, steadfast::Error> {
+    let size = volume.attributes(inode)?.size;
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+    let count = volume.read(inode, 0, &mut bytes)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
