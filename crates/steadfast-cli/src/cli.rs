@@ -7,7 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cat, check, df, get, info, ls, mask, mkfs, mount, put, rm, rollback, torture, transact, tree, umount,
+    cat, check, completions, df, get, info, ls, manpages, mask, mkfs, mount, put, rm, rollback, torture,
+    transact, tree, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -46,6 +47,9 @@ enum Command {
     Rm(rm::Args),
     Tree(tree::Args),
     Torture(torture::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Manpages(manpages::Args),
 }
 
 /// Runs the program with these arguments, the first being its name.
@@ -85,7 +89,14 @@ fn dispatch(command: &Command) -> Outcome {
         Command::Rm(args) => rm::run(args),
         Command::Tree(args) => tree::run(args),
         Command::Torture(args) => torture::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Manpages(args) => manpages::run(args),
     }
+}
+
+/// The grammar of the command line, for what is made from it.
+pub fn grammar() -> clap::Command {
+    Cli::command()
 }
 
 /// Whether `word` is a command, so that it is not taken for an image by [`mount_helper`].

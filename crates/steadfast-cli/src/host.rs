@@ -7,8 +7,9 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use steadfast::volume::{self, Identity};
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
-use steadfast_host::{FileMedium, FileOptions, HostPlatform, OpenError};
+use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError};
 use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -61,6 +62,24 @@ pub fn with_medium<T>(path: &Path, work: impl FnMut(&FileMedium) -> Result<T, Er
     let mut work = work;
     let medium = open_medium(path, true, false)?;
     retry_small_sectors(path, medium, true, |medium| work(&medium))
+}
+
+/// Who the volume on an image or block device is, from its superblock alone: without a lock, so that it can be asked while
+/// the volume is mounted or being made.
+///
+/// # Errors
+/// As [`open_medium`], and `NotAVolume` where there is none.
+pub fn identify(path: &Path) -> Outcome<Identity> {
+    let attempt = |block_size: u32| -> Outcome<_> {
+        let options = FileOptions { lock: LockMode::None, ..small_sectors(true, block_size) };
+        let medium = open_with(path, &options)?;
+        Ok((!medium.is_block_device(), volume::identify(&medium, &HostPlatform::new())))
+    };
+    let result = match attempt(SECTOR)? {
+        (true, Err(Error::BadBlockSize(block_size))) => attempt(block_size)?.1,
+        (_, result) => result,
+    };
+    result.map_err(|error| Failure::core(error, path.display()))
 }
 
 /// Runs `open` on the medium. Where the volume has smaller blocks than a disk's sectors, because it is the image of

@@ -7,6 +7,7 @@
 mod cli;
 mod commands;
 mod daemon;
+mod export;
 mod failure;
 mod host;
 mod image;

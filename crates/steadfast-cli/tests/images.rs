@@ -331,3 +331,48 @@ fn help_and_version_go_to_standard_output() {
     assert!(help.contains("Exit codes"));
     assert_eq!(scratch.run::<&str>(&[]).status.code(), Some(2));
 }
+
+#[test]
+fn who_a_volume_is_for_scripts_and_udev() {
+    let scratch = Scratch::new();
+    scratch.ok("mkfs --size 4M --label a$b(c) --uuid 6fa459ea-ee8a-3ca4-894e-db77e160355e disk.img");
+    let lines = scratch.ok("info --export disk.img");
+    let expected = "DEVNAME=disk.img\nTYPE=steadfast\nUSAGE=filesystem\nVERSION=1\n\
+        UUID=6fa459ea-ee8a-3ca4-894e-db77e160355e\nBLOCK_SIZE=4096\nFSSIZE=4194304\nLABEL=a\\$b\\(c\\)\n";
+    assert_eq!(lines, expected);
+    let lines = scratch.ok("info --export=udev disk.img");
+    assert!(lines.contains("ID_FS_TYPE=steadfast\nID_FS_USAGE=filesystem\n"), "{lines}");
+    assert!(lines.contains("ID_FS_LABEL=a_b_c_\nID_FS_LABEL_ENC=a\\x24b\\x28c\\x29\n"), "{lines}");
+    // Whoever has the volume open, and whatever the size of its blocks.
+    let _locked = fs::File::open(scratch.path("disk.img")).map(|file| file.lock().map(|()| file)).unwrap();
+    assert_eq!(scratch.ok("info --export=udev disk.img"), lines);
+    scratch.ok("mkfs --size 1M --block-size 128 --node-size 512 small.img");
+    assert!(scratch.ok("info --export small.img").contains("\nBLOCK_SIZE=128\n"));
+    // Nothing of ours: what blkid would answer.
+    fs::write(scratch.path("other.img"), vec![7; 1 << 20]).unwrap();
+    fs::write(scratch.path("empty.img"), b"").unwrap();
+    scratch.fails(2, "info --export other.img");
+    scratch.fails(2, "info --export empty.img");
+    scratch.fails(1, "info --export missing.img");
+}
+
+#[test]
+fn completions_and_manual_know_every_command() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = scratch.ok(&format!("completions {shell}"));
+        assert!(script.contains("rollback") && script.contains("metadata-copies"), "{shell}");
+    }
+    scratch.fails(2, "completions tcsh");
+    scratch.ok("manpages man");
+    let help = scratch.ok("help");
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+    let commands: Vec<_> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.len() > 15 && !commands.contains(&"manpages"), "{commands:?}");
+    for command in commands.iter().filter(|command| **command != "help") {
+        let page = fs::read_to_string(scratch.path(&format!("man/steadfast-{command}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS") && page.contains(&format!("steadfast {command}")), "{page}");
+    }
+    assert!(fs::read_to_string(scratch.path("man/steadfast.1")).unwrap().contains("Exit codes"));
+}

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::export::{self, Form};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
 use crate::image::{Access, Image};
@@ -21,6 +22,10 @@ pub struct Args {
     /// Print one field of the JSON alone, such as uuid or daemon_pid
     #[arg(long, value_name = "FIELD", conflicts_with = "json")]
     get: Option<String>,
+    /// Print KEY=value lines for scripts as blkid(8) does, or for udev rules; exit code 2 where there is no volume
+    #[arg(long, value_name = "FORM", value_enum, num_args = 0..=1, require_equals = true,
+        default_missing_value = "blkid", conflicts_with_all = ["json", "get"])]
+    export: Option<Form>,
 }
 
 /// Runs the command.
@@ -28,6 +33,9 @@ pub struct Args {
 /// # Errors
 /// What is wrong with the target.
 pub fn run(args: &Args) -> Outcome {
+    if let Some(form) = args.export {
+        return export::run(&args.target, form);
+    }
     let report = match Target::find(&args.target)? {
         Target::Mounted(live) => {
             let directory = live.directory().display().to_string();

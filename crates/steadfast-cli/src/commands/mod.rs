@@ -2,10 +2,12 @@
 
 pub mod cat;
 pub mod check;
+pub mod completions;
 pub mod df;
 pub mod get;
 pub mod info;
 pub mod ls;
+pub mod manpages;
 pub mod mask;
 pub mod mkfs;
 pub mod mount;

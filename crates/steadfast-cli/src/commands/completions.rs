@@ -1,0 +1,28 @@
+//! `steadfast completions`: what a shell needs to complete command lines.
+
+use clap_complete::Shell;
+
+use crate::cli;
+use crate::failure::Outcome;
+use crate::output::Output;
+
+/// Print a script that completes command lines, for bash, zsh, fish, elvish or powershell
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: steadfast completions bash > /etc/bash_completion.d/steadfast")]
+pub struct Args {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Those of standard output.
+pub fn run(args: &Args) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut cli::grammar(), "steadfast", &mut script);
+    let mut output = Output::new();
+    output.bytes(&script)?;
+    output.finish()
+}
