@@ -7,7 +7,7 @@ use steadfast::TransactionMask;
 use steadfast::fs::{AllocateMode, FileKind, RenameMode, SetXattrMode};
 
 use crate::model::{Body, Model};
-use crate::operation::{Change, Make, Name, Operation, Place, SLOTS, Time};
+use crate::operation::{ALL_SLOTS, Change, Make, Name, Operation, Place, SLOTS, Time};
 use crate::random::Random;
 use crate::world::{Profile, World, mask};
 
@@ -21,6 +21,8 @@ pub struct Generator {
     write_max: u64,
     /// Number of the next pattern.
     fill: u32,
+    /// The first slot of the client that this generator is.
+    first_slot: u8,
 }
 
 impl Generator {
@@ -33,7 +35,18 @@ impl Generator {
             block: u64::from(world.format.block_size),
             write_max,
             fill: (label as u32) << 16,
+            first_slot: 0,
         }
+    }
+
+    /// A generator for client `number`: with its own slots and its own bytes.
+    pub fn client(world: &World, number: u8) -> Generator {
+        let first_slot = (usize::from(number) * SLOTS % ALL_SLOTS) as u8;
+        Generator { first_slot, ..Generator::new(world, 3 + 16 * u64::from(number)) }
+    }
+
+    fn slot(&mut self) -> u8 {
+        self.first_slot + self.random.below(SLOTS as u64) as u8
     }
 
     /// The next operation.
@@ -214,7 +227,7 @@ impl Generator {
     }
 
     fn held(&mut self, model: &Model) -> Operation {
-        let slot = self.random.below(SLOTS as u64) as u8;
+        let slot = self.slot();
         match self.random.below(10) {
             0..4 => Operation::Acquire { place: self.place(model), slot },
             4..7 => Operation::Release { slot },
@@ -352,7 +365,7 @@ impl Generator {
     /// Anything.
     fn place(&mut self, model: &Model) -> Place {
         match self.random.below(12) {
-            0 => Place::Slot(self.random.below(SLOTS as u64) as u8),
+            0 => Place::Slot(self.slot()),
             1 => Place::Path(Vec::new()),
             _ => {
                 let (directory, name) = self.entry(model);
@@ -384,7 +397,7 @@ impl Generator {
             }
             return place;
         }
-        Place::Slot(self.random.below(SLOTS as u64) as u8)
+        Place::Slot(self.slot())
     }
 }
 

@@ -4,7 +4,7 @@
 //! one whose mark was in flight. The ledger keeps every transaction point with the place on the tape where its mark may
 //! have begun and the place where it was acknowledged.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::model::State;
 
@@ -19,6 +19,19 @@ pub struct Point {
     pub begun: usize,
     /// Number of events on the tape when it was acknowledged.
     pub acknowledged: Option<usize>,
+    digest: OnceLock<u128>,
+}
+
+impl Point {
+    /// A point whose mark begins behind `begun` events and is acknowledged behind `acknowledged`.
+    pub fn new(state: Arc<State>, label: String, begun: usize, acknowledged: Option<usize>) -> Point {
+        Point { state, label, begun, acknowledged, digest: OnceLock::new() }
+    }
+
+    /// The digest of the state.
+    pub fn digest(&self) -> u128 {
+        *self.digest.get_or_init(|| self.state.digest())
+    }
 }
 
 /// All transaction points of a run, in order; the first is the state in which the run began.
@@ -31,12 +44,12 @@ impl Ledger {
     /// Begins with a state that is durable.
     pub fn new(state: Arc<State>) -> Ledger {
         let label = "the state at the start".to_owned();
-        Ledger { points: vec![Point { state, label, begun: 0, acknowledged: Some(0) }] }
+        Ledger { points: vec![Point::new(state, label, 0, Some(0))] }
     }
 
     /// Adds a transaction point that was acknowledged.
     pub fn add(&mut self, state: Arc<State>, label: String, begun: usize, acknowledged: usize) {
-        self.points.push(Point { state, label, begun, acknowledged: Some(acknowledged) });
+        self.points.push(Point::new(state, label, begun, Some(acknowledged)));
     }
 
     /// The last acknowledged point.

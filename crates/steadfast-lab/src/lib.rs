@@ -7,12 +7,14 @@
 
 pub mod compare;
 pub mod cut;
+pub mod digest;
 pub mod fault;
 pub mod faults;
 pub mod generate;
 pub mod image;
 pub mod ledger;
 pub mod linear;
+pub mod medium;
 pub mod minimise;
 pub mod model;
 pub mod operation;
@@ -20,6 +22,7 @@ pub mod platform;
 pub mod powercut;
 pub mod random;
 pub mod sabotage;
+pub mod schedule;
 pub mod session;
 pub mod subject;
 pub mod tape;

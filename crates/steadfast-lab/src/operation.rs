@@ -3,8 +3,12 @@
 
 use steadfast::fs::{AllocateMode, Caller, RenameMode, SetXattrMode};
 
-/// How many slots hold acquired files.
+/// How many slots of each client hold acquired files.
 pub const SLOTS: usize = 4;
+/// How many clients there are at most.
+pub const CLIENTS: usize = 4;
+/// Slots of all clients; client *n* uses those from `n * SLOTS` on.
+pub const ALL_SLOTS: usize = SLOTS * CLIENTS;
 
 /// A name by number; small numbers are ordinary names, so that operations meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -203,6 +207,10 @@ pub enum Operation {
     Rollback,
     /// Moves the monotonic clock on and runs background work until there is none.
     Background {
+        advance_ms: u64,
+    },
+    /// The same for one step of background work: what is left over meets the operations that follow.
+    Turn {
         advance_ms: u64,
     },
     SetMask {

@@ -1,5 +1,7 @@
 //! A volume and the model side by side: every operation is done on both and what they say is compared.
 
+mod drain;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -7,10 +9,11 @@ use steadfast::fs::{NewNode, SetAttributes, SetTime};
 use steadfast::{InodeNumber, Timestamp, TransactionMask};
 
 use crate::compare::{Depth, compare, compare_attributes};
+use crate::digest::Digest;
 use crate::fault::Fault;
 use crate::ledger::{Ledger, Point};
 use crate::model::{Limits, Model, State};
-use crate::operation::{Change, Make, Operation, Place, SLOTS, Time, caller, xattr_name};
+use crate::operation::{ALL_SLOTS, Change, Make, Operation, Place, Time, caller, xattr_name};
 use crate::platform::Clock;
 use crate::random::pattern_vec;
 use crate::subject::{Call, Reply, Subject};
@@ -39,7 +42,7 @@ pub struct Session<'w, S: Subject> {
     pub model: Model,
     /// Transaction points so far.
     pub ledger: Ledger,
-    slots: [Option<InodeNumber>; SLOTS],
+    slots: [Option<InodeNumber>; ALL_SLOTS],
     /// Inode numbers of this session; a number is never given out twice.
     numbers: BTreeSet<InodeNumber>,
     tick: u64,
@@ -50,6 +53,8 @@ pub struct Session<'w, S: Subject> {
     pub no_space: u64,
     /// What faults of the medium may have left on it since the last transaction point, see [`crate::faults`].
     pub(crate) in_flight: Vec<Arc<State>>,
+    /// Every operation and what it answered.
+    pub digest: Digest,
 }
 
 impl<'w, S: Subject> Session<'w, S> {
@@ -85,12 +90,13 @@ impl<'w, S: Subject> Session<'w, S> {
                         numbers: model.state.nodes().map(|(inode, _)| inode).collect(),
                         model,
                         ledger: Ledger::new(state),
-                        slots: [None; SLOTS],
+                        slots: [None; ALL_SLOTS],
                         tick,
                         monotonic_ms: 0,
                         dirty_since_ms: None,
                         no_space: 0,
                         in_flight: Vec::new(),
+                        digest: Digest::default(),
                     };
                     return Ok((session, index));
                 }
@@ -114,7 +120,7 @@ impl<'w, S: Subject> Session<'w, S> {
 
     /// The file in a slot.
     pub fn slot(&self, slot: u8) -> Option<InodeNumber> {
-        self.slots[usize::from(slot) % SLOTS]
+        self.slots[usize::from(slot) % ALL_SLOTS]
     }
 
     /// Compares the whole volume with the model.
@@ -139,7 +145,7 @@ impl<'w, S: Subject> Session<'w, S> {
     /// # Errors
     /// What does not add up.
     pub fn compare_counts(&mut self) -> Result<(), String> {
-        self.background(0, "background")?;
+        self.background(0, TURNS_MAX, "background")?;
         let statistics = self.subject.statistics().map_err(|error| format!("statistics: {error}"))?;
         let inodes = self.model.state.nodes().count() as u64;
         if statistics.inodes != inodes {
@@ -191,7 +197,9 @@ impl<'w, S: Subject> Session<'w, S> {
         self.tick += 1;
         self.clock.set_tick(self.tick);
         self.model.now = self.clock.now();
-        self.dispatch(operation).map_err(|what| format!("at {operation:?}: {what}"))
+        let verdict = self.dispatch(operation);
+        self.digest.shown(operation).shown(&verdict);
+        verdict.map_err(|what| format!("at {operation:?}: {what}"))
     }
 
     fn resolve(&self, place: &Place) -> Option<InodeNumber> {
@@ -247,7 +255,7 @@ impl<'w, S: Subject> Session<'w, S> {
                 let call = Call::CreateUnnamed { directory, permissions: 0o640, caller: caller(*by) };
                 let (verdict, reply) = self.call(&call, &label)?;
                 if let Some(Reply::Attributes(attributes)) = reply {
-                    self.slots[usize::from(*slot) % SLOTS] = Some(attributes.inode);
+                    self.slots[usize::from(*slot) % ALL_SLOTS] = Some(attributes.inode);
                 }
                 Ok(verdict)
             }
@@ -291,7 +299,7 @@ impl<'w, S: Subject> Session<'w, S> {
                 }
                 let verdict = self.plain(&Call::Acquire { inode }, &label)?;
                 if verdict == Verdict::Done {
-                    self.slots[usize::from(*slot) % SLOTS] = Some(inode);
+                    self.slots[usize::from(*slot) % ALL_SLOTS] = Some(inode);
                 }
                 Ok(verdict)
             }
@@ -355,7 +363,8 @@ impl<'w, S: Subject> Session<'w, S> {
                 self.compare().map_err(|what| format!("after the rollback: {what}"))?;
                 Ok(verdict)
             }
-            Operation::Background { advance_ms } => self.background(*advance_ms, &label),
+            Operation::Background { advance_ms } => self.background(*advance_ms, TURNS_MAX, &label),
+            Operation::Turn { advance_ms } => self.background(*advance_ms, 1, &label),
             Operation::SetMask { mask } => {
                 let mask = TransactionMask(*mask & TransactionMask::ALL.0);
                 self.plain(&Call::SetMask { mask }, &label)
@@ -377,7 +386,7 @@ impl<'w, S: Subject> Session<'w, S> {
     }
 
     fn free_slot(&mut self, slot: u8) -> Result<(), String> {
-        match self.slots[usize::from(slot) % SLOTS].take() {
+        match self.slots[usize::from(slot) % ALL_SLOTS].take() {
             Some(inode) => self.call(&Call::Release { inode }, "release").map(|_| ()),
             None => Ok(()),
         }
@@ -389,6 +398,7 @@ impl<'w, S: Subject> Session<'w, S> {
         let begun = self.tape.position();
         let witness = self.subject.witness();
         let result = self.subject.call(call);
+        self.digest.shown(&result);
         let points = self.subject.witness().transaction_points.wrapping_sub(witness.transaction_points);
         match result {
             Ok(reply) => {
@@ -525,13 +535,14 @@ impl<'w, S: Subject> Session<'w, S> {
         self.in_flight.clear();
     }
 
-    fn background(&mut self, advance_ms: u64, label: &str) -> Result<Verdict, String> {
+    /// Background work until there is none, in at most so many turns; one alone may leave more to do.
+    fn background(&mut self, advance_ms: u64, turns: u64, label: &str) -> Result<Verdict, String> {
         self.monotonic_ms += advance_ms;
         self.clock.advance_ms(advance_ms);
         let begun = self.tape.position();
         let witness = self.subject.witness();
         let mut more = true;
-        for _ in 0..10_000 {
+        for _ in 0..turns {
             match self.subject.call(&Call::Background) {
                 Ok(Reply::More(true)) => {}
                 Ok(_) => {
@@ -545,7 +556,7 @@ impl<'w, S: Subject> Session<'w, S> {
                 Err(error) => return Err(format!("background work: {error}")),
             }
         }
-        if more {
+        if more && turns > 1 {
             return Err("background work does not end".to_owned());
         }
         let timer = witness.mask.contains(TransactionMask::TIMER);
@@ -582,7 +593,7 @@ impl<'w, S: Subject> Session<'w, S> {
                         self.ledger = Ledger::new(state.clone());
                     }
                     self.numbers = self.model.state.nodes().map(|(inode, _)| inode).collect();
-                    self.slots = [None; SLOTS];
+                    self.slots = [None; ALL_SLOTS];
                     self.dirty_since_ms = None;
                     return Ok(Verdict::Done);
                 }
@@ -616,6 +627,9 @@ impl<'w, S: Subject> Session<'w, S> {
         opened.map_err(|error| format!("the volume does not open again: {error}"))
     }
 }
+
+/// Turns after which background work has to be done.
+const TURNS_MAX: u64 = 10_000;
 
 /// Attribute values and link targets up to this length fit whatever the node size, bytes.
 const VALUE_ALWAYS: usize = 3000;

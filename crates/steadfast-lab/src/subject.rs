@@ -65,6 +65,21 @@ pub struct Witness {
     pub timer_ms: u32,
 }
 
+/// What a closed volume uses, counted by walking everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Census {
+    /// Tree nodes.
+    pub nodes: u64,
+    /// Blocks that a node takes in all its copies.
+    pub blocks_per_node: u64,
+    /// Blocks of file data.
+    pub data_blocks: u64,
+    /// Blocks that the volume says are in use.
+    pub used_blocks: u64,
+    /// Nodes that an allocation bitmap of the whole volume may take at most, beside a smallest tree.
+    pub bitmap_nodes: u64,
+}
+
 /// Something that behaves like a volume on a [`Tape`].
 pub trait Subject: Sized {
     /// Makes an empty volume.
@@ -163,6 +178,14 @@ pub trait Subject: Sized {
     /// # Errors
     /// One line a finding.
     fn check(world: &World, tape: &Tape, clock: &Clock) -> Result<(), String>;
+
+    /// Counts what the volume on the closed medium uses; `None` for subjects that cannot tell.
+    ///
+    /// # Errors
+    /// The volume cannot be walked.
+    fn census(_world: &World, _tape: &Tape, _clock: &Clock) -> Result<Option<Census>, String> {
+        Ok(None)
+    }
 }
 
 /// The real thing on the recording medium.
@@ -290,5 +313,18 @@ impl Subject for LabVolume {
             .map(|finding| finding.text)
             .collect();
         if report.damaged == 0 { Ok(()) } else { Err(damaged.join("; ")) }
+    }
+    fn census(world: &World, tape: &Tape, clock: &Clock) -> Result<Option<Census>, String> {
+        let options = CheckOptions { data: false, cache_size: world.cache_size };
+        let platform = LabPlatform::new(clock.clone());
+        let report = check(tape, &platform, &options, &mut |_| ()).map_err(|error| error.to_string())?;
+        let read_only = OpenOptions { read_only: true, cache_size: world.cache_size, access_times: false };
+        let volume = Volume::open(tape.clone(), read_only, platform).map_err(|error| error.to_string())?;
+        let info = volume.info();
+        let blocks_per_node = u64::from(info.node_size / info.block_size) * u64::from(info.metadata_copies);
+        // A bit a block, in leaves that are at least a quarter full, and the branches above them.
+        let bitmap_nodes = 2 + info.size / u64::from(info.block_size) / u64::from(info.node_size);
+        let (nodes, data_blocks, used_blocks) = (report.nodes, report.data_blocks, report.used_blocks);
+        Ok(Some(Census { nodes, blocks_per_node, data_blocks, used_blocks, bitmap_nodes }))
     }
 }

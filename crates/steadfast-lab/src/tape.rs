@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use steadfast_media::{ErrorClass, FailureModel, Geometry, Medium, MediumError, MediumOperation};
 
+use crate::digest::Digest;
 use crate::image::Image;
 use crate::trouble::{Armed, Trouble};
 
@@ -67,6 +68,7 @@ struct Inner {
     lie: Lie,
     requests: u64,
     trouble: Trouble,
+    digest: Digest,
 }
 
 /// The recording medium. Copies of the handle share one tape.
@@ -81,7 +83,14 @@ impl Tape {
     /// A medium with the contents of `image`, all of it durable, and nothing recorded yet.
     pub fn new(image: Image, atomic_unit: u32, lie: Lie) -> Tape {
         let size = image.size();
-        let inner = Inner { image, events: Vec::new(), lie, requests: 0, trouble: Trouble::default() };
+        let inner = Inner {
+            image,
+            events: Vec::new(),
+            lie,
+            requests: 0,
+            trouble: Trouble::default(),
+            digest: Digest::default(),
+        };
         Tape { atomic_unit, size, inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -133,6 +142,11 @@ impl Tape {
         self.inner.lock().trouble.all_strikes()
     }
 
+    /// A digest of every request so far in order, reads included, with the bytes that were written.
+    pub fn digest(&self) -> u128 {
+        self.inner.lock().digest.value()
+    }
+
     fn check(&self, operation: MediumOperation, offset: u64, length: u64) -> Result<(), MediumError> {
         let unit = u64::from(self.atomic_unit);
         let inside = offset.checked_add(length).is_some_and(|end| end <= self.size);
@@ -148,6 +162,7 @@ impl Tape {
         self.check(MediumOperation::Write, offset, data.len() as u64)?;
         let mut inner = self.inner.lock();
         inner.requests += 1;
+        inner.digest.number(2 + u64::from(fua)).number(offset).bytes(data);
         if data.is_empty() {
             return Ok(());
         }
@@ -174,6 +189,7 @@ impl Medium for Tape {
         self.check(MediumOperation::Read, offset, buffer.len() as u64)?;
         let mut inner = self.inner.lock();
         inner.requests += 1;
+        inner.digest.number(0).number(offset).number(buffer.len() as u64);
         if let Some((error, _)) = inner.trouble.strike(MediumOperation::Read, offset, buffer.len() as u64) {
             return Err(error);
         }
@@ -196,6 +212,7 @@ impl Medium for Tape {
     fn flush(&self) -> Result<(), MediumError> {
         let mut inner = self.inner.lock();
         inner.requests += 1;
+        inner.digest.number(1);
         if let Some((error, _)) = inner.trouble.strike(MediumOperation::Flush, 0, 0) {
             return Err(error);
         }
@@ -209,6 +226,7 @@ impl Medium for Tape {
         self.check(MediumOperation::Discard, offset, length)?;
         let mut inner = self.inner.lock();
         inner.requests += 1;
+        inner.digest.number(4).number(offset).number(length);
         if let Some((error, _)) = inner.trouble.strike(MediumOperation::Discard, offset, length) {
             return Err(error);
         }

@@ -2,6 +2,7 @@
 
 use steadfast::{FormatOptions, TransactionMask};
 
+use crate::medium::MediumProfile;
 use crate::random::Random;
 use crate::sabotage::Bug;
 use crate::tape::Lie;
@@ -48,6 +49,10 @@ pub struct World {
     pub size: u64,
     /// Atomic unit of the medium, bytes.
     pub atomic_unit: u32,
+    /// What a power cut may leave on it.
+    pub medium: MediumProfile,
+    /// Programs that use the volume at once, each with its own open files; who is next is drawn.
+    pub clients: u8,
     /// How the volume is formatted.
     pub format: FormatOptions,
     /// Memory for the cache, bytes.
@@ -97,7 +102,27 @@ impl World {
         // A unit of one byte is legal, but then every byte of a request is one that may survive alone.
         let atomic_unit = if atomic_unit == 1 { block_size.min(128) } else { atomic_unit };
         let cache_size = random.pick(&[64 << 10, 256 << 10, 1 << 20, 8 << 20]);
-        World { seed, profile, size, atomic_unit, format, cache_size, lie: Lie::None, bug: Bug::None }
+        let clients = random.pick(&[1, 1, 2, 3, 4]);
+        let medium = MediumProfile::SECTOR;
+        let (lie, bug) = (Lie::None, Bug::None);
+        World { seed, profile, size, atomic_unit, medium, clients, format, cache_size, lie, bug }
+    }
+
+    /// The same world on a medium of this kind. Where its unit is larger than the blocks the blocks grow to it.
+    #[must_use]
+    pub fn on(mut self, medium: MediumProfile) -> World {
+        self.medium = medium;
+        if let Some(unit) = medium.unit {
+            self.atomic_unit = unit;
+            if self.format.block_size < unit {
+                let blocks = self.size / u64::from(self.format.block_size);
+                self.format.block_size = unit;
+                self.size = (blocks * u64::from(unit)).min(8 << 20);
+                self.format.node_size = self.format.node_size.map(|size| size.max(unit));
+                self.format.log_size = self.format.log_size.map(|size| size * u64::from(unit) / 512);
+            }
+        }
+        self
     }
 
     /// A plain world for short sequences: 512-byte blocks, a quarter of a MiB.
@@ -105,6 +130,7 @@ impl World {
         let mut world = World::new(seed, Profile::Mixed);
         world.size = 256 << 10;
         world.atomic_unit = 512;
+        world.clients = 1;
         world.cache_size = 1 << 20;
         world.format = FormatOptions { block_size: 512, mask, uuid: [7; 16], ..FormatOptions::default() };
         world
@@ -115,9 +141,11 @@ impl std::fmt::Display for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "seed {} ({:?}): medium of {} bytes with units of {}, blocks of {}, nodes of {:?}, copies {:?}, log {:?}, mask {:#x}, timer {} ms, cache {}",
+            "seed {} ({:?}, {} clients): medium {} of {} bytes with units of {}, blocks of {}, nodes of {:?}, copies {:?}, log {:?}, mask {:#x}, timer {} ms, cache {}",
             self.seed,
             self.profile,
+            self.clients,
+            self.medium.name,
             self.size,
             self.atomic_unit,
             self.format.block_size,

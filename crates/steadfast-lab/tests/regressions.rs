@@ -38,7 +38,7 @@ fn allocate(names: &[u8], offset: u64, length: u64, mode: AllocateMode) -> Opera
 /// Runs a sequence in the world of a seed.
 fn run(seed: u64, profile: Profile, operations: &[Operation]) {
     let world = World::new(seed, profile);
-    let effort = Effort { operations: 0, cuts: Some(60), survivals: 2, recovery_cuts: [1, 0] };
+    let effort = Effort { operations: 0, cuts: Some(60), survivals: 2, recovery_cuts: [1, 0, 0] };
     let script = Script::Given(operations.to_vec());
     if let Err(violation) = torture::<LabVolume>(&world, &script, &effort, &mut Tally::default()) {
         panic!("{world}\n{violation}");

@@ -51,9 +51,9 @@ fn run(profile: Profile, seeds: std::ops::Range<u64>, effort: &Effort) {
 }
 
 /// Without power cuts: many operations, every answer compared.
-const STRAIGHT: Effort = Effort { operations: 400, cuts: Some(0), survivals: 0, recovery_cuts: [0, 0] };
+const STRAIGHT: Effort = Effort { operations: 400, cuts: Some(0), survivals: 0, recovery_cuts: [0, 0, 0] };
 /// With cuts at every I/O, and in the recovery.
-const CUTS: Effort = Effort { operations: 40, cuts: Some(120), survivals: 2, recovery_cuts: [1, 1] };
+const CUTS: Effort = Effort { operations: 40, cuts: Some(120), survivals: 2, recovery_cuts: [1, 1, 1] };
 
 macro_rules! profiles {
     ($($name:ident, $cuts:ident: $profile:expr;)*) => {$(
@@ -84,7 +84,7 @@ fn any_operations_agree_with_the_model() {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let strategy = (any::<u64>(), proptest::collection::vec(operation(), 1..40));
-    let effort = Effort { operations: 0, cuts: Some(6), survivals: 1, recovery_cuts: [1, 0] };
+    let effort = Effort { operations: 0, cuts: Some(6), survivals: 1, recovery_cuts: [1, 0, 0] };
     let result = runner.run(&strategy, |(seed, operations)| {
         let world = World::new(seed, Profile::Mixed);
         torture::<LabVolume>(&world, &Script::Given(operations), &effort, &mut Tally::default())
@@ -196,7 +196,7 @@ fn prelude() -> Vec<Operation> {
 /// power cut at every I/O.
 #[test]
 fn every_short_sequence_survives_every_power_cut() {
-    let effort = Effort { operations: 0, cuts: None, survivals: 1, recovery_cuts: [0, 0] };
+    let effort = Effort { operations: 0, cuts: None, survivals: 1, recovery_cuts: [0, 0, 0] };
     let mut tally = Tally::default();
     let alphabet = alphabet();
     let share = seeds(0..1).end.max(1);
@@ -226,7 +226,7 @@ fn every_short_sequence_survives_every_power_cut() {
 
 #[test]
 fn a_medium_that_lies_is_found() {
-    let effort = Effort { operations: 60, cuts: Some(60), survivals: 3, recovery_cuts: [0, 0] };
+    let effort = Effort { operations: 60, cuts: Some(60), survivals: 3, recovery_cuts: [0, 0, 0] };
     let found = (0..40).any(|seed| {
         let sound = World::new(seed, Profile::Mixed);
         let lying = World { lie: Lie::Flush, ..sound.clone() };
@@ -239,7 +239,7 @@ fn a_medium_that_lies_is_found() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let effort = Effort { operations: 100, cuts: Some(60), survivals: 1, recovery_cuts: [0, 0] };
+    let effort = Effort { operations: 100, cuts: Some(60), survivals: 1, recovery_cuts: [0, 0, 0] };
     for bug in Bug::ALL {
         let found = (0..60).any(|seed| {
             let sound = World::new(seed, Profile::ALL[(seed % 5) as usize].1);

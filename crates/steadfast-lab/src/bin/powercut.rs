@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::minimise::minimise;
 use steadfast_lab::powercut::{Effort, Script, Tally, Violation, torture};
 use steadfast_lab::subject::LabVolume;
@@ -13,15 +14,17 @@ use steadfast_lab::world::{Profile, World};
 
 const USAGE: &str = "\
 usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|all]
-                [--survivals N] [--recovery N,M] [--jobs N] [--minimise N] [--seconds N]
-                [--keep-going] [--dump DIR] [--lie flush|fua]
+                [--survivals N] [--recovery N,M,O] [--jobs N] [--minimise N] [--seconds N]
+                [--medium NAME|all] [--keep-going] [--dump DIR] [--lie flush|fua] [--list]
 
   --seeds       seeds to run (default 0..100)
   --profile     mixed, names, data, full, transactions, or all in turn (default all)
   --operations  operations in a sequence (default 80)
   --cuts        I/Os of each sequence at which the power is cut, or all (default 150)
   --survivals   random choices of what survives each cut, beside the three fixed ones (default 2)
-  --recovery    cuts in each recovery, and in the recovery from that (default 1,1)
+  --recovery    cuts in each recovery, in the recovery from that, and in the one from that (default 1,1,1)
+  --medium      kind of medium, or all in turn (default all); --list shows them
+  --list        show the kinds of media and end
   --jobs        threads (default 1)
   --seconds     begin no seed after so many seconds
   --minimise    attempts at making a violation's sequence shorter (default 60)
@@ -32,6 +35,7 @@ usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|a
 struct Arguments {
     seeds: std::ops::Range<u64>,
     profile: Option<Profile>,
+    medium: Option<MediumProfile>,
     effort: Effort,
     jobs: u64,
     minimise: usize,
@@ -39,19 +43,22 @@ struct Arguments {
     keep_going: bool,
     dump: Option<std::path::PathBuf>,
     lie: Lie,
+    list: bool,
 }
 
 fn arguments() -> Result<Arguments, String> {
     let mut parsed = Arguments {
         seeds: 0..100,
         profile: None,
-        effort: Effort { operations: 80, cuts: Some(150), survivals: 2, recovery_cuts: [1, 1] },
+        medium: None,
+        effort: Effort { operations: 80, cuts: Some(150), survivals: 2, recovery_cuts: [1, 1, 1] },
         jobs: 1,
         minimise: 60,
         seconds: u64::MAX,
         keep_going: false,
         dump: None,
         lie: Lie::None,
+        list: false,
     };
     let mut rest = std::env::args().skip(1);
     while let Some(option) = rest.next() {
@@ -72,6 +79,14 @@ fn arguments() -> Result<Arguments, String> {
                     name => Some(Profile::from_name(name).ok_or(format!("no profile '{name}'"))?),
                 };
             }
+            "--medium" => {
+                let name = value()?;
+                parsed.medium = match name.as_str() {
+                    "all" => None,
+                    name => Some(MediumProfile::from_name(name).ok_or(format!("no medium '{name}'"))?),
+                };
+            }
+            "--list" => parsed.list = true,
             "--operations" => parsed.effort.operations = number(&value()?)?,
             "--cuts" => {
                 let text = value()?;
@@ -80,8 +95,13 @@ fn arguments() -> Result<Arguments, String> {
             "--survivals" => parsed.effort.survivals = number(&value()?)?,
             "--recovery" => {
                 let text = value()?;
-                let (first, second) = text.split_once(',').ok_or(format!("'{text}' is not N,M"))?;
-                parsed.effort.recovery_cuts = [number(first)?, number(second)?];
+                let mut counts = text.split(',');
+                for count in &mut parsed.effort.recovery_cuts {
+                    *count = counts.next().map_or(Ok(0), number)?;
+                }
+                if counts.next().is_some() {
+                    return Err(format!("'{text}' is not N,M,O"));
+                }
             }
             "--jobs" => parsed.jobs = number::<u64>(&value()?)?.clamp(1, 64),
             "--minimise" => parsed.minimise = number(&value()?)?,
@@ -109,6 +129,12 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if arguments.list {
+        for medium in MediumProfile::ALL {
+            println!("{:10} {}", medium.name, medium.about);
+        }
+        return ExitCode::SUCCESS;
+    }
     // Panics of the volume are findings and are reported as such, with their place.
     std::panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
@@ -128,7 +154,8 @@ fn main() -> ExitCode {
                     let profile = arguments
                         .profile
                         .unwrap_or(Profile::ALL[(seed % Profile::ALL.len() as u64) as usize].1);
-                    let mut world = World::new(seed, profile);
+                    let medium = arguments.medium.unwrap_or(MediumProfile::of_seed(seed));
+                    let mut world = World::new(seed, profile).on(medium);
                     world.lie = arguments.lie;
                     let mut tally = Tally::default();
                     let result = torture::<LabVolume>(&world, &Script::Drawn, &arguments.effort, &mut tally);
@@ -144,14 +171,7 @@ fn main() -> ExitCode {
     let (tally, violations) = (total.into_inner(), violations.into_inner());
     let seconds = started.elapsed().as_secs_f64();
     println!(
-        "{} sequences, {} operations ({} found no space), {} cuts ({} during recovery, {} left a point that was in flight), {} worlds too small, {seconds:.1} s, {:.0} cuts/s, {} violations",
-        tally.sequences,
-        tally.operations,
-        tally.no_space,
-        tally.cuts,
-        tally.recovery_cuts,
-        tally.later_points,
-        tally.too_small,
+        "{tally}, {seconds:.1} s, {:.0} cuts/s, {} violations",
         tally.cuts as f64 / seconds,
         violations.len()
     );

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::digest::{Digest, digest_of};
+
 /// Bytes in a page; pages that are absent read as zeros.
 const PAGE: u64 = 4096;
 
@@ -98,6 +100,16 @@ impl Content {
             }
         }
         ranges
+    }
+
+    /// Adds the size and the bytes to a digest; pages of zeros count as holes.
+    pub fn add_to(&self, digest: &mut Digest) {
+        digest.number(self.size);
+        for (index, page) in &self.pages {
+            if page.iter().any(|byte| *byte != 0) {
+                digest.number(*index).number(digest_of(page) as u64);
+            }
+        }
     }
 
     /// Whether a range reads as zeros.

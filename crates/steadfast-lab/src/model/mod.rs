@@ -22,6 +22,7 @@ use steadfast::{InodeNumber, Timestamp};
 pub use content::Content;
 pub use names::NewName;
 
+use crate::digest::Digest;
 use crate::fault::{Fault, Faults};
 
 /// Largest size of a file, bytes.
@@ -100,6 +101,32 @@ impl Node {
         }
     }
 
+    fn add_to(&self, digest: &mut Digest) {
+        digest.number(self.kind as u64).number(u64::from(self.permissions)).number(u64::from(self.links));
+        digest.number(u64::from(self.uid)).number(u64::from(self.gid)).number(u64::from(self.device));
+        digest.number(u64::from(self.nameable));
+        for time in [self.accessed, self.modified, self.changed, self.created] {
+            digest.number(time.seconds as u64).number(u64::from(time.nanoseconds));
+        }
+        digest.number(self.xattrs.len() as u64);
+        for (name, value) in &self.xattrs {
+            digest.bytes(name).bytes(value);
+        }
+        match &self.body {
+            Body::Regular(content) => content.add_to(digest),
+            Body::Directory { entries, parent } => {
+                digest.number(parent.0).number(entries.len() as u64);
+                for (name, inode) in entries {
+                    digest.bytes(name).number(inode.0);
+                }
+            }
+            Body::Symlink(target) => {
+                digest.bytes(target);
+            }
+            Body::Special => {}
+        }
+    }
+
     fn directory(kind: FileKind, now: Timestamp, parent: InodeNumber) -> Node {
         Node {
             kind,
@@ -148,6 +175,16 @@ impl State {
             Body::Directory { entries, .. } => entries.get(name).copied(),
             _ => None,
         }
+    }
+
+    /// A digest of everything that can be seen.
+    pub fn digest(&self) -> u128 {
+        let mut digest = Digest::default();
+        for (inode, node) in &self.nodes {
+            digest.number(inode.0);
+            node.add_to(&mut digest);
+        }
+        digest.value()
     }
 
     /// Whether this is the same state, unchanged: nothing was touched since one was copied from the other.

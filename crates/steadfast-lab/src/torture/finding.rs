@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::medium::MediumProfile;
 use crate::minimise::minimise;
 use crate::powercut::{Effort, Script, Tally, Violation, torture};
 use crate::sabotage::Bug;
@@ -15,7 +16,7 @@ use crate::world::{Profile, World};
 
 /// Cuts and operations of one seed, the same in every campaign of this version: a seed has to mean the same run
 /// wherever it is played. Small, so that many worlds are seen and a run ends soon after it is told to.
-pub const EFFORT: Effort = Effort { operations: 60, cuts: Some(48), survivals: 2, recovery_cuts: [1, 1] };
+pub const EFFORT: Effort = Effort { operations: 60, cuts: Some(48), survivals: 2, recovery_cuts: [1, 1, 1] };
 
 /// Attempts at leaving operations out of a failing sequence.
 const ATTEMPTS: usize = 150;
@@ -39,7 +40,7 @@ impl Name {
 
     /// Its world, on a medium and a volume with these faults.
     pub fn world(self, lie: Lie, bug: Bug) -> World {
-        World { lie, bug, ..World::new(self.seed, self.profile) }
+        World { lie, bug, ..World::new(self.seed, self.profile).on(MediumProfile::of_seed(self.seed)) }
     }
 }
 
@@ -50,7 +51,7 @@ pub fn profile_name(profile: Profile) -> &'static str {
 
 /// The word for the kind of medium of a world.
 pub fn medium_name(world: &World) -> String {
-    format!("units of {}", world.atomic_unit)
+    format!("{}, units of {}", world.medium.name, world.atomic_unit)
 }
 
 impl fmt::Display for Name {

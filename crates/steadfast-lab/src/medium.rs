@@ -1,0 +1,127 @@
+//! What a power cut may leave on media of several kinds, as data.
+//!
+//! Common to all: what a completed flush covered stays, and so does a completed forced write; units that were written
+//! since survive independently of each other, in any order. The kinds differ in the size of the unit and in what a unit
+//! may hold whose writing the cut interrupted. Steadfast asks for "old or new" ([`Geometry`](steadfast_media::Geometry));
+//! that it also stands media which leave garbage in what was being written is tested here, because real ones do.
+
+/// What a unit may hold that was written since it was last durable, beside one of the values that it was given and the
+/// one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remains {
+    /// The front of one value and the back of another.
+    Mix,
+    /// Any bytes: noise, all ones (erased), all zeros, or bits of the old and the new value together.
+    Garbage,
+}
+
+/// A kind of medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MediumProfile {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it stands for.
+    pub about: &'static str,
+    /// Unit that the medium states and that survives whole, bytes; `None`: drawn by the world, at most a block.
+    pub unit: Option<u32>,
+    /// What interrupted units may hold; empty: old or new.
+    pub remains: &'static [Remains],
+    /// Damage covers aligned stretches of this length, bytes (never more than the request); 0: whole requests.
+    pub extent: u64,
+    /// A forced write in flight is old or new in every unit even where others leave garbage (eMMC reliable write).
+    pub forced_is_reliable: bool,
+    /// Units reach the medium in the order in which they were issued: a cut leaves all before one, that one damaged, and
+    /// nothing behind it. Combinations in any order are tried, too.
+    pub in_order: bool,
+}
+
+const ANY: &[Remains] = &[Remains::Mix, Remains::Garbage];
+
+impl MediumProfile {
+    /// Any unit from 128 bytes to a block, each old or new: what the contract asks of a medium.
+    pub const SECTOR: MediumProfile = MediumProfile {
+        name: "sector",
+        about: "units of 128 bytes to one block, old or new",
+        unit: None,
+        remains: &[],
+        extent: 0,
+        forced_is_reliable: true,
+        in_order: false,
+    };
+
+    /// Every profile.
+    pub const ALL: [MediumProfile; 6] = [
+        Self::SECTOR,
+        MediumProfile {
+            name: "disk-512",
+            about: "disk with sectors of 512 bytes and a volatile cache, sectors old or new",
+            unit: Some(512),
+            ..Self::SECTOR
+        },
+        MediumProfile {
+            name: "disk-4096",
+            about: "disk with sectors of 4096 bytes and a volatile cache, sectors old or new",
+            unit: Some(4096),
+            ..Self::SECTOR
+        },
+        MediumProfile {
+            name: "emmc",
+            about: "eMMC: units of 4096 bytes; writes in flight or in the cache leave garbage in stretches of an \
+                    erase group or in the whole request; forced writes are reliable ones",
+            unit: Some(4096),
+            remains: ANY,
+            extent: 32 << 10,
+            forced_is_reliable: true,
+            in_order: false,
+        },
+        MediumProfile {
+            name: "sd-512",
+            about: "card of no known make: units of 512 bytes, anything in any request that was not flushed",
+            unit: Some(512),
+            remains: ANY,
+            extent: 0,
+            forced_is_reliable: false,
+            in_order: false,
+        },
+        MediumProfile {
+            name: "nand-2048",
+            about: "NAND pages of 2048 bytes, programmed in order; the page in flight holds garbage, neighbours do not",
+            unit: Some(2048),
+            remains: ANY,
+            extent: 2048,
+            forced_is_reliable: false,
+            in_order: true,
+        },
+    ];
+
+    /// The profile with this name.
+    pub fn from_name(name: &str) -> Option<MediumProfile> {
+        Self::ALL.into_iter().find(|profile| profile.name == name)
+    }
+
+    /// The profile that a seed is played on where none is asked for: all in turn. As there are six, and five profiles of
+    /// operations, each meets each.
+    pub fn of_seed(seed: u64) -> MediumProfile {
+        Self::ALL[(seed % Self::ALL.len() as u64) as usize]
+    }
+
+    /// Whether an interrupted unit may hold something else than it was ever given.
+    pub fn is_rough(&self) -> bool {
+        !self.remains.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_has_a_name_of_its_own_and_a_sound_unit() {
+        for profile in MediumProfile::ALL {
+            assert_eq!(MediumProfile::from_name(profile.name), Some(profile));
+            let unit = profile.unit.unwrap_or(512);
+            assert!(unit.is_power_of_two() && profile.extent.is_multiple_of(u64::from(unit)));
+        }
+        assert_eq!(MediumProfile::from_name("drum"), None);
+    }
+}

@@ -1,0 +1,256 @@
+//! The judge: opens the image after a cut, compares, works on, and cuts again.
+
+use super::{Effort, Script, Seen, Start, Tally, Violation, guard};
+use crate::cut::{Cutter, Survival};
+use crate::digest::Digest;
+use crate::generate::Generator;
+use crate::image::Image;
+use crate::ledger::{Ledger, Point};
+use crate::operation::{Operation, Place};
+use crate::platform::Clock;
+use crate::random::Random;
+use crate::schedule::Scheduler;
+use crate::session::Session;
+use crate::subject::Subject;
+use crate::tape::Tape;
+use crate::world::World;
+
+/// Where in the recursion a run is.
+#[derive(Clone, Copy)]
+pub(super) enum Stage<'s> {
+    /// The sequence itself; cuts begin with operation number `from`.
+    Sequence { script: &'s Script, from: usize },
+    /// After so many power cuts, the last of which interrupted these operations.
+    Recovery(usize, &'s [Operation]),
+}
+
+impl Stage<'_> {
+    /// How many cuts lie before.
+    fn depth(&self) -> usize {
+        match self {
+            Stage::Sequence { .. } => 0,
+            Stage::Recovery(depth, _) => *depth,
+        }
+    }
+}
+
+/// Judges one sequence.
+pub(super) struct Judge<'a> {
+    world: &'a World,
+    start: &'a Start,
+    effort: &'a Effort,
+    seen: &'a mut Seen,
+    pub tally: &'a mut Tally,
+    random: Random,
+    digest: Digest,
+}
+
+/// What a run leaves: the tape and the states that cuts in it may leave.
+struct Recorded {
+    tape: Tape,
+    ledger: Ledger,
+    /// Events up to which the volume was being opened; until then the states allowed are those from before.
+    opened: usize,
+    found: usize,
+    tick: u64,
+    operations: Vec<Operation>,
+    /// Number of events on the tape when each operation began.
+    begun: Vec<usize>,
+    no_space: u64,
+}
+
+impl Recorded {
+    /// The operation that a cut at event `cut` interrupts, and the one after it.
+    fn interrupted(&self, cut: usize) -> &[Operation] {
+        let first = self.begun.partition_point(|begun| *begun <= cut).saturating_sub(1);
+        &self.operations[first..self.operations.len().min(first + 2)]
+    }
+}
+
+impl<'a> Judge<'a> {
+    pub fn new(
+        world: &'a World,
+        start: &'a Start,
+        effort: &'a Effort,
+        seen: &'a mut Seen,
+        tally: &'a mut Tally,
+    ) -> Judge<'a> {
+        let random = Random::new(world.seed).fork(2);
+        Judge { world, start, effort, seen, tally, random, digest: Digest::default() }
+    }
+
+    /// Adds what happened to the tally.
+    pub fn finish(self) {
+        self.tally.digest = self.tally.digest.wrapping_add(self.digest.value() as u64);
+    }
+
+    /// Opens `image`, which is in one of the `allowed` states, works on it, and cuts the power in that.
+    pub fn run<S: Subject>(
+        &mut self,
+        image: Image,
+        allowed: &[Point],
+        tick: u64,
+        stage: Stage<'_>,
+    ) -> Result<(), Box<Violation>> {
+        let recorded = self.record::<S>(image.clone(), allowed, tick, stage)?;
+        let depth = stage.depth();
+        let (cuts, survivals, first) = match stage {
+            Stage::Sequence { from, .. } => {
+                self.tally.operations += recorded.operations.len() as u64;
+                self.tally.no_space += recorded.no_space;
+                let first = if from == 0 { 0 } else { recorded.begun.get(from).copied().unwrap_or(0) };
+                (self.effort.cuts, self.effort.survivals, first)
+            }
+            Stage::Recovery(..) => {
+                self.tally.later_points += u64::from(recorded.found > 0);
+                (Some(self.effort.recovery_cuts.get(depth - 1).copied().unwrap_or(0)), 1, 0)
+            }
+        };
+        if cuts == Some(0) {
+            return Ok(());
+        }
+        let events = recorded.tape.events();
+        let places = events.len() + 1 - first;
+        let mut at: Vec<usize> = match cuts {
+            Some(count) if count < places => (0..count).map(|_| first + self.random.index(places)).collect(),
+            _ => (first..=events.len()).collect(),
+        };
+        at.sort_unstable();
+        let mut cutter = Cutter::new(image, &events, self.world.atomic_unit).on(self.world.medium);
+        for cut in at {
+            cutter.advance(cut);
+            let mut choices: Vec<Survival> = match stage {
+                Stage::Sequence { .. } => Survival::FIXED.to_vec(),
+                Stage::Recovery(..) => vec![Survival::Nothing],
+            };
+            choices.extend((0..survivals).map(|_| Survival::random(&mut self.random, &self.world.medium)));
+            if cutter.is_settled() {
+                choices.truncate(1);
+            }
+            for survival in choices {
+                // While the volume was opening it had not yet said which state it found, but what a recovery finds may
+                // not depend on how often it was interrupted.
+                let left = if cut < recorded.opened {
+                    &allowed[recorded.found..=recorded.found]
+                } else {
+                    recorded.ledger.allowed(cut)
+                };
+                let image = cutter.image(survival);
+                if !self.seen.is_new(&image, &self.start.image, left) {
+                    self.tally.repeated += 1;
+                    continue;
+                }
+                self.tally.cuts += 1;
+                self.tally.recovery_cuts += u64::from(depth > 0);
+                if let Some(count) = depth.checked_sub(1).and_then(|at| self.tally.deep_cuts.get_mut(at)) {
+                    *count += 1;
+                }
+                self.digest.number(cut as u64).shown(&survival);
+                let stage = Stage::Recovery(depth + 1, recorded.interrupted(cut));
+                self.run::<S>(image, left, recorded.tick, stage).map_err(|mut violation| {
+                    violation.cuts.insert(0, (cut, survival));
+                    violation.events.insert(0, events[..events.len().min(cut + 1)].to_vec());
+                    violation.operations.splice(0..0, recorded.operations.iter().cloned());
+                    violation
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn record<S: Subject>(
+        &mut self,
+        image: Image,
+        allowed: &[Point],
+        tick: u64,
+        stage: Stage<'_>,
+    ) -> Result<Recorded, Box<Violation>> {
+        let mut operations = Vec::new();
+        let before = image.clone();
+        let what = match guard(|| self.record_inner::<S>(image, allowed, tick, stage, &mut operations)) {
+            Ok(Ok(mut recorded)) => {
+                recorded.operations = operations;
+                return Ok(recorded);
+            }
+            Ok(Err(what)) => what,
+            Err(panic) => format!("panic: {panic}"),
+        };
+        self.digest.shown(&what);
+        Err(Box::new(Violation { operations, image: Some(before), ..Violation::new(what) }))
+    }
+
+    fn record_inner<S: Subject>(
+        &mut self,
+        image: Image,
+        allowed: &[Point],
+        tick: u64,
+        stage: Stage<'_>,
+        operations: &mut Vec<Operation>,
+    ) -> Result<Recorded, String> {
+        let clock = Clock::default();
+        let tape = Tape::new(image, self.world.atomic_unit, self.world.lie);
+        if let Stage::Recovery(..) = stage {
+            S::check(self.world, &tape, &clock).map_err(|what| format!("check after the cut: {what}"))?;
+        }
+        let (mut session, found) = Session::<S>::open(self.world, &tape, &clock, tick, allowed)?;
+        let opened = tape.position();
+        let mut begun = Vec::new();
+        let mut step = |session: &mut Session<'_, S>, operation: Operation| {
+            begun.push(tape.position());
+            operations.push(operation.clone());
+            session.step(&operation)
+        };
+        match stage {
+            Stage::Sequence { script: Script::Given(given), .. } => {
+                for operation in given {
+                    step(&mut session, operation.clone())?;
+                }
+            }
+            Stage::Sequence { script: Script::Drawn, .. } => {
+                let mut scheduler = Scheduler::new(self.world);
+                for _ in 0..self.effort.operations {
+                    let operation = scheduler.next(&session.model);
+                    step(&mut session, operation)?;
+                }
+            }
+            Stage::Recovery(_, interrupted) => {
+                // The volume must work on: counts add up, something new can be done, committed and found again.
+                session.compare_counts()?;
+                match self.random.below(16) {
+                    // Everything goes, and every block comes back.
+                    0 => {
+                        session.drain(Some(self.start.nodes_when_new))?;
+                        self.tally.emptied += 1;
+                    }
+                    // As a program that tries again what the cut interrupted: the same bytes go to the same places, and
+                    // may complete what the first try has left torn.
+                    1..8 => {
+                        for operation in interrupted {
+                            step(&mut session, operation.clone())?;
+                        }
+                    }
+                    _ => {
+                        let mut generator = Generator::new(self.world, self.random.bits());
+                        for _ in 0..self.random.below(3) {
+                            let operation = generator.next(&session.model);
+                            step(&mut session, operation)?;
+                        }
+                    }
+                }
+                for operation in [
+                    Operation::Fsync { place: Place::Path(Vec::new()), data_only: false },
+                    Operation::Transact,
+                    Operation::Remount { clean: self.random.chance(1, 2) },
+                ] {
+                    step(&mut session, operation)?;
+                }
+            }
+        }
+        session.compare()?;
+        let (tick, no_space, answers) = (session.tick(), session.no_space, session.digest.value());
+        let ledger = session.abandon();
+        S::check(self.world, &tape, &clock).map_err(|what| format!("check: {what}"))?;
+        self.digest.number(found as u64).bytes(&answers.to_le_bytes()).bytes(&tape.digest().to_le_bytes());
+        Ok(Recorded { tape, ledger, opened, found, tick, operations: Vec::new(), begun, no_space })
+    }
+}

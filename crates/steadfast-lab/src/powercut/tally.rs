@@ -1,0 +1,70 @@
+//! What was tried, in numbers.
+
+/// How much was tried.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// Sequences.
+    pub sequences: u64,
+    /// Operations of the sequences.
+    pub operations: u64,
+    /// Power cuts (images after a cut that were opened and judged).
+    pub cuts: u64,
+    /// Of these, cuts during the recovery from a cut.
+    pub recovery_cuts: u64,
+    /// The same by depth: in the recovery, in the recovery from that, and so on.
+    pub deep_cuts: [u64; 3],
+    /// Cuts beside `cuts` that left an image which had been judged before against the same states.
+    pub repeated: u64,
+    /// Operations that found no space.
+    pub no_space: u64,
+    /// Images that kept something of what was in flight: a later point than the last acknowledged one.
+    pub later_points: u64,
+    /// Worlds whose medium is too small for a volume.
+    pub too_small: u64,
+    /// Recoveries after which everything was deleted, and all space was free again to the block.
+    pub emptied: u64,
+    /// Digests of all sequences together: operations, answers, I/Os, verdicts. Does not depend on the order of seeds.
+    pub digest: u64,
+}
+
+impl Tally {
+    /// Adds another tally.
+    pub fn add(&mut self, other: &Tally) {
+        self.sequences += other.sequences;
+        self.operations += other.operations;
+        self.cuts += other.cuts;
+        self.recovery_cuts += other.recovery_cuts;
+        for (sum, count) in self.deep_cuts.iter_mut().zip(other.deep_cuts) {
+            *sum += count;
+        }
+        self.repeated += other.repeated;
+        self.no_space += other.no_space;
+        self.later_points += other.later_points;
+        self.too_small += other.too_small;
+        self.emptied += other.emptied;
+        self.digest = self.digest.wrapping_add(other.digest);
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} sequences, {} operations ({} found no space), {} cuts ({} during recovery, {} during that, {} during that), \
+             {} more left an image judged before, {} left a point in flight, {} recoveries emptied to the block, \
+             {} worlds too small, digest {:016x}",
+            self.sequences,
+            self.operations,
+            self.no_space,
+            self.cuts,
+            self.deep_cuts[0],
+            self.deep_cuts[1],
+            self.deep_cuts[2],
+            self.repeated,
+            self.later_points,
+            self.emptied,
+            self.too_small,
+            self.digest,
+        )
+    }
+}

@@ -1,0 +1,99 @@
+//! Empties a volume: what is left in use then must be the nodes of a tree that holds nothing, to the block.
+
+use steadfast::fs::FileKind;
+use steadfast::{InodeNumber, TransactionMask};
+
+use super::{Session, TURNS_MAX};
+use crate::model::Body;
+use crate::operation::{ALL_SLOTS, Operation};
+use crate::subject::{Call, Subject};
+use crate::tape::Tape;
+
+impl<S: Subject> Session<'_, S> {
+    /// Lets go of every held file, removes every name and attribute, lets background work finish, makes a checkpoint that
+    /// frees what the one before had to keep, and counts what is in use. Every used block must then belong to a node of
+    /// the tree, and the tree must be as small as the one of a new volume (`nodes_when_new`), but for the nodes that the
+    /// allocation bitmap takes: how long that is depends on where the nodes lie. Returns the number of nodes.
+    ///
+    /// # Errors
+    /// Something could not be removed, or is still in use.
+    pub fn drain(&mut self, nodes_when_new: Option<u64>) -> Result<u64, String> {
+        // A full volume may have to commit what was removed before it can remove more.
+        let mask = self.subject.witness().mask;
+        let freeing = mask.union(TransactionMask::VOLUME_FULL);
+        self.step(&Operation::SetMask { mask: freeing.0 })?;
+        for slot in 0..ALL_SLOTS {
+            self.step(&Operation::Release { slot: slot as u8 })?;
+        }
+        self.drain_directory(InodeNumber::ROOT)?;
+        self.drain_attributes()?;
+        self.step(&Operation::SetMask { mask: mask.0 })?;
+        for _ in 0..2 {
+            self.step(&Operation::Background { advance_ms: 0 })?;
+            self.step(&Operation::Checkpoint)?;
+        }
+        self.background(0, TURNS_MAX, "background")?;
+        self.compare()?;
+        let inodes = self.subject.statistics().map_err(|error| format!("statistics: {error}"))?.inodes;
+        if inodes != 1 {
+            return Err(format!("the volume is empty but counts {inodes} inodes"));
+        }
+        let statistics = self.subject.statistics().map_err(|error| format!("statistics: {error}"))?;
+        let tape = Tape::new(self.tape.image(), self.world.atomic_unit, self.world.lie);
+        let Some(census) = S::census(self.world, &tape, &self.clock)? else { return Ok(0) };
+        let used = statistics.blocks - statistics.blocks_free;
+        let of_nodes = census.nodes * census.blocks_per_node;
+        let most = nodes_when_new.unwrap_or(census.nodes) + census.bitmap_nodes;
+        if census.data_blocks != 0
+            || census.used_blocks != of_nodes
+            || used != of_nodes
+            || census.nodes > most
+        {
+            return Err(format!(
+                "the volume is empty but uses {used} blocks; {of_nodes} of {} nodes are right, at most {most} nodes; {census:?}",
+                census.nodes
+            ));
+        }
+        Ok(census.nodes)
+    }
+
+    /// Removes everything below a directory, the deepest first.
+    fn drain_directory(&mut self, directory: InodeNumber) -> Result<(), String> {
+        let mut ahead = vec![(directory, None::<(InodeNumber, Vec<u8>)>)];
+        while let Some((directory, name)) = ahead.last().cloned() {
+            let entries = match self.model.state.node(directory).map(|node| &node.body) {
+                Some(Body::Directory { entries, .. }) => entries.clone(),
+                _ => return Err(format!("inode {} is no directory", directory.0)),
+            };
+            let below = entries.iter().find(|(_, inode)| {
+                self.model.state.node(**inode).is_some_and(|node| node.kind == FileKind::Directory)
+            });
+            if let Some((name, inode)) = below {
+                ahead.push((*inode, Some((directory, name.clone()))));
+                continue;
+            }
+            for name in entries.keys() {
+                self.plain(&Call::Unlink { directory, name }, "emptying")?;
+            }
+            ahead.pop();
+            if let Some((parent, name)) = name {
+                self.plain(&Call::RemoveDirectory { directory: parent, name: &name }, "emptying")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The root keeps its attributes when all names are gone.
+    fn drain_attributes(&mut self) -> Result<(), String> {
+        let names: Vec<Vec<u8>> = self
+            .model
+            .state
+            .node(InodeNumber::ROOT)
+            .map(|root| root.xattrs.keys().cloned().collect())
+            .unwrap_or_default();
+        for name in names {
+            self.plain(&Call::RemoveXattr { inode: InodeNumber::ROOT, name: &name }, "emptying")?;
+        }
+        Ok(())
+    }
+}
