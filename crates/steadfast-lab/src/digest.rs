@@ -47,7 +47,7 @@ impl Digest {
             }
         }
         // The sink takes everything; a `Debug` that fails all the same adds what it wrote before.
-        let _ = write!(Sink(&mut self.0), "{value:?}\n");
+        let _ = writeln!(Sink(&mut self.0), "{value:?}");
         self
     }
 

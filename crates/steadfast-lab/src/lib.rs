@@ -5,6 +5,7 @@
 //! states a power cut may leave, and [`powercut`] makes the image after a cut at each I/O, opens it and judges.
 //! [`sabotage`] and [`toy`] test the tests.
 
+pub mod bounded;
 pub mod compare;
 pub mod cut;
 pub mod digest;

@@ -4,12 +4,11 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use steadfast::TransactionMask;
-use steadfast::fs::{AllocateMode, RenameMode, SetXattrMode};
+use steadfast_lab::bounded::Bounded;
 use steadfast_lab::generate::operation;
+use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::minimise::minimise;
-use steadfast_lab::operation::{Change, Make, Name, Operation, Place};
-use steadfast_lab::powercut::{Effort, Script, Tally, torture};
+use steadfast_lab::powercut::{Effort, Script, Seen, Tally, torture};
 use steadfast_lab::sabotage::{Bug, Sabotaged};
 use steadfast_lab::subject::LabVolume;
 use steadfast_lab::tape::Lie;
@@ -95,133 +94,23 @@ fn any_operations_agree_with_the_model() {
     }
 }
 
-/// A small set of files, and every operation over it that differs in kind.
-fn alphabet() -> Vec<Operation> {
-    let path = |names: &[u8]| Place::Path(names.iter().map(|name| Name(*name)).collect());
-    let root = || path(&[]);
-    let create = |directory, name, make| Operation::Create {
-        directory,
-        name: Name(name),
-        make,
-        permissions: 0o644,
-        caller: 0,
-    };
-    let rename = |from, to, mode| Operation::Rename {
-        from: root(),
-        from_name: Name(from),
-        to: root(),
-        to_name: Name(to),
-        mode,
-    };
-    let size =
-        |place, size| Operation::Set { place, change: Change { size: Some(size), ..Change::default() } };
-    let write = |place, offset, length| Operation::Write { place, offset, length, fill: 77, sync: false };
-    let allocate = |offset, length, mode| Operation::Allocate { place: path(&[0]), offset, length, mode };
-    vec![
-        create(root(), 5, Make::Regular),
-        create(path(&[2]), 5, Make::Directory),
-        create(root(), 5, Make::Symlink(700)),
-        Operation::Link { from: path(&[0]), directory: path(&[2]), name: Name(5) },
-        Operation::Unlink { directory: root(), name: Name(0) },
-        Operation::Unlink { directory: root(), name: Name(1) },
-        Operation::RemoveDirectory { directory: root(), name: Name(3) },
-        rename(0, 1, RenameMode::Replace),
-        rename(0, 5, RenameMode::NoReplace),
-        rename(0, 2, RenameMode::Exchange),
-        rename(2, 3, RenameMode::Replace),
-        Operation::Rename {
-            from: root(),
-            from_name: Name(2),
-            to: path(&[3]),
-            to_name: Name(5),
-            mode: RenameMode::Replace,
-        },
-        size(path(&[0]), 0),
-        size(path(&[0]), 5_001),
-        size(path(&[1]), 3_000),
-        write(path(&[0]), 0, 1_000),
-        write(path(&[0]), 900, 9_000),
-        write(path(&[1]), 4_096, 10),
-        Operation::Append { place: path(&[1]), length: 700, fill: 78, sync: false },
-        allocate(500, 3_000, AllocateMode::PunchHole),
-        allocate(500, 9_000, AllocateMode::ZeroRange { keep_size: false }),
-        allocate(3_000, 9_000, AllocateMode::Allocate { keep_size: true }),
-        Operation::CopyRange {
-            from: path(&[0]),
-            from_offset: 0,
-            to: path(&[1]),
-            to_offset: 100,
-            length: 5_000,
-        },
-        Operation::SetXattr { place: path(&[0]), name: 0, length: 300, fill: 79, mode: SetXattrMode::Any },
-        Operation::Acquire { place: path(&[0]), slot: 0 },
-        Operation::CreateUnnamed { directory: root(), slot: 1, caller: 0 },
-        Operation::Transact,
-        Operation::Checkpoint,
-        Operation::Rollback,
-        Operation::Background { advance_ms: 10_000 },
-    ]
-}
-
-/// The files that the alphabet is about: `a` small, `b` of several blocks, `c` and `d` directories, `c/e` a file.
-fn prelude() -> Vec<Operation> {
-    let root = || Place::Path(Vec::new());
-    let create = |directory, name, make| Operation::Create {
-        directory,
-        name: Name(name),
-        make,
-        permissions: 0o755,
-        caller: 0,
-    };
-    let write = |name, length| Operation::Write {
-        place: Place::Path(vec![Name(name)]),
-        offset: 0,
-        length,
-        fill: 70 + u32::from(name),
-        sync: false,
-    };
-    vec![
-        create(root(), 0, Make::Regular),
-        create(root(), 1, Make::Regular),
-        create(root(), 2, Make::Directory),
-        create(root(), 3, Make::Directory),
-        create(Place::Path(vec![Name(2)]), 4, Make::Regular),
-        write(0, 100),
-        write(1, 6_000),
-        Operation::Checkpoint,
-    ]
-}
-
-/// Every sequence of one and of two operations over a small set of files, each followed by a transaction point, with a
-/// power cut at every I/O.
+/// Every sequence of one operation over a small set of files with every persistence call, with a power cut at every I/O;
+/// a sample of those of two and three. The `bounded` command runs them all.
 #[test]
 fn every_short_sequence_survives_every_power_cut() {
-    let effort = Effort { operations: 0, cuts: None, survivals: 1, recovery_cuts: [0, 0, 0] };
-    let mut tally = Tally::default();
-    let alphabet = alphabet();
-    let share = seeds(0..1).end.max(1);
-    for (first_index, first) in alphabet.iter().enumerate() {
-        for second_index in 0..=alphabet.len() {
-            let second = alphabet.get(second_index);
-            // CI runs one pair in eight; a longer run all of them.
-            if second.is_some() && share == 1 && (first_index * 31 + second_index) % 8 != 0 {
-                continue;
-            }
-            let mut operations = prelude();
-            operations.push(first.clone());
-            operations.extend(second.cloned());
-            operations.push(Operation::Transact);
-            let mut world = World::plain(first_index as u64, TransactionMask::DEFAULT);
-            if second_index % 2 == 1 {
-                world.format.log_size = Some(0);
-            }
-            let script = Script::Given(operations);
-            if let Err(violation) = torture::<LabVolume>(&world, &script, &effort, &mut tally) {
-                panic!("{world}\n{violation}");
+    let effort = Effort { operations: 0, cuts: None, survivals: 1, recovery_cuts: [0; 3] };
+    for (length, every) in [(1, 1), (2, 4099), (3, 997)] {
+        let bounded = Bounded::new::<LabVolume>(length, MediumProfile::SECTOR).unwrap();
+        let (mut seen, mut tally) = (Seen::default(), Tally::default());
+        for index in (0..bounded.count()).step_by(every) {
+            let sequence = bounded.sequence(index).unwrap();
+            let run = bounded.run::<LabVolume>(index, &sequence, &effort, &mut seen, &mut tally);
+            if let Err(violation) = run {
+                panic!("{index} {}\n{violation}", sequence.name);
             }
         }
+        println!("length {length}: {} enumerated, {tally}", bounded.count());
     }
-    println!("{tally:?}");
 }
 
 #[test]

@@ -1,0 +1,197 @@
+//! Bounded exhaustive workloads: *every* short sequence over a small set of files, with every persistence call after
+//! every operation, and a power cut at every I/O.
+//!
+//! The method is that of "Finding Crash-Consistency Bugs with Bounded Black-Box Crash Testing" (OSDI 2018): nearly all
+//! crash-consistency bugs that were ever reported need no more than three operations on an almost new file system. Its
+//! bounds are kept: few files ([`files`]), operations with few but telling arguments ([`Alphabet`]), a persistence call or
+//! none ([`Persistence`]) after each, and one at the end. Unlike there the cut is not only after the last call but at
+//! every I/O from the last operation on; those before it belong to a shorter sequence.
+//!
+//! Sequences are numbered, so that a run can be split into shards and a sequence be run again by its number.
+
+mod alphabet;
+mod persistence;
+
+use steadfast::TransactionMask;
+
+pub use alphabet::{Alphabet, Element, files};
+pub use persistence::Persistence;
+
+use crate::medium::MediumProfile;
+use crate::operation::Operation;
+use crate::powercut::{Effort, Script, Seen, Start, Tally, Violation, torture_from};
+use crate::subject::Subject;
+use crate::world::World;
+
+/// What sets transaction points, and which calls mean something then.
+#[derive(Debug, Clone, Copy)]
+struct Regime {
+    name: &'static str,
+    mask: TransactionMask,
+    /// Calls after all operations but the last.
+    between: &'static [Persistence],
+    /// Calls after the last operation.
+    last: &'static [Persistence],
+}
+
+const REGIMES: [Regime; 3] = [
+    Regime {
+        name: "calls",
+        mask: TransactionMask(
+            TransactionMask::SYNC_WRITE.0
+                | TransactionMask::CLOSE.0
+                | TransactionMask::FSYNC.0
+                | TransactionMask::SYNC.0
+                | TransactionMask::UNMOUNT.0
+                | TransactionMask::VOLUME_FULL.0,
+        ),
+        between: &Persistence::ALL,
+        last: &Persistence::CALLS,
+    },
+    // The application decides: fsync must not set a point.
+    Regime {
+        name: "manual",
+        mask: TransactionMask::MANUAL,
+        between: &[Persistence::None, Persistence::Transact],
+        last: &[Persistence::Transact, Persistence::FsyncTouched],
+    },
+    // Every operation is a point of its own.
+    Regime {
+        name: "every",
+        mask: TransactionMask(TransactionMask::ALL.0 & !TransactionMask::TIMER.0),
+        between: &[Persistence::None],
+        last: &[Persistence::None],
+    },
+];
+
+/// The intent log: as formatted by default, or none at all.
+const LOGS: [(&str, Option<u64>); 2] = [("log", None), ("no log", Some(0))];
+
+/// All sequences of one length.
+#[derive(Debug)]
+pub struct Bounded {
+    length: usize,
+    alphabets: Vec<Alphabet>,
+    medium: MediumProfile,
+    /// Where sequences begin, for each regime and log.
+    starts: Vec<(World, Start)>,
+}
+
+/// One sequence.
+#[derive(Debug)]
+pub struct Sequence {
+    /// What it does, for people.
+    pub name: String,
+    /// The operations, persistence calls included.
+    pub operations: Vec<Operation>,
+    /// Number of the first operation of the last element: cuts begin there.
+    pub from: usize,
+    /// Which of the starts it begins with.
+    start: usize,
+}
+
+impl Bounded {
+    /// All sequences of `length` operations (1 to 3; those of three over the pruned alphabet) on such a medium.
+    ///
+    /// # Errors
+    /// The length is none of these, or the files cannot be made.
+    pub fn new<S: Subject>(length: usize, medium: MediumProfile) -> Result<Bounded, String> {
+        if !(1..=3).contains(&length) {
+            return Err(format!("sequences of {length} operations are not enumerated, only of 1, 2 and 3"));
+        }
+        // Each position writes bytes of its own, so that a lost second write is seen.
+        let alphabets = (0..length).map(|position| Alphabet::new(position, length == 3)).collect();
+        let mut starts = Vec::new();
+        for regime in REGIMES {
+            for (_, log_size) in LOGS {
+                let mut world = World::plain(0, regime.mask);
+                world.format.log_size = log_size;
+                let world = world.on(medium);
+                let empty = Start::format::<S>(&world)?.ok_or("the medium is too small for a volume")?;
+                let start = empty.after::<S>(&world, &files())?;
+                starts.push((world, start));
+            }
+        }
+        Ok(Bounded { length, alphabets, medium, starts })
+    }
+
+    fn count_of(&self, regime: &Regime) -> u64 {
+        let elements: u64 = self.alphabets.iter().map(|alphabet| alphabet.elements().len() as u64).product();
+        elements * (regime.between.len() as u64).pow(self.length as u32 - 1) * regime.last.len() as u64
+    }
+
+    /// How many sequences there are.
+    pub fn count(&self) -> u64 {
+        REGIMES.iter().map(|regime| self.count_of(regime)).sum::<u64>() * LOGS.len() as u64
+    }
+
+    /// Sequence number `index`; `None` from [`count`](Self::count) on.
+    pub fn sequence(&self, index: u64) -> Option<Sequence> {
+        let (log, mut rest) = ((index % LOGS.len() as u64) as usize, index / LOGS.len() as u64);
+        let mut at = 0;
+        while rest >= self.count_of(REGIMES.get(at)?) {
+            rest -= self.count_of(REGIMES.get(at)?);
+            at += 1;
+        }
+        let regime = REGIMES.get(at)?;
+        let mut digit = |base: usize| {
+            let digit = (rest % base as u64) as usize;
+            rest /= base as u64;
+            digit
+        };
+        let mut sequence = Sequence {
+            name: format!("{}, {}, {}:", self.medium.name, regime.name, LOGS[log].0),
+            operations: Vec::new(),
+            from: 0,
+            start: at * LOGS.len() + log,
+        };
+        for (position, alphabet) in self.alphabets.iter().enumerate() {
+            let calls = if position + 1 == self.length { regime.last } else { regime.between };
+            let call = calls[digit(calls.len())];
+            let element = &alphabet.elements()[digit(alphabet.elements().len())];
+            sequence.from = sequence.operations.len();
+            sequence.operations.extend(element.operations.iter().cloned());
+            sequence.operations.extend(call.operations(element));
+            sequence.name += &format!(" {} + {call:?};", element.name);
+        }
+        Some(sequence)
+    }
+
+    /// Runs a sequence with a cut at every I/O.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn run<S: Subject>(
+        &self,
+        index: u64,
+        sequence: &Sequence,
+        effort: &Effort,
+        seen: &mut Seen,
+        tally: &mut Tally,
+    ) -> Result<(), Box<Violation>> {
+        let Some((world, start)) = self.starts.get(sequence.start) else { return Ok(()) };
+        let world = World { seed: index, ..world.clone() };
+        let script = Script::Given(sequence.operations.clone());
+        torture_from::<S>(&world, start, &script, sequence.from, effort, seen, tally)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::subject::LabVolume;
+
+    #[test]
+    fn every_number_is_a_sequence_of_its_own() {
+        let one = Bounded::new::<LabVolume>(1, MediumProfile::SECTOR).unwrap();
+        let names: BTreeSet<String> =
+            (0..one.count()).map(|index| one.sequence(index).unwrap().name).collect();
+        assert_eq!(names.len() as u64, one.count());
+        assert!(one.sequence(one.count()).is_none());
+        let two = Bounded::new::<LabVolume>(2, MediumProfile::SECTOR).unwrap();
+        assert!(two.sequence(two.count() - 1).is_some() && two.sequence(two.count()).is_none());
+        assert!(Bounded::new::<LabVolume>(4, MediumProfile::SECTOR).is_err());
+    }
+}
