@@ -126,12 +126,7 @@ fn strike(world: &World, prepared: &Prepared, armed: Armed, tally: &mut Tally) -
 /// refused for the fault, and whether the volume went read-only.
 fn run(world: &World, tape: &Tape, prepared: &Prepared, armed: Option<Armed>) -> Result<(u64, bool), String> {
     let clock = Clock::default();
-    let start = Point {
-        state: prepared.state.clone(),
-        label: "the state before".to_owned(),
-        begun: 0,
-        acknowledged: Some(0),
-    };
+    let start = Point::new(prepared.state.clone(), "the state before".to_owned(), 0, Some(0));
     let (mut session, _) = Session::<LabVolume>::open(world, tape, &clock, prepared.tick, &[start])?;
     tape.arm(armed);
     let (mut refused, mut read_only) = (0, false);
@@ -159,7 +154,7 @@ fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
         Err(error) => return Err(format!("format: {error}")),
     }
     let state = Arc::new(State::empty(clock.now()));
-    let start = Point { state, label: "the empty volume".to_owned(), begun: 0, acknowledged: Some(0) };
+    let start = Point::new(state, "the empty volume".to_owned(), 0, Some(0));
     let (mut session, _) = Session::<LabVolume>::open(world, &tape, &clock, 1, &[start])?;
     let mut generator = Generator::new(world, 5);
     for _ in 0..effort.before {
