@@ -2,6 +2,7 @@
 
 use steadfast_lab::cut::{Cutter, Survival};
 use steadfast_lab::image::Image;
+use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::platform::LabPlatform;
 use steadfast_lab::random::Random;
 use steadfast_lab::tape::{Lie, Tape};
@@ -68,7 +69,9 @@ fn on_an_honest_medium_nothing_is_missing_after_any_cut_and_the_run_goes_on() {
         for cut in cuts {
             cutter.advance(cut);
             let witness = witness(&heard, cut);
-            for survival in [Survival::All, Survival::Nothing, Survival::random(&mut random)] {
+            for survival in
+                [Survival::All, Survival::Nothing, Survival::random(&mut random, &MediumProfile::SECTOR)]
+            {
                 left = cutter.image(survival);
                 let verdict = judge(left.clone(), &witness);
                 assert_eq!(verdict.faults, [], "cut at {cut} of {}, {survival:?}, {witness:?}", events.len());
