@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use steadfast::check::{CheckOptions, CheckReport, Severity, check};
+use steadfast::check::{CheckOptions, CheckReport, Finding, Severity, check};
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -54,6 +54,16 @@ struct JsonReport<'a> {
 struct JsonFinding<'a> {
     severity: &'static str,
     text: &'a str,
+    /// First bad block on the medium.
+    block: Option<u64>,
+    /// The one file or directory that is affected.
+    inode: Option<u64>,
+    /// First byte of it that is affected, and the one behind the last; no end where it is not known.
+    byte_start: Option<u64>,
+    byte_end: Option<u64>,
+    /// What is affected, as far as names can be read, at most eight; `more_paths` counts the rest.
+    paths: Vec<String>,
+    more_paths: u64,
 }
 
 /// Runs the command. Findings go to standard output, the verdict to standard error where it is bad.
@@ -92,9 +102,7 @@ fn progress_bar() -> ProgressBar {
 }
 
 fn json_report<'a>(report: &'a CheckReport, options: &CheckOptions) -> JsonReport<'a> {
-    let findings = report.findings.iter();
-    let findings =
-        findings.map(|finding| JsonFinding { severity: name(finding.severity), text: &finding.text });
+    let findings = report.findings.iter().map(json_finding);
     JsonReport {
         clean: report.is_clean(),
         damaged: report.damaged,
@@ -110,6 +118,21 @@ fn json_report<'a>(report: &'a CheckReport, options: &CheckOptions) -> JsonRepor
     }
 }
 
+fn json_finding(finding: &Finding) -> JsonFinding<'_> {
+    let path = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+    let end = finding.bytes.as_ref().map(|bytes| bytes.end);
+    JsonFinding {
+        severity: name(finding.severity),
+        text: &finding.text,
+        block: finding.block.map(|block| block.0),
+        inode: finding.inode.map(|inode| inode.0),
+        byte_start: finding.bytes.as_ref().map(|bytes| bytes.start),
+        byte_end: end.filter(|end| *end != u64::MAX),
+        paths: finding.paths.iter().map(path).collect(),
+        more_paths: finding.more_paths,
+    }
+}
+
 fn name(severity: Severity) -> &'static str {
     match severity {
         Severity::Degraded => "degraded",
@@ -120,7 +143,7 @@ fn name(severity: Severity) -> &'static str {
 fn print(report: &CheckReport, args: &Args) -> Outcome {
     let mut output = Output::new();
     for finding in &report.findings {
-        output.line(format_args!("{}: {}", name(finding.severity), finding.text))?;
+        output.line(format_args!("{}: {finding}", name(finding.severity)))?;
     }
     let more = (report.damaged + report.degraded).saturating_sub(report.findings.len() as u64);
     if more > 0 {

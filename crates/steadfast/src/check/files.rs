@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use steadfast_media::Medium;
 
+use super::paths::Names;
 use super::reason;
-use super::report::Reporter;
+use super::report::{At, Reporter};
 use crate::error::{Error, Result};
 use crate::extent::Extent;
 use crate::fs::dirent::{self, Dirent};
@@ -16,7 +17,8 @@ use crate::fs::inode::{FLAG_INLINE, FLAG_RECLAIMING, FLAG_TRUNCATING, Inode};
 use crate::fs::{FileKind, xattr};
 use crate::key::{Key, Kind};
 use crate::platform::Platform;
-use crate::types::InodeNumber;
+use crate::tree::Root;
+use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
 /// Bytes of data read at once.
@@ -39,6 +41,15 @@ struct Known {
     orphan: bool,
 }
 
+/// A directory entry.
+pub(super) struct Name {
+    pub inode: InodeNumber,
+    pub directory: InodeNumber,
+    /// Suffix of its key.
+    pub suffix: u64,
+    pub kind: FileKind,
+}
+
 /// The inode whose keys are being visited.
 struct Current {
     number: InodeNumber,
@@ -51,14 +62,58 @@ struct Current {
     xattrs: bool,
 }
 
+/// Bad granules of an extent that lie together are one finding.
+struct BadData<'a> {
+    inode: InodeNumber,
+    block_size: usize,
+    /// Block of the file with which the extent begins.
+    index: u64,
+    extent: &'a Extent,
+    /// Bytes from the start of the extent, none where they are equal.
+    from: usize,
+    to: usize,
+}
+
+impl BadData<'_> {
+    fn add(&mut self, from: usize, to: usize, reporter: &mut Reporter<'_>) {
+        if from != self.to {
+            self.flush(reporter);
+            self.from = from;
+        }
+        self.to = to;
+    }
+
+    fn flush(&mut self, reporter: &mut Reporter<'_>) {
+        if self.from == self.to {
+            return;
+        }
+        let block = |byte: usize| self.extent.address.0 + (byte / self.block_size) as u64;
+        let (first, last) = (block(self.from), block(self.to - 1));
+        let text = match first == last {
+            true => format!("inode {}: data at block {first} does not match its checksum", self.inode.0),
+            false => {
+                format!(
+                    "inode {}: data at blocks {first} to {last} does not match its checksums",
+                    self.inode.0
+                )
+            }
+        };
+        let start = self.index.saturating_mul(self.block_size as u64);
+        let bytes = start.saturating_add(self.from as u64)..start.saturating_add(self.to as u64);
+        let at = At { block: Some(BlockAddress(first)), ..At::inode(self.inode) };
+        reporter.damaged_at(at.bytes(bytes), text);
+        self.from = self.to;
+    }
+}
+
 /// Collects facts in key order, and compares them at the end.
 pub(super) struct Files<'a, M: Medium, P: Platform> {
     volume: &'a Volume<M, P>,
     read_data: bool,
     inodes: HashMap<InodeNumber, Known>,
     current: Option<Current>,
-    /// Names, orphans: (inode, what) of things that may be named before the inode was visited.
-    names: Vec<(InodeNumber, InodeNumber, FileKind)>,
+    /// Things that may be named before the inode was visited.
+    names: Vec<Name>,
     orphans: Vec<InodeNumber>,
     highest: u64,
 }
@@ -83,7 +138,8 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             self.end_inode(reporter);
         }
         let Some(kind) = key.kind() else {
-            reporter.damaged(format!("inode {}: key of an unknown kind {}", number.0, key.0[8]));
+            let text = format!("inode {}: key of an unknown kind {}", number.0, key.0[8]);
+            reporter.damaged_at(At::inode(number), text);
             return;
         };
         if number == InodeNumber::SYSTEM {
@@ -104,21 +160,26 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         };
         match result {
             Ok(()) => {}
-            Err(Error::Stale(_)) => reporter.damaged(format!("key {key:?} belongs to no inode")),
-            Err(error) => reporter.damaged(format!("inode {}: {kind:?}: {}", number.0, reason(&error))),
+            Err(Error::Stale(_)) => {
+                reporter.damaged_at(At::inode(number), format!("key {key:?} belongs to no inode"));
+            }
+            Err(error) => {
+                let text = format!("inode {}: {kind:?}: {}", number.0, reason(&error));
+                reporter.damaged_at(At::inode(number), text);
+            }
         }
     }
 
     fn begin_inode(&mut self, number: InodeNumber, suffix: u64, value: &[u8], reporter: &mut Reporter<'_>) {
         self.highest = self.highest.max(number.0);
         if suffix != 0 {
-            reporter.damaged(format!("inode {}: a second attribute key", number.0));
+            reporter.damaged_at(At::inode(number), format!("inode {}: a second attribute key", number.0));
             return;
         }
         let inode = match Inode::decode(value) {
             Ok(inode) => inode,
             Err(error) => {
-                reporter.damaged(format!("inode {}: {}", number.0, reason(&error)));
+                reporter.damaged_at(At::inode(number), format!("inode {}: {}", number.0, reason(&error)));
                 return;
             }
         };
@@ -155,7 +216,8 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
                     return wrong("an entry under the wrong hash");
                 }
                 let number = current.number;
-                self.names.push((entry.inode, number, entry.kind));
+                let suffix = key.suffix();
+                self.names.push(Name { inode: entry.inode, directory: number, suffix, kind: entry.kind });
                 if let Some(directory) = self.inodes.get_mut(&number) {
                     directory.entries_seen += 1;
                     directory.directories_seen += u64::from(entry.kind == FileKind::Directory);
@@ -175,15 +237,15 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
                 current.blocks += u64::from(extent.length);
                 let number = current.number;
                 reporter.report.data_blocks += u64::from(extent.length);
-                self.verify(number, &extent, reporter);
+                self.verify(number, key.suffix(), &extent, reporter);
             }
             _ => return wrong("unexpected kind of key"),
         }
         Ok(())
     }
 
-    /// Reads the data of an extent and compares it with its checksums.
-    pub fn verify(&self, inode: InodeNumber, extent: &Extent, reporter: &mut Reporter<'_>) {
+    /// Reads the data of an extent, which begins at block `index` of the file, and compares it with its checksums.
+    pub fn verify(&self, inode: InodeNumber, index: u64, extent: &Extent, reporter: &mut Reporter<'_>) {
         reporter.advance(u64::from(extent.length));
         if !self.read_data || extent.unwritten {
             return;
@@ -194,6 +256,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         let blocks_at_once = (READ_SIZE / block_size).max(1);
         let mut buffer = vec![0; blocks_at_once.min(extent.length as usize) * block_size];
         let mut checksums = extent.checksums.iter();
+        let mut bad = BadData { inode, block_size, index, extent, from: 0, to: 0 };
         let mut done = 0;
         while done < extent.length as usize {
             let count = blocks_at_once.min(extent.length as usize - done);
@@ -202,29 +265,34 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             let bytes = &mut buffer[..count * block_size];
             let read = self.volume.read_blocks(address, bytes);
             if let Err(error) = &read {
-                let what = reason(error);
-                reporter.damaged(format!("inode {}: data at block {}: {what}", inode.0, address.0));
+                let block_size = block_size as u64;
+                let start = index.saturating_add(done as u64).saturating_mul(block_size);
+                let end = start.saturating_add(count as u64 * block_size);
+                let at = At { block: Some(address), ..At::inode(inode) };
+                let text = format!("inode {}: data at block {}: {}", inode.0, address.0, reason(error));
+                reporter.damaged_at(at.bytes(start..end), text);
             }
-            for (index, (piece, expected)) in bytes.chunks_exact(granule).zip(checksums.by_ref()).enumerate()
+            for (piece, (bytes, expected)) in bytes.chunks_exact(granule).zip(checksums.by_ref()).enumerate()
             {
-                if read.is_ok() && self.volume.crc(piece) != *expected {
-                    let block = address.0 + (index * granule / block_size) as u64;
-                    let text =
-                        format!("inode {}: data at block {block} does not match its checksum", inode.0);
-                    reporter.damaged(text);
+                if read.is_ok() && self.volume.crc(bytes) != *expected {
+                    let from = done * block_size + piece * granule;
+                    bad.add(from, from + granule, reporter);
                 }
             }
             done += count;
         }
+        bad.flush(reporter);
     }
 
     fn end_inode(&mut self, reporter: &mut Reporter<'_>) {
         let Some(current) = self.current.take() else { return };
         let number = current.number.0;
         let inode = &current.inode;
-        if inode.blocks != current.blocks {
-            reporter
-                .damaged(format!("inode {number} counts {} blocks and has {}", inode.blocks, current.blocks));
+        let at = || At::inode(current.number);
+        // Where keys are lost the extents that are left cannot add up, and the loss is reported already.
+        if inode.blocks != current.blocks && !reporter.tree_damaged {
+            let text = format!("inode {number} counts {} blocks and has {}", inode.blocks, current.blocks);
+            reporter.damaged_at(at(), text);
         }
         if inode.has(FLAG_RECLAIMING) {
             // Its other keys are going in steps, in any order.
@@ -232,43 +300,54 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
         let regular = inode.kind == FileKind::Regular;
         if current.blocks > 0 && (!regular || inode.has(FLAG_INLINE)) {
-            reporter.damaged(format!("inode {number} must not have extents"));
+            reporter.damaged_at(at(), format!("inode {number} must not have extents"));
         }
         if let Some(length) = current.inline {
             let max = self.volume.superblock().inline_max() as u64;
             if !regular || !inode.has(FLAG_INLINE) || length > inode.size || length > max {
-                reporter.damaged(format!("inode {number} must not have {length} bytes of inline data"));
+                let text = format!("inode {number} must not have {length} bytes of inline data");
+                reporter.damaged_at(at(), text);
             }
         }
-        if inode.kind == FileKind::Symlink && current.symlink != inode.size {
+        if inode.kind == FileKind::Symlink && current.symlink != inode.size && !reporter.tree_damaged {
             let text = format!("symlink {number}: target of {} bytes, size {}", current.symlink, inode.size);
-            reporter.damaged(text);
+            reporter.damaged_at(at(), text);
         }
-        if current.xattrs {
-            let listed = self.volume.reader().and_then(|reader| xattr::list(&reader, current.number));
-            if let Err(error) = listed {
-                reporter.damaged(format!("inode {number}: extended attributes: {}", reason(&error)));
-            }
+        if current.xattrs
+            && let Err(error) = self.read_xattrs(current.number)
+        {
+            let text = format!("inode {number}: extended attributes: {}", reason(&error));
+            reporter.damaged_at(at(), text);
         }
+    }
+
+    /// Reads every attribute of an inode as a whole.
+    fn read_xattrs(&self, inode: InodeNumber) -> Result<()> {
+        let reader = self.volume.reader()?;
+        for name in xattr::list(&reader, inode)? {
+            xattr::find(&reader, &self.volume.parameters(), inode, &name)?.ok_or(Error::NoAttribute)?;
+        }
+        Ok(())
     }
 
     /// Compares references with what they refer to, once everything has been visited.
     pub fn finish(&mut self, inodes: u64, next_inode: u64, reporter: &mut Reporter<'_>) {
         self.end_inode(reporter);
-        for (inode, directory, kind) in core::mem::take(&mut self.names) {
-            match self.inodes.get_mut(&inode) {
-                None => reporter.damaged(format!(
-                    "directory {} names inode {}, which is not there",
-                    directory.0, inode.0
-                )),
+        for Name { inode, directory, kind, .. } in &self.names {
+            let at = At::inode(*inode);
+            match self.inodes.get_mut(inode) {
+                None => {
+                    let text =
+                        format!("directory {} names inode {}, which is not there", directory.0, inode.0);
+                    reporter.damaged_at(at, text);
+                }
                 Some(known) => {
                     known.names += 1;
-                    known.named_in = directory;
-                    if known.kind != kind {
-                        reporter.damaged(format!(
-                            "directory {} has the wrong type for inode {}",
-                            directory.0, inode.0
-                        ));
+                    known.named_in = *directory;
+                    if known.kind != *kind {
+                        let text =
+                            format!("directory {} has the wrong type for inode {}", directory.0, inode.0);
+                        reporter.damaged_at(at, text);
                     }
                 }
             }
@@ -298,6 +377,16 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
     }
 
+    /// Ends the last inode where [`finish`](Self::finish) is not called, and looks up the paths of what was found. `root`
+    /// is the tree that was visited.
+    pub fn locate(&mut self, root: &Root, reporter: &mut Reporter<'_>) {
+        self.end_inode(reporter);
+        if reporter.has_places() {
+            let names = Names::new(self.volume.store(), root, &self.names);
+            reporter.locate(|at| names.affected(at));
+        }
+    }
+
     /// Every directory with a name leads to the root through its parents.
     fn check_reachable(&self, numbers: &[InodeNumber], reporter: &mut Reporter<'_>) {
         let mut reached: HashMap<InodeNumber, bool> = HashMap::new();
@@ -323,7 +412,8 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             for directory in path {
                 reached.insert(directory, good);
                 if !good {
-                    reporter.damaged(format!("directory {} does not lead to the root", directory.0));
+                    let text = format!("directory {} does not lead to the root", directory.0);
+                    reporter.damaged_at(At::inode(directory), text);
                 }
             }
         }
@@ -332,36 +422,40 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
 
 fn check_links(number: InodeNumber, known: &Known, reporter: &mut Reporter<'_>) {
     let inode = number.0;
+    let at = || At::inode(number);
     if known.kind == FileKind::Directory {
         let expected_names = u64::from(known.links > 0 && number != InodeNumber::ROOT);
         if known.names != expected_names {
-            reporter.damaged(format!("directory {inode} has {} names", known.names));
+            reporter.damaged_at(at(), format!("directory {inode} has {} names", known.names));
         }
         if known.links > 0 && u64::from(known.links) != 2 + known.directories_seen {
             let text = format!(
                 "directory {inode} counts {} links and has {} subdirectories",
                 known.links, known.directories_seen
             );
-            reporter.damaged(text);
+            reporter.damaged_at(at(), text);
         }
         if known.entries != known.entries_seen {
             let text =
                 format!("directory {inode} counts {} entries and has {}", known.entries, known.entries_seen);
-            reporter.damaged(text);
+            reporter.damaged_at(at(), text);
         }
         if known.names > 0 && known.parent != known.named_in {
             let text = format!(
                 "directory {inode} says its parent is {}, but {} names it",
                 known.parent.0, known.named_in.0
             );
-            reporter.damaged(text);
+            reporter.damaged_at(at(), text);
         }
     } else if u64::from(known.links) != known.names {
-        reporter.damaged(format!("inode {inode} counts {} links and has {} names", known.links, known.names));
+        reporter.damaged_at(
+            at(),
+            format!("inode {inode} counts {} links and has {} names", known.links, known.names),
+        );
     }
     let needs_record = known.links == 0 || known.truncating;
     if known.orphan != needs_record {
         let text = if needs_record { "needs an orphan record" } else { "has an orphan record without need" };
-        reporter.damaged(format!("inode {inode} {text}"));
+        reporter.damaged_at(at(), format!("inode {inode} {text}"));
     }
 }

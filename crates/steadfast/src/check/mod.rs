@@ -5,6 +5,8 @@
 //! the same, and one pass serves for both.
 
 mod files;
+mod fixed;
+mod paths;
 mod report;
 mod snapshots;
 #[cfg(test)]
@@ -25,7 +27,7 @@ use crate::volume::Volume;
 
 use files::Files;
 use report::Reporter;
-pub use report::{CheckOptions, CheckProgress, CheckReport, Finding, Severity};
+pub use report::{CheckOptions, CheckProgress, CheckReport, Finding, PATHS_MAX, Severity};
 use snapshots::{Directory, Nodes};
 use usage::Usage;
 use walk::{Copies, walk};
@@ -33,7 +35,8 @@ use walk::{Copies, walk};
 /// Verifies the volume on `medium`. `progress` is called now and then.
 ///
 /// # Errors
-/// Those of [`Volume::open`] where the volume cannot be opened at all. Damage inside it is no error: it is in the report.
+/// Where the volume cannot be found at all: no superblock, no metaroot, or parameters that this version does not know.
+/// Damage inside it is no error: it is in the report.
 pub fn check<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,
@@ -44,12 +47,21 @@ pub fn check<M: Medium, P: Platform>(
     let metaroot = Metaroot::read_newest(&medium, &superblock, platform)?;
     let mut reporter = Reporter::new(metaroot.used_blocks, progress);
     if superblock_damaged {
-        reporter.degraded("one superblock copy is damaged or missing".into());
+        fixed::check_superblocks(medium, platform, &superblock, &mut reporter);
     }
-    check_metaroot_copies(medium, &superblock, platform, &metaroot, &mut reporter)?;
+    fixed::check_metaroots(medium, &superblock, platform, &metaroot, &mut reporter);
 
     let open_options = OpenOptions { read_only: true, cache_size: options.cache_size, access_times: false };
-    let volume = Volume::open(medium, open_options, platform)?;
+    let volume = match Volume::open(medium, open_options.clone(), platform) {
+        Ok(volume) => volume,
+        Err(error @ (Error::CorruptMetadata { .. } | Error::Medium(_))) => {
+            let what = reason(&error);
+            reporter.damaged(format!("the intent log cannot be replayed ({what}): the volume does not open"));
+            Volume::at_checkpoint(medium, platform, superblock.clone(), &metaroot, &open_options)
+        }
+        Err(error) => return Err(error),
+    };
+    fixed::check_log(&volume, &metaroot, &mut reporter);
     reporter.report.replayed_records = volume.info().replayed_records;
     let durable = metaroot.root();
     let replayed = reporter.report.replayed_records > 0;
@@ -102,6 +114,8 @@ fn check_durable<M: Medium, P: Platform>(
     });
     reporter.report.nodes = nodes;
     if reporter.tree_damaged {
+        // With keys missing counts cannot add up, and what is lost has been said.
+        files.locate(durable, reporter);
         return;
     }
     if nodes != metaroot.nodes {
@@ -110,8 +124,11 @@ fn check_durable<M: Medium, P: Platform>(
     usage.compare(metaroot.used_blocks, reporter);
     let data = options.data.then_some(&files);
     directory.verify(store, metaroot, &mut seen, &mut usage, data, reporter);
+    // What snapshots have lost makes nothing of the live state uncertain.
+    reporter.tree_damaged = false;
     if !replayed {
         files.finish(metaroot.inodes, metaroot.next_inode, reporter);
+        files.locate(durable, reporter);
     }
 }
 
@@ -132,20 +149,7 @@ fn check_files<M: Medium, P: Platform>(
         let (inodes, next_inode) = volume.working_counts();
         files.finish(inodes, next_inode, reporter);
     }
-}
-
-fn check_metaroot_copies(
-    medium: &impl Medium,
-    superblock: &Superblock,
-    platform: &impl Platform,
-    newest: &Metaroot,
-    reporter: &mut Reporter<'_>,
-) -> Result<()> {
-    let good = Metaroot::good_copies(medium, superblock, platform, newest)?;
-    if good < 2 {
-        reporter.degraded(format!("one copy of metaroot generation {} is damaged", newest.generation.0));
-    }
-    Ok(())
+    files.locate(root, reporter);
 }
 
 /// Text of an error for a finding.

@@ -1,12 +1,19 @@
 //! What a check is asked and what it answers.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
 
 use crate::error::Result;
+use crate::key::Key;
+use crate::types::{BlockAddress, InodeNumber};
 
 /// Findings that are kept; more are only counted.
 const FINDINGS_MAX: usize = 1000;
+/// Paths named in one finding.
+pub const PATHS_MAX: usize = 8;
 /// Blocks between two calls of the progress function.
 const PROGRESS_STEP: u64 = 256;
 
@@ -43,13 +50,68 @@ pub enum Severity {
     Damaged,
 }
 
-/// One thing that is wrong.
+/// One thing that is wrong. [`Display`](fmt::Display) gives it in one line with what it affects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// What is wrong where, in one line.
+    /// What is wrong where, in one line, without [`paths`](Self::paths).
     pub text: String,
+    /// First bad block on the medium, where it is in one place.
+    pub block: Option<BlockAddress>,
+    /// The file or directory that is affected, where it is one.
+    pub inode: Option<InodeNumber>,
+    /// Which of its bytes are affected, where it is a part; the end is `u64::MAX` where it is not known.
+    pub bytes: Option<Range<u64>>,
+    /// Paths of what is affected, as far as names can be read, at most [`PATHS_MAX`].
+    pub paths: Vec<Vec<u8>>,
+    /// Affected files and directories beyond those in `paths`.
+    pub more_paths: u64,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        for (index, path) in self.paths.iter().enumerate() {
+            let before = if index == 0 { "; affects " } else { ", " };
+            // One line, whatever a name holds.
+            let path = String::from_utf8_lossy(path);
+            write!(f, "{before}{}", path.replace(|c: char| c.is_control(), "?"))?;
+        }
+        if self.more_paths > 0 {
+            write!(f, " and {} more", self.more_paths)?;
+        }
+        match &self.bytes {
+            Some(bytes) if bytes.end == u64::MAX => write!(f, ", from byte {} on", bytes.start),
+            Some(bytes) => write!(f, ", bytes {} to {}", bytes.start, bytes.end.saturating_sub(1)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a finding is about; paths are looked up from it at the end.
+#[derive(Debug, Clone, Default)]
+pub(super) struct At {
+    pub block: Option<BlockAddress>,
+    pub inode: Option<InodeNumber>,
+    pub bytes: Option<Range<u64>>,
+    /// Keys that are lost: from the first up to, not including, the second; to the end without one.
+    pub keys: Option<(Key, Option<Key>)>,
+}
+
+impl At {
+    pub fn block(address: BlockAddress) -> At {
+        At { block: Some(address), ..At::default() }
+    }
+
+    pub fn inode(number: InodeNumber) -> At {
+        At { inode: Some(number), ..At::default() }
+    }
+
+    /// Which bytes of the file.
+    pub fn bytes(self, bytes: Range<u64>) -> At {
+        At { bytes: Some(bytes), ..self }
+    }
 }
 
 /// What a check found.
@@ -91,6 +153,10 @@ pub(super) struct Reporter<'a> {
     pub report: CheckReport,
     /// A part of the tree cannot be read: counts cannot add up.
     pub tree_damaged: bool,
+    /// The name of the snapshot whose tree is being looked at: what is found there is not part of the live tree.
+    pub snapshot: Option<String>,
+    /// What the finding with the same index is about.
+    places: Vec<At>,
     total: u64,
     done: u64,
     told: u64,
@@ -99,22 +165,54 @@ pub(super) struct Reporter<'a> {
 
 impl<'a> Reporter<'a> {
     pub fn new(total: u64, progress: &'a mut dyn FnMut(CheckProgress)) -> Self {
-        Reporter { report: CheckReport::default(), tree_damaged: false, total, done: 0, told: 0, progress }
+        let report = CheckReport::default();
+        Reporter { report, tree_damaged: false, snapshot: None, places: Vec::new(), total, done: 0, told: 0, progress }
     }
 
-    pub fn degraded(&mut self, text: String) {
+    /// Nothing is lost, but a copy is.
+    pub fn degraded_at(&mut self, at: At, text: String) {
         self.report.degraded += 1;
-        self.add(Finding { severity: Severity::Degraded, text });
+        self.add(Severity::Degraded, at, text);
     }
 
+    /// Something is lost or contradicts itself.
     pub fn damaged(&mut self, text: String) {
-        self.report.damaged += 1;
-        self.add(Finding { severity: Severity::Damaged, text });
+        self.damaged_at(At::default(), text);
     }
 
-    fn add(&mut self, finding: Finding) {
+    pub fn damaged_at(&mut self, at: At, text: String) {
+        self.report.damaged += 1;
+        self.add(Severity::Damaged, at, text);
+    }
+
+    fn add(&mut self, severity: Severity, mut at: At, mut text: String) {
         if self.report.findings.len() < FINDINGS_MAX {
+            let (block, inode, bytes) = (at.block, at.inode, at.bytes.clone());
+            if let Some(name) = &self.snapshot {
+                // Names of the live tree are not those of the snapshot.
+                at = At::default();
+                text = match text.starts_with("snapshot ") {
+                    true => text,
+                    false => format!("snapshot {name:?}: {text}"),
+                };
+            }
+            let finding = Finding { severity, text, block, inode, bytes, paths: Vec::new(), more_paths: 0 };
             self.report.findings.push(finding);
+            self.places.push(at);
+        }
+    }
+
+    /// Whether there is a finding whose paths can be looked up.
+    pub fn has_places(&self) -> bool {
+        self.places.iter().any(|at| at.inode.is_some() || at.keys.is_some())
+    }
+
+    /// Fills in the paths of every finding that has none yet; `paths` gives them, and how many there are beyond.
+    pub fn locate(&mut self, mut paths: impl FnMut(&At) -> (Vec<Vec<u8>>, u64)) {
+        for (finding, at) in self.report.findings.iter_mut().zip(&self.places) {
+            if finding.paths.is_empty() && (at.inode.is_some() || at.keys.is_some()) {
+                (finding.paths, finding.more_paths) = paths(at);
+            }
         }
     }
 

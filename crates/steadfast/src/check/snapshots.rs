@@ -280,6 +280,7 @@ fn verify_tree<M: Medium, P: Platform>(
         }
         parts.iter().map(|(from, to)| to - from).sum::<u64>()
     };
+    reporter.snapshot = Some(name.clone());
     walk(store, &record.root, Copies::All, Some(nodes), reporter, &mut |event, reporter| match event {
         Event::Node(pointer) => {
             for start in pointer.copies() {
@@ -305,9 +306,10 @@ fn verify_tree<M: Medium, P: Platform>(
             if take(usage, extent.run(), extent.birth, reporter) > 0
                 && let Some(files) = files
             {
-                files.verify(key.inode_number(), &extent, reporter);
+                files.verify(key.inode_number(), key.suffix(), &extent, reporter);
             }
         }
         Event::Item(..) => {}
     });
+    reporter.snapshot = None;
 }

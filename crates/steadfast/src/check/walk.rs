@@ -7,7 +7,7 @@ use alloc::vec;
 use steadfast_media::Medium;
 
 use super::reason;
-use super::report::Reporter;
+use super::report::{At, Reporter};
 use super::snapshots::Nodes;
 use crate::error::{Error, Result};
 use crate::key::Key;
@@ -67,12 +67,15 @@ pub(super) fn walk<M: Medium, P: Platform>(
             Err(error) => {
                 reporter.tree_damaged = true;
                 let to = next.high.map_or("the end".into(), |high| format!("{high:?}"));
-                reporter.damaged(format!(
+                let address = next.pointer.addresses[0];
+                let at = At { keys: Some((next.low, next.high)), ..At::block(address) };
+                let text = format!(
                     "node at block {} cannot be read ({}); keys from {:?} to {to} are lost",
-                    next.pointer.addresses[0].0,
+                    address.0,
                     reason(&error),
                     next.low,
-                ));
+                );
+                reporter.damaged_at(at, text);
                 continue;
             }
         };
@@ -114,7 +117,7 @@ fn read<M: Medium, P: Platform>(
                 failure = error;
                 if next.pointer.copies().count() > 1 {
                     let text = format!("copy of a node at block {}: {}", address.0, reason(&error));
-                    reporter.degraded(text);
+                    reporter.degraded_at(At::block(address), text);
                 }
             }
         }
@@ -139,7 +142,8 @@ fn check_bounds(node: &Node, place: &Pending, reporter: &mut Reporter<'_>) {
     let low = first_counts && node.key(0) < place.low;
     let high = place.high.is_some_and(|high| node.key(node.count() - 1) >= high);
     if low || high {
-        let address = place.pointer.addresses[0].0;
-        reporter.damaged(format!("node at block {address} has keys outside its range"));
+        let address = place.pointer.addresses[0];
+        let at = At { keys: Some((node.key(0), Some(node.key(node.count() - 1)))), ..At::block(address) };
+        reporter.damaged_at(at, format!("node at block {} has keys outside its range", address.0));
     }
 }

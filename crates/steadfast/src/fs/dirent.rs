@@ -65,9 +65,14 @@ fn first_slot(hash: u64) -> u64 {
     (hash & ((1 << HASH_BITS) - 1)).max(1) << PROBE_BITS
 }
 
+/// Suffix of the first slot for entries called `name`.
+pub(crate) fn first_suffix(name: &[u8], parameters: &Parameters) -> u64 {
+    first_slot(name::hash(name, parameters))
+}
+
 /// Whether an entry called `name` may be under this suffix.
 pub(crate) fn is_slot_of(suffix: u64, name: &[u8], parameters: &Parameters) -> bool {
-    suffix & !(PROBES - 1) == first_slot(name::hash(name, parameters))
+    suffix & !(PROBES - 1) == first_suffix(name, parameters)
 }
 
 /// The entry called `name` and its key.
@@ -77,7 +82,7 @@ pub(crate) fn find(
     directory: InodeNumber,
     name: &[u8],
 ) -> Result<Option<(Key, Dirent)>> {
-    let base = first_slot(name::hash(name, parameters));
+    let base = first_suffix(name, parameters);
     let mut slot = base;
     let last = Key::new(directory, Kind::Dirent, base + PROBES - 1);
     while slot < base + PROBES {
@@ -104,7 +109,7 @@ pub(crate) fn insert<K: Keyspace>(
     inode: InodeNumber,
     kind: FileKind,
 ) -> Result<()> {
-    let base = first_slot(name::hash(name, parameters));
+    let base = first_suffix(name, parameters);
     insert_at(tx, base, directory, name, inode, kind)
 }
 

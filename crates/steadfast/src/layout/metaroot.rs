@@ -65,6 +65,21 @@ pub struct Metaroot {
     pub snapshots: SnapshotCounts,
 }
 
+/// What one copy of a slot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotCopy {
+    /// A valid metaroot.
+    Valid(Metaroot),
+    /// Nothing: never written, or erased.
+    Blank,
+    /// Something that is torn or damaged, or cannot be read.
+    Invalid,
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| Some(byte) == bytes.first())
+}
+
 impl Metaroot {
     /// Reads the newest valid metaroot.
     ///
@@ -121,21 +136,22 @@ impl Metaroot {
         }
     }
 
-    /// How many of the two copies of `expected` are good.
-    pub fn good_copies(
+    /// What the copy at byte `offset` is.
+    pub fn read_copy(
         medium: &impl Medium,
         superblock: &Superblock,
         platform: &impl Platform,
-        expected: &Metaroot,
-    ) -> Result<usize> {
+        offset: u64,
+    ) -> SlotCopy {
         let mut buffer = vec![0; superblock.cell_size() as usize];
-        let mut good = 0;
-        for offset in superblock.metaroot_offsets(expected.generation.0) {
-            let read = medium.read(offset, &mut buffer).is_ok();
-            good +=
-                usize::from(read && Self::decode(&buffer, superblock, platform).as_ref() == Some(expected));
+        if medium.read(offset, &mut buffer).is_err() {
+            return SlotCopy::Invalid;
         }
-        Ok(good)
+        match Self::decode(&buffer, superblock, platform) {
+            Some(found) => SlotCopy::Valid(found),
+            None if is_blank(&buffer[..STRUCTURE_SIZE]) => SlotCopy::Blank,
+            None => SlotCopy::Invalid,
+        }
     }
 
     fn decode(bytes: &[u8], superblock: &Superblock, platform: &impl Platform) -> Option<Metaroot> {
@@ -244,8 +260,7 @@ impl Metaroot {
                 continue;
             }
             let structure = &buffer[..STRUCTURE_SIZE];
-            let blank = structure.iter().all(|byte| *byte == structure[0]);
-            if !blank && Self::decode(&buffer, superblock, platform).is_none() {
+            if !is_blank(structure) && Self::decode(&buffer, superblock, platform).is_none() {
                 buffer.fill(ERASED);
                 medium.write(offset, &buffer)?;
                 erased = true;

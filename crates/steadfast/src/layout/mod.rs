@@ -12,7 +12,7 @@ mod metaroot;
 mod superblock;
 
 pub use fields::{Reader as FieldReader, Writer as FieldWriter};
-pub use metaroot::{LogPosition, Metaroot, SnapshotCounts};
+pub use metaroot::{LogPosition, Metaroot, SlotCopy, SnapshotCounts};
 pub use superblock::{FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, Superblock, VERSION};
 
 /// Size of superblock and metaroot in bytes, whatever the block size.

@@ -78,7 +78,19 @@ impl Superblock {
         Ok((superblock, damaged))
     }
 
-    fn read_at(medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<Superblock> {
+    /// Whether the copy at byte `offset` is the same as this one.
+    ///
+    /// # Errors
+    /// The medium's, or what is wrong with the copy.
+    pub fn verify_copy(&self, medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<()> {
+        match Self::read_at(medium, platform, offset)? {
+            found if found == *self => Ok(()),
+            _ => Err(Error::SuperblockDamaged),
+        }
+    }
+
+    /// Reads the copy at byte `offset`, wherever the volume ends.
+    pub fn read_at(medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<Superblock> {
         let unit = u64::from(medium.geometry().atomic_unit).max(STRUCTURE_SIZE as u64);
         let aligned = offset - offset % unit;
         let mut buffer = vec![0; unit as usize];
@@ -91,7 +103,8 @@ impl Superblock {
         Self::decode(bytes, platform)
     }
 
-    fn decode(bytes: &[u8], platform: &impl Platform) -> Result<Superblock> {
+    /// Takes apart the 512 bytes of a copy.
+    pub fn decode(bytes: &[u8], platform: &impl Platform) -> Result<Superblock> {
         let mut fields = FieldReader::new(bytes);
         if fields.array::<8>() != MAGIC {
             return Err(Error::NotSteadfast);

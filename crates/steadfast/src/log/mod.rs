@@ -13,7 +13,7 @@ mod record;
 mod replay;
 
 pub use record::{RECORD_HEADER, RecordBuilder};
-pub use replay::{Replayed, replay};
+pub use replay::{Replayed, replay, stranded};
 
 use alloc::vec::Vec;
 

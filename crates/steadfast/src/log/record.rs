@@ -97,6 +97,19 @@ pub struct Record {
 }
 
 impl Record {
+    /// Where the record whose first bytes are `header` says that it belongs, and the length of its payload.
+    pub fn any_header(header: &[u8], volume: u64) -> Option<(LogPosition, usize)> {
+        let mut fields = FieldReader::new(header.get(..RECORD_HEADER)?);
+        let magic = fields.u32();
+        let _flags = fields.u32();
+        if magic != MAGIC || fields.u64() != volume {
+            return None;
+        }
+        let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
+        let position = LogPosition { lsn, block: 0, previous: fields.array(), epoch };
+        Some((position, fields.u32() as usize))
+    }
+
     /// Length of the payload of the record whose first bytes are `header`, where that may be the record after `position`.
     pub fn payload_len(header: &[u8], position: &LogPosition, volume: u64) -> Option<usize> {
         let mut fields = FieldReader::new(header.get(..RECORD_HEADER)?);

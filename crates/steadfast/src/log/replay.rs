@@ -143,6 +143,32 @@ fn read_record<M: Medium, P: Platform>(
     Ok(record.map(|record| (record, Located { block: found.end.block, blocks, payload })))
 }
 
+/// The highest LSN of a whole record in the ring that is behind `end`, the end of the log, and yet not reached: a record
+/// before it was once there, since none is written before its predecessor is durable, and has been damaged since.
+pub fn stranded<M: Medium, P: Platform>(store: &Store<M, P>, end: &LogPosition) -> Result<Option<Lsn>> {
+    let region = store.superblock.log;
+    let block_size = u64::from(store.superblock.block_size);
+    let header_blocks = (RECORD_HEADER as u64).div_ceil(block_size);
+    let mut highest = None;
+    for block in 0..if header_blocks <= region.count { region.count } else { 0 } {
+        let header = read_ring(store, block, header_blocks)?;
+        let Some((position, payload)) = Record::any_header(&header, store.volume_id()) else { continue };
+        // Of an earlier mount: what it wrote behind the end was passed over by a later one.
+        if position.lsn <= end.lsn || position.epoch < end.epoch || Some(position.lsn) <= highest {
+            continue;
+        }
+        let blocks = (RECORD_HEADER as u64 + payload as u64).div_ceil(block_size);
+        if blocks > region.count {
+            continue;
+        }
+        let bytes = read_ring(store, block, blocks)?;
+        if Record::decode(&bytes, payload, |bytes| store.crc(bytes)).is_some() {
+            highest = Some(position.lsn);
+        }
+    }
+    Ok(highest)
+}
+
 fn data_runs<'a, M: Medium, P: Platform>(
     store: &'a Store<M, P>,
     mutations: &'a [Mutation],

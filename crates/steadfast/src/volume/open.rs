@@ -64,6 +64,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(volume)
     }
 
+    /// The state of `metaroot` without the intent log, to look at a volume that does not open.
+    pub(crate) fn at_checkpoint(
+        medium: M,
+        platform: P,
+        superblock: Superblock,
+        metaroot: &Metaroot,
+        options: &OpenOptions,
+    ) -> Self {
+        let options = OpenOptions { read_only: true, ..options.clone() };
+        Self::with_state(medium, platform, superblock, metaroot, &options)
+    }
+
     /// A volume whose working state is the durable one.
     pub(super) fn with_state(
         medium: M,

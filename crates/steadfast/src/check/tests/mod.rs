@@ -1,5 +1,8 @@
 //! The check on sound and on damaged volumes.
 
+mod catalogue;
+mod forge;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
