@@ -22,6 +22,7 @@ mod mask;
 mod options;
 mod patient;
 mod platform;
+pub mod salvage;
 pub mod snapshot;
 mod space;
 #[cfg(any(test, feature = "testing"))]

@@ -166,7 +166,16 @@ pub(super) struct Reporter<'a> {
 impl<'a> Reporter<'a> {
     pub fn new(total: u64, progress: &'a mut dyn FnMut(CheckProgress)) -> Self {
         let report = CheckReport::default();
-        Reporter { report, tree_damaged: false, snapshot: None, places: Vec::new(), total, done: 0, told: 0, progress }
+        Reporter {
+            report,
+            tree_damaged: false,
+            snapshot: None,
+            places: Vec::new(),
+            total,
+            done: 0,
+            told: 0,
+            progress,
+        }
     }
 
     /// Nothing is lost, but a copy is.

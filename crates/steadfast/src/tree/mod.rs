@@ -18,7 +18,7 @@ mod store;
 mod write;
 
 pub use cache::CacheUse;
-pub use node::Node;
+pub use node::{NODE_MAGIC, Node};
 pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;
 pub use seal::SealedNode;

@@ -10,9 +10,11 @@ use alloc::vec;
 
 use super::NodePointer;
 use crate::key::Key;
-use crate::types::Generation;
+use crate::types::{BlockAddress, Generation};
 
-const MAGIC: u32 = u32::from_le_bytes(*b"SFND");
+/// First bytes of every node.
+pub const NODE_MAGIC: [u8; 4] = *b"SFND";
+const MAGIC: u32 = u32::from_le_bytes(NODE_MAGIC);
 /// Bytes before the slots.
 pub const HEADER: usize = 48;
 const SLOT: usize = Key::LEN + 4;
@@ -115,6 +117,11 @@ impl Node {
     /// Generation in which the node was written.
     pub fn generation(&self) -> Generation {
         Generation(self.u64(AT_GENERATION))
+    }
+
+    /// Where the node says that its first copy is.
+    pub fn address(&self) -> BlockAddress {
+        BlockAddress(self.u64(AT_ADDRESS))
     }
 
     /// Sets generation and address of a copied node.
