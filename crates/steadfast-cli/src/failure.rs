@@ -146,6 +146,7 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::Busy => {
             (Busy, "close the files that are open for writing, or use --force to drop their changes")
         }
+        Error::NewerSnapshots => (Failed, "use --force to destroy them, or delete them first"),
         Error::Conflict => (Failed, "try again"),
         Error::OutOfMemory => (Failed, "give it more memory, or a smaller --cache"),
         Error::Medium(medium) => match medium.class {

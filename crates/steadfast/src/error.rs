@@ -64,6 +64,8 @@ pub enum Error {
     Poisoned(&'static str),
     /// Files are open for writing (rollback without force) or the volume is otherwise in use.
     Busy,
+    /// Snapshots that are newer than the one to go back to would be destroyed.
+    NewerSnapshots,
     /// Another commit changed a key that this one relies on; the caller retries. Never leaves the core.
     Conflict,
     /// Memory could not be allocated.
@@ -155,6 +157,7 @@ impl core::fmt::Display for Error {
             ReadOnly => f.write_str("volume is read-only"),
             Poisoned(why) => write!(f, "volume went read-only: {why}"),
             Busy => f.write_str("in use"),
+            NewerSnapshots => f.write_str("newer snapshots exist"),
             Conflict => f.write_str("conflicting change"),
             OutOfMemory => f.write_str("out of memory"),
             Medium(error) => write!(f, "{error}"),

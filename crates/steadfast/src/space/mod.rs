@@ -152,6 +152,11 @@ impl Space {
         self.end.div_ceil(self.group_blocks).max(1)
     }
 
+    /// Forgets which groups are known to be full: another state has become the working one.
+    pub fn forget_full(&mut self) {
+        self.full.fill(0);
+    }
+
     /// Groups of these runs whose bitmap has not changed since it was last put into the tree.
     pub fn clean_groups(&self, runs: &[BlockRun]) -> u64 {
         let mut indexes: Vec<u64> = runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0).collect();

@@ -1,4 +1,4 @@
-//! Work that nobody waits for: the timer, the device I/O of checkpoints, reclaiming deleted files.
+//! Work that nobody waits for: the timer, the device I/O of checkpoints, reclaiming deleted files and snapshots.
 
 use core::sync::atomic::Ordering;
 
@@ -25,14 +25,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if self.timer_due() {
             self.transact()?;
         }
+        let deleting = self.delete_in_background(self.mask().contains(TransactionMask::TIMER))?;
         if !self.orphans.swap(false, Ordering::AcqRel) {
-            return Ok(false);
+            return Ok(deleting);
         }
         let more = self.reclaim_step()?;
         if more {
             self.wake_reclaim();
         }
-        Ok(more)
+        Ok(more || deleting)
     }
 
     fn timer_due(&self) -> bool {

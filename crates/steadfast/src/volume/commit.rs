@@ -92,8 +92,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if working.pending.is_empty() && !working.parameters_changed {
             return Ok(Step::Nothing);
         }
-        let needs_checkpoint =
-            working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed;
+        let needs_checkpoint = working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed
+            // The end of a deleted snapshot has waited for a transaction point.
+            || self.snapshots_starve.load(Ordering::Acquire);
         let record = if needs_checkpoint { None } else { Some(self.build_record(working)?) };
         let Some((builder, data)) = record.filter(|(builder, _)| {
             let blocks = working.log.blocks_for(builder.payload_len());
@@ -190,6 +191,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn freeze_and_finish(&self, commit: &mut CommitState) -> Result<()> {
         let sequence = {
             let mut working = self.working.lock();
+            self.delete_unit(&mut working);
             self.freeze(&mut working)?;
             working.sequence
         };

@@ -31,7 +31,11 @@ mod open;
 mod reader;
 mod rollback;
 mod room;
+mod snapshot_delete;
+#[cfg(test)]
+mod snapshot_model;
 mod snapshot_open;
+mod snapshot_rollback;
 #[cfg(test)]
 mod snapshot_tests;
 mod snapshots;
@@ -84,6 +88,10 @@ pub struct Volume<M: Medium, P: Platform> {
     incarnation: AtomicU32,
     /// Orphans may wait for being reclaimed.
     orphans: AtomicBool,
+    /// Deleted snapshots may wait for their blocks to be freed.
+    snapshots_waiting: AtomicBool,
+    /// They wait for a transaction point.
+    snapshots_starve: AtomicBool,
     open_counts: Mutex<P::Mutex, HashMap<InodeNumber, u32>>,
     pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
     inode_locks: [Mutex<P::Mutex, ()>; INODE_LOCKS],

@@ -102,6 +102,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             lost: AtomicBool::new(false),
             incarnation: AtomicU32::new(0),
             orphans: AtomicBool::new(true),
+            snapshots_waiting: AtomicBool::new(true),
+            snapshots_starve: AtomicBool::new(false),
             open_counts: Mutex::new(HashMap::new()),
             pins: Mutex::new(alloc::vec::Vec::new()),
             inode_locks: core::array::from_fn(|_| Mutex::new(())),

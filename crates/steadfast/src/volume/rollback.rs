@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use super::Volume;
+use super::state::CommitState;
 use crate::error::{Error, Result};
 use crate::layout::Metaroot;
 use crate::platform::Platform;
@@ -28,6 +29,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut commit = self.commit.lock();
         self.check_rollback()?;
         self.finish_checkpoint()?;
+        self.restore_marked(&mut commit)?;
+        self.incarnation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes the marked state the working one. The caller holds the inodes' locks and the commit lock; nothing is frozen.
+    pub(super) fn restore_marked(&self, commit: &mut CommitState) -> Result<()> {
         let mut working = self.working.lock();
         let metaroot =
             Metaroot::read_newest(&self.store.medium, &self.store.superblock, &self.store.platform)?;
@@ -62,7 +70,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         commit.durable = working.sequence;
         commit.last_ms = self.store.platform.monotonic_ms();
         self.wake_reclaim();
-        self.incarnation.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 }

@@ -45,7 +45,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut commit = self.commit.lock();
         self.check_writable()?;
         self.finish_checkpoint()?;
-        let record = {
+        let (record, entered) = {
             let mut working = self.working.lock();
             let root = *self.view.read();
             if self.snapshot_record(&root, name)?.is_some() {
@@ -59,11 +59,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let nodes = self.store.plan(&root, generation, &[change])?.nodes;
             self.check_room_for_snapshot(&working, &root, nodes)?;
             self.freeze(&mut working)?;
-            self.enter_snapshot(&mut working, &mut record)
-                .map_err(|error| self.fail("a snapshot could not be entered", error))?;
-            record
+            let before = working.snapshots;
+            let entered = self.enter_snapshot(&mut working, &mut record);
+            if entered.is_err() {
+                working.snapshots = before;
+            }
+            (record, entered)
         };
+        // Also where there is no snapshot now: what was frozen may have left out a number of the log.
         self.finish_checkpoint()?;
+        entered?;
         self.freeze_and_finish(&mut commit)?;
         record.to_snapshot()
     }

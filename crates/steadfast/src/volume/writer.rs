@@ -20,6 +20,9 @@ use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
 /// Checkpoints that an operation tries before it reports that there is no space.
 pub(super) const RECLAIM_TRIES: u32 = 2;
 
+/// Units of deleting a snapshot that an operation without space waits for.
+const DELETE_UNITS: u32 = 64;
+
 /// The only writer of metadata while it exists.
 pub(crate) struct Writer<'a, M: Medium, P: Platform> {
     volume: &'a Volume<M, P>,
@@ -110,11 +113,25 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(true);
         }
         let allowed = self.mask().contains(TransactionMask::VOLUME_FULL);
-        if almost_free == 0 || !allowed {
+        if !allowed {
             return Ok(false);
         }
-        self.checkpoint_now()?;
-        Ok(true)
+        if almost_free > 0 {
+            self.checkpoint_now()?;
+            return Ok(true);
+        }
+        // What a deleted snapshot held comes back in units, of which some only move blocks to another one.
+        for _ in 0..DELETE_UNITS {
+            let before = self.working.lock().space.available();
+            let more = self.delete_in_background(true)?;
+            if self.working.lock().space.available() > before {
+                return Ok(true);
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(false)
     }
 
     /// An event of the mask has happened: a transaction point if the mask has it.

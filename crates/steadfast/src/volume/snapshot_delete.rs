@@ -1,0 +1,246 @@
+//! Deleting snapshots.
+//!
+//! In the foreground the snapshot's key gets a flag, and it has no name any more. Its dead list is then worked off in units,
+//! each part of a checkpoint: blocks that were born after the snapshot before it are freed, the others go to that one's
+//! list. When the list is empty the key goes. Every unit leaves a sound state, so a power cut or an unmount only
+//! interrupts the work.
+//!
+//! A unit is no operation and sets no transaction point of its own accord: it waits for a moment when nothing is
+//! uncommitted, or comes with the next point, unless the timer may set one at any time.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use steadfast_media::Medium;
+
+use super::Volume;
+use super::room::More;
+use super::state::Working;
+use crate::error::{Error, Result};
+use crate::fs::memory;
+use crate::key::Key;
+use crate::keyspace::{SpaceClass, Value};
+use crate::layout::SnapshotCounts;
+use crate::platform::Platform;
+use crate::snapshot::{DeadEntry, Record};
+use crate::space::Roots;
+use crate::tree::{Plan, PlannedChange, Root};
+use crate::types::{BlockRun, Generation};
+
+/// Entries of a dead list in one unit at most.
+const UNIT_ENTRIES: usize = 512;
+
+/// What one unit does.
+#[derive(Default)]
+struct Unit {
+    /// Blocks that come back.
+    freed: Vec<BlockRun>,
+    /// Keys that get a value, in order, and keys that go.
+    puts: Vec<(Key, Value)>,
+    removals: Vec<Key>,
+    /// The list is empty afterwards and the snapshot's key goes.
+    last: bool,
+}
+
+impl Unit {
+    fn changes(&self) -> impl Iterator<Item = PlannedChange> {
+        let puts = self.puts.iter().map(|(key, value)| (key, Some(value.len())));
+        let all = puts.chain(self.removals.iter().map(|key| (key, None)));
+        all.map(|(key, value_len)| PlannedChange { key: *key, value_len })
+    }
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Deletes a snapshot: at once for everybody who looks, and durably when this returns (a transaction point). Its blocks
+    /// come back by [`background`](Self::background) work. Works on a full volume.
+    ///
+    /// # Errors
+    /// `NotFound`; as [`transact`](Self::transact).
+    pub fn snapshot_delete(&self, name: &str) -> Result<()> {
+        self.check_writable()?;
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        self.finish_checkpoint()?;
+        {
+            let mut working = self.working.lock();
+            // What waits is for the list of the snapshot that is the newest now.
+            while self.flush_dead(&mut working)? {}
+            let root = *self.view.read();
+            let record = self.snapshot_record(&root, name)?.ok_or(Error::NotFound)?;
+            let before = working.snapshots;
+            working.snapshots = self.counts_without(&root, &record, before)?;
+            let marked = self.put_record(&mut working, &Record { deleting: true, ..record });
+            if let Err(error) = marked {
+                working.snapshots = before;
+                return Err(error);
+            }
+        }
+        self.wake_snapshots();
+        self.freeze_and_finish(&mut commit)
+    }
+
+    /// The counts when `record` is a snapshot no more.
+    fn counts_without(&self, root: &Root, record: &Record, counts: SnapshotCounts) -> Result<SnapshotCounts> {
+        if record.generation != counts.newest {
+            return Ok(counts);
+        }
+        let (mut newest, mut shared_nodes) = (Generation(0), 0);
+        self.visit_records(root, |other| {
+            if !other.deleting && other.generation < record.generation {
+                (newest, shared_nodes) = (other.generation, other.nodes);
+            }
+            Ok(other.generation < record.generation)
+        })?;
+        Ok(SnapshotCounts { newest, shared_nodes: counts.shared_nodes.min(shared_nodes), ..counts })
+    }
+
+    /// Whether background work has a snapshot to delete, as far as is known without a look.
+    pub(super) fn wake_snapshots(&self) {
+        self.snapshots_waiting.store(true, Ordering::Release);
+    }
+
+    /// Whether a snapshot may be waiting for its blocks to be freed.
+    pub(super) fn snapshots_wait(&self) -> bool {
+        self.snapshots_waiting.load(Ordering::Acquire)
+    }
+
+    /// One unit of deleting snapshots; `true` while there is more to do at once. Unless it `may_commit`, nothing happens while
+    /// something is uncommitted.
+    pub(super) fn delete_in_background(&self, may_commit: bool) -> Result<bool> {
+        if !self.snapshots_wait() {
+            return Ok(false);
+        }
+        let mut commit = self.commit.lock();
+        self.finish_checkpoint()?;
+        {
+            let working = self.working.lock();
+            if working.snapshots.keys == 0 {
+                self.snapshots_waiting.store(false, Ordering::Release);
+                return Ok(false);
+            }
+            if !working.pending.is_empty() && !may_commit {
+                self.snapshots_starve.store(true, Ordering::Release);
+                return Ok(false);
+            }
+        }
+        if !self.has_deleting()? {
+            self.snapshots_waiting.store(false, Ordering::Release);
+            return Ok(false);
+        }
+        self.freeze_and_finish(&mut commit)?;
+        Ok(self.snapshots_wait())
+    }
+
+    fn has_deleting(&self) -> Result<bool> {
+        let mut found = false;
+        let root = *self.view.read();
+        self.visit_records(&root, |record| {
+            found |= record.deleting;
+            Ok(!found)
+        })?;
+        Ok(found)
+    }
+
+    /// The working state is about to be frozen in the foreground: works off a unit, if one waits. A unit that does not find
+    /// room or cannot be read changes nothing.
+    pub(super) fn delete_unit(&self, working: &mut Working) {
+        self.snapshots_starve.store(false, Ordering::Release);
+        if !self.snapshots_wait() || working.snapshots.keys == 0 {
+            return;
+        }
+        let mut entries = UNIT_ENTRIES;
+        loop {
+            match self.try_delete_unit(working, entries) {
+                Ok(true) => return,
+                Err(Error::NoSpace) if entries > 1 => entries /= 4,
+                // Nothing waits; or it cannot be done now, and the next deletion or mount tries again.
+                Ok(false) | Err(_) => return self.snapshots_waiting.store(false, Ordering::Release),
+            }
+        }
+    }
+
+    fn try_delete_unit(&self, working: &mut Working, entries: usize) -> Result<bool> {
+        let roots = self.roots(working);
+        let mut before = Generation(0);
+        let mut found = None;
+        self.visit_records(&roots.working, |record| {
+            match record.deleting {
+                true => found = Some(record),
+                false => before = record.generation,
+            }
+            Ok(found.is_none())
+        })?;
+        let Some(record) = found else { return Ok(false) };
+        let unit = self.plan_unit(&roots.working, &record, before, entries)?;
+        let plan = self.room_for_unit(working, &roots, &unit)?;
+        self.prepare_change(working, &roots, &plan, &unit.freed)?;
+        self.change_tree(working, plan, |tree| {
+            unit.puts.iter().try_for_each(|(key, value)| tree.put(key, value))?;
+            unit.removals.iter().try_for_each(|key| tree.remove(key).map(drop))
+        })?;
+        let pinned = self.pins.lock();
+        for run in &unit.freed {
+            working.space.free_data(*run, &pinned);
+            working.snapshots.blocks = working.snapshots.blocks.saturating_sub(run.count);
+        }
+        drop(pinned);
+        working.snapshots.keys = working.snapshots.keys.saturating_sub(u64::from(unit.last));
+        working.pending.set_overflow();
+        self.settle(working);
+        Ok(true)
+    }
+
+    /// The next unit for `record`; `before` is the snapshot before it, 0 where there is none.
+    fn plan_unit(&self, root: &Root, record: &Record, before: Generation, entries: usize) -> Result<Unit> {
+        let mut unit = Unit { last: true, ..Unit::default() };
+        let mut moved: Vec<DeadEntry> = Vec::new();
+        let (mut from, last) = Key::dead_list_range(record.generation);
+        let mut left = entries;
+        while let Some((key, value)) = self.store.next(root, &from, &last)? {
+            let list = self.decode_dead_list(&value)?;
+            let (now, later) = list.split_at(left.min(list.len()));
+            if now.is_empty() {
+                unit.last = false;
+                break;
+            }
+            left -= now.len();
+            for entry in now {
+                match entry.birth > before {
+                    true => memory::push(&mut unit.freed, entry.run)?,
+                    false => memory::push(&mut moved, *entry)?,
+                }
+            }
+            if later.is_empty() {
+                memory::push(&mut unit.removals, key)?;
+            } else {
+                memory::push(&mut unit.puts, (key, crate::snapshot::encode_dead_list(later)))?;
+                unit.last = false;
+                break;
+            }
+            let Some(next) = key.successor() else { break };
+            from = next;
+        }
+        if !moved.is_empty() {
+            let mut puts = self.dead_list_puts(root, before, &moved)?;
+            puts.append(&mut unit.puts);
+            unit.puts = puts;
+        }
+        if unit.last {
+            memory::push(&mut unit.removals, Key::snapshot(record.generation))?;
+        }
+        Ok(unit)
+    }
+
+    /// The nodes that a unit needs, where the volume has room for them and for the freeze afterwards.
+    fn room_for_unit(&self, working: &Working, roots: &Roots, unit: &Unit) -> Result<Plan> {
+        let changes: Vec<PlannedChange> = unit.changes().collect();
+        let plan = self.store.plan(&roots.working, working.generation, &changes)?;
+        let released = plan.nodes.min(working.snapshots.shared_nodes);
+        let dead = released * u64::from(self.store.superblock.metadata_copies);
+        let more = More { groups: working.space.clean_groups(&unit.freed), dead };
+        let needed = (plan.nodes * self.node_cost())
+            .saturating_add(self.freeze_cost(working, &roots.working, more))
+            .saturating_add(self.reserve_for(working, SpaceClass::Freeing));
+        if self.available(working) < needed { Err(Error::NoSpace) } else { Ok(plan) }
+    }
+}
