@@ -69,6 +69,8 @@ struct Inner {
     requests: u64,
     trouble: Trouble,
     digest: Digest,
+    /// Stretches that were read, where they are noted.
+    reads: Option<std::collections::BTreeSet<(u64, u64)>>,
 }
 
 /// The recording medium. Copies of the handle share one tape.
@@ -90,6 +92,7 @@ impl Tape {
             requests: 0,
             trouble: Trouble::default(),
             digest: Digest::default(),
+            reads: None,
         };
         Tape { atomic_unit, size, inner: Arc::new(Mutex::new(inner)) }
     }
@@ -117,6 +120,16 @@ impl Tape {
     /// Arms a fault, or none, and counts requests and failures from 0 again.
     pub fn arm(&self, armed: Option<Armed>) {
         self.inner.lock().trouble.arm(armed);
+    }
+
+    /// From now on notes what is read.
+    pub fn note_reads(&self) {
+        self.inner.lock().reads.get_or_insert_default();
+    }
+
+    /// The stretches that were read since then: start and end.
+    pub fn reads(&self) -> Vec<(u64, u64)> {
+        self.inner.lock().reads.iter().flatten().copied().collect()
     }
 
     /// Runs `look` while faults sleep: what the judge reads does not count.
@@ -192,6 +205,9 @@ impl Medium for Tape {
         inner.digest.number(0).number(offset).number(buffer.len() as u64);
         if let Some((error, _)) = inner.trouble.strike(MediumOperation::Read, offset, buffer.len() as u64) {
             return Err(error);
+        }
+        if let Some(reads) = &mut inner.reads {
+            reads.insert((offset, offset + buffer.len() as u64));
         }
         inner.image.read(offset, buffer);
         Ok(())

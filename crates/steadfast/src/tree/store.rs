@@ -154,6 +154,13 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// The node behind `pointer`, which is on `level`.
     pub fn node(&self, pointer: &NodePointer, level: u8) -> Result<Arc<Node>> {
         let address = pointer.addresses[0];
+        let count = self.superblock.node_blocks();
+        // The first address is the node's name in the cache, where a sound pointer may have put it. Both are checked where
+        // either is good: the blocks of both are freed one day.
+        let mut addresses = pointer.copies().chain([address]);
+        if let Some(start) = addresses.find(|start| !self.contains(BlockRun { start: *start, count })) {
+            return Err(Error::CorruptMetadata { address: start, reason: "node address out of range" });
+        }
         let cached = self.cache.lock().get(address.0).cloned();
         let node = match cached {
             Some(node) => node,
@@ -178,13 +185,6 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// Reads a node past the cache, from the first copy that is good.
     fn read_node(&self, pointer: &NodePointer) -> Result<Node> {
         let mut failure = Error::CorruptMetadata { address: pointer.addresses[0], reason: "no copy" };
-        let count = self.superblock.node_blocks();
-        // The first address is also the node's name in the cache.
-        let mut addresses = pointer.copies().chain([pointer.addresses[0]]);
-        if let Some(start) = addresses.find(|start| !self.contains(BlockRun { start: *start, count })) {
-            // Also where the other copy is good: the blocks of both are freed one day.
-            return Err(Error::CorruptMetadata { address: start, reason: "node address out of range" });
-        }
         for (index, address) in pointer.copies().enumerate() {
             match self.read_node_copy(pointer, address) {
                 Ok(node) => {

@@ -274,7 +274,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             generation: working.generation,
             pool: &mut working.pool,
             nodes: &mut working.nodes,
-            releasable: &|pointer| pointer.copies().all(|start| space.is_loaded(BlockRun { start, count })),
+            // A neighbour's pointer comes from the medium, and nobody has followed it yet.
+            releasable: &|pointer| {
+                let mut runs = pointer.copies().map(|start| BlockRun { start, count });
+                runs.all(|run| self.store.contains(run) && space.is_loaded(run))
+            },
         });
         self.store.let_go(&visited);
         changed.map_err(|error| self.fail("a change of metadata could not be completed", error))

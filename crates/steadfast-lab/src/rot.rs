@@ -1,0 +1,264 @@
+//! Rot: a byte of a sound volume changes by itself, and everything is read.
+//!
+//! Each answer must be the right one or say that something is damaged; there is no third. Where metadata is kept twice no
+//! reader of metadata may notice anything. Only bytes that a reader ever looks at are flipped: which these are is
+//! recorded first, all others are the same to every reader.
+//!
+//! A flipped byte in the intent log ends the log: rot there cannot be told from a record that a power cut has torn. The
+//! volume is then at an earlier transaction point, never between two.
+
+use std::sync::Arc;
+
+use steadfast::{Error, InodeNumber};
+
+use crate::compare::{compare_attributes, text};
+use crate::generate::Generator;
+use crate::image::Image;
+use crate::ledger::Point;
+use crate::model::{Body, Content, Node, State};
+use crate::operation::Operation;
+use crate::platform::Clock;
+use crate::powercut::guard;
+use crate::random::Random;
+use crate::session::Session;
+use crate::subject::{LabVolume, Subject};
+use crate::tape::{Lie, Tape};
+use crate::world::World;
+
+/// What was flipped and what readers said.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// Bytes that were flipped, one image each.
+    pub flips: u64,
+    /// Images that did not open, with an error that says why.
+    pub refused: u64,
+    /// Reads that said that something is damaged.
+    pub errors: u64,
+    /// Images in which no reader noticed anything.
+    pub invisible: u64,
+    /// Images that were at an earlier transaction point.
+    pub earlier: u64,
+}
+
+/// A volume, and the states that it may be found in: the newest last.
+struct Sound {
+    image: Image,
+    states: Vec<Arc<State>>,
+    /// Stretches of the medium that opening and reading everything look at.
+    read: Vec<(u64, u64)>,
+}
+
+/// Flips every `stride`-th byte that is ever read, and reads everything.
+///
+/// # Errors
+/// The first wrong answer, with the world and the byte.
+pub fn rot_world(world: &World, operations: usize, stride: u64, tally: &mut Tally) -> Result<(), String> {
+    let Some(sound) = make(world, operations).map_err(|what| format!("{world}: {what}"))? else {
+        return Ok(());
+    };
+    let mut random = Random::new(world.seed).fork(11);
+    let mut next = 0;
+    for (start, end) in &sound.read {
+        next = next.max(*start);
+        while next < *end {
+            let bit = 1 << random.below(8);
+            flip(world, &sound, next, bit, tally)
+                .map_err(|what| format!("{world}\n  byte {next} ^ {bit:#04x}: {what}"))?;
+            next += 1 + if stride > 1 { random.below(2 * stride - 1) } else { 0 };
+        }
+    }
+    Ok(())
+}
+
+fn flip(world: &World, sound: &Sound, at: u64, bit: u8, tally: &mut Tally) -> Result<(), String> {
+    let mut image = sound.image.clone();
+    let mut byte = [0];
+    image.read(at, &mut byte);
+    image.write(at, &[byte[0] ^ bit]);
+    tally.flips += 1;
+    let copies = world.format.metadata_copies == Some(2);
+    guard(|| {
+        let tape = Tape::new(image, world.atomic_unit, Lie::None);
+        let volume = match <LabVolume as Subject>::open(world, &tape, &Clock::default()) {
+            Ok(volume) => volume,
+            Err(error) if is_damage(&error) && !copies => {
+                tally.refused += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(format!("does not open: {error}")),
+        };
+        let mut wrong = String::new();
+        for (age, state) in sound.states.iter().rev().enumerate() {
+            let mut reader = Reader { volume: &volume, state, errors: 0, metadata_errors: 0 };
+            match reader.everything() {
+                Ok(()) if copies && reader.metadata_errors > 0 => {
+                    return Err("metadata is kept twice, but a reader noticed".to_owned());
+                }
+                Ok(()) => {
+                    tally.errors += reader.errors;
+                    tally.invisible += u64::from(reader.errors == 0);
+                    tally.earlier += u64::from(age > 0);
+                    return Ok(());
+                }
+                Err(what) => wrong += &format!("\n    {what}"),
+            }
+        }
+        Err(format!("a wrong answer:{wrong}"))
+    })
+    .unwrap_or_else(|panic| Err(format!("panics: {panic}")))
+}
+
+/// Whether an error says that the volume is damaged.
+fn is_damage(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::CorruptMetadata { .. }
+            | Error::CorruptData { .. }
+            | Error::SuperblockDamaged
+            | Error::NotSteadfast
+            | Error::NoMetaroot
+    )
+}
+
+/// Reads a volume and compares what can be read.
+struct Reader<'a> {
+    volume: &'a LabVolume,
+    state: &'a State,
+    errors: u64,
+    metadata_errors: u64,
+}
+
+impl Reader<'_> {
+    /// The answer, unless it says that something is damaged.
+    fn damaged<T>(&mut self, what: &str, answer: Result<T, Error>) -> Result<Option<T>, String> {
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if is_damage(&error) => {
+                self.errors += 1;
+                self.metadata_errors += u64::from(matches!(error, Error::CorruptMetadata { .. }));
+                Ok(None)
+            }
+            Err(error) => Err(format!("{what}: {error}")),
+        }
+    }
+
+    fn everything(&mut self) -> Result<(), String> {
+        for (inode, node) in self.state.nodes().filter(|(_, node)| node.links > 0) {
+            self.node(inode, node)?;
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, inode: InodeNumber, node: &Node) -> Result<(), String> {
+        let path = format!("inode {}", inode.0);
+        if let Some(seen) = self.damaged(&path, self.volume.attributes(inode))? {
+            compare_attributes(inode, node, &seen, &path)?;
+        }
+        if let Some(names) = self.damaged(&path, self.volume.list_xattrs(inode))?
+            && (names.len() != node.xattrs.len() || names.iter().any(|name| !node.xattrs.contains_key(name)))
+        {
+            return Err(format!("{path}: other attributes than there were"));
+        }
+        for (name, value) in &node.xattrs {
+            let seen = self.damaged(&path, self.volume.xattr(inode, name))?;
+            if seen.is_some_and(|seen| seen != **value) {
+                return Err(format!("{path}: attribute {} is wrong", text(name)));
+            }
+        }
+        match &node.body {
+            Body::Symlink(target) => {
+                let seen = self.damaged(&path, self.volume.read_link(inode))?;
+                if seen.is_some_and(|seen| seen != *target) {
+                    return Err(format!("{path}: the target is wrong"));
+                }
+            }
+            Body::Regular(content) => self.content(inode, content, &path)?,
+            Body::Directory { entries, .. } => {
+                for (name, right) in entries {
+                    let seen = self.damaged(&path, self.volume.lookup(inode, name))?;
+                    if seen.is_some_and(|seen| seen.inode != *right) {
+                        return Err(format!("{path}: {} is another file", text(name)));
+                    }
+                }
+                self.listing(inode, entries.len(), &path)?;
+            }
+            Body::Special => {}
+        }
+        Ok(())
+    }
+
+    fn listing(&mut self, inode: InodeNumber, right: usize, path: &str) -> Result<(), String> {
+        let (mut cookie, mut seen) = (0, 0);
+        loop {
+            let answer = self.volume.read_directory_plus(inode, cookie, 7);
+            let Some(listed) = self.damaged(path, answer)? else { return Ok(()) };
+            let Some((last, _)) = listed.last() else { break };
+            cookie = last.cookie;
+            seen += listed.len();
+        }
+        // `.` and `..` are listed, too.
+        if seen == right + 2 { Ok(()) } else { Err(format!("{path}: {seen} entries, right is {right}")) }
+    }
+
+    fn content(&mut self, inode: InodeNumber, content: &Content, path: &str) -> Result<(), String> {
+        let mut buffer = vec![0; 3001];
+        let mut right = vec![0; 3001];
+        for (start, length) in content.ranges() {
+            let mut at = start;
+            while at < start + length {
+                let count = (start + length - at).min(3001) as usize;
+                if let Some(read) = self.damaged(path, self.volume.read(inode, at, &mut buffer[..count]))? {
+                    content.fill(at, &mut right[..read]);
+                    if read != count || buffer[..read] != right[..read] {
+                        return Err(format!("{path}: wrong bytes in {at}..{}", at + count as u64));
+                    }
+                }
+                at += count as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A sound volume with log records behind its checkpoint. `None`: the medium is too small for one.
+fn make(world: &World, operations: usize) -> Result<Option<Sound>, String> {
+    let clock = Clock::default();
+    let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
+    match <LabVolume as Subject>::format(world, &tape, &clock) {
+        Ok(()) => {}
+        Err(Error::VolumeTooSmall { .. }) => return Ok(None),
+        Err(error) => return Err(format!("format: {error}")),
+    }
+    let state = Arc::new(State::empty(clock.now()));
+    let start = Point::new(state, "the empty volume".to_owned(), 0, Some(0));
+    let (mut session, _) = Session::<LabVolume>::open(world, &tape, &clock, 1, &[start])?;
+    let mut generator = Generator::new(world, 6);
+    for _ in 0..operations {
+        let operation = generator.next(&session.model);
+        session.step(&operation)?;
+    }
+    session.step(&Operation::Remount { clean: false })?;
+    session.step(&Operation::Background { advance_ms: 0 })?;
+    session.step(&Operation::Checkpoint)?;
+    let mut states = vec![session.ledger.last().state.clone()];
+    for _ in 0..3 {
+        for _ in 0..4 {
+            let operation = generator.next(&session.model);
+            session.step(&operation)?;
+        }
+        session.step(&Operation::Transact)?;
+    }
+    // Every point since the checkpoint, whatever set it.
+    let last = session.ledger.last_index();
+    states.extend((last.saturating_sub(20)..=last).map(|index| session.ledger.point(index).state.clone()));
+    drop(session);
+    let image = tape.image();
+    let tape = Tape::new(image.clone(), world.atomic_unit, Lie::None);
+    tape.note_reads();
+    let volume = <LabVolume as Subject>::open(world, &tape, &clock).map_err(|error| error.to_string())?;
+    let newest = states[states.len() - 1].clone();
+    Reader { volume: &volume, state: &newest, errors: 0, metadata_errors: 0 }.everything()?;
+    let mut read = tape.reads();
+    read.sort_unstable();
+    Ok(Some(Sound { image, states, read }))
+}

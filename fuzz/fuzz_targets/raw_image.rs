@@ -1,0 +1,6 @@
+//! Images with any bytes changed.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    steadfast_lab::hostile::raw_image(input);
+});
