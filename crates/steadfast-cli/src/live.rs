@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use steadfast::{TransactionMask, VolumeInfo};
 use steadfast_fuse::ioctl;
+use steadfast_fuse::watch::{self, Snapshot};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mounts::{self, Mount};
@@ -108,6 +109,22 @@ impl Live {
     /// When the daemon is gone.
     pub fn info(&self) -> Outcome<VolumeInfo> {
         ioctl::info(&self.file).map_err(|error| self.failure(&error))
+    }
+
+    /// What is counted at this moment.
+    ///
+    /// # Errors
+    /// When the daemon is gone, or of another version.
+    pub fn snapshot(&self) -> Outcome<Snapshot> {
+        self.watch(watch::snapshot)
+    }
+
+    /// Runs one of the commands of [`watch`].
+    ///
+    /// # Errors
+    /// When the daemon is gone, or of another version.
+    pub fn watch<T>(&self, look: impl FnOnce(&File) -> io::Result<T>) -> Outcome<T> {
+        look(&self.file).map_err(|error| self.failure(&error))
     }
 
     fn failure(&self, error: &io::Error) -> Failure {

@@ -2,6 +2,7 @@
 
 use steadfast::TransactionMask;
 
+use crate::observe::address::Address;
 use crate::{interval, mask_text, size};
 
 /// Memory for cached nodes where nothing else is asked for, bytes.
@@ -31,6 +32,8 @@ pub struct MountSettings {
     pub mask: Option<String>,
     /// Interval of the transaction timer to set, milliseconds.
     pub timer_ms: Option<u32>,
+    /// Where to give out what the mount counts.
+    pub metrics: Option<Address>,
     /// Options for the kernel: nosuid, nodev, noexec, …
     pub kernel: Vec<String>,
 }
@@ -47,6 +50,7 @@ impl Default for MountSettings {
             threads: None,
             mask: None,
             timer_ms: None,
+            metrics: None,
             kernel: Vec::new(),
         }
     }
@@ -80,6 +84,7 @@ impl MountSettings {
             "writethrough" => self.write_back = false,
             "direct" => self.direct = true,
             "cache" => self.cache_size = cache_size(needed()?)?,
+            "metrics" => self.metrics = Some(Address::parse(needed()?)?),
             "threads" => self.threads = Some(threads(needed()?)?),
             "mask" => {
                 let text = needed()?;
