@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cat, check, completions, df, get, info, ls, manpages, map, mask, mkfs, mount, put, rm, rollback, top,
+    cat, check, completions, df, get, info, ls, manpages, mask, mkfs, mount, put, rm, rollback, snapshot,
     torture, transact, tree, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
@@ -40,13 +40,12 @@ enum Command {
     Transact(transact::Args),
     Rollback(rollback::Args),
     Mask(mask::Args),
+    Snapshot(snapshot::Args),
     Ls(ls::Args),
     Cat(cat::Args),
     Put(put::Args),
     Get(get::Args),
     Rm(rm::Args),
-    Top(top::Args),
-    Map(map::Args),
     Tree(tree::Args),
     Torture(torture::Args),
     Completions(completions::Args),
@@ -84,13 +83,12 @@ fn dispatch(command: &Command) -> Outcome {
         Command::Transact(args) => transact::run(args),
         Command::Rollback(args) => rollback::run(args),
         Command::Mask(args) => mask::run(args),
+        Command::Snapshot(args) => snapshot::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Cat(args) => cat::run(args),
         Command::Put(args) => put::run(args),
         Command::Get(args) => get::run(args),
         Command::Rm(args) => rm::run(args),
-        Command::Top(args) => top::run(args),
-        Command::Map(args) => map::run(args),
         Command::Tree(args) => tree::run(args),
         Command::Torture(args) => torture::run(args),
         Command::Completions(args) => completions::run(args),

@@ -54,6 +54,26 @@ pub fn open_volume(path: &Path, direct: bool, options: OpenOptions) -> Outcome<H
     })
 }
 
+/// Opens a snapshot of the volume in an image or on a block device, read-only.
+///
+/// # Errors
+/// As [`open_medium`] and [`Volume::open_snapshot`].
+pub fn open_snapshot(path: &Path, direct: bool, options: OpenOptions, name: &str) -> Outcome<HostVolume> {
+    let medium = open_medium(path, true, direct)?;
+    let opened = retry_small_sectors(path, medium, true, |medium| {
+        Volume::open_snapshot(medium, HostPlatform::new(), options.clone(), name)
+    });
+    opened.map_err(|failure| match failure.what == Error::NotFound.to_string() {
+        true => Failure::new(
+            Exit::Failed,
+            format!("there is no snapshot '{name}'"),
+            path.display(),
+            "see 'steadfast snapshot list'",
+        ),
+        false => failure,
+    })
+}
+
 /// Opens an image or block device read-only and runs `work` on it.
 ///
 /// # Errors

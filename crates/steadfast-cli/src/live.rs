@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use steadfast::{TransactionMask, VolumeInfo};
+use steadfast::{Snapshot, TransactionMask, VolumeInfo};
 use steadfast_fuse::ioctl;
-use steadfast_fuse::watch::{self, Snapshot};
 
+use crate::commands::snapshot::explain_live;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mounts::{self, Mount};
 use crate::target::stale_or_host;
@@ -111,20 +111,41 @@ impl Live {
         ioctl::info(&self.file).map_err(|error| self.failure(&error))
     }
 
-    /// What is counted at this moment.
+    /// Takes a snapshot, dirty pages of the kernel included. `place` names it in messages.
     ///
     /// # Errors
-    /// When the daemon is gone, or of another version.
-    pub fn snapshot(&self) -> Outcome<Snapshot> {
-        self.watch(watch::snapshot)
+    /// A name that is taken or not allowed, no space, and those of [`transact`](Self::transact).
+    pub fn snapshot_create(&self, name: &str, place: &str) -> Outcome<Snapshot> {
+        ioctl::snapshot_create(&self.file, name).map_err(|error| self.snapshot_failure(&error, place))
     }
 
-    /// Runs one of the commands of [`watch`].
+    /// Deletes a snapshot.
     ///
     /// # Errors
-    /// When the daemon is gone, or of another version.
-    pub fn watch<T>(&self, look: impl FnOnce(&File) -> io::Result<T>) -> Outcome<T> {
-        look(&self.file).map_err(|error| self.failure(&error))
+    /// When there is none of this name.
+    pub fn snapshot_delete(&self, name: &str, place: &str) -> Outcome {
+        ioctl::snapshot_delete(&self.file, name).map_err(|error| self.snapshot_failure(&error, place))
+    }
+
+    /// Returns the volume to a snapshot; `force` destroys newer ones, and goes on while files are open for writing.
+    ///
+    /// # Errors
+    /// When there is none of this name, and when `force` is needed.
+    pub fn snapshot_rollback(&self, name: &str, force: bool, place: &str) -> Outcome {
+        ioctl::snapshot_rollback(&self.file, name, force, force)
+            .map_err(|error| self.snapshot_failure(&error, place))
+    }
+
+    /// The snapshots, oldest first.
+    ///
+    /// # Errors
+    /// When the daemon is gone.
+    pub fn snapshots(&self) -> Outcome<Vec<Snapshot>> {
+        ioctl::snapshots(&self.file).map_err(|error| self.failure(&error))
+    }
+
+    fn snapshot_failure(&self, error: &io::Error, place: &str) -> Failure {
+        explain_live(self.failure(error), error, place)
     }
 
     fn failure(&self, error: &io::Error) -> Failure {

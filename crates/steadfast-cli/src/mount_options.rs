@@ -2,7 +2,7 @@
 
 use steadfast::TransactionMask;
 
-use crate::observe::address::Address;
+use crate::schedule::Schedule;
 use crate::{interval, mask_text, size};
 
 /// Memory for cached nodes where nothing else is asked for, bytes.
@@ -32,8 +32,10 @@ pub struct MountSettings {
     pub mask: Option<String>,
     /// Interval of the transaction timer to set, milliseconds.
     pub timer_ms: Option<u32>,
-    /// Where to give out what the mount counts.
-    pub metrics: Option<Address>,
+    /// Automatic snapshots.
+    pub snapshots: Option<Schedule>,
+    /// Name of the snapshot to mount instead of the live volume; read-only.
+    pub snapshot: Option<String>,
     /// Options for the kernel: nosuid, nodev, noexec, …
     pub kernel: Vec<String>,
 }
@@ -50,7 +52,8 @@ impl Default for MountSettings {
             threads: None,
             mask: None,
             timer_ms: None,
-            metrics: None,
+            snapshots: None,
+            snapshot: None,
             kernel: Vec::new(),
         }
     }
@@ -84,7 +87,6 @@ impl MountSettings {
             "writethrough" => self.write_back = false,
             "direct" => self.direct = true,
             "cache" => self.cache_size = cache_size(needed()?)?,
-            "metrics" => self.metrics = Some(Address::parse(needed()?)?),
             "threads" => self.threads = Some(threads(needed()?)?),
             "mask" => {
                 let text = needed()?;
@@ -93,6 +95,11 @@ impl MountSettings {
                 self.mask = Some(text.to_owned());
             }
             "timer" => self.timer_ms = Some(interval::parse_ms(needed()?)?),
+            "snapshots" => self.snapshots = Some(Schedule::parse(needed()?)?),
+            "snapshot" => {
+                self.snapshot = Some(needed()?.to_owned());
+                self.read_only = true;
+            }
             "nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "sync" | "dirsync" | "nodiratime"
             | "nosymfollow" => self.kernel.push(option.to_owned()),
             "async"

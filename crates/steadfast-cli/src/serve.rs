@@ -11,9 +11,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use steadfast::{OpenOptions, TransactionMask};
-use steadfast_fuse::MountOptions;
-use steadfast_fuse::watch::Snapshot;
+use steadfast::{OpenOptions, Snapshot, TransactionMask};
+use steadfast_fuse::{Commands, MountOptions};
 use steadfast_host::BackgroundThread;
 
 use crate::daemon::Ready;
@@ -22,9 +21,7 @@ use crate::image::{HostVolume, superblock_warning};
 use crate::live::Live;
 use crate::logger::{Priority, message};
 use crate::mount_options::MountSettings;
-use crate::observe::server::{Server, SocketFile};
-use crate::observe::{Identity, exposition};
-use crate::report::uuid_text;
+use crate::schedule::{Keeper, Snapshots};
 use crate::target::stale_or_host;
 use crate::{host, mask_text, mounts, size};
 
@@ -39,7 +36,7 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
     // Signals are caught from before the mount exists: one that ended this process would leave a dead mount.
     let signals = catch_signals();
     let prepared = prepare(image, directory, settings, &ready);
-    let (volume, session, metrics) = match prepared {
+    let (volume, session) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
             ready.failed(&failure);
@@ -64,7 +61,6 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
     if let Err(error) = &background {
         message(Priority::Error, format_args!("no background thread, no timer: {}", text_os(error)));
     }
-    let _socket = metrics.and_then(|server| serve_metrics(server, &volume, &session, image));
     if let Some(signals) = signals {
         watch_signals(signals, session.unmount_handle());
     }
@@ -74,9 +70,37 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
             format_args!("cannot detach from the starting process: {}", text_os(&error)),
         );
     }
+    let keeper = settings
+        .snapshots
+        .clone()
+        .filter(|_| !info.read_only)
+        .map(|schedule| Keeper::spawn(schedule, Scheduled(Arc::clone(&volume), session.commands())));
+    if let Some(Err(error)) = &keeper {
+        message(Priority::Error, format_args!("no thread for automatic snapshots: {}", text_os(error)));
+    }
     let served = session.run();
+    drop(keeper);
     drop(background);
     finish(image, directory, &volume, served)
+}
+
+/// A mounted volume, for its schedule.
+struct Scheduled(Arc<HostVolume>, Commands);
+
+impl Snapshots for Scheduled {
+    type Error = String;
+
+    fn list(&self) -> Result<Vec<Snapshot>, String> {
+        self.0.snapshots().map_err(|error| error.to_string())
+    }
+
+    fn create(&self, name: &str) -> Result<(), String> {
+        self.1.snapshot_create(name).map_err(|error| text_os(&error))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), String> {
+        self.1.snapshot_delete(name).map_err(|error| text_os(&error))
+    }
 }
 
 type Session = steadfast_fuse::Session<steadfast_host::FileMedium, steadfast_host::HostPlatform>;
@@ -87,15 +111,17 @@ fn prepare(
     directory: &Path,
     settings: &MountSettings,
     ready: &Ready,
-) -> Outcome<(Arc<HostVolume>, Session, Option<Server>)> {
+) -> Outcome<(Arc<HostVolume>, Session)> {
     check_host(directory)?;
-    let metrics = settings.metrics.as_ref().map(Server::bind).transpose()?;
     let options = OpenOptions {
         read_only: settings.read_only,
         cache_size: usize::try_from(settings.cache_size).unwrap_or(usize::MAX),
         access_times: settings.access_times,
     };
-    let volume = host::open_volume(image, settings.direct, options)?;
+    let volume = match &settings.snapshot {
+        Some(name) => host::open_snapshot(image, settings.direct, options, name)?,
+        None => host::open_volume(image, settings.direct, options)?,
+    };
     let info = volume.info();
     if let Some(warning) = superblock_warning(&info, image) {
         ready.warn(&warning);
@@ -118,7 +144,7 @@ fn prepare(
     }
     let volume = Arc::new(volume);
     match steadfast_fuse::mount(Arc::clone(&volume), directory, &mount_options) {
-        Ok(session) => Ok((volume, session, metrics)),
+        Ok(session) => Ok((volume, session)),
         Err(error) => {
             let _ = volume.close();
             Err(mount_failure(&error, directory, settings))
@@ -257,30 +283,6 @@ fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) 
             Failure::new(Exit::CannotMount, format!("cannot mount: {text}"), place, "see the message")
         }
     }
-}
-
-/// Gives out what the mount counts. Holds the volume only while somebody asks: its end frees the image.
-fn serve_metrics(
-    server: Server,
-    volume: &Arc<HostVolume>,
-    session: &Session,
-    image: &Path,
-) -> Option<SocketFile> {
-    let info = volume.info();
-    let identity = Identity {
-        image: mounts::absolute(image).unwrap_or_else(|_| image.to_owned()).display().to_string(),
-        label: info.label,
-        uuid: uuid_text(&info.uuid),
-    };
-    let (volume, metrics) = (Arc::downgrade(volume), session.metrics());
-    let page = move || {
-        let snapshot = Snapshot::take(&*volume.upgrade()?, &metrics).ok()?;
-        Some(exposition::text(&snapshot, &identity))
-    };
-    server.start(Arc::new(page)).unwrap_or_else(|error| {
-        message(Priority::Error, format_args!("no metrics: {}", text_os(&error)));
-        None
-    })
 }
 
 /// Signals that ask for an end, kept until somebody looks.

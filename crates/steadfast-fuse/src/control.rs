@@ -19,6 +19,7 @@ use crate::buffer::AnswerBuffer;
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::filesystem::{Filesystem, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
+use crate::ioctl::SnapshotArgument;
 use crate::log::{log_error, log_info, log_warning};
 use crate::metrics::Timing;
 use crate::node;
@@ -59,11 +60,14 @@ impl Drop for Ticket {
 }
 
 /// Commands that come by ioctl.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     Transact,
     Checkpoint,
     Rollback { force: bool },
+    SnapshotCreate { name: String },
+    SnapshotDelete { name: String },
+    SnapshotRollback { name: String, force: bool, destroy_newer: bool },
 }
 
 /// Work for the control thread.
@@ -71,6 +75,11 @@ pub(crate) enum Job {
     Command {
         tickets: Vec<Ticket>,
         command: Command,
+    },
+    /// A command from inside this process.
+    Own {
+        command: Command,
+        done: std::sync::mpsc::Sender<Result<(), Errno>>,
     },
     Seek {
         ticket: Ticket,
@@ -116,15 +125,14 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     fn execute(&self, job: Job) {
         match job {
             Job::Command { tickets, command } => {
-                let result = match command {
-                    Command::Transact => self.pull_all().and_then(|()| Ok(self.volume.transact()?)),
-                    Command::Checkpoint => self.pull_all().and_then(|()| Ok(self.volume.checkpoint()?)),
-                    Command::Rollback { force } => self.roll_back(force),
-                };
-                let out = IoctlOut::default();
+                let mut out = IoctlOut::default().as_bytes().to_vec();
+                let result = self.command(command, &mut out);
                 for ticket in tickets {
-                    ticket.answer(result.map(|()| out.as_bytes()));
+                    ticket.answer(result.map(|()| &out[..]));
                 }
+            }
+            Job::Own { command, done } => {
+                let _ = done.send(self.command(command, &mut Vec::new()));
             }
             Job::Seek { ticket, nodeid, offset, to } => {
                 let result = self.pull(nodeid).and_then(|()| {
@@ -144,6 +152,37 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
+    /// Executes a command; what it has to say comes behind the head of the answer.
+    fn command(&self, command: Command, out: &mut Vec<u8>) -> Result<(), Errno> {
+        match command {
+            Command::Transact => self.pull_all().and_then(|()| Ok(self.volume.transact()?)),
+            Command::Checkpoint => self.pull_all().and_then(|()| Ok(self.volume.checkpoint()?)),
+            Command::Rollback { force } => {
+                self.roll_back(force, || Ok(self.volume.rollback()?))?;
+                log_info!("rolled back to the last transaction point");
+                Ok(())
+            }
+            Command::SnapshotCreate { name } => {
+                self.pull_all()?;
+                let snapshot = self.volume.snapshot_create(&name)?;
+                out.extend_from_slice(SnapshotArgument::from(&snapshot).as_bytes());
+                Ok(())
+            }
+            Command::SnapshotDelete { name } => {
+                // Ids of its files are stale before its blocks can be used again.
+                self.snapshots.forget(|snapshot| snapshot.name != name);
+                Ok(self.volume.snapshot_delete(&name)?)
+            }
+            Command::SnapshotRollback { name, force, destroy_newer } => {
+                self.roll_back(force, || Ok(self.volume.snapshot_rollback(&name, destroy_newer)?))?;
+                log_info!("rolled back to the snapshot {name}");
+                let left = self.volume.snapshots()?;
+                self.snapshots.forget(|known| left.iter().any(|one| one.generation == known.generation));
+                Ok(())
+            }
+        }
+    }
+
     /// Makes the kernel hand over all dirty pages. They can only be of files that are open for writing: closing the
     /// last descriptor, and the end of the last mapping, write them back.
     fn pull_all(&self) -> Result<(), Errno> {
@@ -159,7 +198,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         puller.pull(nodeid).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
-    fn roll_back(&self, force: bool) -> Result<(), Errno> {
+    fn roll_back(&self, force: bool, roll_back: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let start = Instant::now();
         while !self.stop_requests(force) {
             if start.elapsed() >= CLOSING_TIME {
@@ -167,10 +206,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        let result = self.volume.rollback().map_err(Errno::from);
+        let result = roll_back();
         if result.is_ok() {
             self.forget_before_rollback();
-            log_info!("rolled back to the last transaction point");
         }
         self.resume();
         result

@@ -20,7 +20,7 @@ pub fn errno(error: &Error) -> i32 {
         AlreadyExists => libc::EEXIST,
         NotADirectory => libc::ENOTDIR,
         IsADirectory => libc::EISDIR,
-        DirectoryNotEmpty => libc::ENOTEMPTY,
+        DirectoryNotEmpty | NewerSnapshots => libc::ENOTEMPTY,
         NotARegularFile | InvalidName | InvalidArgument(_) | MoveIntoSelf => libc::EINVAL,
         NameTooLong => libc::ENAMETOOLONG,
         // A value of an attribute; a symbolic link that is too long is answered by the caller (ENAMETOOLONG).

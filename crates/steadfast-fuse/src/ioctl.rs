@@ -22,6 +22,13 @@ use crate::abi::input::IoctlIn;
 use crate::request::Request;
 use crate::watch;
 
+mod snapshot;
+
+pub use snapshot::{
+    SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_LIST, SNAPSHOT_LIST_MAX, SNAPSHOT_ROLLBACK, SnapshotArgument,
+    SnapshotListArgument, snapshot_create, snapshot_delete, snapshot_flag, snapshot_rollback, snapshots,
+};
+
 /// Type byte of all commands.
 pub const TYPE: u8 = 0xd5;
 
@@ -50,13 +57,13 @@ pub const CHECKPOINT: u32 = number(NONE, 6, 0);
 pub(crate) fn only_looks(request: &Request<'_>) -> bool {
     let looks = [
         INFO,
+        SNAPSHOT_LIST,
         MASK_GET,
         watch::STATUS,
         watch::OPERATIONS,
         watch::MAP_GEOMETRY,
         watch::MAP_SPACE,
         watch::MAP_NODES,
-        watch::MAP_DEAD,
     ];
     request.arguments().take::<IoctlIn>().is_ok_and(|wanted| looks.contains(&wanted.cmd))
 }

@@ -18,10 +18,12 @@
 //! ```
 //!
 //! Rooms: [`session`] owns the threads, [`device`] the connection, [`filesystem`] turns requests into operations,
-//! [`control`] waits for the kernel, [`pull`] gets dirty pages out of it, [`node`] and [`open`] know what it holds.
+//! [`control`] waits for the kernel, [`pull`] gets dirty pages out of it, [`node`] and [`open`] know what it holds, [`snapshots`] shows
+//! what `.snapshots` holds.
 
 mod abi;
 mod buffer;
+mod commands;
 mod control;
 mod device;
 mod errno;
@@ -37,8 +39,10 @@ mod options;
 mod pull;
 mod request;
 mod session;
+mod snapshots;
 pub mod watch;
 
+pub use commands::Commands;
 pub use errno::errno;
 pub use options::MountOptions;
 pub use session::{Session, UnmountHandle, mount};

@@ -1,6 +1,6 @@
 //! Node ids: what the kernel calls an inode.
 //!
-//! A node id is the inode number with a tag in its upper 16 bits. The tag counts rollbacks: after one, whatever the
+//! A node id is the inode number with a tag in bits 48 to 62; bit 63 marks those of [`crate::snapshots`]. The tag counts rollbacks: after one, whatever the
 //! kernel holds under an old tag is stale and answers ESTALE, while the same inode number can be handed out again
 //! under the new tag, with a fresh inode of the kernel behind it.
 //!
@@ -9,7 +9,7 @@
 //! stateless. The table is bounded: directories beyond [`DIRECTORIES_MAX`] behave like other files.
 //!
 //! Invariants: an id with the current tag is valid; an id with another tag is valid only if the table says so; the root
-//! has tag 0 and is always valid. Tags wrap after 65,536 rollbacks of one mount.
+//! has tag 0 and is always valid. Tags wrap after 32,768 rollbacks of one mount.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -20,9 +20,11 @@ use steadfast::fs::{Attributes, FileKind};
 
 use crate::abi::ROOT_ID;
 use crate::errno::Errno;
+use crate::snapshots;
 
 const TAG_SHIFT: u32 = 48;
 const INODE_MASK: u64 = (1 << TAG_SHIFT) - 1;
+const TAG_MASK: u16 = 0x7fff;
 /// Directories whose lookups are counted (32 bytes each).
 const DIRECTORIES_MAX: usize = 1 << 18;
 
@@ -78,8 +80,12 @@ impl Nodes {
     /// The inode behind a node id.
     ///
     /// # Errors
-    /// ESTALE for an id from before a rollback.
+    /// ESTALE for an id from before a rollback; EXDEV for one of a snapshot, which is no place for names of the live tree
+    /// and has no inodes for it.
     pub(crate) fn resolve(&self, nodeid: u64) -> Result<InodeNumber, Errno> {
+        if snapshots::is_snapshot(nodeid) {
+            return Err(Errno(libc::EXDEV));
+        }
         if nodeid == ROOT_ID || tag_of(nodeid) == self.tag() || self.is_known_directory(nodeid) {
             Ok(inode(nodeid))
         } else {
@@ -118,7 +124,7 @@ impl Nodes {
     }
 
     fn tag(&self) -> u16 {
-        self.tag.load(Ordering::Acquire)
+        self.tag.load(Ordering::Acquire) & TAG_MASK
     }
 
     fn directories(&self) -> MutexGuard<'_, HashMap<u64, Directory>> {

@@ -15,6 +15,7 @@ use steadfast::{Platform, TransactionMask, Volume};
 use steadfast_media::Medium;
 
 use crate::buffer::{AnswerBuffer, RequestBuffer};
+use crate::commands::Commands;
 use crate::control::{self, Job};
 use crate::device::{Device, Received};
 use crate::filesystem::Filesystem;
@@ -39,10 +40,10 @@ pub struct Session<M: Medium + 'static, P: Platform + 'static> {
 
 /// Ends a [`Session`] from another thread. Cheap to clone; does nothing once the session has ended.
 #[derive(Debug, Clone)]
-pub struct UnmountHandle(Arc<End>);
+pub struct UnmountHandle(pub(crate) Arc<End>);
 
 #[derive(Debug)]
-struct End {
+pub(crate) struct End {
     mount: Mount,
     connection: Connection,
     jobs: Mutex<Sender<Job>>,
@@ -111,6 +112,11 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
     /// What the mount counts, for [`Snapshot::take`](crate::watch::Snapshot::take).
     pub fn metrics(&self) -> Arc<Metrics> {
         self.filesystem.metrics.clone()
+    }
+
+    /// Commands to this mount from inside the process.
+    pub fn commands(&self) -> Commands {
+        Commands(self.end.clone())
     }
 
     /// Serves until it is unmounted, and then ends all threads. Close the volume afterwards.
@@ -196,7 +202,7 @@ impl End {
         self.detached.load(Ordering::Acquire)
     }
 
-    fn send(&self, job: Job) {
+    pub(crate) fn send(&self, job: Job) {
         // Fails only where the control thread has ended, and then nobody needs it.
         let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
     }

@@ -11,7 +11,6 @@ pub mod cut;
 pub mod digest;
 pub mod fault;
 pub mod faults;
-pub mod fill;
 pub mod generate;
 pub mod hostile;
 pub mod image;

@@ -8,14 +8,15 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::logger::Redirect;
 use crate::mount_options::{self, MountSettings};
 use crate::mounts;
+use crate::schedule::Schedule;
 use crate::serve;
 
 /// Mount a volume; returns once it is mounted
 ///
 /// Options of -o: ro, rw, allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
-/// cache=SIZE, direct (bypass the host's page cache), writethrough, threads=N, metrics=SOCKET or
-/// metrics=127.0.0.1:PORT (Prometheus), and nosuid, nodev, noexec, sync,
-/// dirsync for the kernel. mask and timer are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+/// cache=SIZE, direct (bypass the host's page cache), writethrough, threads=N, snapshot=NAME (mount this snapshot,
+/// read-only), snapshots=hourly=24:daily=7 (take snapshots, keep that many), and nosuid, nodev, noexec, sync, dirsync
+/// for the kernel. mask and timer are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -32,6 +33,9 @@ pub struct Args {
     /// Memory for cached nodes and bitmaps; what a mount uses besides is bounded
     #[arg(long, value_name = "SIZE", value_parser = mount_options::cache_size)]
     cache: Option<u64>,
+    /// Take snapshots automatically: hourly, daily, weekly, monthly, with the number to keep, such as hourly=24,daily=7
+    #[arg(long, value_name = "SCHEDULE", value_parser = schedule_text)]
+    snapshots: Option<String>,
     /// File for the daemon's messages instead of the system log
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -62,15 +66,22 @@ pub struct Request {
 /// # Errors
 /// What is wrong with the image, the mount point, the options or the host; nothing is mounted then.
 pub fn run(args: &Args) -> Outcome {
+    let mut options = args.options.clone();
+    // The same as the option, which cannot hold a comma.
+    options.extend(args.snapshots.as_ref().map(|text| format!("snapshots={}", text.replace(',', ":"))));
     let request = Request {
         image: args.image.clone(),
         directory: args.directory.clone(),
         foreground: args.foreground,
-        options: args.options.clone(),
+        options,
         cache: args.cache,
         log: args.log.clone(),
     };
     if args.serve { serve_detached(&request) } else { mount(&request) }
+}
+
+fn schedule_text(text: &str) -> Result<String, String> {
+    Schedule::parse(text).map(|_| text.to_owned())
 }
 
 /// Mounts as asked.

@@ -12,12 +12,12 @@ use crate::control::{Command, Job};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::ioctl::{
-    CHECKPOINT, INFO, InfoArgument, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument, TRANSACT,
+    CHECKPOINT, INFO, InfoArgument, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument,
+    SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument,
+    SnapshotListArgument, TRANSACT, snapshot_flag,
 };
 use crate::request::{Arguments, Request};
-use crate::watch::{
-    self, MapDeadArgument, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status, StatusArgument,
-};
+use crate::watch::{self, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status, StatusArgument};
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn ioctl(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
@@ -48,6 +48,36 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 self.set_mask(TransactionMask(argument.mask), argument.timer_ms)?;
                 ready(out.put(&IoctlOut::default()))
             }
+            SNAPSHOT_CREATE => {
+                self.check_owner(request)?;
+                let argument = argument::<SnapshotArgument>(&mut arguments, &wanted)?;
+                command(Command::SnapshotCreate { name: name(&argument)? })
+            }
+            SNAPSHOT_DELETE => {
+                self.check_owner(request)?;
+                let argument = argument::<SnapshotArgument>(&mut arguments, &wanted)?;
+                command(Command::SnapshotDelete { name: name(&argument)? })
+            }
+            SNAPSHOT_ROLLBACK => {
+                self.check_owner(request)?;
+                let argument = argument::<SnapshotArgument>(&mut arguments, &wanted)?;
+                command(Command::SnapshotRollback {
+                    name: name(&argument)?,
+                    force: argument.flags & snapshot_flag::FORCE != 0,
+                    destroy_newer: argument.flags & snapshot_flag::DESTROY_NEWER != 0,
+                })
+            }
+            SNAPSHOT_LIST => {
+                let mut list = argument::<SnapshotListArgument>(&mut arguments, &wanted)?;
+                list.count = 0;
+                let snapshots = self.volume.snapshots()?;
+                let later = snapshots.iter().filter(|snapshot| snapshot.generation.0 > list.after);
+                for (place, snapshot) in list.snapshots.iter_mut().zip(later) {
+                    *place = SnapshotArgument::from(snapshot);
+                    list.count += 1;
+                }
+                give(&list, &wanted, out)
+            }
             INFO => give(&InfoArgument::from(&self.volume.info()), &wanted, out),
             _ => self.watch(&wanted, &mut arguments, out),
         }
@@ -74,10 +104,6 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 let argument = argument::<MapNodesArgument>(arguments, wanted)?;
                 give(&watch::answer_nodes(&self.volume, &argument)?, wanted, out)
             }
-            watch::MAP_DEAD => {
-                let argument = argument::<MapDeadArgument>(arguments, wanted)?;
-                give(&watch::answer_dead(&self.volume, &argument)?, wanted, out)
-            }
             _ => Err(Errno(libc::ENOTTY)),
         }
     }
@@ -103,6 +129,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let uid = request.header.uid;
         if uid == 0 || uid == self.owner { Ok(()) } else { Err(Errno(libc::EPERM)) }
     }
+}
+
+fn name(argument: &SnapshotArgument) -> Result<String, Errno> {
+    argument.text().map(str::to_owned).ok_or(Errno(libc::EINVAL))
 }
 
 fn argument<T: FromBytes + KnownLayout + Immutable>(

@@ -1,8 +1,8 @@
 //! READDIR and READDIRPLUS. Directories have no handles: the offset that the kernel passes is the cookie of the entry
 //! behind which it wants to go on, and cookies stay valid whatever else changes.
 
+use steadfast::Platform;
 use steadfast::fs::{Attributes, DirectoryEntry};
-use steadfast::{InodeNumber, Platform};
 use steadfast_media::Medium;
 
 use super::{Answer, Filesystem, Outcome};
@@ -19,71 +19,61 @@ const NAME_LENGTH_USUAL: usize = 16;
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn readdir(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
-        self.list(request, out, 0, |directory, cookie, count| {
+        let directory = self.node(request)?;
+        let entry = |_: &Attributes| Ok(EntryOut::default());
+        list(request, out, 0, entry, |cookie, count| {
             Ok(self.volume.read_directory(directory, cookie, count)?.into_iter().map(|e| (e, None)).collect())
         })
     }
 
     pub(super) fn readdirplus(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
-        self.list(request, out, size_of::<EntryOut>(), |directory, cookie, count| {
+        let directory = self.node(request)?;
+        let entry = |attributes: &Attributes| self.entry(attributes);
+        list(request, out, size_of::<EntryOut>(), entry, |cookie, count| {
             let entries = self.volume.read_directory_plus(directory, cookie, count)?;
             Ok(entries.into_iter().map(|(entry, attributes)| (entry, Some(attributes))).collect())
         })
     }
+}
 
-    /// Fills the buffer with entries, each with `prefix` bytes in front.
-    fn list(
-        &self,
-        request: &Request<'_>,
-        out: &mut AnswerBuffer,
-        prefix: usize,
-        read: impl Fn(InodeNumber, u64, usize) -> Result<Vec<(DirectoryEntry, Option<Attributes>)>, Errno>,
-    ) -> Outcome {
-        let directory = self.node(request)?;
-        let wanted = request.arguments().take::<ReadIn>()?;
-        let limit = (wanted.size as usize).min(DATA_MAX);
-        let mut cookie = wanted.offset;
-        loop {
-            let left = limit.saturating_sub(out.len());
-            let count = (left / (prefix + size_of::<Dirent>() + NAME_LENGTH_USUAL)).clamp(1, BATCH_MAX);
-            let entries = match read(directory, cookie, count) {
-                Ok(entries) => entries,
-                // What is there is delivered; the error comes again with the next request.
-                Err(_) if out.len() > 0 => return Ok(Answer::Ready),
-                Err(errno) => return Err(errno),
-            };
-            let last = entries.len() < count;
-            for (entry, attributes) in &entries {
-                let size = prefix + dirent_size(entry);
-                if out.len() + size > limit {
-                    return Ok(Answer::Ready);
-                }
-                if prefix > 0 {
-                    self.put_plus(entry, attributes.as_ref(), out)?;
-                }
-                put_dirent(entry, out);
-                cookie = entry.cookie;
-            }
-            if last {
+/// Fills the buffer with the entries that `read` gives for a cookie and a number, each with `prefix` bytes in front: none,
+/// or what `name` makes of its attributes.
+pub(super) fn list(
+    request: &Request<'_>,
+    out: &mut AnswerBuffer,
+    prefix: usize,
+    name: impl Fn(&Attributes) -> Result<EntryOut, Errno>,
+    read: impl Fn(u64, usize) -> Result<Vec<(DirectoryEntry, Option<Attributes>)>, Errno>,
+) -> Outcome {
+    let wanted = request.arguments().take::<ReadIn>()?;
+    let limit = (wanted.size as usize).min(DATA_MAX);
+    let mut cookie = wanted.offset;
+    loop {
+        let left = limit.saturating_sub(out.len());
+        let count = (left / (prefix + size_of::<Dirent>() + NAME_LENGTH_USUAL)).clamp(1, BATCH_MAX);
+        let entries = match read(cookie, count) {
+            Ok(entries) => entries,
+            // What is there is delivered; the error comes again with the next request.
+            Err(_) if out.len() > 0 => return Ok(Answer::Ready),
+            Err(errno) => return Err(errno),
+        };
+        let last = entries.len() < count;
+        for (entry, attributes) in &entries {
+            let size = prefix + dirent_size(entry);
+            if out.len() + size > limit {
                 return Ok(Answer::Ready);
             }
+            if prefix > 0 {
+                // The kernel does not count lookups of these two, so they must not name an inode.
+                let named = attributes.as_ref().filter(|_| entry.name != b"." && entry.name != b"..");
+                out.put(&named.map_or(Ok(EntryOut::default()), &name)?);
+            }
+            put_dirent(entry, out);
+            cookie = entry.cookie;
         }
-    }
-
-    fn put_plus(
-        &self,
-        entry: &DirectoryEntry,
-        attributes: Option<&Attributes>,
-        out: &mut AnswerBuffer,
-    ) -> Result<(), Errno> {
-        // The kernel does not count lookups of these two, so they must not name an inode.
-        let named = attributes.filter(|_| entry.name != b"." && entry.name != b"..");
-        let plus = match named {
-            Some(attributes) => self.entry(attributes)?,
-            None => EntryOut::default(),
-        };
-        out.put(&plus);
-        Ok(())
+        if last {
+            return Ok(Answer::Ready);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod files;
 mod names;
 mod removed;
 mod rolling;
+mod snapshots;
 mod xattrs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +39,7 @@ use crate::node::Nodes;
 use crate::open::OpenFiles;
 use crate::pull::{Pass, Puller};
 use crate::request::Request;
+use crate::snapshots::{Snapshots, is_snapshot};
 
 use removed::Removed;
 pub(crate) use rolling::Parked;
@@ -73,6 +75,7 @@ pub(crate) enum Phase {
 pub(crate) struct Filesystem<M: Medium, P: Platform> {
     pub(crate) volume: Arc<Volume<M, P>>,
     pub(crate) nodes: Nodes,
+    pub(crate) snapshots: Snapshots<M, P>,
     pub(crate) files: OpenFiles,
     removed: Removed,
     /// For notifications.
@@ -101,6 +104,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         metrics: Arc<Metrics>,
     ) -> Self {
         Filesystem {
+            snapshots: Snapshots::new(Arc::clone(&volume)),
             volume,
             nodes: Nodes::default(),
             files: OpenFiles::default(),
@@ -191,6 +195,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     fn dispatch(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        if is_snapshot(request.header.nodeid) {
+            return self.in_snapshots(request, out);
+        }
         match request.header.opcode {
             opcode::LOOKUP => self.lookup(request, out),
             opcode::GETATTR => self.getattr(request, out),

@@ -10,6 +10,7 @@ use crate::abi::output::EntryOut;
 use crate::buffer::AnswerBuffer;
 use crate::errno::Errno;
 use crate::request::Request;
+use crate::snapshots::DIRECTORY_NAME;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
@@ -38,6 +39,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 Ok(Answer::Ready)
             }
             Err(Error::NotFound) => {
+                if directory == InodeNumber::ROOT && name == DIRECTORY_NAME {
+                    return self.directory_of_snapshots(out);
+                }
                 if directory == InodeNumber::ROOT
                     && let Some(nodeid) = self.pass().and_then(|pass| pass.node(name))
                 {

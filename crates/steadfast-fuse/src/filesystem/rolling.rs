@@ -21,6 +21,7 @@ use crate::buffer::AnswerBuffer;
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::request::Request;
+use crate::snapshots::is_snapshot;
 
 /// A request to be executed later.
 pub(crate) struct Parked {
@@ -54,6 +55,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::RELEASE => self.park(device, bytes),
             opcode::RELEASEDIR | opcode::DESTROY => Ok(Answer::Ready),
             _ if self.nodes.is_known_directory(request.header.nodeid) => self.park(device, bytes),
+            // Nothing of a snapshot is dropped or waited for.
+            _ if is_snapshot(request.header.nodeid) => self.park(device, bytes),
             _ if request.header.nodeid == 0 => Err(Errno(libc::ENOSYS)),
             _ => Err(Errno(libc::ESTALE)),
         }

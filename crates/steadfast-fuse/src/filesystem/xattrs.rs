@@ -55,16 +55,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn listxattr(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let inode = self.node(request)?;
         let size = request.arguments().take::<GetxattrIn>()?.size as usize;
-        let mut list = Vec::new();
-        for name in self.volume.list_xattrs(inode)? {
-            // Only the administrator sees these; the kernel leaves the choice to us.
-            if request.header.uid != 0 && name.starts_with(b"trusted.") {
-                continue;
-            }
-            list.extend_from_slice(&name);
-            list.push(0);
-        }
-        give(&list, size, out)
+        give(&visible(request, self.volume.list_xattrs(inode)?), size, out)
     }
 
     pub(super) fn removexattr(&self, request: &Request<'_>) -> Outcome {
@@ -74,14 +65,28 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 }
 
+/// The list as the caller may see it.
+pub(super) fn visible(request: &Request<'_>, names: Vec<Vec<u8>>) -> Vec<u8> {
+    let mut list = Vec::new();
+    for name in names {
+        // Only the administrator sees these; the kernel leaves the choice to us.
+        if request.header.uid != 0 && name.starts_with(b"trusted.") {
+            continue;
+        }
+        list.extend_from_slice(&name);
+        list.push(0);
+    }
+    list
+}
+
 /// Names outside the namespaces that exist are refused, as other file systems do.
-fn known(name: &[u8]) -> Result<&[u8], Errno> {
+pub(super) fn known(name: &[u8]) -> Result<&[u8], Errno> {
     let named = NAMESPACES.iter().any(|prefix| name.len() > prefix.len() && name.starts_with(prefix));
     if named || SYSTEM.contains(&name) { Ok(name) } else { Err(Errno(libc::EOPNOTSUPP)) }
 }
 
 /// The value, or its size where that is all that is asked for.
-fn give(value: &[u8], size: usize, out: &mut AnswerBuffer) -> Outcome {
+pub(super) fn give(value: &[u8], size: usize, out: &mut AnswerBuffer) -> Outcome {
     if size == 0 {
         return ready(out.put(&GetxattrOut { size: value.len() as u32, padding: 0 }));
     }

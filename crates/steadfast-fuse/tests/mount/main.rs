@@ -6,6 +6,7 @@ mod data;
 mod ending;
 mod names;
 mod rollback;
+mod snapshots;
 mod support;
 mod sys;
 mod watching;

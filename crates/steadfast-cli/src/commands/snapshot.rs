@@ -1,0 +1,218 @@
+//! `steadfast snapshot`: states of the whole volume that stay as they are.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use steadfast::{Snapshot, Timestamp};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::image::{Access, Image};
+use crate::output::{self, Output};
+use crate::stat_text;
+use crate::target::Target;
+
+/// Take, list, delete and return to snapshots of a volume
+///
+/// A mounted volume shows its snapshots, read-only, in the directory `.snapshots` of its root.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Take a snapshot of everything written up to now
+    Create {
+        /// Image, block device or mount point
+        #[arg(value_name = "IMAGE|DIR")]
+        target: PathBuf,
+        /// Its name, up to 63 bytes; without one, the time in UTC
+        name: Option<String>,
+    },
+    /// List the snapshots, oldest first
+    List {
+        /// Image, block device or mount point
+        #[arg(value_name = "IMAGE|DIR")]
+        target: PathBuf,
+        /// Print JSON: one document, a list
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete snapshots; their space comes back in the background
+    Delete {
+        /// Image, block device or mount point
+        #[arg(value_name = "IMAGE|DIR")]
+        target: PathBuf,
+        /// Names
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Return the volume to a snapshot, dropping everything after it; the snapshot stays
+    Rollback {
+        /// Image, block device or mount point
+        #[arg(value_name = "IMAGE|DIR")]
+        target: PathBuf,
+        /// Name of the snapshot
+        name: String,
+        /// Destroy newer snapshots, and go on while files are open for writing; their descriptors go stale
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// `steadfast snapshot list --json`.
+#[derive(Debug, Serialize)]
+struct SnapshotReport {
+    name: String,
+    generation: u64,
+    created: String,
+    inodes: u64,
+    used_blocks: u64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the target or the names, and those of the volume; nothing has changed then.
+pub fn run(args: &Args) -> Outcome {
+    match &args.action {
+        Action::Create { target, name } => create(target, name.as_deref()),
+        Action::List { target, json } => list(target, *json),
+        Action::Delete { target, names } => delete(target, names),
+        Action::Rollback { target, name, force } => roll_back(target, name, *force),
+    }
+}
+
+fn create(target: &Path, name: Option<&str>) -> Outcome {
+    let name = name.map_or_else(name_now, str::to_owned);
+    let place = place(target, &name);
+    let snapshot = match Target::find(target)? {
+        Target::Mounted(live) => live.snapshot_create(&name, &place)?,
+        Target::Image(path) => change(&path, &place, |image| image.volume.snapshot_create(&name))?,
+    };
+    output::line(format_args!("{}: snapshot of {} inodes", snapshot.name, snapshot.inodes))
+}
+
+fn list(target: &Path, json: bool) -> Outcome {
+    let snapshots = match Target::find(target)? {
+        Target::Mounted(live) => live.snapshots()?,
+        Target::Image(path) => {
+            let image = Image::open(&path, Access::Read)?;
+            let found = image.volume.snapshots();
+            let snapshots = found.map_err(|error| Failure::core(error, path.display()))?;
+            image.close()?;
+            snapshots
+        }
+    };
+    if json {
+        let report = |snapshot: &Snapshot| SnapshotReport {
+            name: snapshot.name.clone(),
+            generation: snapshot.generation.0,
+            created: stat_text::time(snapshot.created, true),
+            inodes: snapshot.inodes,
+            used_blocks: snapshot.used_blocks,
+        };
+        return output::json(&snapshots.iter().map(report).collect::<Vec<_>>());
+    }
+    let mut output = Output::new();
+    output.line(format_args!("{:<25} {:>12} {:>12}  NAME", "CREATED", "INODES", "BLOCKS"))?;
+    for snapshot in &snapshots {
+        output.line(format_args!(
+            "{:<25} {:>12} {:>12}  {}",
+            stat_text::time(snapshot.created, false),
+            snapshot.inodes,
+            snapshot.used_blocks,
+            output::printable(snapshot.name.as_bytes()),
+        ))?;
+    }
+    output.finish()
+}
+
+fn delete(target: &Path, names: &[String]) -> Outcome {
+    match Target::find(target)? {
+        Target::Mounted(live) => {
+            names.iter().try_for_each(|name| live.snapshot_delete(name, &place(target, name)))
+        }
+        Target::Image(path) => names.iter().try_for_each(|name| {
+            change(&path, &place(target, name), |image| {
+                image.volume.snapshot_delete(name)?;
+                // Nobody does it later: an image has no background.
+                while image.volume.background()? {}
+                Ok(())
+            })
+        }),
+    }
+}
+
+fn roll_back(target: &Path, name: &str, force: bool) -> Outcome {
+    let place = place(target, name);
+    match Target::find(target)? {
+        Target::Mounted(live) => live.snapshot_rollback(name, force, &place),
+        Target::Image(path) => {
+            change(&path, &place, |image| image.volume.snapshot_rollback(name, force))?;
+            Ok(())
+        }
+    }
+}
+
+/// Opens the image, changes it and closes it.
+fn change<T>(path: &Path, place: &str, change: impl FnOnce(&Image) -> steadfast::Result<T>) -> Outcome<T> {
+    let image = Image::open(path, Access::Write)?;
+    let result = change(&image).map_err(|error| explain(Failure::core(error, place), error));
+    image.close().and(result)
+}
+
+fn place(target: &Path, name: &str) -> String {
+    format!("{}: {}", target.display(), output::printable(name.as_bytes()))
+}
+
+/// The advice that fits a snapshot, where the error's own is about files.
+fn explain(mut failure: Failure, error: steadfast::Error) -> Failure {
+    use steadfast::Error::*;
+    let (what, advice) = match error {
+        NotFound => ("there is no snapshot of this name", "see 'steadfast snapshot list'"),
+        AlreadyExists => ("there is a snapshot of this name already", "choose another name"),
+        InvalidName | NameTooLong => {
+            ("no name for a snapshot", "use 1 to 63 bytes of UTF-8 without '/', other than '.' and '..'")
+        }
+        NoSpace => (
+            "no room for a snapshot: removing files later needs some",
+            "remove files or older snapshots, then try again",
+        ),
+        NewerSnapshots => ("there are newer snapshots", "destroy them with --force, or delete them first"),
+        _ => return failure,
+    };
+    failure.what = what.into();
+    failure.advice = advice.into();
+    failure
+}
+
+/// What went wrong on a mounted volume, from the error number of the ioctl.
+pub fn explain_live(failure: Failure, error: &std::io::Error, place: &str) -> Failure {
+    let known = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOENT) => steadfast::Error::NotFound,
+        Some(rustix::io::Errno::EXIST) => steadfast::Error::AlreadyExists,
+        Some(rustix::io::Errno::INVAL) => steadfast::Error::InvalidName,
+        Some(rustix::io::Errno::NAMETOOLONG) => steadfast::Error::NameTooLong,
+        Some(rustix::io::Errno::NOSPC) => steadfast::Error::NoSpace,
+        Some(rustix::io::Errno::NOTEMPTY) => steadfast::Error::NewerSnapshots,
+        Some(rustix::io::Errno::BUSY) => {
+            return Failure::new(
+                Exit::Busy,
+                "files are open for writing",
+                place,
+                "close them, or drop what they hold with --force",
+            );
+        }
+        _ => return failure,
+    };
+    explain(Failure::core(known, place), known)
+}
+
+fn name_now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp { seconds: now.as_secs() as i64, nanoseconds: 0 };
+    stat_text::time(now, true)
+}

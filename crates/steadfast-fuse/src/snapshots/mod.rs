@@ -1,0 +1,161 @@
+//! The snapshots that the mount shows under `.snapshots`, and their node ids.
+//!
+//! A snapshot gets a *slot* when it is first looked up; a node id with bit 63 set holds the slot and the inode number in
+//! the snapshot. Slots are never used again within a mount, so an id whose snapshot has been deleted is stale and never
+//! another's. Behind a slot there is a read-only volume of its own (a [`View`]), opened when it is needed; only the
+//! [`VIEWS_MAX`] used last stay open, so that memory is bounded however many snapshots are walked through.
+
+mod lent;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use steadfast::{Generation, InodeNumber, OpenOptions, Platform, Snapshot, Volume};
+use steadfast_media::Medium;
+
+use crate::errno::Errno;
+use lent::Lent;
+
+/// Name of the directory of snapshots in the root directory. It is not listed there, so that whoever copies or removes
+/// the whole tree does not meet every snapshot of it.
+pub(crate) const DIRECTORY_NAME: &[u8] = b".snapshots";
+/// Inode number of that directory; the volume has none between the root and 16.
+pub(crate) const DIRECTORY_INODE: u64 = 2;
+/// Node id of that directory: of inode 0, which no snapshot shows.
+pub(crate) const DIRECTORY_ID: u64 = MARK;
+
+const MARK: u64 = 1 << 63;
+const SLOT_SHIFT: u32 = 48;
+const INODE_MASK: u64 = (1 << SLOT_SHIFT) - 1;
+const SLOTS_MAX: usize = 1 << 15;
+/// Views that stay open.
+const VIEWS_MAX: usize = 4;
+/// Memory for the cached nodes of each, bytes.
+const VIEW_CACHE: usize = 1 << 20;
+
+/// A snapshot as a volume.
+pub(crate) type View<M, P> = Volume<Lent<M, P>, Lent<M, P>>;
+
+/// An inode of a snapshot.
+pub(crate) struct Place<M: Medium, P: Platform> {
+    pub(crate) view: Arc<View<M, P>>,
+    pub(crate) inode: InodeNumber,
+    pub(crate) snapshot: Generation,
+    slot: u16,
+}
+
+impl<M: Medium, P: Platform> Place<M, P> {
+    /// The node id of another inode of the same snapshot.
+    ///
+    /// # Errors
+    /// EOVERFLOW for an inode number that leaves no room for the slot.
+    pub(crate) fn id(&self, inode: InodeNumber) -> Result<u64, Errno> {
+        if inode.0 > INODE_MASK { Err(Errno(libc::EOVERFLOW)) } else { Ok(id(self.slot, inode)) }
+    }
+}
+
+struct Slot {
+    snapshot: Snapshot,
+    gone: bool,
+}
+
+struct Table<M: Medium, P: Platform> {
+    slots: Vec<Slot>,
+    /// Open views, the one used last at the end.
+    views: Vec<(u16, Arc<View<M, P>>)>,
+}
+
+/// See the module.
+pub(crate) struct Snapshots<M: Medium, P: Platform> {
+    volume: Arc<Volume<M, P>>,
+    table: Mutex<Table<M, P>>,
+}
+
+impl<M: Medium, P: Platform> Snapshots<M, P> {
+    pub(crate) fn new(volume: Arc<Volume<M, P>>) -> Self {
+        Snapshots { volume, table: Mutex::new(Table { slots: Vec::new(), views: Vec::new() }) }
+    }
+
+    /// The root directory of a snapshot.
+    ///
+    /// # Errors
+    /// ENOENT; those of reading it.
+    pub(crate) fn root(&self, name: &[u8]) -> Result<Place<M, P>, Errno> {
+        let wanted = std::str::from_utf8(name).map_err(|_| Errno(libc::ENOENT))?;
+        let snapshots = self.volume.snapshots()?;
+        let snapshot =
+            snapshots.into_iter().find(|snapshot| snapshot.name == wanted).ok_or(Errno(libc::ENOENT))?;
+        let slot = {
+            let mut table = self.table();
+            let known = |slot: &Slot| slot.snapshot.generation == snapshot.generation && !slot.gone;
+            match table.slots.iter().position(known) {
+                Some(slot) => slot,
+                None if table.slots.len() >= SLOTS_MAX => return Err(Errno(libc::ENFILE)),
+                None => {
+                    table.slots.push(Slot { snapshot, gone: false });
+                    table.slots.len() - 1
+                }
+            }
+        };
+        self.place(id(slot as u16, InodeNumber::ROOT))
+    }
+
+    /// What a node id stands for; not that of the directory of snapshots itself.
+    ///
+    /// # Errors
+    /// ESTALE where the snapshot was deleted; those of opening it.
+    pub(crate) fn place(&self, nodeid: u64) -> Result<Place<M, P>, Errno> {
+        let slot = (nodeid >> SLOT_SHIFT & 0x7fff) as u16;
+        let inode = InodeNumber(nodeid & INODE_MASK);
+        let mut table = self.table();
+        let known = table.slots.get(usize::from(slot)).filter(|known| !known.gone);
+        let snapshot = known.ok_or(Errno(libc::ESTALE))?.snapshot.clone();
+        let open = table.views.iter().position(|(number, _)| *number == slot);
+        let view = match open.map(|at| table.views.remove(at).1) {
+            Some(view) => view,
+            None => {
+                let options = OpenOptions { read_only: true, cache_size: VIEW_CACHE, access_times: false };
+                let lent = || Lent(Arc::clone(&self.volume));
+                let opened = View::open_snapshot(lent(), lent(), options, &snapshot.name);
+                if table.views.len() >= VIEWS_MAX {
+                    table.views.remove(0);
+                }
+                Arc::new(opened.map_err(|error| match error {
+                    steadfast::Error::NotFound => Errno(libc::ESTALE),
+                    other => other.into(),
+                })?)
+            }
+        };
+        table.views.push((slot, Arc::clone(&view)));
+        Ok(Place { view, inode, snapshot: snapshot.generation, slot })
+    }
+
+    /// Forgets the snapshots that the volume does not have any more: their ids are stale from now on. To be called before
+    /// one is deleted (with its name) and after a rollback to one.
+    pub(crate) fn forget(&self, keep: impl Fn(&Snapshot) -> bool) {
+        let mut table = self.table();
+        let Table { slots, views } = &mut *table;
+        for slot in slots.iter_mut() {
+            slot.gone |= !keep(&slot.snapshot);
+        }
+        views.retain(|(slot, _)| slots.get(usize::from(*slot)).is_some_and(|slot| !slot.gone));
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table<M, P>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a node id is that of a snapshot's inode, or of the directory of snapshots.
+pub(crate) fn is_snapshot(nodeid: u64) -> bool {
+    nodeid & MARK != 0
+}
+
+/// The inode number that programs see of an inode in a snapshot. It differs from that of the live file, or programs would
+/// take the two for one; the upper 16 bits come from the snapshot's generation, so it is the same at every mount.
+pub(crate) fn shown(snapshot: Generation, inode: InodeNumber) -> u64 {
+    (1 + snapshot.0 % 0xffff) << SLOT_SHIFT | inode.0 & INODE_MASK
+}
+
+fn id(slot: u16, inode: InodeNumber) -> u64 {
+    MARK | u64::from(slot) << SLOT_SHIFT | inode.0
+}
