@@ -4,6 +4,7 @@ mod commands;
 mod crashes;
 mod data;
 mod ending;
+mod handles;
 mod names;
 mod rollback;
 mod snapshots;

@@ -180,33 +180,49 @@ pub fn kill(pid: libc::pid_t) {
     check(unsafe { libc::kill(pid, libc::SIGKILL) }).unwrap();
 }
 
-/// Opens a file again by its handle, as an NFS server does; the kernel's caches are dropped in between.
-pub fn reopen_by_handle(path: &Path, mount_point: &Path) -> io::Result<File> {
-    #[repr(C)]
-    struct Handle {
-        length: libc::c_uint,
-        kind: libc::c_int,
-        bytes: [u8; 128],
-    }
+/// What an NFS server remembers of a file.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handle {
+    length: libc::c_uint,
+    kind: libc::c_int,
+    bytes: [u8; 128],
+}
+
+/// The handle of a file or directory (name_to_handle_at).
+pub fn handle(path: &Path) -> io::Result<Handle> {
     let mut handle = Handle { length: 128, kind: 0, bytes: [0; 128] };
     let name = c_path(path);
     let mut mount_id = 0;
     // SAFETY: a NUL-terminated path, and a structure with room for `length` bytes of handle.
-    unsafe {
-        let raw = (&raw mut handle).cast::<libc::c_void>();
-        check(libc::syscall(
+    let result = unsafe {
+        libc::syscall(
             libc::SYS_name_to_handle_at,
             libc::AT_FDCWD,
             name.as_ptr(),
-            raw,
+            &raw mut handle,
             &raw mut mount_id,
             0,
-        ) as libc::c_int)?;
-        std::fs::write("/proc/sys/vm/drop_caches", "2")?;
-        let mount = File::open(mount_point)?;
-        let fd = libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), raw, libc::O_RDONLY);
+        )
+    };
+    check(result as libc::c_int).map(|_| handle)
+}
+
+/// Opens what a handle stands for (open_by_handle_at), without what the kernel still knows by name.
+pub fn open_handle(handle: &Handle, mount_point: &Path, flags: libc::c_int) -> io::Result<File> {
+    std::fs::write("/proc/sys/vm/drop_caches", "2")?;
+    let mount = File::open(mount_point)?;
+    let mut handle = *handle;
+    // SAFETY: the structure has as many bytes as it says; the descriptor that comes back is ours.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut handle, flags);
         check(fd as libc::c_int).map(|fd| File::from_raw_fd(fd))
     }
+}
+
+/// Opens a file again by its handle, as an NFS server does; the kernel's caches are dropped in between.
+pub fn reopen_by_handle(path: &Path, mount_point: &Path) -> io::Result<File> {
+    open_handle(&handle(path)?, mount_point, libc::O_RDONLY)
 }
 
 pub fn syncfs(file: &File) -> io::Result<()> {
