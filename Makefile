@@ -8,7 +8,7 @@ CARGO ?= cargo
 export CARGO IMAGE MOUNT SIZE
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop test fmt lint embedded fuzz bench install clean
+.PHONY: help run stop test fmt lint embedded fuzz bench install deb clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ bench: ## Measure how long mounting takes, on this machine
 PREFIX ?= /usr/local
 install: ## Install command, mount helpers and the library for C below $(PREFIX) (as root; DESTDIR for packages)
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+
+deb: ## Build Debian packages: the command, the library for C, its development files
+	@scripts/deb.sh
 
 clean: ## Remove what was built (images and mounts stay)
 	$(CARGO) clean

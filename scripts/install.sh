@@ -30,3 +30,16 @@ ln -sf libsteadfast.so.1 "$destination$libdir/libsteadfast.so"
 sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$libdir|" -e "s|@VERSION@|$version|" packaging/steadfast.pc.in \
     >"$destination$libdir/pkgconfig/steadfast.pc"
 chmod 644 "$destination$libdir/pkgconfig/steadfast.pc"
+
+share=$destination$prefix/share
+install -d "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/vendor-completions" \
+    "$share/fish/vendor_completions.d"
+"$steadfast" manpages "$share/man/man1"
+"$steadfast" completions bash >"$share/bash-completion/completions/steadfast"
+"$steadfast" completions zsh >"$share/zsh/vendor-completions/_steadfast"
+"$steadfast" completions fish >"$share/fish/vendor_completions.d/steadfast.fish"
+install -d "$destination$prefix/lib/udev/rules.d" "$share/doc/steadfast/examples"
+sed "s|@PREFIX@|$prefix|" packaging/udev/61-steadfast.rules >"$destination$prefix/lib/udev/rules.d/61-steadfast.rules"
+install -m 644 packaging/systemd/srv-data.mount examples/c/*.c "$share/doc/steadfast/examples/"
+install -m 755 examples/python/notes.py "$share/doc/steadfast/examples/"
+install -m 644 README.md CHANGELOG.md docs/C-API.md docs/INTEGRATION.md docs/POSIX.md docs/FORMAT.md "$share/doc/steadfast/"

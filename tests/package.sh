@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# The packages and the integration with the system: `make deb`, installation in a Debian that has nothing else, a volume
+# mounted there with mount(8), a C program compiled against what was installed, the systemd unit, the udev properties.
+#
+# A clean Debian comes from debootstrap and is kept beside the build. Where no mirror can be reached, the packages are
+# installed with `dpkg --root` into an empty directory that gets the host's C library, and the command runs in there.
+#   PACKAGES        a directory with packages that `make deb` made before
+#   DEBIAN_MIRROR   where packages come from (default http://deb.debian.org/debian)
+source "$(dirname "$0")/lib.sh"
+plain && { echo "package: skipped: nothing of this is about another file system"; exit 0; }
+start package
+need cargo dpkg-deb cc pkg-config unshare
+[ "$(id -u)" -eq 0 ] || skip_all "chroot needs root"
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-$REPO/target}")
+[ -n "${PACKAGES:-}" ] || (cd "$REPO" && timeout 800 scripts/deb.sh) >"$WORK/deb.log" 2>&1 || die "make deb: $(tail -n 20 "$WORK/deb.log")"
+version=$("$target/release/steadfast" --version | cut -d' ' -f2)
+packages=()
+for name in steadfast libsteadfast1 libsteadfast-dev; do
+    package=$(ls -t "${PACKAGES:-$target/debian}"/"${name}_$version"*.deb 2>/dev/null | head -n 1)
+    [ -n "$package" ] || die "make deb made no $name"
+    packages+=("$package")
+done
+dpkg-deb --fsys-tarfile "${packages[0]}" | tar -t | sed 's|^\./||' >"$WORK/contents"
+for file in usr/bin/steadfast usr/sbin/mount.fuse.steadfast usr/share/man/man1/steadfast-mount.1.gz \
+    usr/share/bash-completion/completions/steadfast usr/lib/udev/rules.d/61-steadfast.rules; do
+    grep -qx -- "$file" "$WORK/contents" || die "the package has no $file"
+done
+dpkg-deb --fsys-tarfile "${packages[0]}" | tar -tv >"$WORK/listing"
+grep -q 'sbin/mount\.fuse\.steadfast -> \.\./bin/steadfast$' "$WORK/listing" ||
+    die "mount.fuse.steadfast is not a link to the command"
+ok "three packages of version $version"
+
+# --- a clean root
+root=$WORK/root
+suite=$(. /etc/os-release && [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-}")
+cache=$target/tools/debian-$suite.tar
+if [ -n "$suite" ] && [ ! -e "$cache" ]; then
+    command -v debootstrap >/dev/null || (. "$REPO/scripts/lib.sh" && need_packages debootstrap) >/dev/null 2>&1 || true
+    if command -v debootstrap >/dev/null && timeout 400 debootstrap --variant=minbase --include=fuse3 "$suite" \
+        "$WORK/fresh" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$WORK/debootstrap.log" 2>&1; then
+        mkdir -p "$(dirname "$cache")"
+        tar --one-file-system -C "$WORK/fresh" -cf "$cache.new" . && mv "$cache.new" "$cache"
+    fi
+    rm -rf --one-file-system "$WORK/fresh"
+fi
+mkdir "$root"
+if [ -e "$cache" ]; then
+    tar -C "$root" -xf "$cache"
+    clean="a clean Debian"
+    force=()
+else
+    # No mirror: an empty root with the C library of this machine, to which dpkg adds the packages.
+    clean="an empty root (no package mirror could be reached)"
+    force=(--force-depends)
+    mkdir -p "$root"/{bin,etc,tmp,usr/bin,var/lib/dpkg/updates,var/lib/dpkg/info} && : >"$root/var/lib/dpkg/status"
+    for library in $(ldd "$target/release/steadfast" /bin/sh /bin/mount /bin/umount | grep -o '/[^ ]*' | sort -u); do
+        mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"
+    done
+    for program in sh mount umount; do cp -L "/bin/$program" "$root/bin/"; done
+fi
+dpkg --root="$root" "${force[@]}" --install "${packages[@]}" >"$WORK/dpkg.log" 2>&1 ||
+    die "dpkg: $(tail -n 5 "$WORK/dpkg.log")"
+ok "installed in $clean"
+
+# Its own mounts, which are gone with the last process in it, and its own process table, whose end takes the daemon along.
+cat >"$root/tmp/try.sh" <<'INSIDE'
+set -e
+mkdir -p /proc /dev /mnt
+/bin/mount -t proc proc /proc
+[ -e /dev/fuse ]
+cd /tmp
+steadfast mkfs --size 16M --label packed disk.img
+/bin/mount -t fuse.steadfast -o noatime,timer=1s disk.img /mnt
+echo "from inside" >/mnt/file
+steadfast transact /mnt
+read -r line </mnt/file
+[ "$line" = "from inside" ]
+steadfast umount /mnt
+steadfast check disk.img >/dev/null
+steadfast mount disk.img /mnt
+read -r line </mnt/file
+[ "$line" = "from inside" ]
+steadfast umount /mnt
+steadfast info --export disk.img
+INSIDE
+mkdir -p "$root/dev"
+[ -c "$root/dev/null" ] || mknod -m 666 "$root/dev/null" c 1 3
+[ -c "$root/dev/fuse" ] || mknod -m 666 "$root/dev/fuse" c 10 229
+said=$(timeout 60 unshare --mount --pid --fork --kill-child --propagation private chroot "$root" /bin/sh /tmp/try.sh 2>&1) ||
+    die "in the root: $said"
+grep -qx LABEL=packed <<<"$said" && grep -qx TYPE=steadfast <<<"$said" || die "info --export said: $said"
+ok "a volume mounted with mount -t fuse.steadfast in $clean"
+
+# --- the development files, as a program finds them
+export PKG_CONFIG_LIBDIR=$root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
+# shellcheck disable=SC2046 # flags are words
+cc -std=c99 -Wall -Werror "$root/usr/share/doc/libsteadfast-dev/examples/logger.c" \
+    $(pkg-config --cflags --libs steadfast) -o "$WORK/logger" 2>"$WORK/cc.log" || die "cc: $(cat "$WORK/cc.log")"
+LD_LIBRARY_PATH=$root/usr/lib "$WORK/logger" >"$WORK/logger.log" || die "the example does not run"
+readelf -d "$WORK/logger" >"$WORK/needed"
+grep -q 'NEEDED.*libsteadfast\.so\.1\]' "$WORK/needed" || die "the library has not the name that it should have"
+# Nothing but the interface is visible in it.
+strange=$(nm -D --defined-only "$root/usr/lib/libsteadfast.so.1" | awk '$3 !~ /^sf_/ { print $3 }')
+[ -z "$strange" ] || die "the library shows more than its interface: $strange"
+ok "a program compiled against the packages"
+
+# --- systemd and udev
+if command -v systemd-analyze >/dev/null; then
+    [ "$(systemd-escape --path --suffix=mount /srv/data)" = srv-data.mount ] || die "systemd-escape"
+    systemd-analyze verify --man=no "$REPO/packaging/systemd/srv-data.mount" >"$WORK/verify.log" 2>&1 ||
+        die "systemd-analyze: $(cat "$WORK/verify.log")"
+    ok "the unit is one"
+fi
+make_volume 16M --label 'a disk'
+mount_volume
+"$STEADFAST" info --export=udev "$IMAGE" >"$WORK/udev" || die "info --export of a volume that is mounted"
+grep -qx 'ID_FS_LABEL_ENC=a\\x20disk' "$WORK/udev" || die "udev: $(cat "$WORK/udev")"
+(eval "$("$STEADFAST" info --export "$MNT")" && [ "$LABEL" = 'a disk' ] && [ "$DEVNAME" = "$IMAGE" ]) ||
+    die "a shell does not read what --export prints"
+umount_volume
+status=0
+"$STEADFAST" info --export /dev/zero >/dev/null 2>&1 || status=$?
+[ "$status" -eq 2 ] || die "info --export of something else ended with $status, not 2"
+ok "names for udev and scripts, of a volume in use, too"
+finish
