@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cat, check, completions, df, get, info, ls, manpages, mask, mkfs, mount, put, rm, rollback, snapshot,
-    torture, transact, tree, umount,
+    cat, check, completions, df, get, info, ls, manpages, map, mask, mkfs, mount, put, rm, rollback,
+    snapshot, top, torture, transact, tree, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -46,6 +46,8 @@ enum Command {
     Put(put::Args),
     Get(get::Args),
     Rm(rm::Args),
+    Top(top::Args),
+    Map(map::Args),
     Tree(tree::Args),
     Torture(torture::Args),
     Completions(completions::Args),
@@ -89,6 +91,8 @@ fn dispatch(command: &Command) -> Outcome {
         Command::Put(args) => put::run(args),
         Command::Get(args) => get::run(args),
         Command::Rm(args) => rm::run(args),
+        Command::Top(args) => top::run(args),
+        Command::Map(args) => map::run(args),
         Command::Tree(args) => tree::run(args),
         Command::Torture(args) => torture::run(args),
         Command::Completions(args) => completions::run(args),

@@ -5,8 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use steadfast::{Snapshot, TransactionMask, VolumeInfo};
+use steadfast::{TransactionMask, VolumeInfo};
 use steadfast_fuse::ioctl;
+use steadfast_fuse::watch::{self, Snapshot};
 
 use crate::commands::snapshot::explain_live;
 use crate::failure::{Exit, Failure, Outcome};
@@ -111,11 +112,27 @@ impl Live {
         ioctl::info(&self.file).map_err(|error| self.failure(&error))
     }
 
+    /// What is counted at this moment.
+    ///
+    /// # Errors
+    /// When the daemon is gone, or of another version.
+    pub fn snapshot(&self) -> Outcome<Snapshot> {
+        self.watch(watch::snapshot)
+    }
+
+    /// Runs one of the commands of [`watch`].
+    ///
+    /// # Errors
+    /// When the daemon is gone, or of another version.
+    pub fn watch<T>(&self, look: impl FnOnce(&File) -> io::Result<T>) -> Outcome<T> {
+        look(&self.file).map_err(|error| self.failure(&error))
+    }
+
     /// Takes a snapshot, dirty pages of the kernel included. `place` names it in messages.
     ///
     /// # Errors
     /// A name that is taken or not allowed, no space, and those of [`transact`](Self::transact).
-    pub fn snapshot_create(&self, name: &str, place: &str) -> Outcome<Snapshot> {
+    pub fn snapshot_create(&self, name: &str, place: &str) -> Outcome<steadfast::Snapshot> {
         ioctl::snapshot_create(&self.file, name).map_err(|error| self.snapshot_failure(&error, place))
     }
 
@@ -140,7 +157,7 @@ impl Live {
     ///
     /// # Errors
     /// When the daemon is gone.
-    pub fn snapshots(&self) -> Outcome<Vec<Snapshot>> {
+    pub fn snapshots(&self) -> Outcome<Vec<steadfast::Snapshot>> {
         ioctl::snapshots(&self.file).map_err(|error| self.failure(&error))
     }
 

@@ -18,6 +18,7 @@ mod mask_text;
 mod mount_helper;
 mod mount_options;
 mod mounts;
+mod observe;
 mod output;
 mod owner;
 mod report;

@@ -2,6 +2,7 @@
 
 use steadfast::TransactionMask;
 
+use crate::observe::address::Address;
 use crate::schedule::Schedule;
 use crate::{interval, mask_text, size};
 
@@ -32,6 +33,8 @@ pub struct MountSettings {
     pub mask: Option<String>,
     /// Interval of the transaction timer to set, milliseconds.
     pub timer_ms: Option<u32>,
+    /// Where to give out what the mount counts.
+    pub metrics: Option<Address>,
     /// Automatic snapshots.
     pub snapshots: Option<Schedule>,
     /// Name of the snapshot to mount instead of the live volume; read-only.
@@ -52,6 +55,7 @@ impl Default for MountSettings {
             threads: None,
             mask: None,
             timer_ms: None,
+            metrics: None,
             snapshots: None,
             snapshot: None,
             kernel: Vec::new(),
@@ -87,6 +91,7 @@ impl MountSettings {
             "writethrough" => self.write_back = false,
             "direct" => self.direct = true,
             "cache" => self.cache_size = cache_size(needed()?)?,
+            "metrics" => self.metrics = Some(Address::parse(needed()?)?),
             "threads" => self.threads = Some(threads(needed()?)?),
             "mask" => {
                 let text = needed()?;

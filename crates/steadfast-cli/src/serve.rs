@@ -11,7 +11,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use steadfast::{OpenOptions, Snapshot, TransactionMask};
+use steadfast::{OpenOptions, TransactionMask};
+use steadfast_fuse::watch::Snapshot;
 use steadfast_fuse::{Commands, MountOptions};
 use steadfast_host::BackgroundThread;
 
@@ -21,6 +22,9 @@ use crate::image::{HostVolume, superblock_warning};
 use crate::live::Live;
 use crate::logger::{Priority, message};
 use crate::mount_options::MountSettings;
+use crate::observe::server::{Server, SocketFile};
+use crate::observe::{Identity, exposition};
+use crate::report::uuid_text;
 use crate::schedule::{Keeper, Snapshots};
 use crate::target::stale_or_host;
 use crate::{host, mask_text, mounts, size};
@@ -36,7 +40,7 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
     // Signals are caught from before the mount exists: one that ended this process would leave a dead mount.
     let signals = catch_signals();
     let prepared = prepare(image, directory, settings, &ready);
-    let (volume, session) = match prepared {
+    let (volume, session, metrics) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
             ready.failed(&failure);
@@ -61,6 +65,7 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
     if let Err(error) = &background {
         message(Priority::Error, format_args!("no background thread, no timer: {}", text_os(error)));
     }
+    let _socket = metrics.and_then(|server| serve_metrics(server, &volume, &session, image));
     if let Some(signals) = signals {
         watch_signals(signals, session.unmount_handle());
     }
@@ -90,7 +95,7 @@ struct Scheduled(Arc<HostVolume>, Commands);
 impl Snapshots for Scheduled {
     type Error = String;
 
-    fn list(&self) -> Result<Vec<Snapshot>, String> {
+    fn list(&self) -> Result<Vec<steadfast::Snapshot>, String> {
         self.0.snapshots().map_err(|error| error.to_string())
     }
 
@@ -111,8 +116,9 @@ fn prepare(
     directory: &Path,
     settings: &MountSettings,
     ready: &Ready,
-) -> Outcome<(Arc<HostVolume>, Session)> {
+) -> Outcome<(Arc<HostVolume>, Session, Option<Server>)> {
     check_host(directory)?;
+    let metrics = settings.metrics.as_ref().map(Server::bind).transpose()?;
     let options = OpenOptions {
         read_only: settings.read_only,
         cache_size: usize::try_from(settings.cache_size).unwrap_or(usize::MAX),
@@ -144,7 +150,7 @@ fn prepare(
     }
     let volume = Arc::new(volume);
     match steadfast_fuse::mount(Arc::clone(&volume), directory, &mount_options) {
-        Ok(session) => Ok((volume, session)),
+        Ok(session) => Ok((volume, session, metrics)),
         Err(error) => {
             let _ = volume.close();
             Err(mount_failure(&error, directory, settings))
@@ -283,6 +289,30 @@ fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) 
             Failure::new(Exit::CannotMount, format!("cannot mount: {text}"), place, "see the message")
         }
     }
+}
+
+/// Gives out what the mount counts. Holds the volume only while somebody asks: its end frees the image.
+fn serve_metrics(
+    server: Server,
+    volume: &Arc<HostVolume>,
+    session: &Session,
+    image: &Path,
+) -> Option<SocketFile> {
+    let info = volume.info();
+    let identity = Identity {
+        image: mounts::absolute(image).unwrap_or_else(|_| image.to_owned()).display().to_string(),
+        label: info.label,
+        uuid: uuid_text(&info.uuid),
+    };
+    let (volume, metrics) = (Arc::downgrade(volume), session.metrics());
+    let page = move || {
+        let snapshot = Snapshot::take(&*volume.upgrade()?, &metrics).ok()?;
+        Some(exposition::text(&snapshot, &identity))
+    };
+    server.start(Arc::new(page)).unwrap_or_else(|error| {
+        message(Priority::Error, format_args!("no metrics: {}", text_os(&error)));
+        None
+    })
 }
 
 /// Signals that ask for an end, kept until somebody looks.

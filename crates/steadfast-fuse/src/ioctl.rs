@@ -64,6 +64,7 @@ pub(crate) fn only_looks(request: &Request<'_>) -> bool {
         watch::MAP_GEOMETRY,
         watch::MAP_SPACE,
         watch::MAP_NODES,
+        watch::MAP_DEAD,
     ];
     request.arguments().take::<IoctlIn>().is_ok_and(|wanted| looks.contains(&wanted.cmd))
 }

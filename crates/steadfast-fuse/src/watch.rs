@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use steadfast::key::Key;
 use steadfast::volume::{Activity, CacheUse, MapCell, MapGeometry, SpaceUse};
-use steadfast::{BlockAddress, Platform, Volume};
+use steadfast::{BlockAddress, BlockRun, Platform, Volume};
 use steadfast_media::{Medium, MediumCounters};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -27,10 +27,15 @@ pub const MAP_SPACE: u32 = number(READ | WRITE, 0x43, size_of::<MapSpaceArgument
 /// `_IOWR(TYPE, 0x44, MapNodesArgument)`: a step of finding nodes, see [`Volume::map_nodes`].
 pub const MAP_NODES: u32 = number(READ | WRITE, 0x44, size_of::<MapNodesArgument>());
 
+/// `_IOWR(TYPE, 0x45, MapDeadArgument)`: a step of finding what only snapshots hold, see [`Volume::map_dead`].
+pub const MAP_DEAD: u32 = number(READ | WRITE, 0x45, size_of::<MapDeadArgument>());
+
 /// Cells of one step of a map.
 pub const MAP_CELLS: usize = 256;
 /// Leaves of one step of a map.
 pub const MAP_LEAVES: usize = 900;
+/// Runs of one step of what only snapshots hold: more than a quarter of the largest node has.
+pub const MAP_RUNS: usize = 1000;
 /// Branches on the way to them: no tree is higher.
 const MAP_BRANCHES: usize = 64;
 /// Allocation groups that one step looks at.
@@ -180,6 +185,20 @@ pub fn map_nodes(
     Ok((argument.more != 0).then_some(Key(argument.key)))
 }
 
+/// One step of [`Volume::map_dead`].
+///
+/// # Errors
+/// EIO where a dead list cannot be read.
+pub fn map_dead(file: &File, from: &Key, visit: &mut dyn FnMut(BlockRun)) -> io::Result<Option<Key>> {
+    let mut argument = MapDeadArgument::new_zeroed();
+    argument.key = from.0;
+    call(file, MAP_DEAD, &mut argument)?;
+    for [start, count] in argument.runs.iter().take(usize::from(argument.count)) {
+        visit(BlockRun { start: BlockAddress(*start), count: *count });
+    }
+    Ok((argument.more != 0).then_some(Key(argument.key)))
+}
+
 /// Argument of [`STATUS`]. See [`Status`] and what it holds for what the fields mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -302,6 +321,22 @@ pub struct MapNodesArgument {
     pub branches: [[u64; 2]; MAP_BRANCHES],
     /// Out: the copies of the leaves.
     pub leaves: [[u64; 2]; MAP_LEAVES],
+}
+
+/// Argument of [`MAP_DEAD`].
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MapDeadArgument {
+    /// In: the key to go on at. Out: the next one.
+    pub key: [u8; Key::LEN],
+    /// Out: not zero where there is a next step.
+    pub more: u8,
+    /// Out: number of runs.
+    pub count: u16,
+    /// Zero.
+    pub reserved: [u8; 4],
+    /// Out: first block and number of blocks of each run.
+    pub runs: [[u64; 2]; MAP_RUNS],
 }
 
 impl From<&Status> for StatusArgument {
@@ -487,6 +522,23 @@ pub(crate) fn answer_nodes<M: Medium, P: Platform>(
     Ok(answer)
 }
 
+/// The daemon's side of [`MAP_DEAD`].
+pub(crate) fn answer_dead<M: Medium, P: Platform>(
+    volume: &Volume<M, P>,
+    wanted: &MapDeadArgument,
+) -> steadfast::Result<MapDeadArgument> {
+    let mut answer = MapDeadArgument::new_zeroed();
+    let next = volume.map_dead(&Key(wanted.key), &mut |run| {
+        if let Some(place) = answer.runs.get_mut(usize::from(answer.count)) {
+            *place = [run.start.0, run.count];
+            answer.count += 1;
+        }
+    })?;
+    answer.more = u8::from(next.is_some());
+    answer.key = next.unwrap_or(Key::MAX).0;
+    Ok(answer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -498,6 +550,7 @@ mod tests {
         assert_eq!(MAP_GEOMETRY, 0x8030_d542);
         assert_eq!(MAP_SPACE, 0xd828_d543);
         assert_eq!(MAP_NODES, 0xfc58_d544);
+        assert_eq!(MAP_DEAD, 0xfe98_d545);
     }
 
     #[test]

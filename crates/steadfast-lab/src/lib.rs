@@ -11,6 +11,7 @@ pub mod cut;
 pub mod digest;
 pub mod fault;
 pub mod faults;
+pub mod fill;
 pub mod generate;
 pub mod hostile;
 pub mod image;

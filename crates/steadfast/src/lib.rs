@@ -37,4 +37,4 @@ pub use options::{FormatOptions, OpenOptions};
 pub use platform::Platform;
 pub use snapshot::Snapshot;
 pub use types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn, Timestamp};
-pub use volume::{Volume, VolumeInfo};
+pub use volume::{InodeChange, SnapshotDiff, Volume, VolumeInfo};

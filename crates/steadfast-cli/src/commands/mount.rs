@@ -14,8 +14,9 @@ use crate::serve;
 /// Mount a volume; returns once it is mounted
 ///
 /// Options of -o: ro, rw, allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
-/// cache=SIZE, direct (bypass the host's page cache), writethrough, threads=N, snapshot=NAME (mount this snapshot,
-/// read-only), snapshots=hourly=24:daily=7 (take snapshots, keep that many), and nosuid, nodev, noexec, sync, dirsync
+/// cache=SIZE, direct (bypass the host's page cache), writethrough, threads=N, metrics=SOCKET or
+/// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
+/// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and nosuid, nodev, noexec, sync, dirsync
 /// for the kernel. mask and timer are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -17,7 +17,9 @@ use crate::ioctl::{
     SnapshotListArgument, TRANSACT, snapshot_flag,
 };
 use crate::request::{Arguments, Request};
-use crate::watch::{self, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status, StatusArgument};
+use crate::watch::{
+    self, MapDeadArgument, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status, StatusArgument,
+};
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn ioctl(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
@@ -103,6 +105,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             watch::MAP_NODES => {
                 let argument = argument::<MapNodesArgument>(arguments, wanted)?;
                 give(&watch::answer_nodes(&self.volume, &argument)?, wanted, out)
+            }
+            watch::MAP_DEAD => {
+                let argument = argument::<MapDeadArgument>(arguments, wanted)?;
+                give(&watch::answer_dead(&self.volume, &argument)?, wanted, out)
             }
             _ => Err(Errno(libc::ENOTTY)),
         }

@@ -9,6 +9,7 @@
 //! - The tree knows nothing about space: addresses come from and go to a [`NodePool`].
 
 mod cache;
+mod diff;
 mod node;
 mod plan;
 mod pool;
@@ -18,6 +19,7 @@ mod store;
 mod write;
 
 pub use cache::CacheUse;
+pub use diff::{Difference, Found};
 pub use node::{NODE_MAGIC, Node};
 pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;

@@ -10,11 +10,14 @@ use steadfast_media::Medium;
 
 use super::Volume;
 use crate::error::{Error, Result};
-use crate::key::Key;
+use crate::key::{Key, Kind};
 use crate::platform::Platform;
 use crate::space::Bitmap;
 use crate::tree::NodePointer;
-use crate::types::{BlockAddress, BlockRun};
+use crate::types::{BlockAddress, BlockRun, InodeNumber};
+
+/// Runs let go since the last checkpoint that a map tells at most; those beyond count as live until the next one.
+const DYING_MAX: usize = 100;
 
 /// Where the fixed parts of a volume are, in blocks: superblock and metaroots, intent log, what can be allocated,
 /// metaroots and superblock.
@@ -151,6 +154,30 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
+/// Blocks that only snapshots hold.
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Tells runs of blocks that only snapshots hold: those of one value of a dead list, the first at or after key `from`. What
+    /// was let go since the last checkpoint comes with the first step. Returns the key to go on with; `None` at the end.
+    ///
+    /// # Errors
+    /// `Poisoned` after close; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
+    pub fn map_dead(&self, from: &Key, visit: &mut dyn FnMut(BlockRun)) -> Result<Option<Key>> {
+        self.check_open()?;
+        if *from == Key::MIN {
+            let dying = self.working.lock().dying.first(DYING_MAX);
+            dying.iter().for_each(|entry| visit(entry.run));
+        }
+        let reader = self.reader()?;
+        let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::DeadList);
+        let from = (*from).max(first);
+        let Some((key, value)) = self.store.next(reader.root(), &from, &last)? else { return Ok(None) };
+        for entry in self.decode_dead_list(&value)? {
+            visit(entry.run);
+        }
+        Ok(key.successor().filter(|next| *next <= last))
+    }
+}
+
 /// What a group's blocks are, for counting.
 pub(crate) struct Survey {
     pub start: u64,
@@ -227,6 +254,15 @@ mod tests {
         assert_eq!(sum(|cell| cell.almost_free), space.almost_free);
         assert_eq!(sum(|cell| cell.reserved), space.reserved);
         assert!(cells.iter().all(|cell| cell.used + cell.almost_free + cell.reserved <= cell_blocks));
+        let mut dead = 0;
+        let mut next = Some(Key::MIN);
+        while let Some(key) = next {
+            next = volume.map_dead(&key, &mut |run| dead += run.count).unwrap();
+        }
+        assert!(dead <= space.snapshots);
+        if space.almost_free == 0 {
+            assert_eq!(dead, space.snapshots, "after a checkpoint nothing is missing");
+        }
         let mut nodes = BTreeSet::new();
         let mut leaf_copies = 0;
         let mut next = Some(Key::MIN);
@@ -283,6 +319,24 @@ mod tests {
             assert_eq!((after.space.almost_free, after.dirty_bytes(), after.pending_keys), (0, 0, 0));
             assert!(after.checkpoints > before.checkpoints);
         }
+    }
+
+    #[test]
+    fn what_only_snapshots_hold_is_told_apart() {
+        let volume = volume(8 << 20, 512, 1024, 2);
+        for file in 0..50 {
+            volume.file_write_all(format!("/{file}"), &vec![1; 20_000]).unwrap();
+        }
+        volume.snapshot_create("before").unwrap();
+        for file in 0..40 {
+            volume.remove_all(format!("/{file}")).unwrap();
+        }
+        while volume.background().unwrap() {}
+        verify(&volume, 10, 5);
+        volume.checkpoint().unwrap();
+        volume.checkpoint().unwrap();
+        verify(&volume, 10, 5);
+        assert!(volume.activity().unwrap().space.snapshots >= 40 * 40);
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod reader;
 mod rollback;
 mod room;
 mod snapshot_delete;
+mod snapshot_diff;
 #[cfg(test)]
 mod snapshot_model;
 mod snapshot_open;
@@ -63,6 +64,7 @@ pub use identify::{Identity, identify};
 pub(crate) use map::Survey;
 pub use map::{MapCell, MapGeometry};
 pub(crate) use reader::Reader;
+pub use snapshot_diff::{InodeChange, SnapshotDiff};
 use state::{CommitState, Working};
 pub(crate) use writer::Writer;
 

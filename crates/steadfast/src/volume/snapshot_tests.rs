@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use steadfast_media::MemoryMedium;
 
-use super::Volume;
 use super::tests::TestPlatform;
+use super::{InodeChange, Volume};
 use crate::check::{CheckOptions, CheckReport, check};
 use crate::error::Error;
 use crate::fs::{Caller, NewNode};
@@ -119,4 +119,56 @@ fn a_snapshot_keeps_what_the_volume_changes() {
     assert_eq!(get(&view, "file3").unwrap_err(), Error::NotFound);
     assert_eq!(get(&view, "file4").unwrap()[..200], [!4; 200]);
     assert_eq!(open_snapshot(&medium, "third").err(), Some(Error::NotFound));
+}
+
+/// Every change between two states, from steps of `limit`.
+fn differences(volume: &TestVolume, before: &str, after: Option<&str>, limit: usize) -> Vec<InodeChange> {
+    let (mut all, mut from) = (Vec::new(), InodeNumber(0));
+    loop {
+        let part = volume.snapshot_diff(before, after, from, limit).unwrap();
+        assert!(part.changes.len() <= limit);
+        all.extend(part.changes);
+        match part.next {
+            Some(next) => from = next,
+            None => return all,
+        }
+    }
+}
+
+#[test]
+fn differences_are_told_by_inode() {
+    let medium = format(8 << 20, &small());
+    let volume = open(&medium);
+    let files: Vec<InodeNumber> =
+        (0..200u8).map(|number| put(&volume, &alloc::format!("file{number}"), &vec![number; 2000])).collect();
+    volume.snapshot_create("a").unwrap();
+    assert_eq!(differences(&volume, "a", None, 10), []);
+    put(&volume, "file3", b"other");
+    volume.set_xattr(files[5], b"user.x", b"y", crate::fs::SetXattrMode::Any).unwrap();
+    volume.unlink(InodeNumber::ROOT, b"file7").unwrap();
+    let new = put(&volume, "new", b"1");
+    volume.snapshot_create("b").unwrap();
+    let root = InodeNumber::ROOT;
+    volume.rename(root, b"file9", root, b"renamed", crate::fs::RenameMode::Replace).unwrap();
+    for limit in [1, 3, 100] {
+        let found = differences(&volume, "a", Some("b"), limit);
+        let of = |inode: InodeNumber| found.iter().find(|change| change.inode == inode).copied().unwrap();
+        assert_eq!(found.len(), 5);
+        let top = of(root);
+        assert!(top.entries && !top.content && !top.created && top.kind == crate::fs::FileKind::Directory);
+        assert!(of(files[3]).content && !of(files[3]).attributes);
+        assert!(of(files[5]).attributes && !of(files[5]).content);
+        assert!(of(files[7]).removed && of(new).created);
+        let later = differences(&volume, "b", None, limit);
+        assert!(later.iter().any(|change| change.inode == root && change.entries));
+        let back = differences(&volume, "b", Some("a"), limit);
+        assert!(back.len() == 5 && back.iter().any(|change| change.inode == new && change.removed));
+    }
+    // Many files and one change: few nodes are read.
+    let before = volume.store.cache_use();
+    differences(&volume, "b", None, 100);
+    let after = volume.store.cache_use();
+    let looked = after.hits + after.misses - before.hits - before.misses;
+    assert!(looked < 400, "{looked} nodes for one rename");
+    assert_eq!(volume.snapshot_diff("c", None, InodeNumber(0), 1), Err(Error::NotFound));
 }

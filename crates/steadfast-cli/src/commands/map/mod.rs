@@ -1,0 +1,66 @@
+//! `steadfast map`: what each part of a volume is used for, as a picture.
+//!
+//! [`survey`] counts the blocks of each cell, from an image or through a mount; [`text`] and [`svg`] draw the cells.
+
+mod survey;
+mod svg;
+mod text;
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::failure::{Failure, Outcome};
+use crate::image::{Access, Image};
+use crate::output::Output;
+use crate::target::Target;
+use survey::{Source, Survey};
+
+/// Cells of a picture in a file, at most: 64 rows of 128.
+const CELLS_SVG: usize = 8192;
+
+/// Draw what each part of a volume is used for: live data and metadata, snapshots, freed, log, free
+///
+/// A mounted volume is drawn while it works, so that what changes meanwhile may be missed.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Image, block device or mount point
+    #[arg(value_name = "IMAGE|DIR")]
+    target: PathBuf,
+    /// Write a picture into this file instead of text to standard output
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the target or the file; damaged metadata.
+pub fn run(args: &Args) -> Outcome {
+    let terminal = text::Terminal::here();
+    let cells = if args.svg.is_some() { CELLS_SVG } else { terminal.cells() };
+    let place = args.target.display().to_string();
+    let (survey, title) = match Target::find(&args.target)? {
+        Target::Mounted(live) => {
+            let survey = Survey::make(&Source::Mounted(&live), cells)?;
+            (survey, format!("{} on {}", live.mount.source.display(), live.directory().display()))
+        }
+        Target::Image(path) => {
+            let image = Image::open(&path, Access::Read)?;
+            let survey = Survey::make(&Source::Image(&image.volume, &place), cells)?;
+            image.close()?;
+            (survey, place)
+        }
+    };
+    let title = title.replace(|c: char| c.is_control(), "?");
+    match &args.svg {
+        Some(file) => fs::write(file, svg::picture(&survey, &title))
+            .map_err(|error| Failure::host(&error, "write", file)),
+        None => {
+            let mut output = Output::new();
+            for line in text::picture(&survey, &title, &terminal) {
+                output.line(line)?;
+            }
+            output.finish()
+        }
+    }
+}

@@ -1,0 +1,558 @@
+//! Drawing: three pages into a buffer of any size. 80 columns and 24 rows show everything that matters.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, BorderType, Paragraph, Sparkline, Widget};
+use steadfast_fuse::metrics::{Histogram, Kind, bucket_limit};
+use steadfast_fuse::watch::Snapshot;
+
+use super::format::{bytes, count, latency, percent, uptime};
+use super::history::{History, medium, operations, operations_all};
+
+/// Smallest screen that is worth drawing on.
+const SIZE_MIN: (u16, u16) = (40, 10);
+/// Columns of the panel on the right.
+const SIDE: u16 = 27;
+/// Rows of the panel about space.
+const SPACE_ROWS: u16 = 5;
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+
+/// A page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Page {
+    /// Operations, volume, space.
+    #[default]
+    Overview,
+    /// How the latencies of one kind are distributed.
+    Latency,
+    /// The last minutes.
+    History,
+}
+
+impl Page {
+    /// The page after it.
+    pub fn next(self) -> Page {
+        match self {
+            Page::Overview => Page::Latency,
+            Page::Latency => Page::History,
+            Page::History => Page::Overview,
+        }
+    }
+}
+
+/// Which operations latencies are taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Window {
+    /// Those of the last ten intervals.
+    #[default]
+    Recent,
+    /// Those since `r`, or since the mount.
+    SinceMount,
+}
+
+/// How to show what was counted.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// The page.
+    pub page: Page,
+    /// Nothing new is shown.
+    pub paused: bool,
+    /// The daemon has not answered for so many seconds.
+    pub silent: Option<u64>,
+    /// Which operations latencies are taken from.
+    pub window: Window,
+    /// Number of the kind on the page of latencies.
+    pub choice: usize,
+    /// Show what keys there are.
+    pub keys: bool,
+}
+
+impl Default for View {
+    fn default() -> View {
+        View {
+            page: Page::default(),
+            paused: false,
+            silent: None,
+            window: Window::default(),
+            choice: Kind::Write as usize,
+            keys: true,
+        }
+    }
+}
+
+impl View {
+    /// Chooses the kind so many further down.
+    pub fn move_choice(&mut self, by: isize) {
+        self.choice = (self.choice as isize + by).rem_euclid(Kind::COUNT as isize) as usize;
+    }
+
+    fn latencies(&self, history: &History, kind: Kind) -> (Histogram, u64) {
+        match self.window {
+            Window::Recent => history.recent(kind),
+            Window::SinceMount => history.all(kind),
+        }
+    }
+
+    fn window_name(&self, history: &History) -> &'static str {
+        match self.window {
+            Window::Recent => "last 10",
+            Window::SinceMount if history.was_reset() => "since r",
+            Window::SinceMount => "since the mount",
+        }
+    }
+}
+
+/// Draws a frame over the whole buffer.
+pub fn draw(buffer: &mut Buffer, history: &History, view: &View) {
+    let area = buffer.area;
+    let Some(sample) = history.newest() else { return };
+    if area.width < SIZE_MIN.0 || area.height < SIZE_MIN.1 {
+        Paragraph::new("enlarge the terminal").render(area, buffer);
+        return;
+    }
+    let foot = u16::from(view.keys);
+    let [head, body, keys] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(foot)]).areas(area);
+    draw_head(buffer, head, history, &sample.snapshot, view);
+    match view.page {
+        Page::Overview => draw_overview(buffer, body, history, &sample.snapshot, view),
+        Page::Latency => draw_latency(buffer, body, history, view),
+        Page::History => draw_history(buffer, body, history),
+    }
+    if view.keys {
+        draw_keys(buffer, keys, view);
+    }
+}
+
+fn draw_head(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot, view: &View) {
+    let status = &snapshot.status;
+    let mut right = format!("up {}", uptime(status.uptime.as_secs()));
+    let mut style = DIM;
+    if status.activity.poisoned {
+        (right, style) = ("READ-ONLY AFTER A FAILURE".into(), BOLD.fg(Color::Red));
+    } else if let Some(seconds) = view.silent {
+        (right, style) = (format!("no answer for {seconds} s"), BOLD.fg(Color::Red));
+    } else if view.paused {
+        (right, style) = ("PAUSED".into(), BOLD.fg(Color::Yellow));
+    }
+    let width = right.chars().count() as u16 + 1;
+    let [left, end] = Layout::horizontal([Constraint::Min(0), Constraint::Length(width)]).areas(area);
+    Line::from(vec![Span::styled("steadfast top ", BOLD), Span::raw(history.title.as_str())])
+        .render(left, buffer);
+    Line::styled(right, style).alignment(Alignment::Right).render(end, buffer);
+}
+
+fn draw_keys(buffer: &mut Buffer, area: Rect, view: &View) {
+    let mut spans = Vec::new();
+    for (page, name) in
+        [(Page::Overview, "1 overview"), (Page::Latency, "2 latency"), (Page::History, "3 history")]
+    {
+        let style = if view.page == page { BOLD.add_modifier(Modifier::REVERSED) } else { Style::new() };
+        spans.extend([Span::styled(format!(" {name} "), style), Span::raw(" ")]);
+    }
+    spans.push(Span::styled(" tab  w window  p pause  r reset  q quit", DIM));
+    Line::from(spans).render(area, buffer);
+}
+
+fn panel(title: &str) -> Block<'_> {
+    Block::bordered()
+        .border_type(BorderType::Rounded)
+        .border_style(DIM)
+        .title(Span::styled(format!(" {title} "), BOLD))
+}
+
+fn draw_overview(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot, view: &View) {
+    let [upper, space] = Layout::vertical([Constraint::Min(0), Constraint::Length(SPACE_ROWS)]).areas(area);
+    let [left, right] = Layout::horizontal([Constraint::Min(0), Constraint::Length(SIDE)]).areas(upper);
+    draw_operations(buffer, left, history, snapshot, view);
+    draw_volume(buffer, right, history, snapshot);
+    draw_space(buffer, space, snapshot);
+}
+
+/// One row a kind; those that have never happened are left out.
+fn draw_operations(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot, view: &View) {
+    let title = format!("operations, latencies {}", view.window_name(history));
+    let block = panel(&title);
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    let row = |name: &str, rate: String, latencies: [String; 4], errors: String| {
+        let [p50, p99, p999, longest] = latencies;
+        format!("{name:<9}{rate:>5} {p50:>7}{p99:>7}{p999:>7}{longest:>7} {errors:>5}")
+    };
+    let heading = ["p50", "p99", "p99.9", "max"].map(String::from);
+    let mut lines = vec![Line::styled(row("", "/s".into(), heading, "errors".into()), DIM)];
+    let mut all = Histogram::default();
+    let mut errors_all = 0;
+    let mut rows = Vec::new();
+    for kind in Kind::ALL {
+        if operations(snapshot, kind) == 0 {
+            continue;
+        }
+        let (histogram, errors) = view.latencies(history, kind);
+        let rate = history.rate(|snapshot| operations(snapshot, kind));
+        all.add(&histogram);
+        errors_all += errors;
+        let text = row(kind.name(), count(rate), quantiles(&histogram), errors_text(errors));
+        rows.push(Line::styled(text, style_of(rate, errors)));
+    }
+    let total = history.rate(operations_all);
+    let total = row("all", count(total), quantiles(&all), errors_text(errors_all));
+    let room = usize::from(inner.height).saturating_sub(2);
+    let hidden = rows.len().saturating_sub(room);
+    if hidden > 0 {
+        rows.truncate(room.saturating_sub(1));
+        rows.push(Line::styled(format!("{} more: enlarge the terminal", hidden + 1), DIM));
+    }
+    lines.extend(rows);
+    lines.push(Line::styled(total, BOLD));
+    Paragraph::new(lines).render(inner, buffer);
+}
+
+fn quantiles(histogram: &Histogram) -> [String; 4] {
+    let longest = (histogram.count() > 0).then_some(histogram.longest);
+    [histogram.quantile(0.5), histogram.quantile(0.99), histogram.quantile(0.999), longest].map(latency)
+}
+
+fn errors_text(errors: u64) -> String {
+    if errors == 0 { "-".into() } else { count(errors as f64) }
+}
+
+fn style_of(rate: f64, errors: u64) -> Style {
+    match (rate > 0.0, errors > 0) {
+        (_, true) => Style::new().fg(Color::Red),
+        (true, false) => Style::new(),
+        (false, false) => DIM,
+    }
+}
+
+/// The volume and its medium: rates and fills.
+fn draw_volume(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot) {
+    let block = panel("volume");
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    let status = &snapshot.status;
+    let activity = &status.activity;
+    let cache = &activity.cache;
+    let rate = |counter: fn(&Snapshot) -> u64| history.rate(counter);
+    let hits = rate(|snapshot| snapshot.status.activity.cache.hits);
+    let misses = rate(|snapshot| snapshot.status.activity.cache.misses);
+    let hit = if hits + misses > 0.0 { percent(hits, hits + misses) } else { "-".into() };
+    let per_second = |text: String| format!("{text}/s");
+    let mut rows: Vec<(&str, String)> = vec![
+        ("read", per_second(bytes(rate(|snapshot| snapshot.status.read_bytes)))),
+        ("written", per_second(bytes(rate(|snapshot| snapshot.status.written_bytes)))),
+        ("points", per_second(count(rate(|snapshot| snapshot.status.activity.transaction_points)))),
+        ("checkpoints", per_second(count(rate(|snapshot| snapshot.status.activity.checkpoints)))),
+        ("log", gauge(activity.log_used as f64, activity.log_size as f64)),
+        ("dirty", bytes(activity.dirty_bytes() as f64)),
+        (
+            "next record",
+            if activity.pending_overflow {
+                "checkpoint".into()
+            } else {
+                bytes(activity.pending_bytes as f64)
+            },
+        ),
+        ("cache", gauge(cache.nodes as f64, cache.capacity as f64)),
+        ("cache hits", hit),
+    ];
+    if status.medium.is_some() {
+        let of = |requests: fn(&Snapshot) -> u64, sizes: fn(&Snapshot) -> u64| {
+            format!("{}/s {:>6}/s", count(rate(requests)), bytes(rate(sizes)))
+        };
+        let reads = of(|s| medium(s, |m| m.reads), |s| medium(s, |m| m.read_bytes));
+        let writes = of(|s| medium(s, |m| m.writes), |s| medium(s, |m| m.written_bytes));
+        let flushes = per_second(count(rate(|s| medium(s, |m| m.flushes))));
+        rows.extend([("device rd", reads), ("device wr", writes), ("flushes", flushes)]);
+    }
+    rows.push(("inodes", count(activity.inodes as f64)));
+    let lines = rows.into_iter().map(|(name, value)| {
+        let room = usize::from(inner.width).saturating_sub(name.len());
+        Line::from(vec![Span::styled(name, DIM), Span::raw(format!("{value:>room$}"))])
+    });
+    Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
+}
+
+/// `▕███▏  ▏ 37%`
+fn gauge(part: f64, whole: f64) -> String {
+    const CELLS: usize = 8;
+    let share = if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 };
+    format!("▕{}▏{:>4}", bar(share, CELLS), percent(share, 1.0))
+}
+
+/// A bar of so many cells, filled in eighths of a cell.
+fn bar(share: f64, cells: usize) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let eighths = (share.clamp(0.0, 1.0) * (cells * 8) as f64).round() as usize;
+    let mut text = "█".repeat(eighths / 8);
+    if eighths / 8 < cells {
+        text.push(EIGHTHS[eighths % 8]);
+        text.push_str(&" ".repeat(cells - eighths / 8 - 1));
+    }
+    text
+}
+
+fn draw_space(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot) {
+    let activity = &snapshot.status.activity;
+    let space = &activity.space;
+    let size = |blocks: u64| blocks as f64 * f64::from(activity.block_size);
+    let title = format!("space, {}", bytes(size(space.total())));
+    let block = panel(&title);
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    let states = [
+        ("data", space.data, Color::Blue, '█'),
+        ("metadata", space.metadata, Color::Magenta, '▓'),
+        ("snapshots", space.snapshots, Color::Cyan, '▒'),
+        ("almost free", space.almost_free, Color::Yellow, '░'),
+        ("in flight", space.reserved, Color::Red, '▒'),
+        ("log", space.log, Color::Green, '▓'),
+        ("fixed", space.fixed, Color::Gray, '█'),
+        ("free", space.free, Color::DarkGray, '·'),
+    ];
+    let widths = share_out(&states.map(|state| state.1), usize::from(inner.width));
+    let bar = states.iter().zip(widths).map(|((_, _, color, mark), width)| {
+        Span::styled(mark.to_string().repeat(width), Style::new().fg(*color))
+    });
+    let mut lines = vec![Line::from(bar.collect::<Vec<_>>()), Line::default()];
+    let mut used = 0;
+    for (name, blocks, color, mark) in states {
+        let text = format!("{name} {}", bytes(size(blocks)));
+        let width = text.len() + 4;
+        if used + width > usize::from(inner.width) + 2 {
+            lines.push(Line::default());
+            used = 0;
+        }
+        used += width;
+        if let Some(line) = lines.last_mut() {
+            line.push_span(Span::styled(mark.to_string(), Style::new().fg(color)));
+            line.push_span(format!(" {text}  "));
+        }
+    }
+    Paragraph::new(lines).render(inner, buffer);
+}
+
+/// Shares `cells` out by weight; whatever is there gets one at least. The sum is `cells`.
+fn share_out<const N: usize>(weights: &[u64; N], cells: usize) -> [usize; N] {
+    let total = weights.iter().map(|weight| u128::from(*weight)).sum::<u128>().max(1);
+    let mut shares = weights.map(|weight| {
+        let share = (u128::from(weight) * cells as u128 / total) as usize;
+        share.max(usize::from(weight > 0))
+    });
+    // The largest takes what rounding has left, or gives it.
+    if let Some(largest) = (0..N).max_by_key(|index| weights[*index]) {
+        let others: usize = shares.iter().sum::<usize>() - shares[largest];
+        shares[largest] = cells.saturating_sub(others);
+    }
+    shares
+}
+
+/// Bars for the latencies of one kind, one a power of two.
+fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View) {
+    let [side, main] = Layout::horizontal([Constraint::Length(13), Constraint::Min(0)]).areas(area);
+    let block = panel("kind");
+    let list = block.inner(side);
+    block.render(side, buffer);
+    let lines = Kind::ALL.into_iter().enumerate().map(|(number, kind)| {
+        let chosen = number == view.choice;
+        let style = if chosen { BOLD.add_modifier(Modifier::REVERSED) } else { Style::new() };
+        Line::styled(format!(" {:<9} ", kind.name()), style)
+    });
+    // What is chosen stays in sight.
+    let scroll = (view.choice as u16 + 1).saturating_sub(list.height);
+    Paragraph::new(lines.collect::<Vec<_>>()).scroll((scroll, 0)).render(list, buffer);
+
+    let Some(kind) = Kind::ALL.get(view.choice).copied() else { return };
+    let (histogram, _) = view.latencies(history, kind);
+    let title = format!("{}, {}", kind.name(), view.window_name(history));
+    let block = panel(&title);
+    let inner = block.inner(main);
+    block.render(main, buffer);
+    let total = histogram.count();
+    let [p50, p99, p999, longest] = quantiles(&histogram);
+    let summary =
+        format!("{} operations  p50 {p50}  p99 {p99}  p99.9 {p999}  max {longest}", count(total as f64));
+    let mut lines = vec![Line::styled(summary, BOLD), Line::default()];
+    let rows = octaves(&histogram);
+    let most = rows.iter().map(|row| row.1).max().unwrap_or(0).max(1);
+    let room = usize::from(inner.height).saturating_sub(lines.len()).max(1);
+    let cells = usize::from(inner.width).saturating_sub(24);
+    let skipped = rows.len().saturating_sub(room);
+    for (limit, operations) in rows.into_iter().skip(skipped) {
+        let name = if limit == u64::MAX { "more".into() } else { format!("≤ {}", latency(Some(limit))) };
+        let bar = bar(operations as f64 / most as f64, cells);
+        lines.push(Line::from(vec![
+            Span::raw(format!("{name:>9} ")),
+            Span::styled(bar, Style::new().fg(Color::Cyan)),
+            Span::raw(format!(
+                " {:>5} {:>5}",
+                percent(operations as f64, total as f64),
+                count(operations as f64)
+            )),
+        ]));
+    }
+    Paragraph::new(lines).render(inner, buffer);
+}
+
+/// Counts by powers of two, from the first that is there to the last.
+fn octaves(histogram: &Histogram) -> Vec<(u64, u64)> {
+    let mut rows: Vec<(u64, u64)> = Vec::new();
+    for (bucket, operations) in histogram.buckets.iter().enumerate() {
+        let limit = bucket_limit(bucket).checked_next_power_of_two().unwrap_or(u64::MAX);
+        match rows.last_mut() {
+            Some(row) if row.0 == limit => row.1 += operations,
+            _ => rows.push((limit, *operations)),
+        }
+    }
+    let first = rows.iter().position(|row| row.1 > 0).unwrap_or(0);
+    let last = rows.iter().rposition(|row| row.1 > 0).map_or(0, |last| last + 1);
+    rows.get(first..last).unwrap_or_default().to_vec()
+}
+
+/// A line a number over the last minutes.
+fn draw_history(buffer: &mut Buffer, area: Rect, history: &History) {
+    let per_second = |text: fn(f64) -> String| move |value: f64| format!("{}/s", text(value));
+    let fill = |value: f64| percent(value, 1.0);
+    type Text = Box<dyn Fn(f64) -> String>;
+    let rows: [(&str, Vec<f64>, Color, Text); 8] = [
+        ("operations", history.rates(operations_all), Color::Cyan, Box::new(per_second(count))),
+        ("read", history.rates(|s| s.status.read_bytes), Color::Green, Box::new(per_second(bytes))),
+        ("written", history.rates(|s| s.status.written_bytes), Color::Blue, Box::new(per_second(bytes))),
+        (
+            "transaction points",
+            history.rates(|s| s.status.activity.transaction_points),
+            Color::Magenta,
+            Box::new(per_second(count)),
+        ),
+        (
+            "device flushes",
+            history.rates(|s| medium(s, |m| m.flushes)),
+            Color::Yellow,
+            Box::new(per_second(count)),
+        ),
+        (
+            "device writes",
+            history.rates(|s| medium(s, |m| m.written_bytes)),
+            Color::Blue,
+            Box::new(per_second(bytes)),
+        ),
+        (
+            "log",
+            history.values(|status| {
+                status.activity.log_used as f64 / (status.activity.log_size as f64).max(1.0)
+            }),
+            Color::Green,
+            Box::new(fill),
+        ),
+        ("dirty", history.values(|status| status.activity.dirty_bytes() as f64), Color::Red, Box::new(bytes)),
+    ];
+    let areas = Layout::vertical(rows.iter().map(|_| Constraint::Fill(1))).split(area);
+    for ((name, values, color, text), area) in rows.into_iter().zip(areas.iter()) {
+        let [head, line] = Layout::horizontal([Constraint::Length(30), Constraint::Min(0)]).areas(*area);
+        let now = values.last().copied().unwrap_or(0.0);
+        let most = values.iter().copied().fold(0.0, f64::max);
+        let label = vec![
+            Line::from(vec![
+                Span::styled(format!("{name:<19}"), BOLD),
+                Span::raw(format!("{:>9}", text(now))),
+            ]),
+            Line::styled(format!("{:>28}", format!("most {}", text(most))), DIM),
+        ];
+        Paragraph::new(label).render(head, buffer);
+        // The newest on the right.
+        let skipped = values.len().saturating_sub(usize::from(line.width));
+        let scale = if most > 0.0 { 1000.0 / most } else { 0.0 };
+        let mut data = vec![0; usize::from(line.width).saturating_sub(values.len())];
+        data.extend(values.iter().skip(skipped).map(|value| (value * scale).ceil() as u64));
+        let height = area.height.clamp(1, 2);
+        let line = Rect { height, ..line };
+        Sparkline::default().data(data).max(1000).style(Style::new().fg(color)).render(line, buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::history::Sample;
+    use super::super::text_of;
+    use super::*;
+    use crate::observe::fixture;
+
+    fn history() -> History {
+        let mut history = History::new("disk.img on /mnt".into());
+        let mut later = fixture::snapshot();
+        let start = Instant::now();
+        history.push(Sample { at: start, snapshot: fixture::snapshot() });
+        later.status.uptime += Duration::from_secs(1);
+        later.status.read_bytes += 5_000_000;
+        later.operations[Kind::Write as usize].latency.add(&fixture::operations(&[50_000; 40], 0).latency);
+        history.push(Sample { at: start + Duration::from_secs(1), snapshot: later });
+        history
+    }
+
+    fn lines(width: u16, height: u16, view: &View) -> Vec<String> {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+        draw(&mut buffer, &history(), view);
+        text_of(&buffer)
+    }
+
+    #[test]
+    fn the_overview_fits_a_small_terminal() {
+        let view = View { window: Window::SinceMount, ..View::default() };
+        let text = lines(80, 24, &view);
+        assert_eq!(text.len(), 24);
+        let all = text.join("\n");
+        for expected in [
+            "disk.img on /mnt",
+            "up 1h02m",
+            "p99.9",
+            "write",
+            "sync",
+            "4.77M/s",
+            "almost free 308K",
+            "device wr",
+            "inodes",
+            "q quit",
+        ] {
+            assert!(all.contains(expected), "{expected} in\n{all}");
+        }
+        let write = text.iter().find(|line| line.contains("write ")).unwrap();
+        assert!(write.contains(" 40 ") && write.contains("3.00ms"), "{write}");
+        assert!(!all.contains("rename"), "what never happened is left out");
+    }
+
+    #[test]
+    fn every_page_in_every_size_without_a_panic() {
+        let pages = [Page::Overview, Page::Latency, Page::History];
+        for page in pages {
+            for (width, height) in
+                [(0, 0), (1, 1), (39, 9), (40, 10), (41, 11), (80, 24), (81, 60), (300, 100)]
+            {
+                for choice in [0, Kind::Read as usize, Kind::COUNT - 1] {
+                    for silent in [None, Some(5)] {
+                        let view = View { page, choice, silent, paused: true, ..View::default() };
+                        lines(width, height, &view);
+                    }
+                }
+            }
+        }
+        let latency = lines(80, 24, &View { page: Page::Latency, ..View::default() }).join("\n");
+        assert!(latency.contains("≤ 65.5µs") && latency.contains("100%"), "{latency}");
+        let history = lines(80, 24, &View { page: Page::History, ..View::default() }).join("\n");
+        assert!(history.contains("transaction points") && history.contains('█'), "{history}");
+    }
+
+    #[test]
+    fn bars_have_their_length() {
+        assert_eq!(share_out(&[0, 1, 1_000_000, 5], 10), [0, 1, 8, 1]);
+        assert_eq!(share_out(&[0, 0], 10).iter().sum::<usize>(), 10);
+        for share in [-1.0, 0.0, 0.01, 0.5, 0.999, 1.0, 7.0] {
+            assert_eq!(bar(share, 8).chars().count(), 8, "{share}");
+        }
+        assert_eq!(bar(0.5, 4), "██  ");
+    }
+}

@@ -1,0 +1,127 @@
+//! `steadfast top`: what a mounted volume is doing, on a terminal, once a second.
+//!
+//! [`history`] keeps what was counted and makes rates of it, [`frame`] draws it, [`screen`] has the terminal and the keys.
+//! `--once` draws the same frame into memory and prints it as text.
+
+mod format;
+mod frame;
+mod history;
+mod report;
+mod screen;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::interval;
+use crate::live::Live;
+use crate::output::{self, Output};
+use crate::target::Target;
+use frame::View;
+use history::{History, Sample};
+
+/// Smallest and largest time between two looks, milliseconds.
+const INTERVAL_MS: std::ops::RangeInclusive<u32> = 100..=60_000;
+/// Size of the text of `--once` where standard output is no terminal, columns and rows.
+const PLAIN_SIZE: (u16, u16) = (80, 24);
+/// Largest size of that text.
+const PLAIN_MAX: (u16, u16) = (200, 60);
+
+/// Show what a mounted volume is doing: operations, latencies, log, space, device
+///
+/// Keys: q quit, p pause, r count from now on, tab (or 1 2 3) another page, w latencies of the last ten seconds or of
+/// all, up and down choose a kind of operation on the page of latencies.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Mount point, or the image or block device that is mounted
+    #[arg(value_name = "DIR|IMAGE")]
+    target: PathBuf,
+    /// Time between two looks
+    #[arg(long, default_value = "1s", value_parser = interval::parse_ms, value_name = "INTERVAL")]
+    interval: u32,
+    /// Print one frame as text: rates over one interval, latencies since the mount
+    #[arg(long, conflicts_with = "json")]
+    once: bool,
+    /// Print JSON: everything counted since the mount
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// It is not mounted, the daemon is gone, or standard output is no terminal.
+pub fn run(args: &Args) -> Outcome {
+    if !INTERVAL_MS.contains(&args.interval) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("an interval of {} is not possible", interval::human_ms(args.interval)),
+            args.target.display(),
+            "use 100ms to 1min",
+        ));
+    }
+    let live = Target::find_mounted(&args.target)?;
+    let every = Duration::from_millis(u64::from(args.interval));
+    if args.json {
+        return output::json(&report::TopReport::new(&live, &live.snapshot()?));
+    }
+    if args.once {
+        return once(&live, every);
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "standard input and output are no terminal",
+            args.target.display(),
+            "use --once for a frame of text, or --json",
+        ));
+    }
+    screen::run(live, every)
+}
+
+fn once(live: &Live, every: Duration) -> Outcome {
+    let mut history = History::new(title(live));
+    history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
+    std::thread::sleep(every);
+    history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
+    let (columns, rows) = match ratatui::crossterm::terminal::size() {
+        Ok((columns, rows)) if std::io::stdout().is_terminal() => (
+            columns.clamp(PLAIN_SIZE.0, PLAIN_MAX.0),
+            // One row for the prompt that follows.
+            rows.saturating_sub(1).clamp(PLAIN_SIZE.1, PLAIN_MAX.1),
+        ),
+        _ => PLAIN_SIZE,
+    };
+    let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
+    frame::draw(
+        &mut buffer,
+        &history,
+        &View { window: frame::Window::SinceMount, keys: false, ..View::default() },
+    );
+    let mut output = Output::new();
+    for line in text_of(&buffer) {
+        output.line(line)?;
+    }
+    output.finish()
+}
+
+/// The lines of a frame, without colours and trailing spaces.
+fn text_of(buffer: &Buffer) -> Vec<String> {
+    let width = usize::from(buffer.area.width).max(1);
+    let line = |cells: &[ratatui::buffer::Cell]| {
+        let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+        text.trim_end().to_owned()
+    };
+    buffer.content.chunks(width).map(line).collect()
+}
+
+/// What is watched, for the first line.
+fn title(live: &Live) -> String {
+    let image = live.mount.source.file_name().unwrap_or(live.mount.source.as_os_str());
+    let text = format!("{} on {}", image.display(), live.directory().display());
+    text.replace(|c: char| c.is_control(), "?")
+}

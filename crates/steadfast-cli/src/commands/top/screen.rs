@@ -1,0 +1,134 @@
+//! The terminal: keys, redrawing, and leaving it as it was found.
+//!
+//! Looking is done by a thread of its own, so that keys work while the daemon does not answer.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGTERM};
+
+use super::frame::{self, Page, View, Window};
+use super::history::{History, Sample};
+use crate::failure::{Failure, Outcome};
+use crate::live::Live;
+
+/// Longest wait for a key.
+const KEY_WAIT: Duration = Duration::from_millis(100);
+/// From here on the first line says that the daemon does not answer.
+const SILENCE: Duration = Duration::from_secs(3);
+
+type News = Outcome<Sample>;
+
+/// Shows the mount until the user has seen enough.
+///
+/// # Errors
+/// The daemon ended, or the terminal cannot be used.
+pub fn run(live: Live, every: Duration) -> Outcome {
+    let cannot = |error: io::Error| Failure::host(&error, "use the terminal", Path::new("/dev/tty"));
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, ended.clone()).map_err(cannot)?;
+    }
+    let mut history = History::new(super::title(&live));
+    // A mount that does not answer at all is told before the screen is taken.
+    history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
+    let news = watch(live, every).map_err(cannot)?;
+    // Puts the terminal back also where something panics.
+    let mut terminal = ratatui::try_init().map_err(cannot)?;
+    let result = show(&mut terminal, &mut history, &news, every, &ended);
+    ratatui::restore();
+    result
+}
+
+/// Looks once an interval, until nobody listens.
+fn watch(live: Live, every: Duration) -> io::Result<Receiver<News>> {
+    let (sender, receiver) = mpsc::channel();
+    let run = move || {
+        loop {
+            std::thread::sleep(every);
+            let sample = live.snapshot().map(|snapshot| Sample { at: Instant::now(), snapshot });
+            let failed = sample.is_err();
+            if sender.send(sample).is_err() || failed {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("watch".into()).spawn(run)?;
+    Ok(receiver)
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    history: &mut History,
+    news: &Receiver<News>,
+    every: Duration,
+    ended: &AtomicBool,
+) -> Outcome {
+    let cannot = |error: io::Error| Failure::host(&error, "use the terminal", Path::new("/dev/tty"));
+    let mut view = View::default();
+    let mut heard = Instant::now();
+    let mut stale = true;
+    while !ended.load(Ordering::Acquire) {
+        match news.try_recv() {
+            Ok(Err(failure)) => return Err(failure),
+            Ok(Ok(sample)) => {
+                heard = Instant::now();
+                if !view.paused {
+                    history.push(sample);
+                    stale = true;
+                }
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        }
+        let silent = Some(heard.elapsed()).filter(|silence| *silence > SILENCE + every);
+        stale |= silent.map(|silence| silence.as_secs()) != view.silent;
+        view.silent = silent.map(|silence| silence.as_secs());
+        if stale {
+            let draw = |target: &mut ratatui::Frame<'_>| frame::draw(target.buffer_mut(), history, &view);
+            terminal.draw(draw).map_err(cannot)?;
+            stale = false;
+        }
+        if event::poll(KEY_WAIT).map_err(cannot)? {
+            match event::read().map_err(cannot)? {
+                Event::Key(key)
+                    if key.kind != KeyEventKind::Release
+                        && !press(key.code, key.modifiers, &mut view, history) =>
+                {
+                    return Ok(());
+                }
+                // Other keys have done what they do; a new size is drawn at once.
+                _ => {}
+            }
+            stale = true;
+        }
+    }
+    Ok(())
+}
+
+/// Acts on a key; `false` to leave.
+fn press(code: KeyCode, modifiers: KeyModifiers, view: &mut View, history: &mut History) -> bool {
+    match code {
+        KeyCode::Char('q') | KeyCode::Esc => return false,
+        KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Char('p' | ' ') => view.paused = !view.paused,
+        KeyCode::Char('r') => history.reset(),
+        KeyCode::Char('w') => {
+            view.window = if view.window == Window::Recent { Window::SinceMount } else { Window::Recent };
+        }
+        KeyCode::Tab | KeyCode::Right => view.page = view.page.next(),
+        KeyCode::BackTab | KeyCode::Left => view.page = view.page.next().next(),
+        KeyCode::Char('1') => view.page = Page::Overview,
+        KeyCode::Char('2') => view.page = Page::Latency,
+        KeyCode::Char('3') => view.page = Page::History,
+        KeyCode::Up | KeyCode::Char('k') => view.move_choice(-1),
+        KeyCode::Down | KeyCode::Char('j') => view.move_choice(1),
+        _ => {}
+    }
+    true
+}

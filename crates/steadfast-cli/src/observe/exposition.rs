@@ -1,0 +1,219 @@
+//! The numbers as Prometheus text, version 0.0.4: docs/OBSERVING.md lists them. Names never change their meaning.
+
+use std::fmt::{Display, Write};
+
+use steadfast_fuse::metrics::{Histogram, Kind, Operations};
+use steadfast_fuse::watch::Snapshot;
+
+use super::Identity;
+
+/// What the text is.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Limits of the buckets that are given out: 2 to these powers, nanoseconds (4 µs to 69 s). There the counts are exact.
+const BUCKET_BITS: std::ops::RangeInclusive<u32> = 12..=36;
+const NANOSECONDS: f64 = 1e9;
+
+/// The text for one moment.
+pub fn text(snapshot: &Snapshot, identity: &Identity) -> String {
+    let mut page = Page::default();
+    let status = &snapshot.status;
+    let activity = &status.activity;
+    page.family("volume_info", Type::Gauge, "The volume: always 1.").sample(
+        &[
+            ("image", &identity.image),
+            ("label", &identity.label),
+            ("uuid", &identity.uuid),
+            ("version", env!("CARGO_PKG_VERSION")),
+        ],
+        1,
+    );
+    page.family("uptime_seconds", Type::Gauge, "Time since the volume was mounted.")
+        .sample(&[], status.uptime.as_secs_f64());
+    operations(&mut page, &snapshot.operations);
+    let mut one = |name: &str, kind, help: &str, value: u64| {
+        page.family(name, kind, help).sample(&[], value);
+    };
+    let (counter, gauge) = (Type::Counter, Type::Gauge);
+    one("read_bytes_total", counter, "Bytes read through the mount.", status.read_bytes);
+    one("written_bytes_total", counter, "Bytes written through the mount.", status.written_bytes);
+    let points = activity.transaction_points;
+    one("transaction_points_total", counter, "Transaction points made durable.", points);
+    one("checkpoints_total", counter, "Checkpoints made durable.", activity.checkpoints);
+    one("rollbacks_total", counter, "Rollbacks of the live volume.", activity.rollbacks);
+    one("log_size_bytes", gauge, "Size of the intent log.", activity.log_size);
+    one(
+        "log_used_bytes",
+        gauge,
+        "Bytes of the intent log in use since the last checkpoint.",
+        activity.log_used,
+    );
+    let pending = "Bytes of the next record of the intent log.";
+    one("pending_record_bytes", gauge, pending, activity.pending_bytes);
+    let unflushed = "Bytes of data written to the medium and not flushed.";
+    one("unflushed_bytes", gauge, unflushed, activity.unflushed_bytes);
+    let dirty = "Bytes accepted and not durable in their place: unflushed data and unwritten tree nodes.";
+    one("dirty_bytes", gauge, dirty, activity.dirty_bytes());
+    one("inodes", gauge, "Inodes in use.", activity.inodes);
+    one("cache_hits_total", counter, "Look-ups of tree nodes answered from memory.", activity.cache.hits);
+    one("cache_misses_total", counter, "Look-ups of tree nodes that read the medium.", activity.cache.misses);
+    one("cache_nodes", gauge, "Tree nodes in memory.", activity.cache.nodes as u64);
+    let pinned = "Tree nodes in memory that are not written yet.";
+    one("cache_dirty_nodes", gauge, pinned, activity.cache.pinned as u64);
+    let capacity = "Tree nodes that the cache is meant to hold.";
+    one("cache_capacity_nodes", gauge, capacity, activity.cache.capacity as u64);
+    let repaired = "Metadata reads answered from the second copy.";
+    one("repaired_reads_total", counter, repaired, activity.repaired_reads);
+    let failed = "1 where the volume went read-only by itself after a failure.";
+    one("failed", gauge, failed, u64::from(activity.poisoned));
+    let family =
+        page.family("space_bytes", Type::Gauge, "The volume by what it is used for; adds up to its size.");
+    let space = &activity.space;
+    for (state, blocks) in [
+        ("data", space.data),
+        ("metadata", space.metadata),
+        ("snapshots", space.snapshots),
+        ("almost_free", space.almost_free),
+        ("reserved", space.reserved),
+        ("log", space.log),
+        ("fixed", space.fixed),
+        ("free", space.free),
+    ] {
+        family.sample(&[("state", state)], blocks.saturating_mul(u64::from(activity.block_size)));
+    }
+    if let Some(medium) = &status.medium {
+        for (name, help, value) in [
+            ("medium_reads_total", "Reads of the medium.", medium.reads),
+            ("medium_read_bytes_total", "Bytes read from the medium.", medium.read_bytes),
+            ("medium_writes_total", "Writes to the medium.", medium.writes),
+            ("medium_written_bytes_total", "Bytes written to the medium.", medium.written_bytes),
+            ("medium_flushes_total", "Flushes of the medium.", medium.flushes),
+            ("medium_discards_total", "Discards on the medium.", medium.discards),
+            ("medium_failures_total", "Requests that the medium failed.", medium.failures),
+        ] {
+            page.family(name, Type::Counter, help).sample(&[], value);
+        }
+    }
+    page.text
+}
+
+fn operations(page: &mut Page, operations: &[Operations]) {
+    let kinds = || Kind::ALL.into_iter().zip(operations);
+    let help = "Time from receiving a request of the kernel to answering it.";
+    let family = page.family("operation_duration_seconds", Type::Histogram, help);
+    for (kind, operations) in kinds() {
+        family.histogram(("op", kind.name()), &operations.latency);
+    }
+    let help = "Operations answered with an error of the volume or the medium (EIO, ENOSPC, EROFS, ENOMEM, EBUSY, ESTALE).";
+    let family = page.family("operation_errors_total", Type::Counter, help);
+    for (kind, operations) in kinds() {
+        family.sample(&[("op", kind.name())], operations.errors);
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Type {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// The page as far as it is written, and the family that samples belong to.
+#[derive(Default)]
+struct Page {
+    text: String,
+    name: String,
+}
+
+impl Page {
+    fn family(&mut self, name: &str, kind: Type, help: &str) -> &mut Page {
+        let kind = match kind {
+            Type::Counter => "counter",
+            Type::Gauge => "gauge",
+            Type::Histogram => "histogram",
+        };
+        self.name = format!("steadfast_{name}");
+        // Writing to a string does not fail.
+        let _ = writeln!(self.text, "# HELP {0} {help}\n# TYPE {0} {kind}", self.name);
+        self
+    }
+
+    fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.write("", labels, value);
+    }
+
+    fn histogram(&mut self, label: (&str, &str), histogram: &Histogram) {
+        for bits in BUCKET_BITS {
+            let limit = (1u64 << bits) as f64 / NANOSECONDS;
+            self.write("_bucket", &[label, ("le", &limit.to_string())], histogram.at_most(bits));
+        }
+        let count = histogram.count();
+        self.write("_bucket", &[label, ("le", "+Inf")], count);
+        self.write("_sum", &[label], histogram.nanoseconds as f64 / NANOSECONDS);
+        self.write("_count", &[label], count);
+    }
+
+    fn write(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(&self.name);
+        self.text.push_str(suffix);
+        for (index, (name, value)) in labels.iter().enumerate() {
+            let begin = if index == 0 { '{' } else { ',' };
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.text, "{begin}{name}=\"{value}\"");
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/common/exposition.rs"]
+mod parser;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::fixture;
+
+    #[test]
+    fn the_text_is_what_prometheus_reads() {
+        let identity = Identity {
+            image: "/a \"b\"\\c\n.img".into(),
+            label: "größe".into(),
+            uuid: "6fa459ea-ee8a-3ca4-894e-db77e160355e".into(),
+        };
+        let snapshot = fixture::snapshot();
+        let page = parser::parse(&text(&snapshot, &identity)).unwrap();
+        let read = [("op", "read")];
+        assert_eq!(page.value("steadfast_operation_duration_seconds_count", &read), Some(3.0));
+        assert_eq!(page.value("steadfast_operation_duration_seconds_sum", &read), Some(2.000_005));
+        assert_eq!(page.value("steadfast_operation_errors_total", &[("op", "write")]), Some(1.0));
+        let limit = [("op", "read"), ("le", "0.000004096")];
+        assert_eq!(page.value("steadfast_operation_duration_seconds_bucket", &limit), Some(1.0));
+        assert_eq!(page.value("steadfast_space_bytes", &[("state", "snapshots")]), Some(5.0 * 4096.0));
+        let info: Vec<_> = page.samples("steadfast_volume_info").collect();
+        assert!(info[0].labels.contains(&("image".into(), identity.image.clone())), "{info:?}");
+    }
+
+    #[test]
+    fn the_parser_refuses_what_prometheus_refuses() {
+        let good = text(&fixture::snapshot(), &fixture::identity());
+        parser::parse(&good).unwrap();
+        for (from, to) in [
+            ("# TYPE steadfast_inodes gauge\n", ""),
+            ("\nsteadfast_read_bytes_total ", "\nsteadfast_read_bytes "),
+            ("le=\"+Inf\"", "le=\"9\""),
+            ("\nsteadfast_inodes ", "\nsteadfast-inodes "),
+            ("\nsteadfast_inodes ", "\nsteadfast_inodes x"),
+            ("op=\"read\"", "op=read"),
+            ("# TYPE steadfast_inodes gauge", "# TYPE steadfast_inodes counter"),
+        ] {
+            assert!(good.contains(from), "{from:?}");
+            assert!(parser::parse(&good.replacen(from, to, 1)).is_err(), "{from:?} -> {to:?}");
+        }
+        assert!(parser::parse(good.trim_end()).is_err(), "the last line ends");
+        assert!(parser::parse(&format!("{good}steadfast_inodes 1\n")).is_err(), "twice");
+    }
+}

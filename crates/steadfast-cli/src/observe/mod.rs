@@ -1,0 +1,101 @@
+//! What a mount counts, for programs: Prometheus text ([`exposition`]) over HTTP on a socket that only this machine can
+//! reach ([`server`], [`address`]).
+
+pub mod address;
+pub mod exposition;
+pub mod server;
+
+/// What identifies the volume in the numbers.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The image or block device.
+    pub image: String,
+    /// Label of the volume.
+    pub label: String,
+    /// UUID of the volume, in its usual form.
+    pub uuid: String,
+}
+
+/// A snapshot for tests.
+#[cfg(test)]
+pub mod fixture {
+    use std::time::Duration;
+
+    use steadfast::volume::{Activity, CacheUse, SpaceUse};
+    use steadfast_fuse::metrics::{Kind, Operations, bucket_limit};
+    use steadfast_fuse::watch::{Snapshot, Status};
+    use steadfast_media::MediumCounters;
+
+    use super::Identity;
+
+    /// Counts the latencies, nanoseconds.
+    pub fn operations(latencies: &[u64], errors: u64) -> Operations {
+        let mut operations = Operations { errors, ..Operations::default() };
+        for latency in latencies {
+            let bucket = (0..).find(|bucket| bucket_limit(*bucket) >= *latency).unwrap_or(0);
+            operations.latency.buckets[bucket] += 1;
+            operations.latency.nanoseconds += latency;
+            operations.latency.longest = operations.latency.longest.max(*latency);
+        }
+        operations
+    }
+
+    /// A volume in the middle of its work.
+    pub fn snapshot() -> Snapshot {
+        let mut kinds: Vec<Operations> = Kind::ALL.iter().map(|_| Operations::default()).collect();
+        kinds[Kind::Read as usize] = operations(&[1000, 4000 + 1_000_000_000, 1_000_000_000], 0);
+        kinds[Kind::Write as usize] = operations(&[70_000, 80_000, 3_000_000], 1);
+        kinds[Kind::Sync as usize] = operations(&[12_000_000, 900_000], 0);
+        let space = SpaceUse {
+            fixed: 6,
+            log: 1024,
+            metadata: 300,
+            data: 9000,
+            snapshots: 5,
+            almost_free: 77,
+            reserved: 2,
+            free: 20_000,
+        };
+        Snapshot {
+            status: Status {
+                uptime: Duration::from_millis(3_723_500),
+                read_bytes: 12_000_000,
+                written_bytes: 34_000_000,
+                activity: Activity {
+                    block_size: 4096,
+                    node_size: 4096,
+                    transaction_points: 40,
+                    checkpoints: 3,
+                    log_size: 4 << 20,
+                    log_used: 1 << 20,
+                    pending_keys: 17,
+                    pending_bytes: 4000,
+                    pending_overflow: false,
+                    unflushed_bytes: 300_000,
+                    cache: CacheUse { nodes: 2000, pinned: 100, capacity: 7000, hits: 99_000, misses: 1000 },
+                    inodes: 1234,
+                    space,
+                    reserve_blocks: 64,
+                    repaired_reads: 0,
+                    rollbacks: 1,
+                    poisoned: false,
+                },
+                medium: Some(MediumCounters {
+                    reads: 500,
+                    read_bytes: 5_000_000,
+                    writes: 900,
+                    written_bytes: 40_000_000,
+                    flushes: 60,
+                    discards: 0,
+                    failures: 0,
+                }),
+            },
+            operations: kinds,
+        }
+    }
+
+    /// Of that volume.
+    pub fn identity() -> Identity {
+        Identity { image: "/srv/disk.img".into(), label: "data".into(), uuid: "6fa459ea".into() }
+    }
+}

@@ -1,0 +1,143 @@
+//! Where two trees differ. Subtrees that both have, which their pointers tell, are not looked at, so the work grows with
+//! what has changed and not with what is there.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use super::node::Node;
+use super::{NodePointer, Root, Store};
+use crate::error::Result;
+use crate::key::Key;
+use crate::keyspace::Value;
+use crate::platform::Platform;
+
+/// A key whose value is not the same in both trees. `None`: it has no such key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Which key.
+    pub key: Key,
+    /// Its value in the first tree.
+    pub before: Option<Value>,
+    /// Its value in the second tree.
+    pub after: Option<Value>,
+}
+
+/// What a bounded search has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// The first difference.
+    Difference(Difference),
+    /// None before this key; the search goes on there.
+    NotBefore(Key),
+    /// None.
+    End,
+}
+
+/// The way from the root to the leaf of a key.
+struct Path {
+    pointers: Vec<NodePointer>,
+    leaf: alloc::sync::Arc<Node>,
+    /// For each node, the lowest key behind it.
+    bounds: Vec<Option<Key>>,
+}
+
+impl<M: Medium, P: Platform> Store<M, P> {
+    /// The first key in `from..=to` at which the trees differ, after at most `steps` leaves of each.
+    pub fn difference(
+        &self,
+        before: &Root,
+        after: &Root,
+        from: &Key,
+        to: &Key,
+        steps: usize,
+    ) -> Result<Found> {
+        let mut from = *from;
+        for _ in 0..steps.max(1) {
+            if from > *to {
+                return Ok(Found::End);
+            }
+            let (old, new) = (self.path(before, &from)?, self.path(after, &from)?);
+            let bound = match common_bound(&old, &new) {
+                Some(bound) => bound,
+                None => {
+                    let bound = lower(last(&old.bounds), last(&new.bounds));
+                    let end = bound.and_then(|bound| bound.predecessor()).map_or(*to, |end| end.min(*to));
+                    if let Some(found) = leaf_difference(&old.leaf, &new.leaf, &from, &end) {
+                        return Ok(Found::Difference(found));
+                    }
+                    bound
+                }
+            };
+            match bound {
+                Some(bound) if bound > from => from = bound,
+                _ => return Ok(Found::End),
+            }
+        }
+        Ok(Found::NotBefore(from))
+    }
+
+    fn path(&self, root: &Root, key: &Key) -> Result<Path> {
+        let mut node = self.node(&root.pointer, root.level())?;
+        let mut pointers = alloc::vec![root.pointer];
+        let mut bounds = alloc::vec![None];
+        while node.level() > 0 {
+            let index = node.child_index(key);
+            let bound = if index + 1 < node.count() { Some(node.key(index + 1)) } else { last(&bounds) };
+            let pointer = node.child(index);
+            node = self.node(&pointer, node.level() - 1)?;
+            pointers.push(pointer);
+            bounds.push(bound);
+        }
+        Ok(Path { pointers, leaf: node, bounds })
+    }
+}
+
+fn last(bounds: &[Option<Key>]) -> Option<Key> {
+    bounds.last().copied().flatten()
+}
+
+/// The lower of two bounds, of which `None` is the end of the tree.
+fn lower(a: Option<Key>, b: Option<Key>) -> Option<Key> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Where the highest node that both paths have ends: up to there the trees are equal.
+fn common_bound(old: &Path, new: &Path) -> Option<Option<Key>> {
+    for (pointer, bound) in old.pointers.iter().zip(&old.bounds) {
+        if let Some(at) = new.pointers.iter().position(|other| other == pointer) {
+            return Some(lower(*bound, new.bounds.get(at).copied().flatten()));
+        }
+    }
+    None
+}
+
+/// The first difference of two leaves in `from..=end`, which both cover.
+fn leaf_difference(old: &Node, new: &Node, from: &Key, end: &Key) -> Option<Difference> {
+    let start = |node: &Node| node.search(from).unwrap_or_else(|index| index);
+    let (mut i, mut j) = (start(old), start(new));
+    let item =
+        |node: &Node, index: usize| (index < node.count()).then(|| node.key(index)).filter(|key| key <= end);
+    loop {
+        let (a, b) = (item(old, i), item(new, j));
+        let key = match (a, b) {
+            (None, None) => return None,
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b)?,
+        };
+        let before = (a == Some(key)).then(|| old.value(i));
+        let after = (b == Some(key)).then(|| new.value(j));
+        if before != after {
+            return Some(Difference {
+                key,
+                before: before.map(<[u8]>::to_vec),
+                after: after.map(<[u8]>::to_vec),
+            });
+        }
+        i += 1;
+        j += 1;
+    }
+}
