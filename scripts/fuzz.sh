@@ -22,7 +22,7 @@ command -v c++ > /dev/null || fail "libFuzzer is C++: install a compiler, such a
 for target in ${FUZZ_TARGETS:-image raw_image operations}; do
     mkdir -p "found/$target"
     echo "== $target, $seconds seconds" >&2
-    "$cargo" +nightly fuzz run --release --debug-assertions "$target" "found/$target" "corpus/$target" -- \
+    "$cargo" +nightly fuzz run "$target" "found/$target" "corpus/$target" -- \
         -max_total_time="$seconds" -max_len=400 -timeout=20 -malloc_limit_mb=64 -rss_limit_mb=1024 \
         -print_final_stats=1 ||
         fail "$target found something; the input and how to run it again are above"
