@@ -98,7 +98,7 @@ impl View {
 
     fn window_name(&self, history: &History) -> &'static str {
         match self.window {
-            Window::Recent => "last 10",
+            Window::Recent => "of the last 10 looks",
             Window::SinceMount if history.was_reset() => "since r",
             Window::SinceMount => "since the mount",
         }
@@ -367,7 +367,7 @@ fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View)
 
     let Some(kind) = Kind::ALL.get(view.choice).copied() else { return };
     let (histogram, _) = view.latencies(history, kind);
-    let title = format!("{}, {}", kind.name(), view.window_name(history));
+    let title = format!("{} {}", kind.name(), view.window_name(history));
     let block = panel(&title);
     let inner = block.inner(main);
     block.render(main, buffer);
