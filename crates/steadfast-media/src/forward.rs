@@ -41,6 +41,9 @@ macro_rules! forward {
             fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
                 (**self).write_fua(offset, data)
             }
+            fn set_size(&self, size: u64) -> Result<(), MediumError> {
+                (**self).set_size(size)
+            }
             fn copies(&self) -> u32 {
                 (**self).copies()
             }

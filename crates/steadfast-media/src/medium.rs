@@ -1,6 +1,6 @@
 //! The [`Medium`] trait.
 
-use crate::{Geometry, MediumCounters, MediumError};
+use crate::{ErrorClass, Geometry, MediumCounters, MediumError, MediumOperation};
 
 /// How soon the bytes of a write are expected to be overwritten or discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Temperature {
 /// After a failed write the units of that request hold old or new bytes, each for itself. After a failed
 /// [`flush`](Self::flush) nothing is known to be durable that was not so before.
 pub trait Medium: Send + Sync {
-    /// Size and units. Does not change while the medium is open.
+    /// Size and units. Nothing but [`set_size`](Self::set_size) changes them while the medium is open.
     fn geometry(&self) -> Geometry;
 
     /// Fills `buffer` from `offset`.
@@ -37,6 +37,21 @@ pub trait Medium: Send + Sync {
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         let _ = (offset, length);
         Ok(())
+    }
+
+    /// Makes the medium `size` bytes long where it can be longer or shorter; new bytes read as zeros. Otherwise only says
+    /// whether it is at least so long.
+    fn set_size(&self, size: u64) -> Result<(), MediumError> {
+        if size <= self.geometry().size {
+            return Ok(());
+        }
+        Err(MediumError {
+            operation: MediumOperation::Write,
+            offset: size,
+            length: 0,
+            class: ErrorClass::Permanent,
+            os_error: 0,
+        })
     }
 
     /// Fills several buffers from consecutive offsets in one request where the medium can.

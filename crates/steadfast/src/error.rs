@@ -66,6 +66,8 @@ pub enum Error {
     Busy,
     /// Snapshots that are newer than the one to go back to would be destroyed.
     NewerSnapshots,
+    /// One caller holds the volume and alone decides about transaction points (an atomic command is running).
+    Held,
     /// Another commit changed a key that this one relies on; the caller retries. Never leaves the core.
     Conflict,
     /// Memory could not be allocated.
@@ -158,6 +160,7 @@ impl core::fmt::Display for Error {
             Poisoned(why) => write!(f, "volume went read-only: {why}"),
             Busy => f.write_str("in use"),
             NewerSnapshots => f.write_str("newer snapshots exist"),
+            Held => f.write_str("an atomic command is running on the volume"),
             Conflict => f.write_str("conflicting change"),
             OutOfMemory => f.write_str("out of memory"),
             Medium(error) => write!(f, "{error}"),

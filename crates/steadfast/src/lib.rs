@@ -10,6 +10,7 @@ extern crate std;
 
 pub mod check;
 pub mod checksum;
+pub mod dump;
 mod error;
 #[allow(dead_code)]
 mod extent;

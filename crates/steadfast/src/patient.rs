@@ -64,6 +64,10 @@ impl<M: Medium> Medium for Patient<M> {
         self.0.copies()
     }
 
+    fn set_size(&self, size: u64) -> Result<(), MediumError> {
+        self.0.set_size(size)
+    }
+
     fn read_copy(&self, copy: u32, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
         retry(|| self.0.read_copy(copy, offset, buffer))
     }

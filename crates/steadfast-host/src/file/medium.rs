@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
@@ -19,7 +19,8 @@ use super::transfer::{self, Direct};
 /// An image file or a block device.
 ///
 /// All requests are positional and may run in parallel. A flush is fdatasync, a FUA write is a write with
-/// `RWF_DSYNC`, a discard punches a hole or trims the device. The size is that at the time of opening.
+/// `RWF_DSYNC`, a discard punches a hole or trims the device. The size is that at the time of opening, or of the last
+/// [`set_size`](Medium::set_size).
 ///
 /// # Atomic unit
 ///
@@ -48,7 +49,9 @@ pub struct FileMedium {
     path: PathBuf,
     file: File,
     block_device: bool,
-    geometry: Geometry,
+    /// But for the size.
+    units: Geometry,
+    size: AtomicU64,
     direct: Option<Direct>,
     read_only: bool,
     /// Errno of the flush that failed, 0 while none has.
@@ -86,7 +89,8 @@ impl FileMedium {
             path: path.to_owned(),
             file,
             block_device,
-            geometry,
+            units: geometry,
+            size: AtomicU64::new(geometry.size),
             direct,
             read_only: options.read_only,
             flush_failed: AtomicI32::new(0),
@@ -120,7 +124,7 @@ impl FileMedium {
     }
 
     fn check(&self, operation: MediumOperation, offset: u64, length: u64) -> Result<(), MediumError> {
-        if !self.geometry.admits(offset, length) {
+        if !self.geometry().admits(offset, length) {
             return Err(medium_error(operation, offset, length, Errno::INVAL));
         }
         if self.read_only && operation != MediumOperation::Read {
@@ -141,7 +145,7 @@ impl FileMedium {
     fn sync(&self) -> Result<(), MediumError> {
         self.check_durability(MediumOperation::Flush, 0, 0)?;
         loop {
-            // The size never changes, so that data and what leads to it are all that has to be written.
+            // A change of the size is made durable where it is made: data and what leads to it are all that is left.
             match fdatasync(&self.file) {
                 // A flush of another thread may have taken the kernel's one report of what was lost.
                 Ok(()) => return self.check_durability(MediumOperation::Flush, 0, 0),
@@ -195,7 +199,24 @@ fn unsupported(errno: Errno) -> bool {
 
 impl Medium for FileMedium {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        Geometry { size: self.size.load(Ordering::Acquire), ..self.units }
+    }
+
+    /// A file is made longer or shorter, durably; a block device may have become longer.
+    fn set_size(&self, size: u64) -> Result<(), MediumError> {
+        let fail = |errno| medium_error(MediumOperation::Write, size, 0, errno);
+        if self.read_only {
+            return Err(fail(Errno::ROFS));
+        }
+        if self.block_device {
+            let found = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0)).map_err(fail)?;
+            self.size.store(found, Ordering::Release);
+            return if size <= found { Ok(()) } else { Err(fail(Errno::NXIO)) };
+        }
+        rustix::fs::ftruncate(&self.file, size).map_err(fail)?;
+        rustix::fs::fsync(&self.file).map_err(fail)?;
+        self.size.store(size, Ordering::Release);
+        Ok(())
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
@@ -282,7 +303,7 @@ impl fmt::Debug for FileMedium {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileMedium")
             .field("path", &self.path)
-            .field("geometry", &self.geometry)
+            .field("geometry", &self.geometry())
             .field("direct", &self.direct.is_some())
             .field("read_only", &self.read_only)
             .finish_non_exhaustive()

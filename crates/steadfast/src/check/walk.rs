@@ -51,7 +51,7 @@ pub(super) fn walk<M: Medium, P: Platform>(
 ) {
     let mut stack = vec![Pending { pointer: root.pointer, level: root.level(), low: Key::MIN, high: None }];
     // No tree has more nodes than fit the volume; one that seems to leads to the same nodes again and again.
-    let mut left = store.superblock.usable_blocks() / store.superblock.node_blocks();
+    let mut left = store.superblock_now().usable_blocks() / store.superblock.node_blocks();
     while let Some(next) = stack.pop() {
         if left == 0 {
             reporter.tree_damaged = true;

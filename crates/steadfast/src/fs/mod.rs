@@ -29,6 +29,7 @@ mod pieces;
 mod prepare;
 mod publish;
 mod read;
+mod relocate;
 mod rename;
 mod seek;
 #[cfg(test)]
@@ -45,3 +46,4 @@ pub use attr::{
 };
 pub use file::{File, FileOptions};
 pub use path::LINKS_MAX;
+pub use relocate::{DefragmentCursor, Fragmentation};

@@ -154,6 +154,11 @@ impl Metaroot {
         }
     }
 
+    /// The metaroot in a cell that was read, if it is valid.
+    pub fn in_cell(cell: &[u8], superblock: &Superblock, platform: &impl Platform) -> Option<Metaroot> {
+        Self::decode(cell, superblock, platform)
+    }
+
     fn decode(bytes: &[u8], superblock: &Superblock, platform: &impl Platform) -> Option<Metaroot> {
         let crc = platform.crc32c(0, bytes.get(..STRUCTURE_DIGEST)?);
         if bytes.get(STRUCTURE_DIGEST..STRUCTURE_SIZE)? != digest_of(crc) {

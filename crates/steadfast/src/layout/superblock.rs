@@ -19,6 +19,27 @@ pub const FEATURES_READ_ONLY: u64 = 0;
 /// Incompatible features known to this code: with others the volume cannot be opened.
 pub const FEATURES_INCOMPATIBLE: u64 = 0;
 
+/// Largest reserve, bytes.
+const RESERVE_MAX: u64 = 32 << 20;
+/// The reserve holds at least this many nodes (all copies): what removals and the next checkpoint may need.
+const RESERVE_NODES_MIN: u64 = 8;
+/// Nodes (all copies) that fit the smallest volume. Below about 19 a full one can refuse to remove a file.
+const NODES_MIN: u64 = 24;
+/// Blocks of the smallest volume.
+const BLOCKS_MIN: u64 = 64;
+
+/// Blocks that files cannot take on a volume with `usable` blocks, where a node takes `node_cost` in all copies.
+pub fn reserve_blocks(usable: u64, block_size: u32, node_cost: u64) -> u64 {
+    let share = (usable / 64).min(RESERVE_MAX / u64::from(block_size));
+    share.max(RESERVE_NODES_MIN * node_cost).min(usable / 4)
+}
+
+/// Blocks of the smallest volume with the parameters of `superblock`; its own size does not matter.
+pub fn blocks_min(superblock: &Superblock) -> u64 {
+    let node_cost = superblock.node_blocks() * u64::from(superblock.metadata_copies);
+    (2 * superblock.head_blocks() + NODES_MIN * node_cost + superblock.log.count).max(BLOCKS_MIN)
+}
+
 const MAGIC: [u8; 8] = *b"STEADFST";
 const CHECKSUM_CRC32C: u32 = 1;
 
@@ -215,6 +236,25 @@ impl Superblock {
             return bad("reserve");
         }
         Ok(())
+    }
+
+    /// The superblock of this volume when it has `size` bytes (rounded down to whole cells).
+    ///
+    /// # Errors
+    /// `VolumeTooSmall`, `InvalidArgument`.
+    pub fn resized(&self, size: u64) -> Result<Superblock> {
+        let cell = self.cell_size();
+        let block_size = u64::from(self.block_size);
+        let blocks = size.min(i64::MAX as u64) / cell * (cell / block_size);
+        let needed = blocks_min(self);
+        if blocks < needed {
+            return Err(Error::VolumeTooSmall { size, needed: needed * block_size });
+        }
+        let mut resized = Superblock { blocks, ..self.clone() };
+        let node_cost = self.node_blocks() * u64::from(self.metadata_copies);
+        resized.reserve_blocks = reserve_blocks(resized.usable_blocks(), self.block_size, node_cost);
+        resized.validate().map_err(|_| Error::InvalidArgument("size of the volume"))?;
+        Ok(resized)
     }
 
     /// Size of the volume in bytes.

@@ -27,6 +27,20 @@ struct Located {
     block: u64,
     blocks: u64,
     payload: usize,
+    lsn: Lsn,
+}
+
+/// Where a record is, for those who want to look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the record.
+    pub lsn: Lsn,
+    /// First block, counted from the start of the log.
+    pub block: u64,
+    /// Blocks, header and padding included.
+    pub blocks: u64,
+    /// Bytes of mutations.
+    pub payload: usize,
 }
 
 /// What the log holds.
@@ -49,6 +63,16 @@ impl Replayed {
     /// No records behind `start`.
     pub fn empty(start: LogPosition) -> Replayed {
         Replayed { end: start, ..Replayed::default() }
+    }
+
+    /// Where the records are, in order.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.records.iter().map(|located| Place {
+            lsn: located.lsn,
+            block: located.block,
+            blocks: located.blocks,
+            payload: located.payload,
+        })
     }
 
     /// Number of records.
@@ -140,7 +164,10 @@ fn read_record<M: Medium, P: Platform>(
     }
     let bytes = if blocks > header_blocks { read_ring(store, found.end.block, blocks)? } else { header };
     let record = Record::decode(&bytes, payload, |bytes| store.crc(bytes));
-    Ok(record.map(|record| (record, Located { block: found.end.block, blocks, payload })))
+    Ok(record.map(|record| {
+        let lsn = record.lsn;
+        (record, Located { block: found.end.block, blocks, payload, lsn })
+    }))
 }
 
 /// The highest LSN of a whole record in the ring that is behind `end`, the end of the log, and yet not reached: a record

@@ -116,6 +116,14 @@ pub fn encode(used: &Bitmap, allocatable: &Bitmap) -> Option<Vec<u8>> {
     if used == allocatable {
         return Some(vec![TAG_FULL]);
     }
+    encode_bitmap(used)
+}
+
+/// As [`encode`], but never "everything that can be allocated".
+pub fn encode_bitmap(used: &Bitmap) -> Option<Vec<u8>> {
+    if used.0.iter().all(|word| *word == 0) {
+        return None;
+    }
     let mut value = vec![TAG_BITMAP];
     value.extend(used.0.iter().flat_map(|word| word.to_le_bytes()));
     while value.last() == Some(&0) {

@@ -15,6 +15,7 @@
 
 mod group;
 mod ranges;
+mod resize;
 mod search;
 mod states;
 mod survey;
@@ -58,6 +59,12 @@ pub struct Space {
     group_blocks: u64,
     first: u64,
     end: u64,
+    /// Nothing is allocated from here on; `end`, unless the volume is becoming smaller.
+    limit: u64,
+    /// Blocks from there on that the working state uses.
+    beyond: u64,
+    /// A group that is written as a bitmap also where it is full: what "full" means is about to change.
+    spelled_out: Option<u64>,
     /// Data stays below: where a node has several blocks, fragments of data must not use up the last runs.
     data_end: u64,
     node_blocks: u64,
@@ -86,15 +93,14 @@ impl Space {
     pub fn new(superblock: &Superblock, used: u64, cursors: (u64, u64), memory: usize) -> Space {
         let group_blocks = u64::from(superblock.group_blocks);
         let groups = superblock.blocks.div_ceil(group_blocks);
-        let data_end = if superblock.node_blocks() > 1 {
-            superblock.end_block() - superblock.reserve_blocks.min(superblock.usable_blocks() / 4)
-        } else {
-            superblock.end_block()
-        };
+        let data_end = resize::data_end(superblock, superblock.first_block(), superblock.end_block());
         Space {
             group_blocks,
             first: superblock.first_block(),
             end: superblock.end_block(),
+            limit: superblock.end_block(),
+            beyond: 0,
+            spelled_out: None,
             data_end,
             node_blocks: superblock.node_blocks(),
             copies: superblock.metadata_copies,
@@ -129,12 +135,13 @@ impl Space {
 
     /// Blocks that can be allocated now.
     pub fn available(&self) -> u64 {
-        (self.end - self.first).saturating_sub(self.used + self.almost + self.reserved.total())
+        (self.limit - self.first + self.beyond)
+            .saturating_sub(self.used + self.almost + self.reserved.total())
     }
 
     /// Blocks of data that can be allocated now, at most.
     pub fn available_for_data(&self) -> u64 {
-        self.available().saturating_sub(self.end - self.data_end)
+        self.available().saturating_sub(self.limit - self.data_end)
     }
 
     /// Where the next data and node allocations begin to look.
@@ -198,7 +205,7 @@ impl Space {
         let mut busy = used.clone();
         busy.merge(base);
         busy.set(0, self.first.clamp(start, end) - start, true);
-        busy.set(self.end.clamp(start, end) - start, self.group_blocks, true);
+        busy.set(self.limit.clamp(start, end) - start, self.group_blocks, true);
         for set in [&self.reserved, &self.held, &self.held_frozen] {
             for (from, to) in set.overlaps(start, end) {
                 busy.set(from - start, to - start, true);
@@ -373,7 +380,12 @@ impl Space {
         for (index, from, to) in self.parts(run) {
             if let Some(group) = self.groups.get_mut(&index) {
                 // What an image counts as used may be less than its bitmaps say.
-                self.used = self.used.saturating_sub(group.used.set(from, to, false));
+                let cleared = group.used.set(from, to, false);
+                self.used = self.used.saturating_sub(cleared);
+                if self.beyond > 0 && index * self.group_blocks + to > self.limit {
+                    let below = self.limit.saturating_sub(index * self.group_blocks + from).min(cleared);
+                    self.beyond = self.beyond.saturating_sub(cleared - below);
+                }
                 self.dirty += usize::from(!core::mem::replace(&mut group.dirty, true));
             }
         }

@@ -45,7 +45,7 @@ impl Space {
         self.node_cursor = first.end();
         let mut addresses = [first.start, BlockAddress::NONE];
         if self.copies > 1 {
-            let span = self.end - self.first;
+            let span = self.limit - self.first;
             let opposite = self.first + (first.start.0 - self.first + span / 2) % span;
             match self.allocate(store, roots, Purpose::Node, self.node_blocks, opposite) {
                 Ok(second) => addresses[1] = second.start,
@@ -66,7 +66,7 @@ impl Space {
         want: u64,
         from: u64,
     ) -> Result<BlockRun> {
-        let end = if purpose == Purpose::Data { self.data_end } else { self.end };
+        let end = if purpose == Purpose::Data { self.data_end } else { self.limit };
         if end <= self.first {
             return Err(Error::NoSpace);
         }

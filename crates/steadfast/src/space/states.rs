@@ -54,9 +54,14 @@ impl Space {
         let mut taken = Vec::new();
         for index in self.dirty_group_indexes() {
             let allocatable = self.allocatable(index);
+            let spelled_out = self.spelled_out == Some(index);
             if let Some(group) = self.groups.get_mut(&index) {
                 group.dirty = false;
-                taken.push((Key::group(index), group::encode(&group.used, &allocatable)));
+                let value = match spelled_out {
+                    true => group::encode_bitmap(&group.used),
+                    false => group::encode(&group.used, &allocatable),
+                };
+                taken.push((Key::group(index), value));
             }
         }
         self.dirty = 0;

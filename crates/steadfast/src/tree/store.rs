@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use lock_api::Mutex;
+use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
 
 use super::cache::{Cache, State};
@@ -55,7 +55,10 @@ pub struct Store<M: Medium, P: Platform> {
     /// Clock, locks and checksum.
     pub platform: P,
     /// Parameters of the volume.
+    /// As it was when the volume was opened; what depends on the present size is [`superblock_now`](Self::superblock_now)'s.
     pub superblock: Superblock,
+    /// Size in blocks. It can grow.
+    blocks: RwLock<P::RwLock, u64>,
     cache: Mutex<P::Mutex, Cache>,
     bad_copies: AtomicU32,
     unflushed: Mutex<P::Mutex, Unflushed>,
@@ -69,12 +72,23 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Store {
             medium: Patient(medium),
             platform,
+            blocks: RwLock::new(superblock.blocks),
             superblock,
             cache: Mutex::new(Cache::new(nodes.max(CACHE_NODES_MIN))),
             bad_copies: AtomicU32::new(0),
             unflushed: Mutex::new(Unflushed::default()),
             written_in_place: AtomicBool::new(false),
         }
+    }
+
+    /// The superblock with the present size of the volume.
+    pub fn superblock_now(&self) -> Superblock {
+        Superblock { blocks: *self.blocks.read(), ..self.superblock.clone() }
+    }
+
+    /// The volume has so many blocks now.
+    pub fn set_blocks(&self, blocks: u64) {
+        *self.blocks.write() = blocks;
     }
 
     /// First half of the uuid, stamped into every node.
@@ -99,10 +113,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// Whether a run lies wholly in the part of the volume that can be allocated.
     pub fn contains(&self, run: BlockRun) -> bool {
+        let end = *self.blocks.read() - self.superblock.head_blocks();
         run.count > 0
             && run.start.0 >= self.superblock.first_block()
-            && run.start.0 < self.superblock.end_block()
-            && run.count <= self.superblock.end_block() - run.start.0
+            && run.start.0 < end
+            && run.count <= end - run.start.0
     }
 
     fn byte_offset(&self, address: BlockAddress) -> u64 {

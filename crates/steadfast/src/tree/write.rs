@@ -86,6 +86,11 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(found)
     }
 
+    /// Gives every node on the way to `key` a new address, unless it has one of this generation.
+    pub fn touch(&mut self, key: &Key) -> Result<()> {
+        self.path_for_change(key).map(drop)
+    }
+
     /// Makes every node from the root to the leaf of `key` a dirty node of the working generation.
     fn path_for_change(&mut self, key: &Key) -> Result<Vec<Step>> {
         let mut path: Vec<Step> = Vec::with_capacity(self.root.height as usize);

@@ -111,7 +111,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Poisoned` after close.
     pub fn activity(&self) -> Result<Activity> {
         self.check_open()?;
-        let superblock = &self.store.superblock;
+        let superblock = &self.store.superblock_now();
         let block_size = u64::from(superblock.block_size);
         let (transaction_points, checkpoints) = {
             let tally = self.tally.lock();

@@ -82,7 +82,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let working = self.working.lock();
             (working.durable.generation.0, working.log.used(), working.sequence)
         };
-        let superblock = &self.store.superblock;
+        let superblock = &self.store.superblock_now();
         let label = superblock.label.split(|byte| *byte == 0).next().unwrap_or_default();
         VolumeInfo {
             version: superblock.version,
@@ -118,7 +118,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn statistics(&self) -> Result<Statistics> {
         self.check_open()?;
         self.check_shown()?;
-        let superblock = &self.store.superblock;
+        let superblock = &self.store.superblock_now();
         let working = self.working.lock();
         let blocks = superblock.usable_blocks();
         let free = blocks.saturating_sub(working.space.used());

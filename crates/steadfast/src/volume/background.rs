@@ -23,7 +23,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         self.finish_checkpoint()?;
         if self.timer_due() {
-            self.transact()?;
+            self.transact_now()?;
         }
         let deleting = self.delete_in_background(self.mask().contains(TransactionMask::TIMER))?;
         if !self.orphans.swap(false, Ordering::AcqRel) {
@@ -37,7 +37,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     fn timer_due(&self) -> bool {
-        if !self.mask().contains(TransactionMask::TIMER) {
+        if !self.active_mask().contains(TransactionMask::TIMER) {
             return false;
         }
         let sequence = self.working.lock().sequence;

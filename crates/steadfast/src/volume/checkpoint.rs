@@ -111,7 +111,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let store = &self.store;
         store.write_nodes(nodes)?;
         store.flush()?;
-        metaroot.write(&store.medium, &store.superblock, &store.platform)?;
+        metaroot.write(&store.medium, &store.superblock_now(), &store.platform)?;
         store.flush()
     }
 

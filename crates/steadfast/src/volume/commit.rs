@@ -47,14 +47,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Several callers at once share one flush.
     ///
     /// # Errors
-    /// `ReadOnly`, `Poisoned`, or the medium's error; after a failed write or flush the volume is read-only, and what was
+    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error; after a failed write or flush the volume is read-only, and what was
     /// acknowledged before stays.
     pub fn transact(&self) -> Result<()> {
+        self.check_writable()?;
+        self.check_not_held()?;
+        self.transact_now()
+    }
+
+    /// As [`transact`](Self::transact), for an event of the mask: nothing happens while the volume is held.
+    pub(super) fn transact_now(&self) -> Result<()> {
         self.check_writable()?;
         let target = self.working.lock().sequence;
         let mut commit = self.commit.lock();
         self.check_writable()?;
-        if commit.durable >= target && !self.parameters_changed() {
+        if self.is_held() || (commit.durable >= target && !self.parameters_changed()) {
             return Ok(());
         }
         self.lead_commit(&mut commit)
@@ -65,7 +72,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Makes durable what is there now, on behalf of everyone who waits for the commit lock.
-    fn lead_commit(&self, commit: &mut CommitState) -> Result<()> {
+    pub(super) fn lead_commit(&self, commit: &mut CommitState) -> Result<()> {
         loop {
             let step = self.next_step(&mut self.working.lock())?;
             match step {
@@ -170,6 +177,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// As [`transact`](Self::transact).
     pub fn checkpoint(&self) -> Result<()> {
         self.check_writable()?;
+        self.check_not_held()?;
         self.checkpoint_now()
     }
 
@@ -177,6 +185,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut commit = self.commit.lock();
         self.check_writable()?;
         self.finish_checkpoint()?;
+        if self.is_held() {
+            return Ok(());
+        }
         let clean = {
             let working = self.working.lock();
             working.pending.is_empty()
@@ -210,9 +221,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Changes the live mask at once, and the volume's at the next transaction point.
     ///
     /// # Errors
-    /// `InvalidArgument` for unknown bits; `ReadOnly`, `Poisoned`.
+    /// `InvalidArgument` for unknown bits; `Held`, `ReadOnly`, `Poisoned`.
     pub fn set_mask(&self, mask: TransactionMask) -> Result<()> {
         self.check_writable()?;
+        self.check_not_held()?;
         if !TransactionMask::ALL.contains(mask) {
             return Err(Error::InvalidArgument("transaction mask has unknown bits"));
         }
@@ -229,9 +241,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Changes the interval of the transaction timer at once, and the volume's at the next transaction point.
     ///
     /// # Errors
-    /// `InvalidArgument` for 0; `ReadOnly`, `Poisoned`.
+    /// `InvalidArgument` for 0; `Held`, `ReadOnly`, `Poisoned`.
     pub fn set_timer_ms(&self, milliseconds: u32) -> Result<()> {
         self.check_writable()?;
+        self.check_not_held()?;
         if milliseconds == 0 {
             return Err(Error::InvalidArgument("the timer needs at least one millisecond"));
         }

@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::keyspace::Mutation;
 use crate::layout::{
     FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot, SnapshotCounts,
-    Superblock, VERSION, cell_size,
+    Superblock, VERSION, blocks_min, cell_size, reserve_blocks,
 };
 use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
@@ -25,14 +25,6 @@ const TWO_COPIES_FROM: u64 = 128 << 10;
 const LOG_FROM: u64 = 1 << 20;
 /// Largest default intent log, bytes.
 const LOG_MAX: u64 = 4 << 20;
-/// Largest reserve, bytes.
-const RESERVE_MAX: u64 = 32 << 20;
-/// The reserve holds at least this many nodes (all copies): what removals and the next checkpoint may need.
-const RESERVE_NODES_MIN: u64 = 8;
-/// Nodes (all copies) that fit the smallest volume. Below about 19 a full one can refuse to remove a file.
-const NODES_MIN: u64 = 24;
-/// Blocks of the smallest volume.
-const BLOCKS_MIN: u64 = 64;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Makes an empty volume on `medium`; what was there is lost.
@@ -163,16 +155,9 @@ fn superblock_for(
         None => (size / 64).min(LOG_MAX),
     };
     let log = (log_bytes / u64::from(block_size)).min((1 << 30) / u64::from(block_size));
-    let node_cost = node_blocks * u64::from(copies);
-    let needed = (2 * head + NODES_MIN * node_cost + log).max(BLOCKS_MIN);
-    if blocks < needed {
-        return Err(Error::VolumeTooSmall { size: wanted, needed: needed * u64::from(block_size) });
-    }
-    let usable = blocks - 2 * head - log;
-    let reserve = (usable / 64).min(RESERVE_MAX / u64::from(block_size)).max(RESERVE_NODES_MIN * node_cost);
     let mut label = [0; 32];
     label[..options.label.len()].copy_from_slice(options.label.as_bytes());
-    let superblock = Superblock {
+    let mut superblock = Superblock {
         version: VERSION,
         uuid: options.uuid,
         features_compatible: FEATURES_COMPATIBLE,
@@ -185,11 +170,17 @@ fn superblock_for(
         group_blocks: node_size.min(32768),
         log: BlockRun { start: BlockAddress(head), count: log },
         inline_max: (node_size / 4).min(value_len_max(node_size as usize) as u32),
-        reserve_blocks: reserve.min(usable / 4),
+        reserve_blocks: 0,
         hash_key: options.uuid,
         label,
         created: platform.now(),
     };
+    let needed = blocks_min(&superblock);
+    if blocks < needed {
+        return Err(Error::VolumeTooSmall { size: wanted, needed: needed * u64::from(block_size) });
+    }
+    let node_cost = node_blocks * u64::from(copies);
+    superblock.reserve_blocks = reserve_blocks(superblock.usable_blocks(), block_size, node_cost);
     superblock.validate()?;
     Ok(superblock)
 }

@@ -51,7 +51,7 @@ pub struct MapCell {
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Where the fixed parts of the volume are.
     pub fn map_geometry(&self) -> MapGeometry {
-        let superblock = &self.store.superblock;
+        let superblock = &self.store.superblock_now();
         MapGeometry {
             block_size: superblock.block_size,
             node_blocks: superblock.node_blocks(),
@@ -82,7 +82,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Err(Error::InvalidArgument("a map needs cells of at least one block"));
         }
         let covered = cell_blocks.saturating_mul(cells.len() as u64);
-        let end = start.saturating_add(covered).min(self.store.superblock.end_block());
+        let end = start.saturating_add(covered).min(self.store.superblock_now().end_block());
         let mut from = from;
         for _ in 0..groups_max {
             if from >= end {

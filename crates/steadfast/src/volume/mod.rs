@@ -25,10 +25,12 @@ mod commit;
 mod data;
 mod dead;
 mod format;
+mod hold;
 mod identify;
 mod map;
 mod open;
 mod reader;
+mod resize;
 mod rollback;
 mod room;
 mod snapshot_delete;
@@ -81,6 +83,8 @@ pub struct Volume<M: Medium, P: Platform> {
     mask: AtomicU32,
     timer_ms: AtomicU32,
     failed: AtomicBool,
+    /// One caller alone sets transaction points, see [`hold`].
+    held: AtomicBool,
     failure: Mutex<P::Mutex, Option<&'static str>>,
     closed: AtomicBool,
     /// The tree is on its way back to the marked state: readers wait for the writer's lock.

@@ -96,6 +96,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             mask: AtomicU32::new(metaroot.mask.0),
             timer_ms: AtomicU32::new(metaroot.timer_ms),
             failed: AtomicBool::new(false),
+            held: AtomicBool::new(false),
             failure: Mutex::new(None),
             closed: AtomicBool::new(false),
             rolling_back: AtomicBool::new(false),
@@ -118,7 +119,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The working state that equals the durable one of `metaroot`.
     pub(super) fn working_at(&self, metaroot: &Metaroot) -> Working {
-        working_state(&self.store.superblock, metaroot, self.space_memory)
+        working_state(&self.store.superblock_now(), metaroot, self.space_memory)
     }
 
     /// Reads the intent log behind `metaroot` up to its last mark.
@@ -174,7 +175,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let commits = !self.read_only
             && !self.failed.load(Ordering::Acquire)
-            && self.mask().contains(TransactionMask::UNMOUNT);
+            && self.active_mask().contains(TransactionMask::UNMOUNT);
         let result = if commits { self.checkpoint_now() } else { Ok(()) };
         self.closed.store(true, Ordering::Release);
         result

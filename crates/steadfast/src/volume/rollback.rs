@@ -19,10 +19,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// hold may be gone, and answers `Stale` or `NotFound` then.
     ///
     /// # Errors
-    /// `ReadOnly`, `Poisoned`, or the medium's error. Where the metaroot or the log cannot be read nothing has changed.
+    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error. Where the metaroot or the log cannot be read nothing has changed.
     /// Where a part of the tree that the log changes cannot be read, the volume shows nothing and takes nothing until a
     /// rollback succeeds or it is opened again.
     pub fn rollback(&self) -> Result<()> {
+        self.check_not_held()?;
+        self.rollback_now()
+    }
+
+    /// As [`rollback`](Self::rollback), also while the volume is held.
+    pub(super) fn rollback_now(&self) -> Result<()> {
         self.check_rollback()?;
         // Writers between reserving and publishing blocks hold their inode's lock: wait for them, let no new ones in.
         let _writers: Vec<_> = self.inode_locks.iter().map(|lock| lock.lock()).collect();
@@ -38,7 +44,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn restore_marked(&self, commit: &mut CommitState) -> Result<()> {
         let mut working = self.working.lock();
         let metaroot =
-            Metaroot::read_newest(&self.store.medium, &self.store.superblock, &self.store.platform)?;
+            Metaroot::read_newest(&self.store.medium, &self.store.superblock_now(), &self.store.platform)?;
         if metaroot.generation != working.durable.generation {
             return Err(Error::NoMetaroot);
         }

@@ -55,11 +55,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// come back by [`background`](Self::background) work. Works on a full volume.
     ///
     /// # Errors
-    /// `NotFound`; as [`transact`](Self::transact).
+    /// `NotFound`, `Held`; as [`transact`](Self::transact).
     pub fn snapshot_delete(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         let mut commit = self.commit.lock();
         self.check_writable()?;
+        self.check_not_held()?;
         self.finish_checkpoint()?;
         {
             let mut working = self.working.lock();
@@ -111,6 +112,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(false);
         }
         let mut commit = self.commit.lock();
+        // What the holder has changed must not become durable with it.
+        if self.is_held() {
+            return Ok(false);
+        }
         self.finish_checkpoint()?;
         {
             let working = self.working.lock();

@@ -34,6 +34,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let _writers: Vec<_> = self.inode_locks.iter().map(|lock| lock.lock()).collect();
         let mut commit = self.commit.lock();
         self.check_writable()?;
+        self.check_not_held()?;
         self.finish_checkpoint()?;
         let (record, older) = self.rollback_target(name, destroy_newer)?;
         self.restore_marked(&mut commit)?;

@@ -44,6 +44,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.check_writable()?;
         let mut commit = self.commit.lock();
         self.check_writable()?;
+        // A snapshot is a transaction point.
+        self.check_not_held()?;
         self.finish_checkpoint()?;
         let (record, entered) = {
             let mut working = self.working.lock();

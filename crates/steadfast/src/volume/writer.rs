@@ -112,7 +112,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.finish_checkpoint()?;
             return Ok(true);
         }
-        let allowed = self.mask().contains(TransactionMask::VOLUME_FULL);
+        let allowed = self.active_mask().contains(TransactionMask::VOLUME_FULL);
         if !allowed {
             return Ok(false);
         }
@@ -136,7 +136,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// An event of the mask has happened: a transaction point if the mask has it.
     pub(crate) fn event(&self, event: TransactionMask) -> Result<()> {
-        if self.mask().contains(event) { self.transact() } else { Ok(()) }
+        if self.active_mask().contains(event) { self.transact_now() } else { Ok(()) }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
