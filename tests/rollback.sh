@@ -68,6 +68,9 @@ ok "refused while files are open for writing: $(cat "$WORK/busy.log")"
 
 timeout 60 "$STEADFAST" rollback --force "$MNT" || die "rollback --force"
 as_before "forced while files are open, extended, truncated, mapped"
+ask map
+[ "$ANSWER" = "read SIGBUS store SIGBUS" ] || die "a map from before the rollback: $ANSWER"
+ok "a map from before: $ANSWER"
 ask stale
 grep -q wrote <<<"$ANSWER" && die "an old descriptor could still write: $ANSWER"
 ok "old descriptors: $ANSWER"
@@ -76,6 +79,79 @@ ask close
 echo quit >&"$to"
 gone "$holder" 30 || die "the holder does not end"
 as_before "after the old descriptors are closed"
+
+# --- shells that stand in directories, and watchers
+mkdir "$MNT/stays" "$MNT/gone"
+"$STEADFAST" transact "$MNT" || die "transact"
+rmdir "$MNT/gone"
+mkdir "$MNT/gone" "$MNT/vanishes"
+echo later >"$MNT/vanishes/file"
+coproc WATCHER { exec python3 "$TESTS/helpers/rollback_watcher.py"; }
+own "$WATCHER_PID"
+watcher=$WATCHER_PID
+exec {watch_to}>&"${WATCHER[1]}" {watch_from}<&"${WATCHER[0]}"
+watcher_says() {
+    local answer
+    echo "$1" >&"$watch_to"
+    read -r -t 60 answer <&"$watch_from" || die "the watcher does not answer to '$1'"
+    WATCHED=$answer
+}
+for pair in "root $MNT" "stays $MNT/stays" "vanishes $MNT/vanishes" "file $MNT/truncated"; do
+    watcher_says "watch $pair"
+done
+# shell DIR: a shell that stands there, told commands by a FIFO, and what each answers.
+for place in stays vanishes; do
+    mkfifo "$WORK/$place.in" "$WORK/$place.out"
+    (cd "$MNT/$place" && exec bash --norc -s) <"$WORK/$place.in" >"$WORK/$place.out" 2>&1 &
+    own $!
+done
+exec {stays_to}>"$WORK/stays.in" {stays_from}<"$WORK/stays.out"
+exec {vanishes_to}>"$WORK/vanishes.in" {vanishes_from}<"$WORK/vanishes.out"
+tell() {
+    local answer
+    echo "$3; echo \"code \$?\"" >&"$1"
+    ANSWER=
+    while read -r -t 60 answer <&"$2"; do
+        [[ $answer = code\ * ]] && CODE=${answer#code } && return
+        ANSWER+="$answer "
+    done
+    die "a shell hangs in '$3'"
+}
+tell "$stays_to" "$stays_from" "echo x >during && ls"
+[ "$CODE" = 0 ] || die "before: $ANSWER"
+tell "$vanishes_to" "$vanishes_from" "cat file"
+[ "$CODE" = 0 ] || die "before: $ANSWER"
+watcher_says events
+grep -q "stays:create:during" <<<"$WATCHED" || die "no event of a new file: $WATCHED"
+
+timeout 60 "$STEADFAST" rollback --force "$MNT" || die "rollback under shells and watchers"
+watcher_says events
+for event in create delete moved_from moved_to modify close_write; do
+    ! grep -qE "(^| |\+|:)$event(:|\+| |\$)" <<<"$WATCHED" || die "a rollback looks like an operation to watchers: $WATCHED"
+done
+ok "watchers see no operations in a rollback: $WATCHED"
+for command in "cat file" "echo y >file" "ls" "mkdir below" "cat ./file"; do
+    tell "$vanishes_to" "$vanishes_from" "$command"
+    [ "$CODE" != 0 ] || [ "$command" = ls ] || die "'$command' works in a directory that is gone: $ANSWER"
+    ! grep -q later <<<"$ANSWER" || die "'$command' shows what is gone: $ANSWER"
+done
+ok "a shell in a directory that is gone is told so: $ANSWER"
+tell "$vanishes_to" "$vanishes_from" "cd $MNT && ls stays"
+[ "$CODE" = 0 ] && [ -z "$ANSWER" ] || die "the shell cannot go on from there: $ANSWER"
+tell "$stays_to" "$stays_from" "ls && echo z >after && cat after"
+[ "$CODE" = 0 ] && [ "$ANSWER" = "z " ] || die "the shell in the directory that stays: $ANSWER"
+watcher_says events
+grep -q "stays:create:after" <<<"$WATCHED" || die "a watch on a directory that stays went silent: $WATCHED"
+[ -d "$MNT/gone" ] && [ ! -e "$MNT/vanishes" ] || die "the directories are not as they were"
+echo exit >&"$stays_to"
+echo exit >&"$vanishes_to"
+echo quit >&"$watch_to"
+gone "$watcher" 30 || die "the watcher does not end"
+exec {stays_to}>&- {stays_from}<&- {vanishes_to}>&- {vanishes_from}<&-
+rm "$MNT/stays/after"
+rmdir "$MNT/stays" "$MNT/gone"
+"$STEADFAST" transact "$MNT" || die "transact"
+ok "a shell and a watch in a directory that stays go on"
 
 # --- the mount is as good as new
 echo fresh >"$MNT/fresh"

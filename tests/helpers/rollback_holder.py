@@ -5,6 +5,7 @@ Usage: rollback_holder.py DIRECTORY; commands on standard input, one answer line
   open       opens what the test needs: `extended`, `truncated`, `mapped`, `reader`
   change     extends, truncates, stores through the map, makes `new`
   close      closes what is open for writing, keeps the read-only descriptor
+  map        says what reading and storing through the map does after the rollback, in children
   stale      says how old descriptors answer after the rollback
   quit
 """
@@ -12,6 +13,7 @@ Usage: rollback_holder.py DIRECTORY; commands on standard input, one answer line
 import errno
 import mmap
 import os
+import signal
 import sys
 
 
@@ -40,6 +42,23 @@ class Holder:
             file.write("new")
         os.rename(self.path("other"), self.path("renamed"))
         return "changed"
+
+    def touch(self, action):
+        """What happens to a child that uses the map."""
+        child = os.fork()
+        if child == 0:
+            try:
+                action()
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "fine"
+
+    def use_map(self):
+        def store():
+            self.map[20_000:20_010] = b"S" * 10
+
+        return f"read {self.touch(lambda: self.map[0:10])} store {self.touch(store)}"
 
     def close(self):
         if self.map is not None:
@@ -74,7 +93,13 @@ class Holder:
 
 def main():
     holder = Holder(sys.argv[1])
-    commands = {"open": holder.open, "change": holder.change, "close": holder.close, "stale": holder.stale}
+    commands = {
+        "open": holder.open,
+        "change": holder.change,
+        "close": holder.close,
+        "map": holder.use_map,
+        "stale": holder.stale,
+    }
     for line in sys.stdin:
         word = line.strip()
         if word == "quit":

@@ -71,4 +71,12 @@ struct sf_ioc_info {
 /* As SF_IOC_TRANSACT, and empties the intent log. */
 #define SF_IOC_CHECKPOINT _IO(SF_IOC_TYPE, 6)
 
+/* Several files, all or nothing: open SF_CONTROL_FILE in the root directory of the mount, begin, change files, and commit
+ * or abort on the same descriptor. Closing it, for whatever reason, without a commit rolls back. Nobody else can set a
+ * transaction point meanwhile (EALREADY), and fsync returns at once. For the user who mounted, and root. */
+#define SF_CONTROL_FILE ".steadfast-control"
+#define SF_IOC_ATOMIC_BEGIN _IO(SF_IOC_TYPE, 32)
+#define SF_IOC_ATOMIC_COMMIT _IO(SF_IOC_TYPE, 33)
+#define SF_IOC_ATOMIC_ABORT _IO(SF_IOC_TYPE, 34)
+
 #endif /* STEADFAST_IOCTL_H */

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use steadfast::Platform;
 use steadfast::fs::{FileKind, SeekTo};
-use steadfast_media::Medium;
+use steadfast_media::{Medium, MediumError};
 use zerocopy::IntoBytes;
 
 use crate::abi::output::{IoctlOut, LseekOut};
@@ -40,7 +40,7 @@ impl Ticket {
         Ticket { device, unique, answered: false, timing }
     }
 
-    fn answer(mut self, result: Result<&[u8], Errno>) {
+    pub(crate) fn answer(mut self, result: Result<&[u8], Errno>) {
         self.answered = true;
         if let Err(error) = self.device.answer(self.unique, result) {
             log_error!("cannot answer a command: {error}");
@@ -68,6 +68,26 @@ pub(crate) enum Command {
     SnapshotCreate { name: String },
     SnapshotDelete { name: String },
     SnapshotRollback { name: String, force: bool, destroy_newer: bool },
+    Grow { size: u64 },
+}
+
+/// What happens to the lease of the volume, see [`crate::filesystem::lease`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaseJob {
+    Begin {
+        handle: u64,
+        process: u32,
+    },
+    Commit {
+        handle: u64,
+    },
+    Abort {
+        handle: u64,
+    },
+    /// The descriptor is gone.
+    Lost {
+        handle: u64,
+    },
 }
 
 /// Work for the control thread.
@@ -86,6 +106,10 @@ pub(crate) enum Job {
         nodeid: u64,
         offset: u64,
         to: SeekTo,
+    },
+    Lease {
+        ticket: Option<Ticket>,
+        job: LeaseJob,
     },
     /// The mount is about to be cut off from open files: saves what they have written.
     Rescue {
@@ -141,6 +165,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 });
                 ticket.answer(result.as_ref().map(|out| out.as_bytes()).map_err(|errno| *errno));
             }
+            Job::Lease { ticket, job } => self.execute_lease(ticket, job),
             Job::Rescue { done } => {
                 if let Err(errno) = self.pull_all() {
                     let error = std::io::Error::from_raw_os_error(errno.0);
@@ -154,7 +179,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     /// Executes a command; what it has to say comes behind the head of the answer.
     fn command(&self, command: Command, out: &mut Vec<u8>) -> Result<(), Errno> {
+        if self.volume.is_held() {
+            // Whoever holds the volume alone decides.
+            return Err(Errno(libc::EALREADY));
+        }
         match command {
+            Command::Grow { size } => self.grow(size),
             Command::Transact => self.pull_all().and_then(|()| Ok(self.volume.transact()?)),
             Command::Checkpoint => self.pull_all().and_then(|()| Ok(self.volume.checkpoint()?)),
             Command::Rollback { force } => {
@@ -183,9 +213,29 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
+    /// The medium first: the volume must not be larger.
+    fn grow(&self, size: u64) -> Result<(), Errno> {
+        let medium = self.volume.medium();
+        let before = medium.geometry().size;
+        if size > before {
+            let errno =
+                |error: MediumError| Errno(if error.os_error == 0 { libc::EINVAL } else { error.os_error });
+            medium.set_size(size).map_err(errno)?;
+        }
+        let grown = self.volume.grow(size).map_err(Errno::from);
+        if grown.is_err() && self.volume.info().size <= before && self.volume.info().poisoned.is_none() {
+            // What was added is of no use.
+            let _ = medium.set_size(before);
+        }
+        if grown.is_ok() {
+            log_info!("the volume has {size} bytes now");
+        }
+        grown
+    }
+
     /// Makes the kernel hand over all dirty pages. They can only be of files that are open for writing: closing the
     /// last descriptor, and the end of the last mapping, write them back.
-    fn pull_all(&self) -> Result<(), Errno> {
+    pub(crate) fn pull_all(&self) -> Result<(), Errno> {
         let mut first_error = Ok(());
         for nodeid in self.files.written() {
             first_error = first_error.and(self.pull(nodeid));
@@ -198,7 +248,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         puller.pull(nodeid).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
-    fn roll_back(&self, force: bool, roll_back: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    /// Rolls back by `roll_back`, and makes the kernel forget what it knew.
+    pub(crate) fn roll_back(
+        &self,
+        force: bool,
+        roll_back: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let start = Instant::now();
         while !self.stop_requests(force) {
             if start.elapsed() >= CLOSING_TIME {

@@ -37,6 +37,7 @@ pub fn errno(error: &Error) -> i32 {
         NoSpace => libc::ENOSPC,
         ReadOnly | Poisoned(_) => libc::EROFS,
         Busy => libc::EBUSY,
+        Held => libc::EALREADY,
         Conflict => libc::EAGAIN,
         OutOfMemory => libc::ENOMEM,
         _ => libc::EIO,

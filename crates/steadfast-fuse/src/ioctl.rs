@@ -15,6 +15,7 @@ use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 
 use steadfast::TransactionMask;
+use steadfast::fs::{DefragmentCursor, Fragmentation};
 use steadfast::volume::VolumeInfo;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -67,6 +68,74 @@ pub(crate) fn only_looks(request: &Request<'_>) -> bool {
         watch::MAP_DEAD,
     ];
     request.arguments().take::<IoctlIn>().is_ok_and(|wanted| looks.contains(&wanted.cmd))
+}
+
+/// `_IO(TYPE, 32)`, on an open [`CONTROL_FILE`]: sets a transaction point; from then on nothing is durable, and nobody else
+/// can make it so, until [`ATOMIC_COMMIT`] or [`ATOMIC_ABORT`]. When the last descriptor of this opening of the control
+/// file is closed, for whatever reason, the volume is rolled back as by [`ATOMIC_ABORT`]. For the user who mounted, and
+/// root. EALREADY while another one holds the volume.
+pub const ATOMIC_BEGIN: u32 = number(NONE, 32, 0);
+/// `_IO(TYPE, 33)`, on the same descriptor (or a duplicate): everything since becomes durable, all of it or nothing.
+pub const ATOMIC_COMMIT: u32 = number(NONE, 33, 0);
+/// `_IO(TYPE, 34)`, on the same descriptor (or a duplicate): returns the volume to where it was at the beginning. Open
+/// files become stale (ESTALE).
+pub const ATOMIC_ABORT: u32 = number(NONE, 34, 0);
+/// `_IOR(TYPE, 35, AtomicArgument)`, on any file or directory: whether somebody holds the volume.
+pub const ATOMIC_STATUS: u32 = number(READ, 35, size_of::<AtomicArgument>());
+
+/// `_IOW(TYPE, 36, u64)`: makes the volume, and the image file below it, larger: bytes. For the user who mounted, and root.
+pub const GROW: u32 = number(WRITE, 36, size_of::<u64>());
+/// `_IOWR(TYPE, 37, DefragmentArgument)`, on a regular file: one bounded step of bringing its blocks together. Start with
+/// zeros, and give back what it returns until `done` is set. For the user who mounted, and root.
+pub const DEFRAGMENT: u32 = number(READ | WRITE, 37, size_of::<DefragmentArgument>());
+/// `_IOR(TYPE, 38, FragmentationArgument)`, on a regular file: how its data lies on the volume.
+pub const FRAGMENTATION: u32 = number(READ, 38, size_of::<FragmentationArgument>());
+
+/// Argument of [`DEFRAGMENT`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DefragmentArgument {
+    /// Where to go on in the file.
+    pub block: u64,
+    /// Where to put it.
+    pub goal: u64,
+    /// Not zero: there is nothing more to do.
+    pub done: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Argument of [`FRAGMENTATION`]; see [`Fragmentation`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct FragmentationArgument {
+    pub blocks: u64,
+    pub extents: u64,
+    pub runs: u64,
+}
+
+/// Name of a file in the root directory of every mount that is not listed and not part of the volume; a file of the volume
+/// with this name hides it.
+pub const CONTROL_FILE: &str = ".steadfast-control";
+
+/// Argument of [`ATOMIC_STATUS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct AtomicArgument {
+    /// Bits of [`atomic_flag`].
+    pub flags: u32,
+    /// The process that began, as its number is known to the daemon; 0: none, or not known.
+    pub process: u32,
+}
+
+/// Bits of [`AtomicArgument::flags`].
+pub mod atomic_flag {
+    /// Somebody holds the volume.
+    pub const ACTIVE: u32 = 1;
+    /// Since the last beginning a program was told that there is no space (ENOSPC). Space that is freed is given back at
+    /// the end only.
+    pub const NO_SPACE: u32 = 2;
 }
 
 /// Argument of [`ROLLBACK`].
@@ -155,6 +224,71 @@ pub fn checkpoint(file: &File) -> io::Result<()> {
 /// EBUSY while files are open for writing, unless `force`; EPERM; ENOTTY.
 pub fn rollback(file: &File, force: bool) -> io::Result<()> {
     call(file, ROLLBACK, &mut RollbackArgument { force: u32::from(force), reserved: 0 })
+}
+
+/// [`ATOMIC_BEGIN`] on an open control file.
+///
+/// # Errors
+/// EALREADY; EPERM; EROFS; EIO, ENOSPC and others where what was written before could not be made durable; ENOTTY.
+pub fn atomic_begin(control: &File) -> io::Result<()> {
+    call::<[u8; 0]>(control, ATOMIC_BEGIN, &mut [])
+}
+
+/// [`ATOMIC_COMMIT`] on the same descriptor.
+///
+/// # Errors
+/// EINVAL for one that does not hold the volume; EIO, ENOSPC and others where dirty pages could not be written, now or since
+/// the beginning: the volume is still held then, abort it; EROFS where the volume went read-only, at the state of the beginning.
+pub fn atomic_commit(control: &File) -> io::Result<()> {
+    call::<[u8; 0]>(control, ATOMIC_COMMIT, &mut [])
+}
+
+/// [`ATOMIC_ABORT`] on the same descriptor.
+///
+/// # Errors
+/// EINVAL for one that does not hold the volume; EIO where the state cannot be read: the volume is read-only then.
+pub fn atomic_abort(control: &File) -> io::Result<()> {
+    call::<[u8; 0]>(control, ATOMIC_ABORT, &mut [])
+}
+
+/// Whether somebody holds the volume.
+///
+/// # Errors
+/// ENOTTY.
+pub fn atomic_status(file: &File) -> io::Result<AtomicArgument> {
+    let mut argument = AtomicArgument { flags: 0, process: 0 };
+    call(file, ATOMIC_STATUS, &mut argument)?;
+    Ok(argument)
+}
+
+/// Makes the volume, and the image file below it, larger: `size` bytes. A block device has to be that long already.
+///
+/// # Errors
+/// EINVAL (not larger, or no size for a volume); ENXIO (the device is shorter); EFBIG, ENOSPC and others of the file below;
+/// EALREADY; EPERM; EROFS; ENOTTY.
+pub fn grow(file: &File, size: u64) -> io::Result<()> {
+    call(file, GROW, &mut size.to_ne_bytes())
+}
+
+/// One bounded step of bringing the blocks of a regular file together; `None` when all is done.
+///
+/// # Errors
+/// EINVAL, EISDIR; EALREADY; EPERM; EROFS; EIO; ENOTTY.
+pub fn defragment_step(file: &File, cursor: DefragmentCursor) -> io::Result<Option<DefragmentCursor>> {
+    let mut argument = DefragmentArgument { block: cursor.block, goal: cursor.goal, done: 0, reserved: 0 };
+    call(file, DEFRAGMENT, &mut argument)?;
+    let next = DefragmentCursor { block: argument.block, goal: argument.goal };
+    Ok((argument.done == 0).then_some(next))
+}
+
+/// How the data of a regular file lies on the volume.
+///
+/// # Errors
+/// EINVAL, EISDIR; ENOTTY.
+pub fn fragmentation(file: &File) -> io::Result<Fragmentation> {
+    let mut argument = FragmentationArgument { blocks: 0, extents: 0, runs: 0 };
+    call(file, FRAGMENTATION, &mut argument)?;
+    Ok(Fragmentation { blocks: argument.blocks, extents: argument.extents, runs: argument.runs })
 }
 
 /// The transaction mask, and the interval of the timer in milliseconds.
@@ -299,6 +433,9 @@ mod tests {
         assert_eq!(MASK_SET, 0x4008_d504);
         assert_eq!(INFO, 0x8130_d505);
         assert_eq!(CHECKPOINT, 0x0000_d506);
+        assert_eq!([ATOMIC_BEGIN, ATOMIC_COMMIT, ATOMIC_ABORT], [0xd520, 0xd521, 0xd522]);
+        assert_eq!(ATOMIC_STATUS, 0x8008_d523);
+        assert_eq!([GROW, DEFRAGMENT, FRAGMENTATION], [0x4008_d524, 0xc018_d525, 0x8018_d526]);
     }
 
     #[test]

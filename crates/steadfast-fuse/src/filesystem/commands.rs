@@ -1,6 +1,7 @@
 //! IOCTL: the commands of [`crate::ioctl`], daemon side.
 
-use steadfast::{Platform, TransactionMask};
+use steadfast::fs::DefragmentCursor;
+use steadfast::{InodeNumber, Platform, TransactionMask};
 use steadfast_media::Medium;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,9 +13,10 @@ use crate::control::{Command, Job};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::ioctl::{
-    CHECKPOINT, INFO, InfoArgument, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument,
-    SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument,
-    SnapshotListArgument, TRANSACT, snapshot_flag,
+    ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FRAGMENTATION, FragmentationArgument, GROW,
+    INFO, InfoArgument, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument, SNAPSHOT_CREATE,
+    SNAPSHOT_DELETE, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotListArgument, TRANSACT,
+    snapshot_flag,
 };
 use crate::request::{Arguments, Request};
 use crate::watch::{
@@ -81,6 +83,22 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 give(&list, &wanted, out)
             }
             INFO => give(&InfoArgument::from(&self.volume.info()), &wanted, out),
+            GROW => {
+                self.check_owner(request)?;
+                let size = u64::from_ne_bytes(argument::<[u8; 8]>(&mut arguments, &wanted)?);
+                command(Command::Grow { size })
+            }
+            DEFRAGMENT => {
+                self.check_owner(request)?;
+                let argument = argument::<DefragmentArgument>(&mut arguments, &wanted)?;
+                give(&self.defragment(self.node(request)?, &argument)?, &wanted, out)
+            }
+            FRAGMENTATION => {
+                let found = self.volume.fragmentation(self.node(request)?)?;
+                let (blocks, extents, runs) = (found.blocks, found.extents, found.runs);
+                give(&FragmentationArgument { blocks, extents, runs }, &wanted, out)
+            }
+            ATOMIC_STATUS => give(&self.lease.status(), &wanted, out),
             _ => self.watch(&wanted, &mut arguments, out),
         }
     }
@@ -114,6 +132,18 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
+    fn defragment(
+        &self,
+        inode: InodeNumber,
+        argument: &DefragmentArgument,
+    ) -> Result<DefragmentArgument, Errno> {
+        let cursor = DefragmentCursor { block: argument.block, goal: argument.goal };
+        Ok(match self.volume.defragment_step(inode, cursor)? {
+            Some(next) => DefragmentArgument { block: next.block, goal: next.goal, done: 0, reserved: 0 },
+            None => DefragmentArgument { done: 1, ..*argument },
+        })
+    }
+
     fn set_mask(&self, mask: TransactionMask, timer_ms: u32) -> Result<(), Errno> {
         if !TransactionMask::ALL.contains(mask) {
             return Err(Errno(libc::EINVAL));
@@ -131,7 +161,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         Ok(())
     }
 
-    fn check_owner(&self, request: &Request<'_>) -> Result<(), Errno> {
+    pub(super) fn check_owner(&self, request: &Request<'_>) -> Result<(), Errno> {
         let uid = request.header.uid;
         if uid == 0 || uid == self.owner { Ok(()) } else { Err(Errno(libc::EPERM)) }
     }

@@ -10,6 +10,7 @@ mod attributes;
 mod commands;
 mod directories;
 mod files;
+pub(crate) mod lease;
 mod names;
 mod removed;
 mod rolling;
@@ -41,6 +42,7 @@ use crate::pull::{Pass, Puller};
 use crate::request::Request;
 use crate::snapshots::{Snapshots, is_snapshot};
 
+use lease::Lease;
 use removed::Removed;
 pub(crate) use rolling::Parked;
 
@@ -78,6 +80,7 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     pub(crate) snapshots: Snapshots<M, P>,
     pub(crate) files: OpenFiles,
     removed: Removed,
+    pub(crate) lease: Lease,
     /// For notifications.
     pub(crate) device: Device,
     pub(crate) agreement: Agreement,
@@ -109,6 +112,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             nodes: Nodes::default(),
             files: OpenFiles::default(),
             removed: Removed::default(),
+            lease: Lease::default(),
             device,
             agreement,
             gate: RwLock::new(Phase::Running),
@@ -139,7 +143,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let result = match answer {
             Ok(Answer::Ready) => device.answer(unique, Ok(out.filled())),
             Ok(Answer::Silent | Answer::Later) => Ok(()),
-            Err(errno) => device.answer(unique, Err(errno)),
+            Err(errno) => {
+                self.lease.note_error(&request, errno);
+                device.answer(unique, Err(errno))
+            }
         };
         // Whoever answers later ends the timing then.
         if let Some((kind, start)) = timed.filter(|_| !matches!(answer, Ok(Answer::Silent | Answer::Later))) {
@@ -186,6 +193,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::FORGET => return self.forget(request),
             opcode::BATCH_FORGET => return self.batch_forget(request),
             _ => {}
+        }
+        if self.is_control_file(request) {
+            return self.serve_control_file(device, request, out);
         }
         let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         match *gate {
@@ -270,11 +280,13 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     /// Hands a request to the control thread, which answers it.
     fn defer(&self, job: Job) -> Outcome {
-        match self.jobs.send(job) {
-            Ok(()) => Ok(Answer::Later),
-            // The session is ending; the ticket in the job has answered.
-            Err(_) => Ok(Answer::Later),
-        }
+        self.send(job);
+        Ok(Answer::Later)
+    }
+
+    fn send(&self, job: Job) {
+        // Fails where the session is ending; a ticket in the job has answered then.
+        let _ = self.jobs.send(job);
     }
 
     fn pass(&self) -> Option<Pass> {

@@ -47,6 +47,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 {
                     return self.lookup_for_helper(nodeid, out);
                 }
+                if directory == InodeNumber::ROOT && name == crate::ioctl::CONTROL_FILE.as_bytes() {
+                    return self.lookup_control_file(out);
+                }
                 // The kernel may remember that there is no such name.
                 ready(out.put(&EntryOut { entry_valid: self.name_validity(), ..Default::default() }))
             }

@@ -1,5 +1,6 @@
 //! The file system through real mounts. Needs /dev/fuse; tests say so and pass where it is missing.
 
+mod atomic;
 mod commands;
 mod crashes;
 mod data;

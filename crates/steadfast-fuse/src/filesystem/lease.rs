@@ -1,0 +1,237 @@
+//! The control file, and the lease of the volume that belongs to an open descriptor of it.
+//!
+//! Whoever opens [`CONTROL_FILE`](crate::ioctl::CONTROL_FILE) in the root directory and begins with
+//! [`ATOMIC_BEGIN`](crate::ioctl::ATOMIC_BEGIN) alone decides about the next transaction point, until it commits or
+//! aborts. The kernel tells of the end of a descriptor in every case (RELEASE), also when the holder is killed, so a
+//! lease whose descriptor is gone is rolled back; where the daemon or the power goes first, the next mount finds the
+//! volume as it was at the beginning. A descriptor that the holder's children have inherited keeps the lease until the
+//! last of them has ended: nobody goes on writing after the rollback.
+//!
+//! The file is not part of the volume. Its node id is one that no inode of the volume ever has, and requests about it
+//! pass the gate, for they touch nothing that a rollback changes.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use steadfast::Platform;
+use steadfast_media::Medium;
+use zerocopy::IntoBytes;
+
+use super::{Answer, Filesystem, Outcome, ready};
+use crate::abi::flags::write as write_flag;
+use crate::abi::input::{IoctlIn, ReleaseIn, WriteIn};
+use crate::abi::opcode;
+use crate::abi::output::{Attr, AttrOut, EntryOut, IoctlOut, OpenOut, Statx, StatxOut};
+use crate::buffer::AnswerBuffer;
+use crate::control::{Job, LeaseJob, Ticket};
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::ioctl::{ATOMIC_ABORT, ATOMIC_BEGIN, ATOMIC_COMMIT, AtomicArgument, atomic_flag};
+use crate::log::{log_info, log_warning};
+use crate::request::Request;
+
+/// Inode number of the control file: numbers below 16 are never given to files, and this one to nothing else.
+const CONTROL_INODE: u64 = 2;
+/// Its node id, under a tag of its own.
+const CONTROL_ID: u64 = 0xffff << 48 | CONTROL_INODE;
+/// Reads and writes go to the daemon, not to pages; closing needs no FLUSH.
+const OPEN_FLAGS: u32 = 1 | crate::abi::flags::fopen::NOFLUSH;
+
+/// Who holds the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Holder {
+    handle: u64,
+    process: u32,
+}
+
+/// The lease of the volume. The control thread alone gives and takes it.
+#[derive(Debug, Default)]
+pub(crate) struct Lease {
+    handles: AtomicU64,
+    holder: Mutex<Option<Holder>>,
+    /// A program was told ENOSPC during the lease.
+    no_space: AtomicBool,
+    /// Why pages of the kernel's cache could not be written during the lease; 0: all were. A program that does not look at
+    /// the result of close(2) knows nothing of it.
+    lost: AtomicI32,
+}
+
+impl Lease {
+    fn holder(&self) -> MutexGuard<'_, Option<Holder>> {
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_held_by(&self, handle: u64) -> bool {
+        self.holder().is_some_and(|holder| holder.handle == handle)
+    }
+
+    /// For whoever asks what is going on.
+    pub(crate) fn status(&self) -> AtomicArgument {
+        let holder = *self.holder();
+        let mut flags = 0;
+        if holder.is_some() {
+            flags |= atomic_flag::ACTIVE;
+        }
+        if self.no_space.load(Ordering::Acquire) {
+            flags |= atomic_flag::NO_SPACE;
+        }
+        AtomicArgument { flags, process: holder.map_or(0, |holder| holder.process) }
+    }
+
+    /// A request is answered with this error.
+    pub(crate) fn note_error(&self, request: &Request<'_>, errno: Errno) {
+        if request.header.opcode == opcode::WRITE && self.holder().is_some() {
+            let cached = request.arguments().take::<WriteIn>();
+            if cached.is_ok_and(|wanted| wanted.write_flags & write_flag::CACHE != 0) {
+                self.lost.store(errno.0, Ordering::Release);
+            }
+        }
+        if errno.0 == libc::ENOSPC
+            && !self.no_space.load(Ordering::Relaxed)
+            && self.holder().is_some()
+            && !self.no_space.swap(true, Ordering::AcqRel)
+        {
+            log_warning!(
+                "no space left inside an atomic command: what it removes is given back when it commits"
+            );
+        }
+    }
+}
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    pub(super) fn is_control_file(&self, request: &Request<'_>) -> bool {
+        request.header.nodeid == CONTROL_ID
+    }
+
+    /// LOOKUP of the control file. The name is not to be remembered: a file of the volume may take it.
+    pub(super) fn lookup_control_file(&self, out: &mut AnswerBuffer) -> Outcome {
+        ready(out.put(&EntryOut { nodeid: CONTROL_ID, attr: self.control_attr(), ..EntryOut::default() }))
+    }
+
+    fn control_attr(&self) -> Attr {
+        Attr {
+            ino: CONTROL_INODE,
+            mode: libc::S_IFREG | 0o600,
+            nlink: 1,
+            uid: self.owner,
+            blksize: 4096,
+            ..Attr::default()
+        }
+    }
+
+    /// A request about the control file.
+    pub(super) fn serve_control_file(
+        &self,
+        device: &Device,
+        request: &Request<'_>,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
+        match request.header.opcode {
+            // Opening truncates and closing sets times for some programs: neither means anything here.
+            opcode::GETATTR | opcode::SETATTR => {
+                ready(out.put(&AttrOut { attr: self.control_attr(), ..AttrOut::default() }))
+            }
+            opcode::STATX => {
+                let attr = self.control_attr();
+                let stat = Statx {
+                    mask: 0x7ff,
+                    mode: attr.mode as u16,
+                    nlink: attr.nlink,
+                    uid: attr.uid,
+                    ino: attr.ino,
+                    blksize: attr.blksize,
+                    ..Statx::default()
+                };
+                ready(out.put(&StatxOut { stat, ..StatxOut::default() }))
+            }
+            opcode::OPEN => {
+                let fh = self.lease.handles.fetch_add(1, Ordering::Relaxed);
+                ready(out.put(&OpenOut { fh, open_flags: OPEN_FLAGS, backing_id: 0 }))
+            }
+            opcode::IOCTL => self.lease_command(device, request),
+            opcode::RELEASE => {
+                let handle = request.arguments().take::<ReleaseIn>()?.fh;
+                // Also where the lease is not given yet: jobs are done in order.
+                self.send(Job::Lease { ticket: None, job: LeaseJob::Lost { handle } });
+                Ok(Answer::Ready)
+            }
+            opcode::READ | opcode::FLUSH | opcode::FSYNC => Ok(Answer::Ready),
+            // Never ENOSYS, which would make the kernel do without for all files.
+            _ => Err(Errno(libc::EPERM)),
+        }
+    }
+
+    fn lease_command(&self, device: &Device, request: &Request<'_>) -> Outcome {
+        let wanted = request.arguments().take::<IoctlIn>()?;
+        let handle = wanted.fh;
+        let job = match wanted.cmd {
+            ATOMIC_BEGIN => {
+                self.check_owner(request)?;
+                LeaseJob::Begin { handle, process: request.header.pid }
+            }
+            ATOMIC_COMMIT => LeaseJob::Commit { handle },
+            ATOMIC_ABORT => LeaseJob::Abort { handle },
+            _ => return Err(Errno(libc::ENOTTY)),
+        };
+        self.defer(Job::Lease { ticket: Some(self.ticket(device, request)), job })
+    }
+
+    /// On the control thread.
+    pub(crate) fn execute_lease(&self, ticket: Option<Ticket>, job: LeaseJob) {
+        let result = match job {
+            LeaseJob::Begin { handle, process } => self.begin(handle, process),
+            LeaseJob::Commit { handle } => self.if_holder(handle).and_then(|()| self.commit_lease()),
+            LeaseJob::Abort { handle } => self.if_holder(handle).and_then(|()| self.abort_lease()),
+            LeaseJob::Lost { handle } if self.lease.is_held_by(handle) => {
+                log_warning!("an atomic command has ended without an answer: rolling back");
+                self.abort_lease()
+            }
+            LeaseJob::Lost { .. } => Ok(()),
+        };
+        if let Some(ticket) = ticket {
+            let out = IoctlOut::default();
+            ticket.answer(result.map(|()| out.as_bytes()));
+        }
+    }
+
+    fn if_holder(&self, handle: u64) -> Result<(), Errno> {
+        if self.lease.is_held_by(handle) { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+    }
+
+    fn begin(&self, handle: u64, process: u32) -> Result<(), Errno> {
+        if self.volume.is_held() {
+            return Err(Errno(libc::EALREADY));
+        }
+        // What was written before belongs to the state that a rollback returns to.
+        self.pull_all()?;
+        self.volume.hold()?;
+        self.lease.no_space.store(false, Ordering::Release);
+        self.lease.lost.store(0, Ordering::Release);
+        *self.lease.holder() = Some(Holder { handle, process });
+        log_info!("an atomic command begins (process {process})");
+        Ok(())
+    }
+
+    /// On an error before the commit the lease stays: the holder aborts.
+    fn commit_lease(&self) -> Result<(), Errno> {
+        self.pull_all()?;
+        match self.lease.lost.load(Ordering::Acquire) {
+            0 => {}
+            // Part of what was written is not there: that is not all of it.
+            errno => return Err(Errno(errno)),
+        }
+        let result = self.volume.commit_held();
+        *self.lease.holder() = None;
+        log_info!(
+            "an atomic command has ended: {}",
+            if result.is_ok() { "committed" } else { "not committed" }
+        );
+        Ok(result?)
+    }
+
+    fn abort_lease(&self) -> Result<(), Errno> {
+        let result = self.roll_back(true, || Ok(self.volume.roll_back_held()?));
+        *self.lease.holder() = None;
+        result
+    }
+}
