@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cat, check, completions, df, get, info, ls, manpages, map, mask, mkfs, mount, put, rm, rollback,
-    snapshot, top, torture, transact, tree, umount,
+    atomically, cat, check, completions, defrag, df, dump, get, image, info, ls, manpages, map, mask, mkfs,
+    mount, put, rm, rollback, snapshot, top, torture, transact, tree, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -41,6 +41,10 @@ enum Command {
     Rollback(rollback::Args),
     Mask(mask::Args),
     Snapshot(snapshot::Args),
+    Atomically(atomically::Args),
+    Image(image::Args),
+    Dump(dump::Args),
+    Defrag(defrag::Args),
     Ls(ls::Args),
     Cat(cat::Args),
     Put(put::Args),
@@ -66,7 +70,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     match dispatch(&cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(failure) => {
             eprintln!("{failure}");
             ExitCode::from(failure.exit as u8)
@@ -74,8 +78,13 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(command: &Command) -> Outcome {
-    match command {
+/// Runs a command; its exit code where it succeeds is 0, or that of a program that it has run.
+fn dispatch(command: &Command) -> Outcome<u8> {
+    let done: Outcome = match command {
+        Command::Atomically(args) => return atomically::run(args),
+        Command::Image(args) => return image::run(args),
+        Command::Dump(args) => dump::run(args),
+        Command::Defrag(args) => defrag::run(args),
         Command::Mkfs(args) => mkfs::run(args),
         Command::Mount(args) => mount::run(args),
         Command::Umount(args) => umount::run(args),
@@ -97,7 +106,8 @@ fn dispatch(command: &Command) -> Outcome {
         Command::Torture(args) => torture::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Manpages(args) => manpages::run(args),
-    }
+    };
+    done.map(|()| 0)
 }
 
 /// The grammar of the command line, for what is made from it.

@@ -147,6 +147,7 @@ fn advice_core(error: &Error) -> (Exit, String) {
             (Busy, "close the files that are open for writing, or use --force to drop their changes")
         }
         Error::NewerSnapshots => (Failed, "use --force to destroy them, or delete them first"),
+        Error::Held => (Busy, "wait until it has ended, or end it"),
         Error::Conflict => (Failed, "try again"),
         Error::OutOfMemory => (Failed, "give it more memory, or a smaller --cache"),
         Error::Medium(medium) => match medium.class {

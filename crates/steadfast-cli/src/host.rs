@@ -201,6 +201,14 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
     Ok(medium)
 }
 
+/// Opens an image that was made with blocks of this size, for writing.
+///
+/// # Errors
+/// As [`open_medium`].
+pub fn create_open(path: &Path, block_size: u32) -> Outcome<FileMedium> {
+    open_with(path, &small_sectors(false, block_size))
+}
+
 fn open_with(path: &Path, options: &FileOptions) -> Outcome<FileMedium> {
     FileMedium::open(path, options).map_err(|error| failure(&error, path))
 }

@@ -77,6 +77,30 @@ impl Live {
         })
     }
 
+    /// Holds the volume: from here on all changes become durable by [`Atomic::commit`], or none.
+    ///
+    /// # Errors
+    /// Busy while another command holds it; no permission.
+    pub fn begin_atomic(&self) -> Outcome<Atomic<'_>> {
+        let path = self.directory().join(ioctl::CONTROL_FILE);
+        let control = File::open(&path).map_err(|error| {
+            if Errno::from_io_error(&error) == Some(Errno::NOENT) {
+                return self.failure(&Errno::NOTTY.into());
+            }
+            self.failure(&error)
+        })?;
+        // Whoever inherits it keeps the volume held when this process is killed.
+        rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::empty())
+            .map_err(|error| self.failure(&error.into()))?;
+        ioctl::atomic_begin(&control).map_err(|error| self.failure(&error))?;
+        Ok(Atomic { live: self, control })
+    }
+
+    /// Whether a program was told that there is no space since the volume was held.
+    pub fn ran_out_of_space(&self) -> bool {
+        ioctl::atomic_status(&self.file).is_ok_and(|status| status.flags & ioctl::atomic_flag::NO_SPACE != 0)
+    }
+
     /// The transaction mask and the timer in milliseconds.
     ///
     /// # Errors
@@ -165,7 +189,23 @@ impl Live {
         explain_live(self.failure(error), error, place)
     }
 
-    fn failure(&self, error: &io::Error) -> Failure {
+    /// Makes the volume, and the image below it, larger.
+    ///
+    /// # Errors
+    /// When the image cannot be made larger; no permission.
+    pub fn grow(&self, size: u64) -> Outcome {
+        ioctl::grow(&self.file, size).map_err(|error| {
+            let mut failure = self.failure(&error);
+            if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::FBIG | Errno::NXIO)) {
+                failure.what = "the image or device below cannot have that size".into();
+                failure.advice = "make the device larger first, or ask for less".into();
+            }
+            failure
+        })
+    }
+
+    /// What people are told about a failed command.
+    pub fn failure(&self, error: &io::Error) -> Failure {
         let place = self.directory().display();
         match Errno::from_io_error(error) {
             Some(Errno::NOTCONN | Errno::CONNABORTED) => stale_or_host(error, self.directory()),
@@ -175,6 +215,16 @@ impl Live {
                 place,
                 "run the command as that user",
             ),
+            Some(Errno::ALREADY) => {
+                let process = ioctl::atomic_status(&self.file).map_or(0, |status| status.process);
+                let who = if process == 0 { String::new() } else { format!(" (process {process})") };
+                Failure::new(
+                    Exit::Busy,
+                    format!("an atomic command{who} is running on the volume"),
+                    place,
+                    "wait until it has ended, or end it and what it has started",
+                )
+            }
             Some(Errno::NOTTY) => Failure::new(
                 Exit::NotAVolume,
                 "the mount does not know this command",
@@ -185,5 +235,38 @@ impl Live {
             Some(Errno::ROFS) => Failure::core(steadfast::Error::ReadOnly, place),
             _ => Failure::host(error, "reach the volume", self.directory()),
         }
+    }
+}
+
+/// A volume that is held by this process. Dropped without [`commit`](Self::commit), or when the process is killed, the
+/// mount rolls it back.
+pub struct Atomic<'a> {
+    live: &'a Live,
+    control: File,
+}
+
+impl Atomic<'_> {
+    /// Makes everything durable that was changed since the beginning.
+    ///
+    /// # Errors
+    /// What could not be written; nothing is durable then.
+    pub fn commit(&self) -> Outcome {
+        ioctl::atomic_commit(&self.control).map_err(|error| {
+            let failure = self.live.failure(&error);
+            Failure::new(
+                failure.exit,
+                format!("not committed: {}", failure.what),
+                failure.place,
+                failure.advice,
+            )
+        })
+    }
+
+    /// Returns the volume to where it was at the beginning.
+    ///
+    /// # Errors
+    /// When the volume cannot be read.
+    pub fn abort(&self) -> Outcome {
+        ioctl::atomic_abort(&self.control).map_err(|error| self.live.failure(&error))
     }
 }

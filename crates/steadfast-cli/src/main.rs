@@ -25,6 +25,7 @@ mod report;
 mod schedule;
 mod serve;
 mod size;
+mod source;
 mod stat_text;
 mod target;
 mod transfer;

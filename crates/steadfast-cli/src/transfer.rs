@@ -62,6 +62,20 @@ pub fn read_data(
     Ok(())
 }
 
+/// Reads all of a regular file and gives it to `sink` in order, holes as zeros.
+///
+/// # Errors
+/// Those of reading, and what `sink` returns.
+pub fn read_all(
+    image: &Image,
+    path: &[u8],
+    file: &Attributes,
+    sink: &mut dyn FnMut(&[u8]) -> Outcome,
+) -> Outcome {
+    let mut buffer = vec![0; CHUNK];
+    read_range(image, path, file.inode, 0..file.size, &mut buffer, &mut |bytes, _| sink(bytes))
+}
+
 fn read_range(
     image: &Image,
     path: &[u8],
@@ -133,7 +147,10 @@ fn regular(attributes: &Attributes) -> Result<(), Error> {
 }
 
 /// Reads until the buffer is full or the source ends.
-fn fill(source: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+///
+/// # Errors
+/// Those of the source.
+pub fn fill(source: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match source.read(&mut buffer[filled..]) {
@@ -151,7 +168,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 /// The runs of a buffer that are not holes, with their offsets.
-fn data_runs(buffer: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+pub fn data_runs(buffer: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let next_chunk = |at: usize| &buffer[at..buffer.len().min(at + HOLE)];

@@ -1,10 +1,14 @@
 //! The commands, one file each: its arguments and its `run`.
 
+pub mod atomically;
 pub mod cat;
 pub mod check;
 pub mod completions;
+pub mod defrag;
 pub mod df;
+pub mod dump;
 pub mod get;
+pub mod image;
 pub mod info;
 pub mod ls;
 pub mod manpages;

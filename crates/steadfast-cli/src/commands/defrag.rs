@@ -1,0 +1,232 @@
+//! `steadfast defrag`: brings the blocks of files together, on a mount or on an image.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use steadfast::Error;
+use steadfast::fs::{DefragmentCursor, FileKind, Fragmentation};
+use steadfast_fuse::ioctl;
+
+use crate::failure::{Failure, Outcome};
+use crate::image::{Access, Image};
+use crate::live::Live;
+use crate::output::{self, Output};
+use crate::target::Target;
+use crate::volume_path::{self, LastLink, join};
+
+/// Bring the blocks of files together
+///
+/// In bounded steps that leave every file as it is at any moment, also its times; the volume can be in use. Space that
+/// is set free comes back with the next transaction points. Blocks that snapshots hold stay where they are, so files
+/// can take more space afterwards.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Mount point, a file or directory on a mount, or an image that is not mounted
+    #[arg(value_name = "IMAGE|DIR|FILE")]
+    target: PathBuf,
+    /// File or directory on the volume; the default is all of it
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// Only show how files lie; change nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Also files that are in one piece, each on a line
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found and done.
+#[derive(Debug, Default, Serialize)]
+struct Totals {
+    files: u64,
+    fragmented_before: u64,
+    fragmented_after: u64,
+    runs_before: u64,
+    runs_after: u64,
+    extents_before: u64,
+    extents_after: u64,
+}
+
+impl Totals {
+    fn add(&mut self, before: Fragmentation, after: Fragmentation) {
+        self.files += 1;
+        self.fragmented_before += u64::from(before.runs > 1);
+        self.fragmented_after += u64::from(after.runs > 1);
+        self.runs_before += before.runs;
+        self.runs_after += after.runs;
+        self.extents_before += before.extents;
+        self.extents_after += after.extents;
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the target; those of the volume.
+pub fn run(args: &Args) -> Outcome {
+    let mut worker = Worker { args, output: Output::new(), totals: Totals::default() };
+    let below_mount = fs::symlink_metadata(&args.target).is_ok_and(|metadata| metadata.is_file())
+        && crate::mounts::holding(&args.target).is_ok_and(|mount| mount.is_some());
+    if below_mount {
+        let live = Live::open(&args.target)?;
+        worker.mounted(&live, args.target.clone())?;
+    } else {
+        match Target::find(&args.target) {
+            Ok(Target::Image(path)) => worker.image(&path)?,
+            Ok(Target::Mounted(live)) => {
+                let start = match &args.path {
+                    Some(path) => live.directory().join(path.strip_prefix("/").unwrap_or(path)),
+                    None if args.target.is_dir() => args.target.clone(),
+                    None => live.directory().clone(),
+                };
+                worker.mounted(&live, start)?;
+            }
+            Err(failure) => {
+                // A directory on a mount that is not its root.
+                let live = Live::open(&args.target).map_err(|_| failure)?;
+                worker.mounted(&live, args.target.clone())?;
+            }
+        }
+    }
+    worker.finish()
+}
+
+struct Worker<'a> {
+    args: &'a Args,
+    output: Output,
+    totals: Totals,
+}
+
+impl Worker<'_> {
+    fn report(&mut self, path: &[u8], before: Fragmentation, after: Fragmentation) -> Outcome {
+        self.totals.add(before, after);
+        if self.args.json || !(self.args.verbose || before.runs > 1) {
+            return Ok(());
+        }
+        self.output.name(path)?;
+        self.output.line(match self.args.dry_run {
+            true => format!(": {} runs, {} extents", before.runs, before.extents),
+            false => format!(
+                ": {} runs, now {}; {} extents, now {}",
+                before.runs, after.runs, before.extents, after.extents
+            ),
+        })
+    }
+
+    fn finish(mut self) -> Outcome {
+        if self.args.json {
+            drop(self.output);
+            return output::json(&self.totals);
+        }
+        let Totals { files, fragmented_before, fragmented_after, runs_before, runs_after, .. } = self.totals;
+        self.output.line(match self.args.dry_run {
+            true => format!("{files} files, {fragmented_before} of them in pieces, {runs_before} runs"),
+            false => format!(
+                "{files} files, {fragmented_before} of them were in pieces, now {fragmented_after}; {runs_before} runs, now {runs_after}"
+            ),
+        })?;
+        self.output.finish()
+    }
+
+    fn image(&mut self, path: &Path) -> Outcome {
+        let access = if self.args.dry_run { Access::Read } else { Access::Write };
+        let image = Image::open(path, access)?;
+        let start = self.args.path.as_deref().unwrap_or(Path::new("/")).as_os_str().as_bytes();
+        let found = volume_path::resolve(&image.volume, start, LastLink::Follow)
+            .map_err(|error| image.failure(error, start))?;
+        let mut pending = vec![(start.to_vec(), found)];
+        while let Some((path, attributes)) = pending.pop() {
+            match attributes.kind {
+                FileKind::Directory => {
+                    let entries = volume_path::sorted_entries(&image.volume, attributes.inode)
+                        .map_err(|error| image.failure(error, &path))?;
+                    let below = entries.into_iter().rev();
+                    pending.extend(below.map(|(entry, attributes)| (join(&path, &entry.name), attributes)));
+                }
+                FileKind::Regular => self.file_on_image(&image, &path, attributes.inode)?,
+                _ => {}
+            }
+        }
+        if !self.args.dry_run {
+            let at_image = |error| image.failure(error, b"/");
+            image.volume.checkpoint().map_err(at_image)?;
+        }
+        image.close()
+    }
+
+    fn file_on_image(&mut self, image: &Image, path: &[u8], inode: steadfast::InodeNumber) -> Outcome {
+        let fail = |error: Error| image.failure(error, path);
+        let before = image.volume.fragmentation(inode).map_err(fail)?;
+        let mut after = before;
+        if !self.args.dry_run && before.runs > 1 {
+            let mut cursor = DefragmentCursor::default();
+            while let Some(next) = image.volume.defragment_step(inode, cursor).map_err(fail)? {
+                cursor = next;
+            }
+            // What was set free is needed for the next file.
+            image.volume.checkpoint().map_err(fail)?;
+            after = image.volume.fragmentation(inode).map_err(fail)?;
+        }
+        self.report(path, before, after)
+    }
+
+    fn mounted(&mut self, live: &Live, start: PathBuf) -> Outcome {
+        let cannot = |error: &io::Error, path: &Path| Failure::host(error, "read", path);
+        let device = live.file().metadata().map_err(|error| cannot(&error, live.directory()))?.dev();
+        let mut pending = vec![start];
+        while let Some(path) = pending.pop() {
+            let metadata = match fs::symlink_metadata(&path) {
+                Ok(metadata) => metadata,
+                // Somebody has removed it meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && self.totals.files > 0 => continue,
+                Err(error) => return Err(cannot(&error, &path)),
+            };
+            if metadata.dev() != device {
+                continue;
+            }
+            if metadata.is_dir() {
+                let mut names = fs::read_dir(&path)
+                    .and_then(|entries| {
+                        entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
+                    })
+                    .map_err(|error| cannot(&error, &path))?;
+                names.sort_unstable_by(|a, b| b.cmp(a));
+                pending.append(&mut names);
+            } else if metadata.is_file() {
+                self.file_on_mount(live, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file_on_mount(&mut self, live: &Live, path: &Path) -> Outcome {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.totals.files > 0 => return Ok(()),
+            Err(error) => return Err(Failure::host(&error, "open", path)),
+        };
+        let fail = |error: io::Error| {
+            let failure = live.failure(&error);
+            Failure::new(failure.exit, failure.what, path.display(), failure.advice)
+        };
+        let before = ioctl::fragmentation(&file).map_err(fail)?;
+        let mut after = before;
+        if !self.args.dry_run && before.runs > 1 {
+            let mut cursor = DefragmentCursor::default();
+            while let Some(next) = ioctl::defragment_step(&file, cursor).map_err(fail)? {
+                cursor = next;
+            }
+            // Gives back what was set free. Refused to those who may not, and not needed then.
+            let _ = ioctl::checkpoint(&file);
+            after = ioctl::fragmentation(&file).map_err(fail)?;
+        }
+        self.report(path.as_os_str().as_bytes(), before, after)
+    }
+}

@@ -1,0 +1,330 @@
+//! `steadfast image build`: an image from a directory, an archive or a manifest, the same bytes from the same input.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use steadfast::{Error, FormatOptions, OpenOptions, Timestamp, TransactionMask, Volume};
+use steadfast_host::FileMedium;
+
+use super::byte_bar;
+use super::fill::{StoppedClock, fill};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output;
+use crate::owner::{self, Owner};
+use crate::report::{self, InfoReport};
+use crate::source::{self, Source};
+use crate::{host, interval, mask_text, size};
+
+/// Attempts with twice the size each, where the first estimate was too low.
+const ATTEMPTS: u32 = 6;
+/// Metadata of an entry by estimate: inode, name, extents, in all copies.
+const ENTRY_BYTES: u64 = 1024;
+
+/// Build an image from a directory, a tar archive or a manifest, without root
+///
+/// Owners, modes, devices, times, hard links, holes and extended attributes come from the source. The same input and
+/// options give the same bytes: entries go in by name, times are those of the source (none later than
+/// SOURCE_DATE_EPOCH, where that is set), and the uuid is derived from the source, or given.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Image file to make
+    image: PathBuf,
+    /// Directory or tar archive (plain, gzip, zstd or xz; '-' is standard input)
+    source: Option<PathBuf>,
+    /// A list of entries that are added, or replace those of the source (see docs/IMAGES.md)
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+    /// Size of the volume; the default is the least that holds the source
+    #[arg(short, long, value_parser = size::parse)]
+    size: Option<u64>,
+    /// Free space beside the source, where no --size is given
+    #[arg(long, value_parser = size::parse, default_value = "0", value_name = "SIZE", conflicts_with = "size")]
+    free: u64,
+    /// Owner and group of everything, as numbers (entries of the manifest keep theirs)
+    #[arg(long, value_name = "UID:GID", value_parser = owner::parse)]
+    owner: Option<Owner>,
+    /// Leave extended attributes out (but those in the manifest)
+    #[arg(long)]
+    no_xattrs: bool,
+    /// Block size
+    #[arg(short, long, value_parser = size::parse_u32, default_value = "4K")]
+    block_size: u32,
+    /// Tree node size; the default is the block size
+    #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
+    node_size: Option<u32>,
+    /// Copies of metadata
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2), value_name = "1|2")]
+    metadata_copies: Option<u8>,
+    /// Size of the intent log
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    log_size: Option<u64>,
+    /// Label, at most 32 bytes
+    #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
+    label: String,
+    /// UUID; the default is derived from the source
+    #[arg(long, value_parser = report::uuid_parse, conflicts_with = "seed")]
+    uuid: Option<[u8; 16]>,
+    /// Another uuid for the same source
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    seed: String,
+    /// Transaction mask of the volume
+    #[arg(long, value_parser = parse_mask, value_name = "EVENTS")]
+    mask: Option<TransactionMask>,
+    /// Interval of the transaction timer
+    #[arg(long, value_parser = interval::parse_ms, default_value = "5s", value_name = "INTERVAL")]
+    timer: u32,
+    /// Replace an image that exists
+    #[arg(short = 'F', long)]
+    force: bool,
+    /// No progress bar, no text
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_mask(text: &str) -> Result<TransactionMask, String> {
+    mask_text::parse(&[text], TransactionMask::DEFAULT)
+}
+
+/// Runs the command. The image appears under its name when it is whole; after an error there is none.
+///
+/// # Errors
+/// What is wrong with the source or the parameters.
+pub fn run(args: &Args) -> Outcome {
+    check_target(args)?;
+    let epoch = source_date_epoch()?;
+    let mut source = read_source(args)?;
+    if let Some(epoch) = epoch {
+        source.clamp_times(epoch);
+    }
+    let now = epoch.unwrap_or_else(|| source.newest());
+    let partial = partial_name(&args.image);
+    // What an interrupted run has left.
+    let _ = fs::remove_file(&partial);
+    let built = build(args, &source, now, &partial);
+    if built.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    let info = built?;
+    if args.json {
+        return output::json(&InfoReport::new(&info, args.image.display().to_string(), None));
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    output::line(format_args!(
+        "{}: image of {}, {} entries, {} of data, uuid {}",
+        args.image.display(),
+        size::human(info.size),
+        source.entries.len(),
+        size::human(data_bytes(&source)),
+        report::uuid_text(&info.uuid),
+    ))
+}
+
+fn check_target(args: &Args) -> Outcome {
+    match fs::metadata(&args.image) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Failure::host(&error, "look at", &args.image)),
+        Ok(metadata) if !metadata.is_file() => Err(Failure::new(
+            Exit::Usage,
+            "is not an image file",
+            args.image.display(),
+            "build into a file, then copy that to a device",
+        )),
+        Ok(_) if args.force => host::open_medium(&args.image, true, false).map(drop),
+        Ok(_) => Err(Failure::new(
+            Exit::Busy,
+            "exists already",
+            args.image.display(),
+            "use another name, or replace it with --force",
+        )),
+    }
+}
+
+fn source_date_epoch() -> Outcome<Option<Timestamp>> {
+    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let seconds = text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            "not a number of seconds",
+            format!("SOURCE_DATE_EPOCH={}", text.display()),
+            "set it to seconds since 1970, or unset it",
+        )
+    })?;
+    Ok(Some(Timestamp { seconds, nanoseconds: 0 }))
+}
+
+fn read_source(args: &Args) -> Outcome<Source> {
+    let mut source = Source::default();
+    match &args.source {
+        Some(path) if path.as_os_str() != "-" && path.is_dir() => source::add_directory(&mut source, path)?,
+        Some(path) => source::add_archive(&mut source, path)?,
+        None if args.manifest.is_none() => {
+            return Err(Failure::new(
+                Exit::Usage,
+                "nothing to build from",
+                args.image.display(),
+                "give a directory, a tar archive or a --manifest",
+            ));
+        }
+        None => {}
+    }
+    for entry in source.entries.values_mut() {
+        if let Some(owner) = args.owner {
+            (entry.uid, entry.gid) = (owner.uid, owner.gid);
+        }
+        if args.no_xattrs {
+            entry.xattrs.clear();
+        }
+    }
+    if let Some(manifest) = &args.manifest {
+        source::add_manifest(&mut source, manifest)?;
+    }
+    source.entries.entry(Vec::new()).or_insert_with(source::Entry::directory);
+    Ok(source)
+}
+
+fn data_bytes(source: &Source) -> u64 {
+    source.entries.values().map(source::Entry::size).sum()
+}
+
+/// Bytes that the source will take, by estimate. Holes count as data.
+fn estimate(args: &Args, source: &Source) -> u64 {
+    let block = u64::from(args.block_size.clamp(128, 65536));
+    let of = |entry: &source::Entry| {
+        let attributes: usize = entry.xattrs.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
+        entry.size().div_ceil(block).saturating_mul(block).saturating_add(ENTRY_BYTES + 4 * attributes as u64)
+    };
+    source.entries.values().map(of).fold(args.free, u64::saturating_add)
+}
+
+/// The intent log of an image for so many bytes.
+fn log_size(bytes: u64) -> u64 {
+    const STEPS: [(u64, u64); 4] =
+        [(512 << 10, 0), (8 << 20, 64 << 10), (64 << 20, 256 << 10), (1 << 30, 1 << 20)];
+    STEPS.iter().find(|(limit, _)| bytes < *limit).map_or(4 << 20, |(_, log)| *log)
+}
+
+fn options(args: &Args, source: &Source, size: u64) -> FormatOptions {
+    // Of a volume of the final size, which nobody knows yet, not of the one that is formatted first. Steps, and from sizes
+    // alone: how the host stores holes must not show.
+    let log_size = args.log_size.or_else(|| args.size.is_none().then(|| log_size(estimate(args, source))));
+    let copies =
+        if args.size.is_none() { Some(args.metadata_copies.unwrap_or(2)) } else { args.metadata_copies };
+    FormatOptions {
+        size: Some(size),
+        block_size: args.block_size,
+        node_size: args.node_size,
+        metadata_copies: copies,
+        log_size,
+        uuid: args.uuid.unwrap_or_else(|| source.uuid(&args.seed)),
+        label: args.label.clone(),
+        mask: args.mask.unwrap_or(TransactionMask::DEFAULT),
+        timer_ms: args.timer,
+        root_mode: 0o755,
+        ..FormatOptions::default()
+    }
+}
+
+fn build(args: &Args, source: &Source, now: Timestamp, partial: &Path) -> Outcome<steadfast::VolumeInfo> {
+    let mut size = args.size.unwrap_or_else(|| estimate(args, source).saturating_mul(5) / 4 + (4 << 20));
+    let mut attempt = 1;
+    loop {
+        host::try_format(partial, &options(args, source, size))?;
+        let bar = byte_bar("building", args.quiet || args.json);
+        bar.set_length(data_bytes(source));
+        let filled = make(args, source, now, partial, size, &bar);
+        bar.finish_and_clear();
+        match filled {
+            Err(failure) if failure.exit == Exit::NoSpace && args.size.is_none() && attempt < ATTEMPTS => {
+                fs::remove_file(partial).map_err(|error| Failure::host(&error, "remove", partial))?;
+                size = size.saturating_mul(2);
+                attempt += 1;
+            }
+            other => {
+                other?;
+                break;
+            }
+        }
+    }
+    if args.size.is_none() {
+        shrink(args, now, partial)?;
+    }
+    let file = File::open(partial).map_err(|error| Failure::host(&error, "open", partial))?;
+    file.sync_all().map_err(|error| Failure::host(&error, "write", partial))?;
+    let volume =
+        host::open_volume(partial, false, OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    let info = volume.info();
+    volume.close().map_err(|error| Failure::core(error, partial.display()))?;
+    fs::rename(partial, &args.image).map_err(|error| Failure::host(&error, "rename", partial))?;
+    let directory = args.image.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Ok(directory) = File::open(directory.unwrap_or(Path::new("."))) {
+        // The name, too; where the host's file system cannot do that, it will come by itself.
+        let _ = directory.sync_all();
+    }
+    Ok(info)
+}
+
+fn make(
+    args: &Args,
+    source: &Source,
+    now: Timestamp,
+    partial: &Path,
+    size: u64,
+    bar: &indicatif::ProgressBar,
+) -> Outcome {
+    let options = options(args, source, size);
+    let medium = host::create_medium(partial, Some(size), args.block_size)?;
+    let at_image = |error| Failure::core(error, args.image.display());
+    Volume::format(&medium, &options, &StoppedClock::at(now)).map_err(at_image)?;
+    let volume = open(medium, now).map_err(at_image)?;
+    fill(&volume, source, options.mask, &args.image, bar)?;
+    volume.close().map_err(at_image)
+}
+
+fn open(medium: FileMedium, now: Timestamp) -> Result<Volume<FileMedium, StoppedClock>, Error> {
+    Volume::open(medium, OpenOptions { access_times: false, ..OpenOptions::default() }, StoppedClock::at(now))
+}
+
+/// Cuts the image down to the least size that holds it, and the free space asked for.
+fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
+    let at_image = |error| Failure::core(error, args.image.display());
+    let mut size = None;
+    loop {
+        let volume = open(host::create_open(partial, args.block_size)?, now).map_err(at_image)?;
+        let whole = volume.info().size;
+        let wanted = size.unwrap_or_else(|| volume.size_least()).saturating_add(args.free);
+        if wanted >= whole {
+            volume.close().map_err(at_image)?;
+            break;
+        }
+        match volume.shrink(wanted, &mut |_| {}) {
+            Ok(()) => {
+                let reached = wanted - wanted % u64::from(args.block_size).max(512);
+                let file = File::options().write(true).open(partial);
+                file.and_then(|file| file.set_len(reached))
+                    .map_err(|error| Failure::host(&error, "resize", partial))?;
+                break;
+            }
+            // A little more than by estimate.
+            Err(Error::NoSpace | Error::VolumeTooSmall { .. }) => {
+                let tried = wanted - args.free;
+                size = Some(tried + (tried / 64).max(16 * u64::from(args.block_size)));
+                volume.close().map_err(at_image)?;
+            }
+            Err(error) => return Err(at_image(error)),
+        }
+    }
+    Ok(())
+}
+
+/// The image while it is not whole: in the same directory, so that it can get its name at once.
+fn partial_name(image: &Path) -> PathBuf {
+    let mut name = image.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    image.with_file_name(name)
+}

@@ -1,0 +1,240 @@
+//! `steadfast image extract`: everything on an image, into a directory or a tar archive.
+//!
+//! Names come from the image, which may be anybody's: nothing is followed or overwritten on the host, and the directory
+//! has to be empty or new.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, mknodat, utimensat};
+use rustix::io::Errno;
+use steadfast::fs::{Attributes, FileKind};
+use steadfast::{Error, InodeNumber, Timestamp};
+
+use super::pack::pack;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::image::{Access, Image};
+use crate::transfer;
+use crate::volume_path::{self, join};
+
+/// Unpack an image into a directory or a tar archive, without root
+///
+/// A tar archive keeps everything: owners, modes, devices, hard links, times, extended attributes; the same tree gives
+/// the same archive. In a directory, owners, devices and attributes that only root may set are kept only for root, and
+/// a warning says what was left out.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Image or block device
+    image: PathBuf,
+    /// New or empty directory, or with --tar the archive; '-' is standard output
+    destination: PathBuf,
+    /// Write a tar archive
+    #[arg(long)]
+    tar: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the image or the destination. An archive appears under its name when it is whole.
+pub fn run(args: &Args) -> Outcome {
+    let destination = args.destination.as_path();
+    if args.tar && destination.as_os_str() == "-" && io::stdout().is_terminal() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "an archive is no text",
+            "standard output",
+            "send it to a file or a pipe",
+        ));
+    }
+    let image = Image::open(&args.image, Access::Read)?;
+    let root = image.volume.attributes(InodeNumber::ROOT).map_err(|error| image.failure(error, b"/"))?;
+    match (args.tar, destination.as_os_str() == "-") {
+        (true, true) => {
+            pack(&image, &root, BufWriter::new(io::stdout().lock()), Path::new("standard output"))?
+        }
+        (true, false) => pack_file(&image, &root, destination)?,
+        (false, _) => unpack(&image, &root, destination)?,
+    }
+    image.close()
+}
+
+fn pack_file(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
+    let cannot = |error: io::Error| Failure::host(&error, "write", destination);
+    let directory = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o644))
+        .tempfile_in(directory.unwrap_or(Path::new(".")))
+        .map_err(cannot)?;
+    pack(image, root, BufWriter::with_capacity(1 << 20, file.as_file()), destination)?;
+    file.persist(destination).map(drop).map_err(|error| cannot(error.error))
+}
+
+/// What could not be kept, by kind.
+#[derive(Debug, Default)]
+struct LeftOut {
+    owners: u64,
+    special: u64,
+    attributes: u64,
+}
+
+struct Unpacker<'a> {
+    image: &'a Image,
+    /// The first name of each inode that has several.
+    seen: HashMap<InodeNumber, PathBuf>,
+    left_out: LeftOut,
+}
+
+fn unpack(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
+    match fs::read_dir(destination).map(|mut entries| entries.next().is_some()) {
+        Ok(true) => {
+            return Err(Failure::new(
+                Exit::Failed,
+                "the directory is not empty",
+                destination.display(),
+                "give a new or empty directory",
+            ));
+        }
+        Ok(false) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir(destination).map_err(|error| Failure::host(&error, "create", destination))?;
+        }
+        Err(error) => return Err(Failure::host(&error, "read", destination)),
+    }
+    let mut unpacker = Unpacker { image, seen: HashMap::new(), left_out: LeftOut::default() };
+    let mut pending = vec![(b"/".to_vec(), *root, destination.to_owned())];
+    let mut directories = Vec::new();
+    while let Some((path, attributes, place)) = pending.pop() {
+        if attributes.kind != FileKind::Directory {
+            unpacker.one(&path, &attributes, &place)?;
+            continue;
+        }
+        if path != b"/" {
+            fs::create_dir(&place).map_err(|error| Failure::host(&error, "create", &place))?;
+        }
+        let entries = volume_path::sorted_entries(&image.volume, attributes.inode)
+            .map_err(|error| image.failure(error, &path))?;
+        for (entry, attributes) in entries.into_iter().rev() {
+            let below = join(&path, &entry.name);
+            let bad = entry.name.is_empty() || entry.name.contains(&b'/') || entry.name.contains(&0);
+            if bad || matches!(entry.name.as_slice(), b"." | b"..") {
+                return Err(image.failure(Error::InvalidName, &below));
+            }
+            let below_place = place.join(OsStr::from_bytes(&entry.name));
+            pending.push((below, attributes, below_place));
+        }
+        directories.push((path, attributes, place));
+    }
+    // What is in a directory comes first: it changes its times, and may need the right to write.
+    for (path, attributes, place) in directories.into_iter().rev() {
+        unpacker.describe(&path, &attributes, &place)?;
+    }
+    unpacker.left_out.say(destination);
+    Ok(())
+}
+
+impl LeftOut {
+    fn say(&self, destination: &Path) {
+        for (count, what) in [
+            (self.owners, "owners could not be kept"),
+            (self.special, "devices, FIFOs or sockets could not be made"),
+            (self.attributes, "extended attributes could not be kept"),
+        ] {
+            if count > 0 {
+                eprintln!(
+                    "steadfast: warning: {count} {what}: {}: run it as root, or use --tar",
+                    destination.display()
+                );
+            }
+        }
+    }
+}
+
+impl Unpacker<'_> {
+    fn one(&mut self, path: &[u8], attributes: &Attributes, place: &Path) -> Outcome {
+        let cannot = |error: io::Error| Failure::host(&error, "create", place);
+        if let Some(first) = self.seen.get(&attributes.inode) {
+            return fs::hard_link(first, place).map_err(cannot);
+        }
+        match attributes.kind {
+            FileKind::Regular => self.regular(path, attributes, place)?,
+            FileKind::Symlink => {
+                let target = self
+                    .image
+                    .volume
+                    .read_link(attributes.inode)
+                    .map_err(|error| self.image.failure(error, path))?;
+                symlink(OsStr::from_bytes(&target), place).map_err(cannot)?;
+            }
+            kind => {
+                let kind = match kind {
+                    FileKind::Fifo => FileType::Fifo,
+                    FileKind::Socket => FileType::Socket,
+                    FileKind::CharDevice => FileType::CharacterDevice,
+                    _ => FileType::BlockDevice,
+                };
+                let number = attributes.device;
+                let device =
+                    rustix::fs::makedev(number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
+                match mknodat(CWD, place, kind, Mode::from_raw_mode(0o600), device) {
+                    Ok(()) => {}
+                    Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL) => {
+                        self.left_out.special += 1;
+                        return Ok(());
+                    }
+                    Err(error) => return Err(cannot(error.into())),
+                }
+            }
+        }
+        if attributes.links > 1 {
+            self.seen.insert(attributes.inode, place.to_owned());
+        }
+        self.describe(path, attributes, place)
+    }
+
+    fn regular(&self, path: &[u8], attributes: &Attributes, place: &Path) -> Outcome {
+        let cannot = |error: io::Error| Failure::host(&error, "write", place);
+        let file = OpenOptions::new().write(true).create_new(true).open(place).map_err(cannot)?;
+        transfer::read_data(self.image, path, attributes, &mut |bytes, offset| {
+            file.write_all_at(bytes, offset).map_err(cannot)
+        })?;
+        file.set_len(attributes.size).and_then(|()| (&file).flush()).map_err(cannot)
+    }
+
+    /// Owner, attributes, permissions and times; what only root may set is counted.
+    fn describe(&mut self, path: &[u8], attributes: &Attributes, place: &Path) -> Outcome {
+        let cannot = |error: io::Error| Failure::host(&error, "set the attributes of", place);
+        match lchown(place, Some(attributes.uid), Some(attributes.gid)) {
+            Ok(()) => {}
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::INVAL)) => {
+                self.left_out.owners += 1;
+            }
+            Err(error) => return Err(cannot(error)),
+        }
+        let fail = |error| self.image.failure(error, path);
+        for name in self.image.volume.list_xattrs(attributes.inode).map_err(fail)? {
+            let value = self.image.volume.xattr(attributes.inode, &name).map_err(fail)?;
+            match rustix::fs::lsetxattr(place, name.as_slice(), &value, XattrFlags::empty()) {
+                Ok(()) => {}
+                Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSPC | Errno::INVAL) => {
+                    self.left_out.attributes += 1;
+                }
+                Err(error) => return Err(cannot(error.into())),
+            }
+        }
+        if attributes.kind != FileKind::Symlink {
+            fs::set_permissions(place, Permissions::from_mode(attributes.permissions)).map_err(cannot)?;
+        }
+        let time = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanoseconds) };
+        let times = Timestamps {
+            last_access: time(attributes.accessed),
+            last_modification: time(attributes.modified),
+        };
+        utimensat(CWD, place, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| cannot(error.into()))
+    }
+}

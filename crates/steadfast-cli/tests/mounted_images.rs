@@ -1,0 +1,84 @@
+//! Growing and defragmenting a volume that is mounted and in use.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+
+use common::{Scratch, can_mount};
+
+#[test]
+fn larger_while_it_is_used() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("8M");
+    let mnt = scratch.mounted("");
+    let contents: Vec<u8> = (0..6_000_000u32).map(|at| (at / 5) as u8).collect();
+    let mut open = File::create(mnt.join("open")).unwrap();
+    open.write_all(&contents[..1_000_000]).unwrap();
+    let said = scratch.ok("image resize mnt 24M");
+    assert!(said.contains("24 MiB") && said.contains("8 MiB"), "{said}");
+    open.write_all(&contents[1_000_000..]).unwrap();
+    fs::write(mnt.join("more"), &contents).unwrap();
+    drop(open);
+    scratch.ok("transact mnt");
+    assert_eq!(scratch.ok("info --get size mnt"), "25165824\n");
+    assert_eq!(fs::metadata(scratch.path("disk.img")).unwrap().len(), 24 << 20);
+    for line in ["image resize mnt 8M", "image resize mnt --least"] {
+        let line = scratch.fails(5, line);
+        assert!(line.contains("can only become larger"), "{line}");
+    }
+    scratch.fails(2, "image resize mnt enormous");
+    scratch.ok("image resize mnt 24M");
+    // By the image's name, too, and from a power cut.
+    scratch.ok("image resize disk.img +8M");
+    scratch.kill_daemon();
+    scratch.ok("umount mnt");
+    scratch.ok("check --quiet disk.img");
+    scratch.mounted("");
+    assert_eq!(scratch.ok("info --get size mnt"), "33554432\n");
+    assert!(
+        fs::read(mnt.join("open")).unwrap() == contents && fs::read(mnt.join("more")).unwrap() == contents
+    );
+    scratch.ok("umount mnt");
+    scratch.ok("check --quiet disk.img");
+}
+
+#[test]
+fn defragments_while_it_is_used() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("64M");
+    let mnt = scratch.mounted("-o writethrough");
+    fs::create_dir(mnt.join("d")).unwrap();
+    let names = [mnt.join("d/a"), mnt.join("b")];
+    let mut files = names.each_ref().map(|name| File::create(name).unwrap());
+    for piece in 0..80u8 {
+        for file in &mut files {
+            file.write_all(&[piece; 20_000]).unwrap();
+        }
+    }
+    drop(files);
+    let json = |line: &str| -> serde_json::Value { serde_json::from_str(&scratch.ok(line)).unwrap() };
+    let before = json("defrag -n --json mnt");
+    assert!(before["runs_before"].as_u64().unwrap() > 20, "{before}");
+    let times =
+        |name| fs::metadata(name).map(|found| (found.mtime(), found.ctime(), found.ctime_nsec())).unwrap();
+    let (stamps, bytes) = (names.each_ref().map(times), fs::read(&names[0]).unwrap());
+    // Held open, so that the pages stay in the kernel's cache.
+    let held = File::open(&names[0]).unwrap();
+    let one = scratch.ok("defrag mnt/d/a");
+    assert!(one.contains("1 files, 1 of them were in pieces"), "{one}");
+    let all = json("defrag --json mnt");
+    assert!(all["runs_after"].as_u64().unwrap() <= 6, "{all}");
+    assert_eq!(stamps, names.each_ref().map(times));
+    drop(held);
+    scratch.ok("umount mnt");
+    scratch.ok("check --quiet disk.img");
+    assert!(scratch.run(&["cat", "disk.img", "/d/a"]).stdout == bytes);
+}
