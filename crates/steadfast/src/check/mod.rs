@@ -8,6 +8,7 @@ mod files;
 mod fixed;
 mod paths;
 mod report;
+mod shared;
 mod snapshots;
 #[cfg(test)]
 mod tests;
@@ -122,6 +123,7 @@ fn check_durable<M: Medium, P: Platform>(
         reporter.damaged(format!("the metaroot counts {} nodes, the tree has {nodes}", metaroot.nodes));
     }
     usage.compare(metaroot.used_blocks, reporter);
+    usage.compare_references(metaroot.snapshots.shared_extents, reporter);
     let data = options.data.then_some(&files);
     directory.verify(store, metaroot, &mut seen, &mut usage, data, reporter);
     // What snapshots have lost makes nothing of the live state uncertain.

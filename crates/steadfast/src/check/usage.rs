@@ -5,10 +5,13 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
+use super::reason;
 use super::report::Reporter;
+use super::shared::References;
 use crate::extent::decode_run;
 use crate::key::{Key, Kind};
 use crate::layout::Superblock;
+use crate::snapshot::Shared;
 use crate::space::{Bitmap, decode_group};
 use crate::types::{BlockAddress, BlockRun, Generation};
 
@@ -21,6 +24,7 @@ pub(super) struct Usage<'a> {
     dead: HashMap<u64, Bitmap>,
     dead_lists: Vec<Generation>,
     stored: HashMap<u64, Bitmap>,
+    references: References,
 }
 
 impl<'a> Usage<'a> {
@@ -31,6 +35,7 @@ impl<'a> Usage<'a> {
             dead: HashMap::new(),
             dead_lists: Vec::new(),
             stored: HashMap::new(),
+            references: References::default(),
         }
     }
 
@@ -70,6 +75,11 @@ impl<'a> Usage<'a> {
         }
     }
 
+    /// The live tree has been visited: compares the counts of shared blocks.
+    pub fn compare_references(&self, counted: u64, reporter: &mut Reporter<'_>) {
+        self.references.finish(counted, reporter);
+    }
+
     /// The snapshots that have dead lists.
     pub fn dead_generations(&self) -> impl Iterator<Item = Generation> + '_ {
         self.dead_lists.iter().copied()
@@ -106,7 +116,27 @@ impl<'a> Usage<'a> {
             Some(Kind::Extent) => {
                 if let Some(run) = decode_run(value) {
                     let owner = format!("inode {}", key.inode_number().0);
-                    self.take(run.start, run.count, &owner, reporter);
+                    let (shared, alone) = self.references.take(run, reporter);
+                    for run in shared {
+                        self.take_held(run);
+                    }
+                    for run in alone {
+                        self.take(run.start, run.count, &owner, reporter);
+                    }
+                }
+            }
+            Some(Kind::SharedExtent) => {
+                let (first, end) = (self.superblock.first_block(), self.superblock.end_block());
+                let contains = |run: BlockRun| run.start.0 >= first && run.end() <= end;
+                match Shared::decode(key.suffix(), value, contains) {
+                    Ok(shared) => self.references.add(shared, reporter),
+                    Err(error) => {
+                        reporter.damaged(format!(
+                            "shared extent at block {}: {}",
+                            key.suffix(),
+                            reason(&error)
+                        ));
+                    }
                 }
             }
             Some(Kind::Group) => match decode_group(Some(value), &self.allocatable(key.suffix())) {

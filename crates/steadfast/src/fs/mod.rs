@@ -9,6 +9,7 @@ mod allocate;
 mod attr;
 mod attributes;
 mod change;
+mod clone;
 mod create;
 pub(crate) mod dirent;
 #[cfg(test)]

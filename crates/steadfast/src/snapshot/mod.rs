@@ -20,10 +20,12 @@
 
 mod dead;
 mod record;
+mod shared;
 
 pub(crate) use dead::{DeadEntry, Dying, decode_dead_list, encode_dead_list, entries_max};
 pub use record::Snapshot;
 pub(crate) use record::{Record, check_name};
+pub(crate) use shared::Shared;
 
 /// Highest generation of a snapshot: its number and a sequence number share a key's suffix.
 pub(crate) const GENERATION_MAX: u64 = (1 << 40) - 1;

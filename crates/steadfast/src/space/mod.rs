@@ -252,6 +252,29 @@ impl Space {
         }
     }
 
+    /// The parts of a run, whose groups are loaded, and whether the working state uses them.
+    pub fn used_parts(&self, run: BlockRun) -> Vec<(u64, u64, bool)> {
+        let mut found: Vec<(u64, u64, bool)> = Vec::new();
+        let mut add = |start: u64, end: u64, used: bool| match found.last_mut() {
+            Some(last) if last.1 == start && last.2 == used => last.1 = end,
+            _ if start < end => found.push((start, end, used)),
+            _ => {}
+        };
+        for (index, from, to) in self.parts(run) {
+            let base = index * self.group_blocks;
+            let Some(group) = self.groups.get(&index) else { continue };
+            let mut at = from;
+            while at < to {
+                let (low, high) =
+                    group.used.zeros(at).map_or((to, to), |(low, high)| (low.min(to), high.min(to)));
+                add(base + at, base + low, true);
+                add(base + low, base + high, false);
+                at = high;
+            }
+        }
+        found
+    }
+
     /// Gives back reserved blocks.
     pub fn release(&mut self, run: BlockRun) {
         for (from, to) in self.reserved.remove(run.start.0, run.end()) {

@@ -12,13 +12,13 @@ use super::Volume;
 use super::room::More;
 use super::state::Working;
 use crate::error::{Error, Result};
-use crate::extent::{decode_birth, decode_run};
-use crate::key::Kind;
+use crate::fs::memory;
+use crate::key::{Key, Kind};
 use crate::keyspace::{BATCH_MUTATIONS_MAX, Mutation, SpaceClass};
 use crate::log::RecordBuilder;
 use crate::platform::Platform;
 use crate::snapshot::DeadEntry;
-use crate::space::{RangeSet, Roots};
+use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange, Root, TreeWriter};
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
@@ -29,14 +29,6 @@ pub enum Origin {
     Operation(SpaceClass),
     /// A log record that is replayed.
     Replay,
-}
-
-/// Blocks that change hands in a batch.
-struct Blocks {
-    published: Vec<BlockRun>,
-    freed: Vec<BlockRun>,
-    /// Let go by the tree, and held by the newest snapshot.
-    dead: Vec<DeadEntry>,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
@@ -54,11 +46,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if mutations.is_empty() {
             return Ok(());
         }
+        if mutations.iter().any(|mutation| !is_recorded(&mutation.key)) {
+            let address = self.store.superblock.log.start;
+            return Err(Error::CorruptMetadata { address, reason: "log record with a key that is in none" });
+        }
+        let roots = self.roots(working);
+        let blocks = self.changed_blocks(working, &roots, &mutations)?;
+        let inodes = self.changed_inodes(&roots.working, &mutations)?;
+        memory::extend(&mut mutations, &blocks.shared)?;
         // Removals come last: merging then cannot make a leaf fuller than planned.
         mutations.sort_unstable_by_key(|mutation| (mutation.value.is_none(), mutation.key));
-        let root = self.roots(working).working;
-        let blocks = self.changed_blocks(working, &root, &mutations)?;
-        let inodes = self.changed_inodes(&root, &mutations)?;
         let runs: Vec<BlockRun> = blocks.published.iter().chain(&blocks.freed).copied().collect();
 
         // A record is many batches in one. Nobody sees what it leaves in between, and planned as one it could ask for more
@@ -88,7 +85,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.settle(working);
 
         working.inodes = working.inodes.saturating_add_signed(inodes);
-        for mutation in &mutations {
+        let counts = &mut working.snapshots;
+        counts.shared_extents = counts.shared_extents.saturating_add_signed(blocks.shared_keys);
+        for mutation in mutations.iter().filter(|mutation| is_recorded(&mutation.key)) {
             self.note(working, mutation, origin);
         }
         working.sequence += 1;
@@ -181,45 +180,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn record_limit(&self) -> usize {
         let log = self.store.superblock.log.count * u64::from(self.store.superblock.block_size);
         (log / 4).saturating_sub(crate::log::RECORD_HEADER as u64) as usize
-    }
-
-    /// Which blocks the mutations of extents take up and let go. Blocks that only move between keys do neither.
-    fn changed_blocks(&self, working: &Working, root: &Root, mutations: &[Mutation]) -> Result<Blocks> {
-        let damaged =
-            Error::CorruptMetadata { address: root.pointer.addresses[0], reason: "extent out of range" };
-        let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.contains(*run));
-        let mut freed = RangeSet::default();
-        // Beside it only what a snapshot may hold.
-        let mut held: Vec<DeadEntry> = Vec::new();
-        for mutation in mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent)) {
-            let decode = |value: &[u8]| valid(value).zip(decode_birth(value));
-            if let Some(old) = self.store.get_with(root, &mutation.key, decode)? {
-                let (run, birth) = old.ok_or(damaged)?;
-                freed.insert(run.start.0, run.end());
-                if working.is_held(birth) {
-                    held.push(DeadEntry { run, birth });
-                }
-            }
-        }
-        let mut published = Vec::new();
-        for mutation in mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent)) {
-            let Some(value) = &mutation.value else { continue };
-            let run = valid(value).ok_or(damaged)?;
-            let mut new = RangeSet::default();
-            new.insert(run.start.0, run.end());
-            for (from, to) in freed.remove(run.start.0, run.end()) {
-                new.remove(from, to);
-            }
-            published.extend(runs_of(&new));
-        }
-        let mut dead = Vec::new();
-        for DeadEntry { run, birth } in held {
-            for (from, to) in freed.remove(run.start.0, run.end()) {
-                let run = BlockRun { start: BlockAddress(from), count: to - from };
-                dead.push(DeadEntry { run, birth });
-            }
-        }
-        Ok(Blocks { published, freed: runs_of(&freed).collect(), dead })
     }
 
     /// By how much the number of inodes changes.
@@ -321,6 +281,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-fn runs_of(set: &RangeSet) -> impl Iterator<Item = BlockRun> + '_ {
-    set.iter().map(|(from, to)| BlockRun { start: BlockAddress(from), count: to - from })
+/// Whether a key can be in a log record. What follows from the others is found again by applying them.
+fn is_recorded(key: &Key) -> bool {
+    !matches!(key.kind(), Some(Kind::Group | Kind::SharedExtent | Kind::DeadList | Kind::Snapshot))
 }

@@ -57,7 +57,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Serialises those who change the data or the size of one inode, across their device I/O.
     pub(crate) fn inode_lock(&self, inode: InodeNumber) -> MutexGuard<'_, P::Mutex, ()> {
-        self.inode_locks[(inode.0 % INODE_LOCKS as u64) as usize].lock()
+        self.inode_locks[self.inode_lock_index(inode)].lock()
+    }
+
+    /// Which lock an inode has; inodes share them.
+    pub(crate) fn inode_lock_index(&self, inode: InodeNumber) -> usize {
+        (inode.0 % INODE_LOCKS as u64) as usize
     }
 
     /// Pins blocks. The caller still holds the [`Reader`](super::Reader) through which it found them.

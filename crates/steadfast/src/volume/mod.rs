@@ -20,6 +20,7 @@ mod activity;
 mod api;
 mod apply;
 mod background;
+mod blocks;
 mod checkpoint;
 mod commit;
 mod data;

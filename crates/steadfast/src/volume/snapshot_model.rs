@@ -37,6 +37,7 @@ struct Model {
 enum Step {
     Write { file: u8, offset: u16, length: u16 },
     Truncate { file: u8, size: u16 },
+    Clone { from: u8, at: u8, to: u8, to_at: u8, blocks: u8 },
     Remove { file: u8 },
     Transact,
     Checkpoint,
@@ -53,6 +54,8 @@ fn step() -> impl Strategy<Value = (Step, Option<u8>)> {
         10 => (0u8..30, 0u16..4000, 1u16..5000)
             .prop_map(|(file, offset, length)| Step::Write { file, offset, length }),
         2 => (0u8..30, 0u16..6000).prop_map(|(file, size)| Step::Truncate { file, size }),
+        5 => (0u8..30, 0u8..8, 0u8..30, 0u8..8, 0u8..12)
+            .prop_map(|(from, at, to, to_at, blocks)| Step::Clone { from, at, to, to_at, blocks }),
         4 => (0u8..30).prop_map(|file| Step::Remove { file }),
         3 => Just(Step::Transact),
         2 => Just(Step::Checkpoint),
@@ -122,6 +125,9 @@ impl World {
                 volume.set_attributes(found.inode, &change)?;
                 self.working.files.entry(name).or_default().resize(size, 0);
             }
+            Step::Clone { from, at, to, to_at, blocks } => {
+                self.clone_range(volume, (*from, *at), (*to, *to_at), *blocks)?
+            }
             Step::Remove { file } => {
                 let name = name_of(*file);
                 if self.working.files.contains_key(&name) {
@@ -189,6 +195,36 @@ impl World {
             }
             Step::Background => drop(volume.background()?),
             Step::Reopen { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn clone_range(&mut self, volume: &TestVolume, from: (u8, u8), to: (u8, u8), blocks: u8) -> Result<()> {
+        let block = volume.superblock().block_size as usize;
+        let (source, target) = (name_of(from.0), name_of(to.0));
+        let (Some(data), true) =
+            (self.working.files.get(&source).cloned(), self.working.files.contains_key(&target))
+        else {
+            return Ok(());
+        };
+        let inode = |name: &str| volume.lookup(ROOT, name.as_bytes()).map(|found| found.inode);
+        let (at, to_at) = (usize::from(from.1) * block, usize::from(to.1) * block);
+        let length = usize::from(blocks) * block;
+        let result =
+            volume.clone_range(inode(&source)?, at as u64, inode(&target)?, to_at as u64, length as u64);
+        let end = if blocks == 0 { data.len() } else { at + length };
+        let content = self.working.files.get_mut(&target).unwrap();
+        let to_end = to_at + end.saturating_sub(at);
+        let aligned = end.is_multiple_of(block) || (end == data.len() && to_end >= content.len());
+        let overlaps = source == target && at < to_end && to_at < end;
+        if end > data.len() || at > end || !aligned || overlaps {
+            assert!(matches!(result, Err(Error::InvalidArgument(_) | Error::Medium(_))), "{result:?}");
+            return result.map(drop);
+        }
+        assert_eq!(result?, (end - at) as u64);
+        if at < end {
+            content.resize(content.len().max(to_end), 0);
+            content[to_at..to_end].copy_from_slice(&data[at..end]);
         }
         Ok(())
     }
@@ -278,9 +314,10 @@ fn check_steps(options: FormatOptions, size: u64, cache_size: usize, steps: Vec<
             world.in_flight.clear();
             match result {
                 Ok(()) => {}
+                Err(Error::InvalidArgument(_)) => {}
                 Err(Error::NoSpace) => {
                     // The file may have been made, and long writes have steps.
-                    if let Step::Write { file, .. } = &step {
+                    if let Step::Write { file, .. } | Step::Clone { to: file, .. } = &step {
                         let name = name_of(*file);
                         if let Some(found) = files_of(&volume).remove(&name) {
                             world.working.files.insert(name, found);

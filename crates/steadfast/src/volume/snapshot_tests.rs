@@ -172,3 +172,113 @@ fn differences_are_told_by_inode() {
     assert!(looked < 400, "{looked} nodes for one rename");
     assert_eq!(volume.snapshot_diff("c", None, InodeNumber(0), 1), Err(Error::NotFound));
 }
+
+/// Blocks of data that the volume uses, by the check, and shared-extent keys.
+fn data_blocks(volume: &TestVolume, medium: &Medium) -> (u64, u64) {
+    volume.checkpoint().unwrap();
+    let report = report(medium);
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    let superblock = volume.superblock();
+    let nodes = report.nodes * superblock.node_blocks() * u64::from(superblock.metadata_copies);
+    (report.used_blocks - nodes - report.snapshot_blocks, volume.working.lock().snapshots.shared_extents)
+}
+
+#[test]
+fn clones_share_blocks_until_the_last_one_goes() {
+    let medium = format(8 << 20, &small());
+    let volume = open(&medium);
+    let data: Vec<u8> = (0..40 * 512 + 100).map(|index| (index / 512) as u8).collect();
+    let source = put(&volume, "source", &data);
+    let alone = data_blocks(&volume, &medium);
+    assert_eq!(alone, (41, 0));
+    let copies: Vec<InodeNumber> =
+        (0..3).map(|number| put(&volume, &alloc::format!("{number}"), b"old")).collect();
+    for copy in &copies {
+        assert_eq!(volume.clone_range(source, 0, *copy, 0, 0), Ok(data.len() as u64));
+    }
+    let (blocks, keys) = data_blocks(&volume, &medium);
+    assert!(blocks == 41 && keys >= 1, "{blocks} blocks, {keys} keys");
+    for name in ["0", "1", "2", "source"] {
+        assert_eq!(get(&volume, name).unwrap(), data);
+    }
+    // Each changes alone.
+    volume.write(copies[0], 512 * 10, &[9; 1024], false).unwrap();
+    assert_eq!(data_blocks(&volume, &medium).0, 43);
+    assert_eq!(get(&volume, "1").unwrap(), data);
+    // In a log record, and replayed.
+    volume.unlink(InodeNumber::ROOT, b"source").unwrap();
+    assert_eq!(volume.clone_range(copies[1], 512, copies[2], 512 * 30, 512 * 4), Ok(2048));
+    volume.transact().unwrap();
+    drop(volume);
+    let volume = open(&medium);
+    assert!(volume.info().replayed_records > 0);
+    assert_eq!(get(&volume, "1").unwrap(), data);
+    assert_eq!(get(&volume, "2").unwrap()[512 * 30..512 * 34], data[512..512 * 5]);
+    data_blocks(&volume, &medium);
+    for name in ["0", "1"] {
+        volume.unlink(InodeNumber::ROOT, name.as_bytes()).unwrap();
+        data_blocks(&volume, &medium);
+    }
+    volume.clone_range(copies[2], 0, copies[2], 512 * 100, 512 * 20).unwrap();
+    assert_eq!(data_blocks(&volume, &medium).0, 37);
+    volume.unlink(InodeNumber::ROOT, b"2").unwrap();
+    while volume.reclaim_step().unwrap() {}
+    assert_eq!(data_blocks(&volume, &medium), (0, 0));
+}
+
+#[test]
+fn clones_refuse_what_blocks_cannot_share() {
+    let medium = format(8 << 20, &small());
+    let volume = open(&medium);
+    let (a, b) = (put(&volume, "a", &[1; 5000]), put(&volume, "b", &[2; 9000]));
+    for (from, at, to, to_at, length) in [
+        (a, 1, b, 0, 512),
+        (a, 0, b, 1, 512),
+        (a, 0, b, 0, 513),
+        (a, 0, b, 0, 5000),
+        (a, 0, b, 0, 5632),
+        (a, 0, a, 512, 1024),
+        (a, 5120, b, 0, 0),
+    ] {
+        let refused = volume.clone_range(from, at, to, to_at, length);
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{at} {to_at} {length}: {refused:?}");
+    }
+    assert_eq!(volume.clone_range(a, 0, InodeNumber::ROOT, 0, 0), Err(Error::IsADirectory));
+    assert_eq!(volume.clone_range(a, 512, b, 512 * 20, 4488), Ok(4488));
+    assert_eq!(get(&volume, "b").unwrap().len(), 512 * 20 + 4488);
+    // A file in the tree is copied, and what it lacks becomes a hole.
+    let small = put(&volume, "small", b"tiny");
+    let sparse = crate::fs::SetAttributes { size: Some(3000), ..Default::default() };
+    volume.set_attributes(small, &sparse).unwrap();
+    assert_eq!(volume.clone_range(small, 0, b, 512, 2560), Ok(2560));
+    let mut expected = vec![0; 2560];
+    expected[..4].copy_from_slice(b"tiny");
+    assert_eq!(get(&volume, "b").unwrap()[512..3072], expected);
+    data_blocks(&volume, &medium);
+}
+
+/// A dead block, a clone of it and a snapshot: each keeps it until the last goes.
+#[test]
+fn clones_and_snapshots_share_the_same_blocks() {
+    let medium = format(8 << 20, &small());
+    let volume = open(&medium);
+    let source = put(&volume, "source", &[7; 20 * 512]);
+    volume.snapshot_create("s").unwrap();
+    let copy = put(&volume, "copy", b"");
+    volume.clone_range(source, 0, copy, 0, 0).unwrap();
+    volume.unlink(InodeNumber::ROOT, b"source").unwrap();
+    assert_eq!(data_blocks(&volume, &medium).0, 20, "the copy has them");
+    volume.snapshot_delete("s").unwrap();
+    while volume.background().unwrap() {}
+    assert_eq!(get(&volume, "copy").unwrap(), [7; 20 * 512]);
+    assert_eq!(data_blocks(&volume, &medium), (20, 0));
+    volume.snapshot_create("t").unwrap();
+    volume.unlink(InodeNumber::ROOT, b"copy").unwrap();
+    assert_eq!(data_blocks(&volume, &medium).0, 0);
+    assert_eq!(get(&open_snapshot(&medium, "t").unwrap(), "copy").unwrap(), [7; 20 * 512]);
+    volume.snapshot_delete("t").unwrap();
+    while volume.background().unwrap() {}
+    volume.checkpoint().unwrap();
+    assert_eq!(volume.statistics().unwrap().blocks_snapshots, 0);
+    assert_clean(&medium);
+}

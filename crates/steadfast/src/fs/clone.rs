@@ -1,0 +1,189 @@
+//! Clones: a range of a file gets the blocks of another one, which both then share (FICLONERANGE).
+//!
+//! Extents are copied with their births and checksums, a few a batch. Neither file can change the other's bytes
+//! afterwards: written blocks are never overwritten, and unwritten ones, which are, become holes of the copy.
+
+use alloc::vec::Vec;
+
+use lock_api::MutexGuard;
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, Inode};
+use crate::fs::map::{self, Mapped};
+use crate::fs::memory;
+use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::tx::Tx;
+use crate::key::{Key, Kind};
+use crate::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+/// Extents that one batch shares at most.
+const STEP_EXTENTS: usize = 8;
+/// Keys of old extents that one batch changes at most.
+const STEP_CLEARED: usize = 16;
+
+/// Where blocks come from and go to, in blocks.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    from: InodeNumber,
+    from_at: u64,
+    from_end: u64,
+    to: InodeNumber,
+    to_at: u64,
+    /// The range reaches the end of the source, whose last block may have stale bytes behind it.
+    tail: bool,
+    /// Size of the target afterwards at least, bytes.
+    size: u64,
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Makes `length` bytes of `to` from `to_offset` on the same as those of `from` from `from_offset` on, sharing their
+    /// blocks; `length` 0 means up to the end of the source. Returns the number of bytes. Offsets and length are multiples of
+    /// the block size, but the range may end at the source's end where that is not before the target's. Files that are kept
+    /// in the tree are copied. A long range is done in steps, in order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is not aligned, behind the source's end, or overlaps; `NoSpace`, `FileTooLarge`,
+    /// `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`; what was shared before the error stays.
+    pub fn clone_range(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        self.check_writable()?;
+        let length = {
+            let _guards = self.two_inode_locks(from, to);
+            self.clone_locked((from, from_offset), (to, to_offset), length)?
+        };
+        self.event(TransactionMask::WRITE)?;
+        Ok(length)
+    }
+
+    /// The data locks of two inodes, in one order for all callers.
+    fn two_inode_locks(&self, a: InodeNumber, b: InodeNumber) -> [Option<MutexGuard<'_, P::Mutex, ()>>; 2] {
+        let (low, high) = if self.inode_lock_index(a) <= self.inode_lock_index(b) { (a, b) } else { (b, a) };
+        let first = self.inode_lock(low);
+        let two = self.inode_lock_index(low) != self.inode_lock_index(high);
+        [Some(first), two.then(|| self.inode_lock(high))]
+    }
+
+    fn clone_locked(&self, from: (InodeNumber, u64), to: (InodeNumber, u64), length: u64) -> Result<u64> {
+        let parameters = self.parameters();
+        let (source, target) = {
+            let reader = self.reader()?;
+            (Inode::load_regular(&reader, from.0)?, Inode::load_regular(&reader, to.0)?)
+        };
+        let length = match length {
+            0 => source.size.saturating_sub(from.1),
+            length => length,
+        };
+        let end = from.1.checked_add(length).filter(|end| *end <= source.size);
+        let end = end.ok_or(Error::InvalidArgument("the range ends behind the end of the source"))?;
+        let to_end =
+            to.1.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        let whole = |bytes: u64| bytes.is_multiple_of(parameters.block());
+        if !whole(from.1) || !whole(to.1) || !(whole(end) || (end == source.size && to_end >= target.size)) {
+            return Err(Error::InvalidArgument("the range does not begin and end with blocks"));
+        }
+        if from.0 == to.0 && from.1 < to_end && to.1 < end {
+            return Err(Error::InvalidArgument("the ranges overlap"));
+        }
+        if length == 0 {
+            return Ok(0);
+        }
+        self.spill(to.0)?;
+        let first = parameters.block_of(to.1);
+        self.prepare_growth(to.0, to_end, Some(first..parameters.blocks_for(to_end)))?;
+        let mut from_at = parameters.block_of(from.1);
+        if source.has(FLAG_INLINE) && from.0 != to.0 {
+            from_at += self.copy_inline(&parameters, from, to, end)?;
+        }
+        let mut range = Range {
+            from: from.0,
+            from_at,
+            from_end: parameters.blocks_for(end),
+            to: to.0,
+            to_at: first + (from_at - parameters.block_of(from.1)),
+            tail: !whole(end),
+            size: to_end,
+        };
+        while range.from_at < range.from_end {
+            let done = self.update(SpaceClass::Normal, |tx| share(tx, &parameters, &range))?;
+            range.from_at += done;
+            range.to_at += done;
+        }
+        Ok(length)
+    }
+
+    /// Writes the part of a range that the source keeps in the tree. Returns the number of blocks written.
+    fn copy_inline(
+        &self,
+        parameters: &Parameters,
+        from: (InodeNumber, u64),
+        to: (InodeNumber, u64),
+        end: u64,
+    ) -> Result<u64> {
+        let value = self.reader()?.get(&Key::new(from.0, Kind::Inline, 0))?.map(|found| found.value);
+        let value = value.unwrap_or_default();
+        let start = usize::try_from(from.1).unwrap_or(usize::MAX).min(value.len());
+        let stop = usize::try_from(end).unwrap_or(usize::MAX).min(value.len());
+        let Some(data) = value.get(start..stop).filter(|data| !data.is_empty()) else { return Ok(0) };
+        let mut whole = memory::copy(data)?;
+        // The rest of the last block is in the range, too, and reads as zeros, or is behind the end of the target.
+        let padded = (data.len() as u64).next_multiple_of(parameters.block()).min(end - from.1) as usize;
+        whole.try_reserve_exact(padded.saturating_sub(data.len())).map_err(|_| Error::OutOfMemory)?;
+        whole.resize(padded.max(data.len()), 0);
+        self.write_locked(to.0, to.1, &whole)?;
+        Ok(parameters.blocks_for(whole.len() as u64))
+    }
+}
+
+/// One step: shares the first extents of the range, and stores the target. Returns the number of blocks that are done.
+fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range) -> Result<u64> {
+    let mut parts: Vec<Mapped> = Vec::new();
+    let mut end = range.from_end;
+    let mut found = map::overlap(tx, parameters, range.from, range.from_at, range.from_end)?;
+    while let Some(mapped) = found {
+        if parts.len() == STEP_EXTENTS {
+            end = mapped.index;
+            break;
+        }
+        let part = mapped.clip(range.from_at, range.from_end)?;
+        let next = part.end();
+        memory::push(&mut parts, part)?;
+        found = map::starting(tx, parameters, range.from, next, range.from_end)?;
+    }
+    let stale = Inode::load_regular(tx, range.from)?.has(FLAG_TAIL_STALE);
+    let mut target = Inode::load_regular(tx, range.to)?;
+    let to_end = range.to_at + (end - range.from_at);
+    let done = map::clear(tx, parameters, (range.to, &mut target), range.to_at, to_end, STEP_CLEARED)?;
+    let blocks = done - range.to_at;
+    for part in parts.iter().filter(|part| !part.extent.unwritten) {
+        if part.index >= range.from_at + blocks {
+            break;
+        }
+        let mut copy = part.clip(range.from_at, range.from_at + blocks)?;
+        copy.index = range.to_at + (copy.index - range.from_at);
+        map::insert(tx, parameters, (range.to, &mut target), &copy)?;
+    }
+    let last = range.from_at + blocks == range.from_end;
+    let tail = parameters.block_of(target.size);
+    if (range.to_at..done).contains(&tail) {
+        target.set(FLAG_TAIL_STALE, false);
+    }
+    let reached = done.saturating_mul(parameters.block()).min(range.size);
+    if reached >= target.size {
+        target.size = reached;
+        target.set(FLAG_TAIL_STALE, last && range.tail && stale);
+    }
+    target.touch(tx.now());
+    target.store(tx, range.to)?;
+    Ok(blocks)
+}
