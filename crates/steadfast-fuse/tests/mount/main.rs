@@ -6,6 +6,7 @@ mod crashes;
 mod data;
 mod ending;
 mod handles;
+mod linear;
 mod names;
 mod rollback;
 mod snapshots;

@@ -9,6 +9,8 @@
 //! situations (which operations are in, what state they left) that are known to lead nowhere. Few callers keep it
 //! small: whatever has returned before the oldest open operation was invoked is in.
 
+pub mod namespace;
+
 use std::collections::HashSet;
 use std::hash::Hash;
 

@@ -1,0 +1,299 @@
+//! Several threads on the names of two directories, through the kernel: what they saw is as if one had come after the
+//! other, and after a kill -9 in the middle the volume is exactly at a transaction point of that order, the last
+//! acknowledged one or one in flight.
+//!
+//! The histories are checked by the lab (`linear`), which knows nothing of FUSE; both directories are one object, so
+//! that renames between them are judged, too. Links are made from open files: by path they are two steps on any system.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use steadfast_fuse::{MountOptions, ioctl};
+use steadfast_lab::linear::namespace::{Answer, Id, Namespace, Operation, Path, State};
+use steadfast_lab::linear::{Call, check};
+use steadfast_lab::random::Random;
+
+use crate::support::{Place, QUIET, can_mount};
+use crate::sys;
+
+const DIRECTORIES: u8 = 2;
+const NAMES: u8 = 4;
+const THREADS: u64 = 4;
+
+type History = Vec<Call<Operation, Answer>>;
+type Found = BTreeMap<Path, u64>;
+
+/// What the threads share.
+struct Shared {
+    mount_point: PathBuf,
+    clock: AtomicU64,
+    /// Operations that have returned.
+    done: AtomicU64,
+    stop: AtomicBool,
+    /// The daemon is being killed: from now on errors are no answers.
+    killing: AtomicBool,
+}
+
+impl Shared {
+    fn new(mount_point: PathBuf) -> Shared {
+        Shared {
+            mount_point,
+            clock: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            killing: AtomicBool::new(false),
+        }
+    }
+
+    fn directory(&self, number: u8) -> PathBuf {
+        self.mount_point.join(format!("d{number}"))
+    }
+
+    fn path(&self, path: Path) -> PathBuf {
+        self.directory(path.directory).join(format!("n{}", path.name))
+    }
+
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn wait_for_operations(&self, count: u64) {
+        let start = Instant::now();
+        while self.done.load(Ordering::Relaxed) < count {
+            assert!(start.elapsed() < Duration::from_secs(60), "the threads are stuck");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A thread: its choices and the files that it has open.
+struct Client<'a> {
+    shared: &'a Shared,
+    random: Random,
+    open: Vec<(u64, File)>,
+    next_tag: u32,
+}
+
+impl Client<'_> {
+    fn run(mut self) -> History {
+        let mut history = History::new();
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let (operation, file) = self.draw();
+            let invoked = self.shared.tick();
+            let answer = self.perform(operation, file);
+            let returned = answer.map(|answer| (answer, self.shared.tick()));
+            history.push(Call { operation, invoked, returned });
+            self.shared.done.fetch_add(1, Ordering::Relaxed);
+            if returned.is_none() {
+                break;
+            }
+        }
+        history
+    }
+
+    fn draw(&mut self) -> (Operation, usize) {
+        let mut path = || Path {
+            directory: self.random.below(DIRECTORIES.into()) as u8,
+            name: self.random.below(NAMES.into()) as u8,
+        };
+        let (one, other) = (path(), path());
+        let file = self.random.index(self.open.len());
+        self.next_tag += THREADS as u32;
+        let operation = match (self.random.below(50), self.open.get(file)) {
+            (0..13, _) => Operation::Create(one, self.next_tag),
+            (13..18, Some((number, _))) => Operation::Link(*number, one),
+            (18..28, _) => Operation::Rename(one, other),
+            (28..35, _) => Operation::Unlink(one),
+            (35..36, _) => Operation::Commit,
+            _ => Operation::Lookup(one),
+        };
+        (operation, file)
+    }
+
+    /// Does it; none when the daemon died before it answered.
+    fn perform(&mut self, operation: Operation, file: usize) -> Option<Answer> {
+        let shared = self.shared;
+        let result = match operation {
+            Operation::Create(path, _) => {
+                let made = OpenOptions::new().write(true).create_new(true).open(shared.path(path));
+                made.and_then(|made| self.keep(made))
+            }
+            Operation::Link(_, path) => match self.open.get(file) {
+                Some((_, file)) => sys::link_file(file, &shared.path(path)).map(|()| Answer::Done),
+                None => unreachable!("drawn from the open files"),
+            },
+            Operation::Rename(from, to) => {
+                fs::rename(shared.path(from), shared.path(to)).map(|()| Answer::Done)
+            }
+            Operation::Unlink(path) => fs::remove_file(shared.path(path)).map(|()| Answer::Done),
+            Operation::Lookup(path) if self.random.chance(1, 4) => {
+                File::open(shared.path(path)).and_then(|found| self.keep(found))
+            }
+            Operation::Lookup(path) => {
+                fs::symlink_metadata(shared.path(path)).map(|found| Answer::Found(found.ino()))
+            }
+            Operation::Commit if self.random.chance(1, 2) => {
+                File::open(&shared.mount_point).and_then(|root| ioctl::transact(&root)).map(|()| Answer::Done)
+            }
+            Operation::Commit => {
+                File::open(shared.directory(0)).and_then(|file| file.sync_all()).map(|()| Answer::Done)
+            }
+            Operation::Rollback => unreachable!("not drawn"),
+        };
+        match result {
+            Ok(answer) => Some(answer),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Some(Answer::Exists),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_open(operation) => {
+                Some(Answer::Missing)
+            }
+            Err(_) if shared.killing.load(Ordering::SeqCst) => None,
+            Err(error) => panic!("{operation:?}: {error}"),
+        }
+    }
+
+    fn keep(&mut self, file: File) -> io::Result<Answer> {
+        let number = file.metadata()?.ino();
+        if self.open.len() >= 4 {
+            self.open.remove(0);
+        }
+        self.open.push((number, file));
+        Ok(Answer::Found(number))
+    }
+}
+
+/// Operations that cannot find something missing.
+fn is_open(operation: Operation) -> bool {
+    matches!(operation, Operation::Create(..) | Operation::Commit)
+}
+
+/// Lets the threads work until `end` returns; the history of all of them.
+fn work(shared: &Shared, seed: u64, end: impl FnOnce()) -> History {
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let random = Random::new(seed).fork(number);
+                let client = Client { shared, random, open: Vec::new(), next_tag: number as u32 };
+                scope.spawn(move || client.run())
+            })
+            .collect();
+        end();
+        shared.stop.store(true, Ordering::Relaxed);
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    })
+}
+
+fn names(mount_point: &std::path::Path) -> Found {
+    let mut found = Found::new();
+    for directory in 0..DIRECTORIES {
+        for entry in fs::read_dir(mount_point.join(format!("d{directory}"))).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().to_str().unwrap()[1..].parse().unwrap();
+            found.insert(Path { directory, name }, entry.metadata().unwrap().ino());
+        }
+    }
+    found
+}
+
+/// The state in which these names are durable.
+fn settled(found: &Found) -> State {
+    State::settled(found.iter().map(|(path, number)| (*path, Id::Number(*number))).collect())
+}
+
+fn explains(start: &State, history: &History, found: &Found) -> bool {
+    check(&Namespace, start.clone(), history, |state| state.may_leave(found)).is_ok()
+}
+
+/// The checker has to refuse what cannot have been.
+fn corrupted_is_refused(start: &State, history: &History, found: &Found, random: &mut Random) {
+    let answered: Vec<usize> = (0..history.len())
+        .filter(|index| matches!(history[*index].returned, Some((Answer::Found(_), _))))
+        .collect();
+    for _ in 0..3 {
+        let mut corrupted = history.clone();
+        let index = answered[random.index(answered.len())];
+        if let Some((answer, _)) = &mut corrupted[index].returned {
+            *answer = Answer::Found(u64::MAX);
+        }
+        // An inode that one caller saw and nobody else: it can only have been made, never found.
+        if matches!(corrupted[index].operation, Operation::Lookup(_)) {
+            assert!(!explains(start, &corrupted, found), "an inode out of nowhere is accepted");
+        }
+    }
+    let mut ghost = found.clone();
+    ghost.insert(Path { directory: 0, name: NAMES }, 1 << 40);
+    assert!(!explains(start, history, &ghost), "a name that nobody made is accepted");
+}
+
+fn round(place: &Place, seed: u64) {
+    let mut random = Random::new(seed);
+    let daemon = place.daemon();
+    // Quiet at the end: the names are what the last operations left.
+    let shared = Shared::new(place.mount_point());
+    let before = names(&place.mount_point());
+    let history = work(&shared, random.bits(), || shared.wait_for_operations(400));
+    let live = names(&place.mount_point());
+    let order = check(&Namespace, settled(&before), &history, |state| {
+        State::settled(state.live.clone()).may_leave(&live)
+    });
+    assert!(order.is_ok(), "seed {seed}: no order leaves {live:?}: {}", trouble(&history, order.err()));
+
+    // Killed in the middle.
+    ioctl::transact(&daemon.root()).unwrap();
+    let start = settled(&live);
+    let shared = Shared::new(place.mount_point());
+    let operations = random.between(50, 800);
+    let history = work(&shared, random.bits(), || {
+        shared.wait_for_operations(operations);
+        shared.killing.store(true, Ordering::SeqCst);
+        daemon.kill();
+    });
+    let mounted = place.mount(&MountOptions::default());
+    let found = names(&place.mount_point());
+    mounted.unmount();
+    let order = check(&Namespace, start.clone(), &history, |state| state.may_leave(&found));
+    assert!(
+        order.is_ok(),
+        "seed {seed}: killed after {operations} operations: no order leaves {found:?}: {}",
+        trouble(&history, order.err())
+    );
+    corrupted_is_refused(&start, &history, &found, &mut random);
+}
+
+/// The calls around the place where no order goes on.
+fn trouble(history: &History, refused: Option<steadfast_lab::linear::Refused>) -> String {
+    let Some(refused) = refused else { return String::new() };
+    let mut rest: Vec<_> = (0..history.len())
+        .filter(|index| !refused.longest.contains(index))
+        .map(|index| &history[index])
+        .collect();
+    rest.sort_by_key(|call| call.invoked);
+    let placed = refused.longest.iter().rev().take(12).rev().map(|index| &history[*index]);
+    format!(
+        "\nplaced, the last ones: {:#?}\nthen: {:#?}",
+        placed.collect::<Vec<_>>(),
+        rest.iter().take(12).collect::<Vec<_>>()
+    )
+}
+
+#[test]
+fn names_are_linearisable_through_the_kernel_and_after_a_kill() {
+    if !can_mount() {
+        return;
+    }
+    let count: u64 = std::env::var("STEADFAST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let place = Place::new(64 << 20, QUIET);
+    let mounted = place.mount(&MountOptions::default());
+    for directory in 0..DIRECTORIES {
+        fs::create_dir(mounted.path(&format!("d{directory}"))).unwrap();
+    }
+    ioctl::transact(&mounted.root()).unwrap();
+    mounted.unmount();
+    for seed in 0..count {
+        round(&place, seed);
+    }
+}
