@@ -67,6 +67,7 @@ fn wrong_calls_are_refused_before_anything_runs() {
         "torture --cuts 0",
         "torture --jobs 0",
         "torture --profile nothing",
+        "torture --medium nothing",
         "torture --replay x",
         "torture --replay 1:nothing",
         "torture --replay 1 --for 1m",

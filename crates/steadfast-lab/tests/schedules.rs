@@ -26,6 +26,7 @@ use steadfast_lab::cut::{Cutter, Survival};
 use steadfast_lab::image::Image;
 use steadfast_lab::linear::namespace::{Answer, Names, Namespace, Operation, Path, State};
 use steadfast_lab::linear::{Call, check};
+use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::platform::LabPlatform;
 use steadfast_lab::random::Random;
 use steadfast_lab::tape::{Lie, Tape};
@@ -261,7 +262,9 @@ fn names_are_linearisable(log_size: Option<u64>) {
     let mut cutter = Cutter::new(world.base.clone(), &events, UNIT);
     for cut in cuts {
         cutter.advance(cut);
-        for survival in [Survival::Nothing, Survival::All, Survival::random(&mut random)] {
+        for survival in
+            [Survival::Nothing, Survival::All, Survival::random(&mut random, &MediumProfile::SECTOR)]
+        {
             let tape = Tape::new(cutter.image(survival), UNIT, Lie::None);
             let volume = Volume::open(tape, OpenOptions::default(), LabPlatform::default()).unwrap();
             let found = names_on(&volume, &world.directories);

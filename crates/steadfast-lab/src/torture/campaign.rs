@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::finding::{Finding, Name, medium_name, play, profile_name, shorten};
+use super::finding::{Finding, Name, play, profile_name, shorten};
+use crate::medium::MediumProfile;
 use crate::powercut::Tally;
 use crate::sabotage::Bug;
 use crate::subject::LabVolume;
@@ -23,6 +24,8 @@ pub struct Plan {
     pub first_seed: u64,
     /// One profile, or all in turn.
     pub profile: Option<Profile>,
+    /// One kind of medium, or all in turn.
+    pub medium: Option<MediumProfile>,
     /// No seed is begun after so long.
     pub time_max: Option<Duration>,
     /// No seed is begun after so many cuts.
@@ -63,7 +66,7 @@ pub struct Outcome {
     /// Everything together.
     pub total: Tally,
     /// By profile and kind of medium.
-    pub cells: BTreeMap<(&'static str, String), Cell>,
+    pub cells: BTreeMap<(&'static str, &'static str), Cell>,
     /// In the order in which they were found.
     pub findings: Vec<Finding>,
     /// Cuts over time, the end included.
@@ -89,7 +92,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Sample, u64)) 
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) && !enough(plan, started, &shared.lock()) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    play_one(plan, Name::new(seed, plan.profile), &shared);
+                    play_one(plan, Name::new(seed, plan.profile, plan.medium), &shared);
                 }
                 working.fetch_sub(1, Ordering::Release);
             });
@@ -125,7 +128,7 @@ fn play_one(plan: &Plan, name: Name, shared: &Mutex<Outcome>) {
         let mut shared = shared.lock();
         shared.seeds += 1;
         shared.total.add(&tally);
-        let cell = shared.cells.entry((profile_name(name.profile), medium_name(&world))).or_default();
+        let cell = shared.cells.entry((profile_name(name.profile), name.medium.name)).or_default();
         cell.tally.add(&tally);
         cell.violations += u64::from(result.is_err());
     }
@@ -161,6 +164,7 @@ mod tests {
         Plan {
             first_seed: 3,
             profile: None,
+            medium: None,
             time_max: None,
             cuts_max: Some(1),
             violations_max: 1,
@@ -172,7 +176,9 @@ mod tests {
     #[test]
     fn counts_add_up() {
         let outcome = run(&plan(), &AtomicBool::new(false), &mut |_, _| ());
-        assert!(outcome.total.cuts >= 1 && outcome.findings.is_empty());
+        let first = outcome.findings.first().map(|finding| finding.violation.to_string());
+        assert_eq!(first, None);
+        assert!(outcome.total.cuts >= 1);
         assert_eq!(outcome.cells.values().map(|cell| cell.tally.cuts).sum::<u64>(), outcome.total.cuts);
         assert_eq!(outcome.samples.last().map(|sample| sample.cuts), Some(outcome.total.cuts));
     }

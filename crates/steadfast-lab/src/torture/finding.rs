@@ -21,26 +21,32 @@ pub const EFFORT: Effort = Effort { operations: 60, cuts: Some(48), survivals: 2
 /// Attempts at leaving operations out of a failing sequence.
 const ATTEMPTS: usize = 150;
 
-/// What a run is drawn from: `SEED` or `SEED:PROFILE`.
+/// What a run is drawn from: `SEED`, `SEED:PROFILE` or `SEED:PROFILE:MEDIUM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     /// Draws everything.
     pub seed: u64,
     /// Which operations are likely.
     pub profile: Profile,
+    /// What a cut may leave on the medium.
+    pub medium: MediumProfile,
 }
 
 impl Name {
-    /// The run of `seed`; where no profile is asked for, seeds take them in turn.
-    pub fn new(seed: u64, profile: Option<Profile>) -> Name {
+    /// The run of `seed`; where no profile or no medium is asked for, seeds take them in turn.
+    pub fn new(seed: u64, profile: Option<Profile>, medium: Option<MediumProfile>) -> Name {
         let turn = (seed % Profile::ALL.len() as u64) as usize;
         let profile = profile.or_else(|| Profile::ALL.get(turn).map(|(_, profile)| *profile));
-        Name { seed, profile: profile.unwrap_or(Profile::Mixed) }
+        Name {
+            seed,
+            profile: profile.unwrap_or(Profile::Mixed),
+            medium: medium.unwrap_or_else(|| MediumProfile::of_seed(seed)),
+        }
     }
 
     /// Its world, on a medium and a volume with these faults.
     pub fn world(self, lie: Lie, bug: Bug) -> World {
-        World { lie, bug, ..World::new(self.seed, self.profile).on(MediumProfile::of_seed(self.seed)) }
+        World { lie, bug, ..World::new(self.seed, self.profile).on(self.medium) }
     }
 }
 
@@ -49,14 +55,9 @@ pub fn profile_name(profile: Profile) -> &'static str {
     Profile::ALL.iter().find(|(_, known)| *known == profile).map_or("mixed", |(name, _)| name)
 }
 
-/// The word for the kind of medium of a world.
-pub fn medium_name(world: &World) -> String {
-    format!("{}, units of {}", world.medium.name, world.atomic_unit)
-}
-
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.seed, profile_name(self.profile))
+        write!(f, "{}:{}:{}", self.seed, profile_name(self.profile), self.medium.name)
     }
 }
 
@@ -64,15 +65,12 @@ impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Name, String> {
-        let (seed, profile) = match text.split_once(':') {
-            None => (text, None),
-            Some((seed, profile)) => match Profile::from_name(profile) {
-                Some(profile) => (seed, Some(profile)),
-                None => return Err(format!("'{profile}' is not a profile")),
-            },
-        };
-        let seed = seed.parse().map_err(|_| format!("'{text}' is not a run: write SEED or SEED:PROFILE"))?;
-        Ok(Name::new(seed, profile))
+        let wrong = || format!("'{text}' is not a run: write SEED, SEED:PROFILE or SEED:PROFILE:MEDIUM");
+        let mut words = text.split(':');
+        let seed = words.next().and_then(|seed| seed.parse().ok()).ok_or_else(wrong)?;
+        let profile = words.next().map(|word| Profile::from_name(word).ok_or_else(wrong)).transpose()?;
+        let medium = words.next().map(|word| MediumProfile::from_name(word).ok_or_else(wrong)).transpose()?;
+        if words.next().is_some() { Err(wrong()) } else { Ok(Name::new(seed, profile, medium)) }
     }
 }
 
@@ -130,11 +128,13 @@ mod tests {
     #[test]
     fn names_can_be_read_back() {
         for seed in 0..12 {
-            let name = Name::new(seed, None);
+            let name = Name::new(seed, None, None);
             assert_eq!(name.to_string().parse(), Ok(name));
-            assert_eq!(seed.to_string().parse(), Ok(name), "the profile can be left out");
+            assert_eq!(seed.to_string().parse(), Ok(name), "profile and medium can be left out");
+            let part = format!("{seed}:{}", profile_name(name.profile));
+            assert_eq!(part.parse(), Ok(name), "the medium can be left out");
         }
-        for text in ["", "x", "1:", "1:nothing", "-1", "1:names:2"] {
+        for text in ["", "x", "1:", "1:nothing", "-1", "1:names:2", "1:names:emmc:3"] {
             assert!(text.parse::<Name>().is_err(), "{text}");
         }
     }
@@ -143,7 +143,7 @@ mod tests {
     fn a_violation_is_found_again_and_shorter() {
         let mut tally = Tally::default();
         let (name, first) = (0..20)
-            .map(|seed| Name::new(seed, None))
+            .map(|seed| Name::new(seed, None, None))
             .find_map(|name| Some((name, replay(name, Lie::Flush, &mut tally)?)))
             .expect("a medium that lies is found");
         let again = replay(name, Lie::Flush, &mut tally).expect("the same run shows the same");

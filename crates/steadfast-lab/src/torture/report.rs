@@ -7,6 +7,7 @@ use std::fmt::Write;
 use askama::Template;
 
 use super::campaign::{Cell, Outcome, Sample};
+use crate::medium::MediumProfile;
 
 /// What the page says beside the outcome.
 #[derive(Debug, Clone)]
@@ -28,7 +29,7 @@ pub struct Facts {
 /// A row of the table.
 struct Row {
     profile: &'static str,
-    medium: String,
+    medium: &'static str,
     sequences: String,
     operations: String,
     cuts: String,
@@ -65,6 +66,7 @@ struct Page<'a> {
     bound: String,
     rows: Vec<Row>,
     total: Row,
+    media: Vec<MediumProfile>,
     chart: Chart,
     violations: Vec<Violation>,
 }
@@ -77,8 +79,7 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
     let violations_count = outcome.cells.values().map(|cell| cell.violations).sum();
     let seconds = outcome.elapsed.as_secs_f64();
     let rate = if seconds > 0.0 { outcome.total.cuts as f64 / seconds } else { 0.0 };
-    let rows =
-        outcome.cells.iter().map(|((profile, medium), cell)| row(profile, medium.clone(), cell)).collect();
+    let rows = outcome.cells.iter().map(|((profile, medium), cell)| row(profile, medium, cell)).collect();
     let total = Cell { tally: outcome.total, violations: violations_count };
     let page = Page {
         facts,
@@ -94,7 +95,11 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
         no_space: grouped(outcome.total.no_space),
         bound: bound(outcome.total.sequences),
         rows,
-        total: row("all", String::new(), &total),
+        total: row("all", "all", &total),
+        media: MediumProfile::ALL
+            .into_iter()
+            .filter(|medium| outcome.cells.keys().any(|(_, name)| *name == medium.name))
+            .collect(),
         chart: Chart::new(&outcome.samples),
         violations: outcome
             .findings
@@ -128,7 +133,7 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
     page.render().map_err(|_| std::fmt::Error)
 }
 
-fn row(profile: &'static str, medium: String, cell: &Cell) -> Row {
+fn row(profile: &'static str, medium: &'static str, cell: &Cell) -> Row {
     let tally = &cell.tally;
     Row {
         profile,
@@ -255,7 +260,7 @@ mod tests {
         Outcome {
             seeds: 41,
             total,
-            cells: [(("names", "units of 512".to_owned()), cell)].into(),
+            cells: [(("names", "disk-512"), cell)].into(),
             samples: vec![
                 Sample { seconds: 0.0, cuts: 0, violations: 0 },
                 Sample { seconds: 2.0, cuts: 1_234_567, violations: 0 },
@@ -268,7 +273,7 @@ mod tests {
     #[test]
     fn a_clean_page_says_so() {
         let page = render(&facts(), &outcome()).unwrap();
-        assert!(page.contains("1\u{202f}234\u{202f}567") && page.contains("units of 512"));
+        assert!(page.contains("1\u{202f}234\u{202f}567") && page.contains("disk-512"));
         assert!(page.contains("No violation") && !page.contains("--replay"));
         assert!(page.matches("<svg").count() == 1 && !page.contains("NaN") && !page.contains("<script"));
     }

@@ -63,7 +63,7 @@ pub fn hunt(planted: Planted, first_seed: u64, short: bool) -> Caught {
 fn hunt_in<S: Subject>(planted: Planted, lie: Lie, bug: Bug, first_seed: u64, short: bool) -> Caught {
     let mut tally = Tally::default();
     for seeds in 1..=SEEDS_MAX {
-        let name = Name::new(first_seed.wrapping_add(seeds - 1), None);
+        let name = Name::new(first_seed.wrapping_add(seeds - 1), None, None);
         let world = name.world(lie, bug);
         if let Err(violation) = play::<S>(&world, &mut tally) {
             let finding = if short {

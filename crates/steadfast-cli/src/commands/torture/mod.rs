@@ -11,6 +11,7 @@ mod words;
 
 use std::path::PathBuf;
 
+use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::tape::Lie;
 use steadfast_lab::torture::finding::Name;
 use steadfast_lab::world::Profile;
@@ -42,6 +43,10 @@ pub struct Args {
     /// Operations that are likely: mixed, names, data, full (volume), transactions; the default is all in turn
     #[arg(long, value_parser = parse_profile)]
     profile: Option<Profile>,
+    /// What a cut may leave on the medium: sector, disk-512, disk-4096, emmc, sd-512, nand-2048; the default is all in
+    /// turn
+    #[arg(long, value_parser = parse_medium)]
+    medium: Option<MediumProfile>,
     /// Threads; the default is one a processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -49,10 +54,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Play the run of a violation again
-    #[arg(long, value_name = "SEED[:PROFILE]", conflicts_with_all = ["time", "cuts", "seed", "profile", "report"])]
+    #[arg(long, value_name = "SEED[:PROFILE[:MEDIUM]]", conflicts_with_all = ["time", "cuts", "seed", "profile", "medium", "report"])]
     replay: Option<Name>,
     /// Overwrite this image file or block device with a torture run of its own
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["profile", "jobs", "report", "replay", "self_test", "lie"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["profile", "medium", "jobs", "report", "replay", "self_test", "lie"])]
     device: Option<PathBuf>,
     /// Do not ask before a device is overwritten
     #[arg(long, requires = "device")]
@@ -71,7 +76,7 @@ pub struct Args {
     #[arg(long, hide = true, requires = "device")]
     writer: bool,
     /// Plant a lying medium and bugs, and fail if one of them goes unnoticed
-    #[arg(long, conflicts_with_all = ["time", "cuts", "profile", "report", "lie"])]
+    #[arg(long, conflicts_with_all = ["time", "cuts", "profile", "medium", "report", "lie"])]
     self_test: bool,
     /// Let the simulated medium lie, to see what a violation looks like: flush or fua
     #[arg(long, hide = true, value_parser = parse_lie)]
@@ -88,6 +93,13 @@ fn parse_profile(text: &str) -> Result<Profile, String> {
     Profile::from_name(text).ok_or_else(|| {
         let known: Vec<&str> = Profile::ALL.iter().map(|(name, _)| *name).collect();
         format!("'{text}' is not a profile: use one of {}", known.join(", "))
+    })
+}
+
+fn parse_medium(text: &str) -> Result<MediumProfile, String> {
+    MediumProfile::from_name(text).ok_or_else(|| {
+        let known = MediumProfile::ALL.map(|medium| medium.name);
+        format!("'{text}' is not a kind of medium: use one of {}", known.join(", "))
     })
 }
 

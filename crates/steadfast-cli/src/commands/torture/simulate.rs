@@ -40,6 +40,7 @@ pub fn campaign(args: &Args) -> Outcome {
             None => random_seed()?,
         },
         profile: args.profile,
+        medium: args.medium,
         time_max: match (args.time, args.cuts) {
             (None, None) => Some(TIME_DEFAULT),
             (time, _) => time.map(|ms| Duration::from_millis(ms.into())),
@@ -68,7 +69,7 @@ pub fn replay(args: &Args, name: Name) -> Outcome {
     let lie = args.lie.unwrap_or_default();
     let (started, mut tally) = (Instant::now(), Tally::default());
     let found = quietly(|| finding::replay(name, lie, &mut tally));
-    let outcome = campaign_of_one(name, lie, tally, found, started.elapsed());
+    let outcome = campaign_of_one(name, tally, found, started.elapsed());
     print(args, &outcome, name.seed, lie)
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use steadfast_lab::tape::Lie;
 use steadfast_lab::torture::campaign;
-use steadfast_lab::torture::finding::{Finding, medium_name, profile_name};
+use steadfast_lab::torture::finding::{Finding, profile_name};
 use steadfast_lab::torture::self_test::Caught;
 
 /// The command that plays a run again.
@@ -64,7 +64,7 @@ pub struct JsonReport {
 #[derive(Debug, Serialize)]
 struct JsonCell {
     profile: &'static str,
-    medium: String,
+    medium: &'static str,
     sequences: u64,
     cuts: u64,
     violations: u64,
@@ -86,7 +86,7 @@ impl JsonReport {
         let seconds = outcome.elapsed.as_secs_f64();
         let cells = outcome.cells.iter().map(|((profile, medium), cell)| JsonCell {
             profile,
-            medium: medium.clone(),
+            medium,
             sequences: cell.tally.sequences,
             cuts: cell.tally.cuts,
             violations: cell.violations,
@@ -133,17 +133,15 @@ impl JsonFinding {
 /// The outcome of one run, as a campaign of one seed.
 pub fn campaign_of_one(
     name: steadfast_lab::torture::finding::Name,
-    lie: Lie,
     tally: steadfast_lab::powercut::Tally,
     finding: Option<Finding>,
     elapsed: std::time::Duration,
 ) -> campaign::Outcome {
-    let world = name.world(lie, steadfast_lab::sabotage::Bug::None);
     let cell = campaign::Cell { tally, violations: u64::from(finding.is_some()) };
     campaign::Outcome {
         seeds: 1,
         total: tally,
-        cells: [((profile_name(name.profile), medium_name(&world)), cell)].into(),
+        cells: [((profile_name(name.profile), name.medium.name), cell)].into(),
         findings: finding.into_iter().collect(),
         samples: Vec::new(),
         elapsed,
