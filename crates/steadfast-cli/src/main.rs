@@ -22,6 +22,7 @@ mod observe;
 mod output;
 mod owner;
 mod report;
+mod salvage;
 mod schedule;
 mod serve;
 mod size;

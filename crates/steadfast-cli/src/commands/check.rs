@@ -11,10 +11,15 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
 use crate::mount_options;
 use crate::output::{self, Output};
+use crate::salvage;
 
 /// Verify every checksum, reference and count of a volume that is not mounted
 ///
 /// Reads only. Exit code 0: clean; 9: something is kept once that should be kept twice, nothing is lost; 4: damaged.
+///
+/// With --salvage: copies to DIR whatever can still be read, also where the volume does not open any more. Lost parts of
+/// files are zeros and listed in DIR/salvage-report.txt; files whose directory is lost are below DIR/lost+found by their
+/// inode number. Exit code 0: all there; 4: something is missing or may be out of date.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -22,6 +27,9 @@ pub struct Args {
     /// Metadata only, without reading the data of files
     #[arg(long)]
     no_data: bool,
+    /// Copy what can still be read to this directory (made, or empty)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["no_data", "cache"])]
+    salvage: Option<PathBuf>,
     /// Memory for cached nodes
     #[arg(long, value_name = "SIZE", value_parser = mount_options::cache_size)]
     cache: Option<u64>,
@@ -71,11 +79,14 @@ struct JsonFinding<'a> {
 /// # Errors
 /// When the volume cannot be opened, and when something is wrong with it.
 pub fn run(args: &Args) -> Outcome {
+    // Hidden where standard error is no terminal.
+    let bar = if args.quiet { ProgressBar::hidden() } else { progress_bar(args) };
+    if let Some(directory) = &args.salvage {
+        return salvage::run(&args.image, directory, args.json, args.quiet, &bar);
+    }
     let cache = args.cache.unwrap_or(mount_options::CACHE_SIZE_DEFAULT);
     let options =
         CheckOptions { data: !args.no_data, cache_size: usize::try_from(cache).unwrap_or(usize::MAX) };
-    // Hidden where standard error is no terminal.
-    let bar = if args.quiet { ProgressBar::hidden() } else { progress_bar() };
     let report = host::with_medium(&args.image, |medium| {
         check(medium, &HostPlatform::new(), &options, &mut |progress| {
             bar.set_length(progress.total);
@@ -92,8 +103,9 @@ pub fn run(args: &Args) -> Outcome {
     verdict(&report, args)
 }
 
-fn progress_bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("checking {bar:30} {percent:>3} %, {eta} left");
+fn progress_bar(args: &Args) -> ProgressBar {
+    let doing = if args.salvage.is_some() { "searching" } else { "checking" };
+    let style = ProgressStyle::with_template(&format!("{doing} {{bar:30}} {{percent:>3}} %, {{eta}} left"));
     let bar = ProgressBar::new(0);
     match style {
         Ok(style) => bar.with_style(style),
@@ -171,7 +183,7 @@ fn verdict(report: &CheckReport, args: &Args) -> Outcome {
             Exit::Damaged,
             format!("the volume is damaged in {} places", report.damaged),
             image,
-            "copy what can still be read ('steadfast get', or mount -o ro), then make a new volume",
+            "copy what can still be read with 'steadfast check --salvage DIR', then make a new volume",
         ));
     }
     if report.degraded > 0 {
