@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     atomically, cat, check, completions, defrag, df, dump, get, image, info, ls, manpages, map, mask, mkfs,
-    mount, put, rm, rollback, snapshot, top, torture, transact, tree, umount,
+    mount, put, rm, rollback, scrub, snapshot, top, torture, transact, tree, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -37,6 +37,7 @@ enum Command {
     Df(df::Args),
     #[command(visible_alias = "fsck")]
     Check(check::Args),
+    Scrub(scrub::Args),
     Transact(transact::Args),
     Rollback(rollback::Args),
     Mask(mask::Args),
@@ -91,6 +92,7 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Info(args) => info::run(args),
         Command::Df(args) => df::run(args),
         Command::Check(args) => check::run(args),
+        Command::Scrub(args) => scrub::run(args),
         Command::Transact(args) => transact::run(args),
         Command::Rollback(args) => rollback::run(args),
         Command::Mask(args) => mask::run(args),

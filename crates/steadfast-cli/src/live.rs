@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use steadfast::{TransactionMask, VolumeInfo};
 use steadfast_fuse::ioctl;
+use steadfast_fuse::scrub::{self, ScrubStatus};
 use steadfast_fuse::watch::{self, Snapshot};
 
 use crate::commands::snapshot::explain_live;
@@ -205,6 +206,40 @@ impl Live {
     }
 
     /// What people are told about a failed command.
+    /// Begins a scrub in the background, `rate` bytes in a second (0: as fast as it goes).
+    ///
+    /// # Errors
+    /// Busy while one is under way.
+    pub fn scrub_start(&self, rate: u64) -> Outcome {
+        scrub::start(&self.file, rate).map_err(|error| {
+            if Errno::from_io_error(&error) == Some(Errno::BUSY) {
+                return Failure::new(
+                    Exit::Busy,
+                    "a scrub is under way",
+                    self.directory().display(),
+                    "look at it with 'steadfast scrub --status', or end it with --stop",
+                );
+            }
+            self.failure(&error)
+        })
+    }
+
+    /// Ends the scrub that is under way.
+    ///
+    /// # Errors
+    /// When the daemon is gone.
+    pub fn scrub_stop(&self) -> Outcome {
+        scrub::stop(&self.file).map_err(|error| self.failure(&error))
+    }
+
+    /// How far the scrub is, or what the last one has found.
+    ///
+    /// # Errors
+    /// When the daemon is gone.
+    pub fn scrub_status(&self) -> Outcome<ScrubStatus> {
+        scrub::status(&self.file).map_err(|error| self.failure(&error))
+    }
+
     pub fn failure(&self, error: &io::Error) -> Failure {
         let place = self.directory().display();
         match Errno::from_io_error(error) {

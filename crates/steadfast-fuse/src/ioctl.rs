@@ -33,7 +33,7 @@ pub use snapshot::{
 /// Type byte of all commands.
 pub const TYPE: u8 = 0xd5;
 
-const NONE: u32 = 0;
+pub(crate) const NONE: u32 = 0;
 pub(crate) const WRITE: u32 = 1;
 pub(crate) const READ: u32 = 2;
 

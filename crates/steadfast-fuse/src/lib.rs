@@ -38,6 +38,7 @@ mod open;
 mod options;
 mod pull;
 mod request;
+pub mod scrub;
 mod session;
 mod snapshots;
 pub mod watch;

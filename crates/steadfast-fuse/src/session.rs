@@ -1,7 +1,7 @@
 //! A mounted volume: its threads, and how it ends.
 //!
 //! Threads: *workers*, each with a queue of its own, receive and execute requests; the *control* thread waits for the
-//! kernel where a command needs that; the *keeper* looks after the helper process (see [`crate::pull`]).
+//! kernel where a command needs that; the *scrub* thread reads the volume when it is asked to; the *keeper* looks after the helper process (see [`crate::pull`]).
 
 use std::io;
 use std::path::Path;
@@ -36,6 +36,7 @@ pub struct Session<M: Medium + 'static, P: Platform + 'static> {
     end: UnmountHandle,
     workers: Vec<JoinHandle<io::Result<()>>>,
     control: Option<JoinHandle<()>>,
+    scrub: Option<JoinHandle<()>>,
 }
 
 /// Ends a [`Session`] from another thread. Cheap to clone; does nothing once the session has ended.
@@ -97,7 +98,7 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
         detached: AtomicBool::new(false),
         over: AtomicBool::new(false),
     }));
-    let mut session = Session { filesystem, end, workers: Vec::new(), control: None };
+    let mut session = Session { filesystem, end, workers: Vec::new(), control: None, scrub: None };
     session.start(device, options.threads, received)?;
     mount.raise_cache_limits();
     Ok(session)
@@ -131,6 +132,9 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
         let filesystem = self.filesystem.clone();
         let run = move || control::run(&*filesystem, &jobs);
         self.control = Some(Builder::new().name("steadfast-ctl".into()).spawn(run)?);
+        let filesystem = self.filesystem.clone();
+        let run = move || filesystem.scrubber.run(&filesystem.volume);
+        self.scrub = Some(Builder::new().name("steadfast-scrub".into()).spawn(run)?);
         for number in 0..threads.max(THREADS_MIN) {
             let queue = if number == 0 { device.share() } else { another_queue(&device) };
             let filesystem = self.filesystem.clone();
@@ -147,6 +151,10 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
             result = result.and(ended);
         }
         self.end.0.over.store(true, Ordering::Release);
+        self.filesystem.scrubber.end();
+        if let Some(scrub) = self.scrub.take() {
+            let _ = scrub.join();
+        }
         if let Some(control) = self.control.take() {
             self.end.0.send(Job::Stop);
             let _ = control.join();

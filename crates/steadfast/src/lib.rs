@@ -24,6 +24,7 @@ mod options;
 mod patient;
 mod platform;
 pub mod salvage;
+pub mod scrub;
 pub mod snapshot;
 mod space;
 #[cfg(any(test, feature = "testing"))]

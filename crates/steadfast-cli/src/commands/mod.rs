@@ -19,6 +19,7 @@ pub mod mount;
 pub mod put;
 pub mod rm;
 pub mod rollback;
+pub mod scrub;
 pub mod snapshot;
 pub mod top;
 pub mod torture;

@@ -19,6 +19,7 @@ use crate::ioctl::{
     snapshot_flag,
 };
 use crate::request::{Arguments, Request};
+use crate::scrub::{self, ScrubStartArgument};
 use crate::watch::{
     self, MapDeadArgument, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status, StatusArgument,
 };
@@ -99,6 +100,18 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 give(&FragmentationArgument { blocks, extents, runs }, &wanted, out)
             }
             ATOMIC_STATUS => give(&self.lease.status(), &wanted, out),
+            scrub::START => {
+                self.check_owner(request)?;
+                let argument = argument::<ScrubStartArgument>(&mut arguments, &wanted)?;
+                self.scrubber.start(argument.rate)?;
+                ready(out.put(&IoctlOut::default()))
+            }
+            scrub::STOP => {
+                self.check_owner(request)?;
+                self.scrubber.stop();
+                ready(out.put(&IoctlOut::default()))
+            }
+            scrub::STATUS => give(&self.scrubber.status(), &wanted, out),
             _ => self.watch(&wanted, &mut arguments, out),
         }
     }

@@ -40,6 +40,7 @@ use crate::node::Nodes;
 use crate::open::OpenFiles;
 use crate::pull::{Pass, Puller};
 use crate::request::Request;
+use crate::scrub::Scrubber;
 use crate::snapshots::{Snapshots, is_snapshot};
 
 use lease::Lease;
@@ -91,6 +92,7 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     pub(crate) owner: u32,
     jobs: Sender<Job>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) scrubber: Scrubber,
     /// Whether the volume renews access times, as far as is known.
     access_times: AtomicBool,
     /// Kinds of requests that have panicked.
@@ -121,6 +123,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             owner,
             jobs,
             metrics,
+            scrubber: Scrubber::new(),
             access_times: AtomicBool::new(true),
             panicked: AtomicU64::new(0),
         }

@@ -284,11 +284,22 @@ impl Metaroot {
         superblock: &Superblock,
         platform: &impl Platform,
     ) -> Result<()> {
-        let mut cell = self.encode(superblock, platform);
-        cell.resize(superblock.cell_size() as usize, 0);
         for offset in superblock.metaroot_offsets(self.generation.0) {
-            medium.write(offset, &cell)?;
+            self.write_copy(medium, superblock, platform, offset)?;
         }
         Ok(())
+    }
+
+    /// Writes the copy at byte `offset`, one of those of this generation's slot. Durable after a flush.
+    pub fn write_copy(
+        &self,
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+        offset: u64,
+    ) -> Result<()> {
+        let mut cell = self.encode(superblock, platform);
+        cell.resize(superblock.cell_size() as usize, 0);
+        Ok(medium.write(offset, &cell)?)
     }
 }

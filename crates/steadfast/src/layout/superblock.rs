@@ -110,6 +110,13 @@ impl Superblock {
         }
     }
 
+    /// Writes the copy at byte `offset` again. Durable after a flush.
+    pub fn write_copy(&self, medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<()> {
+        let mut cell = self.encode(platform);
+        cell.resize(self.cell_size() as usize, 0);
+        Ok(medium.write(offset, &cell)?)
+    }
+
     /// Reads the copy at byte `offset`, wherever the volume ends.
     pub fn read_at(medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<Superblock> {
         let unit = u64::from(medium.geometry().atomic_unit).max(STRUCTURE_SIZE as u64);

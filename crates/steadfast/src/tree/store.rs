@@ -273,6 +273,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().state(address.0) == Some(State::Dirty)
     }
 
+    /// Whether what is in memory of a node, if anything, has been written.
+    pub fn is_on_medium(&self, address: BlockAddress) -> bool {
+        matches!(self.cache.lock().state(address.0), None | Some(State::Clean))
+    }
+
     /// The bytes of a dirty node are final until it has been written.
     pub(super) fn freeze(&self, address: BlockAddress) -> Option<Arc<Node>> {
         let mut cache = self.cache.lock();

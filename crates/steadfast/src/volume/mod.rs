@@ -34,6 +34,7 @@ mod reader;
 mod resize;
 mod rollback;
 mod room;
+mod scrub;
 mod snapshot_delete;
 mod snapshot_diff;
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
 impl<M: Medium, P: Platform> Reader<'_, M, P> {
     /// The tree.
-    pub(super) fn root(&self) -> &Root {
+    pub(crate) fn root(&self) -> &Root {
         &self.root
     }
 }
