@@ -6,7 +6,10 @@ use steadfast::InodeNumber;
 use steadfast::fs::{Attributes, FileKind, SeekTo};
 
 use crate::model::{Body, Content, Node, State};
+use crate::platform::Clock;
 use crate::subject::Subject;
+use crate::tape::Tape;
+use crate::world::World;
 
 /// How much is compared.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +78,32 @@ pub fn compare<S: Subject>(subject: &S, state: &State, depth: Depth) -> Result<(
         let path = format!("unlinked inode {}", inode.0);
         let attributes = subject.attributes(inode).map_err(|error| format!("{path}: {error}"))?;
         compare_node(subject, inode, node, &attributes, &path, depth)?;
+    }
+    Ok(())
+}
+
+/// Compares the list of snapshots, and all that each of them holds.
+///
+/// # Errors
+/// The first difference.
+pub fn compare_snapshots<S: Subject>(
+    subject: &S,
+    world: &World,
+    tape: &Tape,
+    clock: &Clock,
+    state: &State,
+) -> Result<(), String> {
+    let names = subject.snapshots().map_err(|error| format!("listing snapshots: {error}"))?;
+    let right: Vec<&str> = state.snapshots().iter().map(|kept| kept.name.as_str()).collect();
+    if names != right {
+        return Err(format!("the snapshots are {names:?}, right is {right:?}"));
+    }
+    for kept in state.snapshots() {
+        let name = &kept.name;
+        let snapshot = S::open_snapshot(world, tape, clock, name)
+            .map_err(|error| format!("snapshot {name} does not open: {error}"))?;
+        compare(&snapshot, &kept.state, Depth { list_count: 9, seek: false })
+            .map_err(|what| format!("in snapshot {name}: {what}"))?;
     }
     Ok(())
 }

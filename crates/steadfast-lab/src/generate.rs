@@ -23,6 +23,7 @@ pub struct Generator {
     fill: u32,
     /// The first slot of the client that this generator is.
     first_slot: u8,
+    snapshots: bool,
 }
 
 impl Generator {
@@ -36,6 +37,7 @@ impl Generator {
             write_max,
             fill: (label as u32) << 16,
             first_slot: 0,
+            snapshots: world.snapshots,
         }
     }
 
@@ -245,10 +247,15 @@ impl Generator {
             6..8 => Operation::Checkpoint,
             8..11 => Operation::Fsync { place: self.place(model), data_only: self.random.chance(1, 2) },
             11 => Operation::Sync,
+            12..14 if self.snapshots && self.random.chance(1, 2) => self.snapshot(),
             12..14 => Operation::Rollback,
             14 => Operation::Remount { clean: self.random.chance(1, 2) },
             _ => Operation::Background { advance_ms: self.random.pick(&[0, 50, 1000, 6000]) },
         }
+    }
+
+    fn snapshot(&mut self) -> Operation {
+        Operation::SnapshotCreate { name: self.random.below(3) as u8 }
     }
 
     fn surroundings(&mut self) -> Operation {

@@ -219,12 +219,21 @@ pub enum Operation {
     SetTimer {
         ms: u32,
     },
+    /// Takes a snapshot with a name by number.
+    SnapshotCreate {
+        name: u8,
+    },
     /// Opens the volume anew, after closing it or after just dropping it (as `kill -9` does).
     Remount {
         clean: bool,
     },
     /// Compares the whole volume with the model.
     Compare,
+}
+
+/// The name of a snapshot by number.
+pub fn snapshot_name(number: u8) -> String {
+    format!("snapshot-{number}")
 }
 
 /// Who creates.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use steadfast::fs::{NewNode, SetAttributes, SetTime};
 use steadfast::{InodeNumber, Timestamp, TransactionMask};
 
-use crate::compare::{Depth, compare, compare_attributes};
+use crate::compare::{Depth, compare, compare_attributes, compare_snapshots};
 use crate::digest::Digest;
 use crate::fault::Fault;
 use crate::ledger::{Ledger, Point};
 use crate::model::{Limits, Model, State};
-use crate::operation::{ALL_SLOTS, Change, Make, Operation, Place, Time, caller, xattr_name};
+use crate::operation::{ALL_SLOTS, Change, Make, Operation, Place, Time, caller, snapshot_name, xattr_name};
 use crate::platform::Clock;
 use crate::random::pattern_vec;
 use crate::subject::{Call, Reply, Subject};
@@ -49,6 +49,8 @@ pub struct Session<'w, S: Subject> {
     monotonic_ms: u64,
     /// When the oldest change that no transaction point covers was made.
     dirty_since_ms: Option<u64>,
+    /// The state that is durable before the snapshot that is being taken.
+    snapshot_begins: Option<Point>,
     /// How often `NoSpace` was the answer.
     pub no_space: u64,
     /// What faults of the medium may have left on it since the last transaction point, see [`crate::faults`].
@@ -77,8 +79,10 @@ impl<'w, S: Subject> Session<'w, S> {
         // The newest first: most often everything in flight arrived.
         for (index, point) in allowed.iter().enumerate().rev() {
             let model = Model::open(point.state.as_ref().clone(), limits, clock.now());
-            let compared =
-                tape.undisturbed(|| compare(&subject, &model.state, Depth { list_count: 7, seek: true }));
+            let compared = tape.undisturbed(|| {
+                compare(&subject, &model.state, Depth { list_count: 7, seek: true })?;
+                compare_snapshots(&subject, world, tape, clock, &model.state)
+            });
             match compared {
                 Ok(()) => {
                     let state = Arc::new(model.state.clone());
@@ -94,6 +98,7 @@ impl<'w, S: Subject> Session<'w, S> {
                         tick,
                         monotonic_ms: 0,
                         dirty_since_ms: None,
+                        snapshot_begins: None,
                         no_space: 0,
                         in_flight: Vec::new(),
                         digest: Digest::default(),
@@ -137,7 +142,8 @@ impl<'w, S: Subject> Session<'w, S> {
     /// # Errors
     /// The first difference.
     pub(crate) fn compare_with(&self, state: &State, list_count: usize) -> Result<(), String> {
-        compare(&self.subject, state, Depth { list_count, seek: true })
+        compare(&self.subject, state, Depth { list_count, seek: true })?;
+        compare_snapshots(&self.subject, self.world, &self.tape, &self.clock, state)
     }
 
     /// Compares counts that must add up once background work is done.
@@ -370,6 +376,17 @@ impl<'w, S: Subject> Session<'w, S> {
                 self.plain(&Call::SetMask { mask }, &label)
             }
             Operation::SetTimer { ms } => self.plain(&Call::SetTimer { ms: *ms }, &label),
+            Operation::SnapshotCreate { name } => {
+                if !S::SNAPSHOTS {
+                    return Ok(Verdict::Skipped);
+                }
+                // What was accepted becomes durable a moment before the snapshot does.
+                let (before, begun) = (Arc::new(self.model.state.clone()), self.tape.position());
+                self.snapshot_begins = Some(Point::new(before, format!("before {label}"), begun, None));
+                let verdict = self.plain(&Call::SnapshotCreate { name: &snapshot_name(*name) }, &label);
+                self.snapshot_begins = None;
+                verdict
+            }
             Operation::Remount { clean } => self.remount(*clean),
             Operation::Compare => self.compare().map(|()| Verdict::Done),
         }
@@ -530,6 +547,9 @@ impl<'w, S: Subject> Session<'w, S> {
     /// Notes that the present state is a transaction point, acknowledged now.
     fn point(&mut self, label: String, begun: usize) {
         let end = self.tape.position();
+        if let Some(point) = self.snapshot_begins.take() {
+            self.ledger.add(point.state, point.label, point.begun, end);
+        }
         self.ledger.add(Arc::new(self.model.state.clone()), label, begun, end);
         self.dirty_since_ms = None;
         self.in_flight.clear();

@@ -39,6 +39,7 @@ pub enum Call<'a> {
     Background,
     SetMask { mask: TransactionMask },
     SetTimer { ms: u32 },
+    SnapshotCreate { name: &'a str },
 }
 
 /// What a [`Call`] answers.
@@ -82,6 +83,9 @@ pub struct Census {
 
 /// Something that behaves like a volume on a [`Tape`].
 pub trait Subject: Sized {
+    /// Whether it has snapshots; operations on them are left out where it has none.
+    const SNAPSHOTS: bool = false;
+
     /// Makes an empty volume.
     ///
     /// # Errors
@@ -179,6 +183,22 @@ pub trait Subject: Sized {
     /// One line a finding.
     fn check(world: &World, tape: &Tape, clock: &Clock) -> Result<(), String>;
 
+    /// The names of the snapshots, oldest first.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn snapshots(&self) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// Opens a snapshot to read it, while the volume may be open, too.
+    ///
+    /// # Errors
+    /// As the facade.
+    fn open_snapshot(_world: &World, _tape: &Tape, _clock: &Clock, _name: &str) -> Result<Self, Error> {
+        Err(Error::Unsupported("snapshots"))
+    }
+
     /// Counts what the volume on the closed medium uses; `None` for subjects that cannot tell.
     ///
     /// # Errors
@@ -192,6 +212,8 @@ pub trait Subject: Sized {
 pub type LabVolume = Volume<Tape, LabPlatform>;
 
 impl Subject for LabVolume {
+    const SNAPSHOTS: bool = true;
+
     fn format(world: &World, tape: &Tape, clock: &Clock) -> Result<(), Error> {
         Volume::format(tape, &world.format, &LabPlatform::new(clock.clone()))
     }
@@ -245,6 +267,7 @@ impl Subject for LabVolume {
             Call::Background => self.background().map(Reply::More),
             Call::SetMask { mask } => self.set_mask(mask).map(done),
             Call::SetTimer { ms } => self.set_timer_ms(ms).map(done),
+            Call::SnapshotCreate { name } => self.snapshot_create(name).map(|_| Reply::Done),
         }
     }
 
@@ -315,6 +338,15 @@ impl Subject for LabVolume {
             return Ok(());
         }
         Err(damaged.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join("; "))
+    }
+
+    fn snapshots(&self) -> Result<Vec<String>, Error> {
+        Ok(Volume::snapshots(self)?.into_iter().map(|snapshot| snapshot.name).collect())
+    }
+
+    fn open_snapshot(world: &World, tape: &Tape, clock: &Clock, name: &str) -> Result<Self, Error> {
+        let options = OpenOptions { read_only: true, cache_size: world.cache_size, access_times: false };
+        Volume::open_snapshot(tape.clone(), LabPlatform::new(clock.clone()), options, name)
     }
 
     fn census(world: &World, tape: &Tape, clock: &Clock) -> Result<Option<Census>, String> {

@@ -53,6 +53,8 @@ pub struct World {
     pub medium: MediumProfile,
     /// Programs that use the volume at once, each with its own open files; who is next is drawn.
     pub clients: u8,
+    /// Whether snapshots are drawn.
+    pub snapshots: bool,
     /// How the volume is formatted.
     pub format: FormatOptions,
     /// Memory for the cache, bytes.
@@ -103,9 +105,16 @@ impl World {
         let atomic_unit = if atomic_unit == 1 { block_size.min(128) } else { atomic_unit };
         let cache_size = random.pick(&[64 << 10, 256 << 10, 1 << 20, 8 << 20]);
         let clients = random.pick(&[1, 1, 2, 3, 4]);
+        let snapshots = false;
         let medium = MediumProfile::SECTOR;
         let (lie, bug) = (Lie::None, Bug::None);
-        World { seed, profile, size, atomic_unit, medium, clients, format, cache_size, lie, bug }
+        World { seed, profile, size, atomic_unit, medium, clients, snapshots, format, cache_size, lie, bug }
+    }
+
+    /// The same world with snapshots in every second of them.
+    #[must_use]
+    pub fn with_snapshots(self) -> World {
+        World { snapshots: Random::new(self.seed).fork(6).chance(1, 2), ..self }
     }
 
     /// The same world on a medium of this kind. Where its unit is larger than the blocks the blocks grow to it.

@@ -33,7 +33,7 @@ fn cases(default: u32) -> u32 {
 fn run(profile: Profile, seeds: std::ops::Range<u64>, effort: &Effort) {
     let mut tally = Tally::default();
     for seed in seeds {
-        let world = World::new(seed, profile);
+        let world = World::new(seed, profile).on(MediumProfile::of_seed(seed)).with_snapshots();
         if let Err(found) = torture::<LabVolume>(&world, &Script::Drawn, effort, &mut tally) {
             let mut best = *found;
             let end = best.operations.len().min(effort.operations);

@@ -180,6 +180,7 @@ fn names() -> Vec<Element> {
         element("replace b by way of n", &[B], &[], true, vec![
             create(&[], NEW, Make::Regular), write(&[NEW], 0, 3_000, 78), rename(&[], NEW, &[], B, Replace),
         ]),
+        element("take a snapshot", &[], &[], true, vec![Operation::SnapshotCreate { name: 1 }]),
         element("chmod b", &[B], &[], false, vec![set(&[B], permissions)]),
         element("chown d", &[D], &[], false, vec![set(&[D], owner)]),
         element("utimens a", &[A], &[], false, vec![set(&[A], times)]),

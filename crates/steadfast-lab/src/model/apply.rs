@@ -67,6 +67,7 @@ impl Model {
                 Some(_) => Ok(()),
                 None => self.living(inode).map(|_| ()),
             },
+            Call::SnapshotCreate { name } => self.snapshot_create(name),
             Call::Sync
             | Call::Transact
             | Call::Checkpoint

@@ -12,6 +12,7 @@ mod attributes;
 mod content;
 mod data;
 mod names;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use steadfast::{InodeNumber, Timestamp};
 
 pub use content::Content;
 pub use names::NewName;
+pub use snapshots::Kept;
 
 use crate::digest::Digest;
 use crate::fault::{Fault, Faults};
@@ -150,13 +152,15 @@ impl Node {
 #[derive(Debug, Clone)]
 pub struct State {
     nodes: BTreeMap<InodeNumber, Arc<Node>>,
+    /// Snapshots, oldest first.
+    snapshots: Arc<Vec<Kept>>,
 }
 
 impl State {
     /// An empty root directory.
     pub fn empty(now: Timestamp) -> State {
         let root = Node::directory(FileKind::Directory, now, InodeNumber::ROOT);
-        State { nodes: BTreeMap::from([(InodeNumber::ROOT, Arc::new(root))]) }
+        State { nodes: BTreeMap::from([(InodeNumber::ROOT, Arc::new(root))]), snapshots: Arc::default() }
     }
 
     /// An inode.
@@ -184,12 +188,16 @@ impl State {
             digest.number(inode.0);
             node.add_to(&mut digest);
         }
+        for kept in self.snapshots.iter() {
+            digest.bytes(kept.name.as_bytes()).bytes(&kept.digest.to_le_bytes());
+        }
         digest.value()
     }
 
     /// Whether this is the same state, unchanged: nothing was touched since one was copied from the other.
     pub fn is_untouched(&self, other: &State) -> bool {
         self.nodes.len() == other.nodes.len()
+            && Arc::ptr_eq(&self.snapshots, &other.snapshots)
             && self
                 .nodes
                 .iter()
