@@ -39,6 +39,8 @@ pub enum Fault {
     NotPermitted,
     /// Not supported.
     Unsupported,
+    /// Newer snapshots would go.
+    NewerSnapshots,
     /// No space.
     NoSpace,
     /// Everything that a healthy volume on a healthy medium never says.
@@ -65,6 +67,7 @@ impl From<Error> for Fault {
             Error::Stale(_) => Fault::Stale,
             Error::NotPermitted => Fault::NotPermitted,
             Error::Unsupported(_) => Fault::Unsupported,
+            Error::NewerSnapshots => Fault::NewerSnapshots,
             Error::NoSpace => Fault::NoSpace,
             _ => Fault::Broken,
         }

@@ -255,7 +255,12 @@ impl Generator {
     }
 
     fn snapshot(&mut self) -> Operation {
-        Operation::SnapshotCreate { name: self.random.below(3) as u8 }
+        let name = self.random.below(3) as u8;
+        match self.random.below(6) {
+            0..3 => Operation::SnapshotCreate { name },
+            3 | 4 => Operation::SnapshotDelete { name },
+            _ => Operation::SnapshotRollback { name, destroy_newer: self.random.chance(1, 2) },
+        }
     }
 
     fn surroundings(&mut self) -> Operation {

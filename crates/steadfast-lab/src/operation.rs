@@ -223,6 +223,15 @@ pub enum Operation {
     SnapshotCreate {
         name: u8,
     },
+    /// Deletes it.
+    SnapshotDelete {
+        name: u8,
+    },
+    /// Returns the volume to it; newer ones go.
+    SnapshotRollback {
+        name: u8,
+        destroy_newer: bool,
+    },
     /// Opens the volume anew, after closing it or after just dropping it (as `kill -9` does).
     Remount {
         clean: bool,

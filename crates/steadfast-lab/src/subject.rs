@@ -40,6 +40,8 @@ pub enum Call<'a> {
     SetMask { mask: TransactionMask },
     SetTimer { ms: u32 },
     SnapshotCreate { name: &'a str },
+    SnapshotDelete { name: &'a str },
+    SnapshotRollback { name: &'a str, destroy_newer: bool },
 }
 
 /// What a [`Call`] answers.
@@ -268,6 +270,10 @@ impl Subject for LabVolume {
             Call::SetMask { mask } => self.set_mask(mask).map(done),
             Call::SetTimer { ms } => self.set_timer_ms(ms).map(done),
             Call::SnapshotCreate { name } => self.snapshot_create(name).map(|_| Reply::Done),
+            Call::SnapshotDelete { name } => self.snapshot_delete(name).map(done),
+            Call::SnapshotRollback { name, destroy_newer } => {
+                self.snapshot_rollback(name, destroy_newer).map(done)
+            }
         }
     }
 

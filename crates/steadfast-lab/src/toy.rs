@@ -274,7 +274,9 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
             _ => Reply::Attributes(given),
         };
         let hint = match call {
-            Call::SnapshotCreate { .. } => return Err(Error::Unsupported("snapshots")),
+            Call::SnapshotCreate { .. } | Call::SnapshotDelete { .. } | Call::SnapshotRollback { .. } => {
+                return Err(Error::Unsupported("snapshots"));
+            }
             Call::Fsync { .. } | Call::Closed { .. } => None,
             _ => Some(&hint),
         };

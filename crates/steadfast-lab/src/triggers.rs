@@ -9,7 +9,11 @@ use crate::subject::{Call, Reply};
 /// Whether a successful `call` sets a transaction point behind it under this mask.
 pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
     let events = match call {
-        Call::Transact | Call::Checkpoint | Call::SnapshotCreate { .. } => return true,
+        Call::Transact
+        | Call::Checkpoint
+        | Call::SnapshotCreate { .. }
+        | Call::SnapshotDelete { .. }
+        | Call::SnapshotRollback { .. } => return true,
         Call::Create { node: NewNode::Directory, .. } => TransactionMask::MKDIR,
         Call::Create { node: NewNode::Symlink(_), .. } => TransactionMask::SYMLINK,
         Call::Create { .. } | Call::CreateUnnamed { .. } => TransactionMask::CREATE,

@@ -4,6 +4,7 @@ use steadfast::fs::{AllocateMode, NewNode};
 use steadfast::{FormatOptions, InodeNumber, TransactionMask};
 use steadfast_lab::cut::{Cutter, Survival};
 use steadfast_lab::image::Image;
+use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::operation::{Change, Make, Name, Operation, Place};
 use steadfast_lab::platform::Clock;
 use steadfast_lab::powercut::{Effort, Script, Tally, torture};
@@ -172,4 +173,24 @@ fn a_range_is_zeroed_as_a_whole_or_not_at_all() {
             allocate(&[4], 20, 64, AllocateMode::ZeroRange { keep_size: true }),
         ],
     );
+}
+
+/// A snapshot on a small volume left no room for the dead list of what is removed under it, so that removing failed.
+#[test]
+fn what_a_snapshot_holds_can_be_removed_from_a_small_volume() {
+    let world = World::new(56, Profile::Names).on(MediumProfile::of_seed(56));
+    let remove = |name| Operation::Unlink { directory: path(&[]), name: Name(name) };
+    for files in 1..40 {
+        let mut operations: Vec<Operation> =
+            (0..files).map(|name| create(&[], name, Make::Regular)).collect();
+        operations.push(Operation::SnapshotCreate { name: 0 });
+        operations.extend((0..files).map(remove));
+        let effort = Effort { operations: 0, cuts: Some(4), survivals: 1, recovery_cuts: [0; 3] };
+        let script = Script::Given(operations);
+        let mut tally = Tally::default();
+        if let Err(violation) = torture::<LabVolume>(&world, &script, &effort, &mut tally) {
+            panic!("{world}, {files} files\n{violation}");
+        }
+        assert_eq!(tally.no_space, 0, "{files} files");
+    }
 }

@@ -68,6 +68,8 @@ impl Model {
                 None => self.living(inode).map(|_| ()),
             },
             Call::SnapshotCreate { name } => self.snapshot_create(name),
+            Call::SnapshotDelete { name } => self.snapshot_delete(name),
+            Call::SnapshotRollback { name, destroy_newer } => self.snapshot_rollback(name, destroy_newer),
             Call::Sync
             | Call::Transact
             | Call::Checkpoint

@@ -1,6 +1,5 @@
 //! Snapshots: a copy of the whole state each, which must never change.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Model, State};
@@ -11,7 +10,7 @@ use crate::fault::{Fault, Faults, Objections};
 pub struct Kept {
     /// Its name.
     pub name: String,
-    /// The state that it holds; files without a name are not in it.
+    /// The state that it holds.
     pub state: Arc<State>,
     /// The digest of that.
     pub digest: u128,
@@ -42,12 +41,40 @@ impl Model {
             .when(name.len() > NAME_MAX, Fault::NameTooLong)
             .when(self.state.snapshot(name).is_some(), Fault::AlreadyExists)
             .settle()?;
-        // Snapshots of a snapshot cannot be seen.
-        let mut state = State { snapshots: Arc::default(), ..self.state.clone() };
-        state.reap(&BTreeMap::new());
+        // Snapshots of a snapshot cannot be seen. Files without a name that are held now are in it.
+        let state = State { snapshots: Arc::default(), ..self.state.clone() };
         let digest = state.digest();
         let kept = Kept { name: name.to_owned(), state: Arc::new(state), digest };
         Arc::make_mut(&mut self.state.snapshots).push(kept);
+        Ok(())
+    }
+
+    /// Forgets a snapshot.
+    ///
+    /// # Errors
+    /// See [`Faults`].
+    pub fn snapshot_delete(&mut self, name: &str) -> Result<(), Faults> {
+        Objections::default().when(self.state.snapshot(name).is_none(), Fault::NotFound).settle()?;
+        Arc::make_mut(&mut self.state.snapshots).retain(|kept| kept.name != name);
+        Ok(())
+    }
+
+    /// Returns to a snapshot; what is newer goes, what is acquired stays so where it exists there.
+    ///
+    /// # Errors
+    /// See [`Faults`].
+    pub fn snapshot_rollback(&mut self, name: &str, destroy_newer: bool) -> Result<(), Faults> {
+        let at = self.state.snapshots.iter().position(|kept| kept.name == name);
+        let newer = at.is_some_and(|at| at + 1 < self.state.snapshots.len());
+        Objections::default()
+            .when(at.is_none(), Fault::NotFound)
+            .when(newer && !destroy_newer, Fault::NewerSnapshots)
+            .settle()?;
+        let Some(at) = at else { return Ok(()) };
+        let snapshots = self.state.snapshots[..=at].to_vec();
+        let nodes = snapshots[at].state.nodes.clone();
+        self.state = State { nodes, snapshots: Arc::new(snapshots) };
+        self.state.reap(&self.open);
         Ok(())
     }
 }

@@ -45,13 +45,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Nodes that the dead list may need when `more` entries and those for `copies` nodes come to what there is.
     fn dead_list_cost(&self, working: &Working, root: &Root, more: u64, copies: u64) -> u64 {
         let shared = working.snapshots.shared_nodes;
-        if working.snapshots.newest.0 == 0 || (shared == 0 && working.dying.len() == 0 && more == 0) {
+        let dying = working.dying.len() as u64;
+        if working.snapshots.newest.0 == 0 || (shared == 0 && dying == 0 && more == 0) {
             return 0;
         }
+        self.dead_list_nodes(root, dying.saturating_add(more), copies, shared)
+    }
+
+    /// Nodes for a dead list of so many `entries` and those for `copies` nodes, `shared` of which a snapshot holds.
+    fn dead_list_nodes(&self, root: &Root, entries: u64, copies: u64, shared: u64) -> u64 {
         let height = u64::from(root.height);
         let old_nodes = copies.saturating_add(height).min(shared);
-        let entries = (working.dying.len() as u64)
-            .saturating_add(more)
+        let entries = entries
             .saturating_add(old_nodes.saturating_mul(u64::from(self.store.superblock.metadata_copies)));
         // New leaves are half full at least. What the last round plans is more than it uses.
         let half = u64::from(self.store.superblock.node_size) / 2;
@@ -73,6 +78,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// copy of every node that the tree has in common with the snapshot, and dead lists of what is in them.
     pub(super) fn kept_for_removal(&self, shared_nodes: u64) -> u64 {
         shared_nodes.saturating_add(shared_nodes / 4).saturating_mul(self.node_cost())
+    }
+
+    /// Blocks that the first freeze after the first snapshot may need beyond what it needs without one: its dead list.
+    /// Where there is a snapshot already, [`freeze_cost`](Self::freeze_cost) has it.
+    pub(super) fn first_dead_list_cost(&self, working: &Working, root: &Root) -> u64 {
+        if working.snapshots.newest.0 != 0 && working.snapshots.shared_nodes != 0 {
+            return 0;
+        }
+        self.dead_list_nodes(root, 0, working.nodes, working.nodes).saturating_mul(self.node_cost())
     }
 
     /// Blocks that can be allocated, counting those set aside for nodes.

@@ -105,6 +105,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let needed = (nodes * self.node_cost())
             .saturating_add(kept)
             .saturating_add(self.reserve_for(working, SpaceClass::Normal))
+            .saturating_add(self.first_dead_list_cost(working, root))
             .saturating_add(2 * self.freeze_cost(working, root, More { groups: 4, dead: 2 * nodes }));
         if self.available(working) < needed { Err(Error::NoSpace) } else { Ok(()) }
     }
