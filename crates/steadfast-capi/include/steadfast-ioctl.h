@@ -79,4 +79,70 @@ struct sf_ioc_info {
 #define SF_IOC_ATOMIC_COMMIT _IO(SF_IOC_TYPE, 33)
 #define SF_IOC_ATOMIC_ABORT _IO(SF_IOC_TYPE, 34)
 
+/* Argument of SF_IOC_ATOMIC_STATUS. */
+struct sf_ioc_atomic {
+    uint32_t flags;   /* 1: somebody holds the volume; 2: it had no space left for what was done meanwhile */
+    uint32_t process; /* who began */
+};
+#define SF_IOC_ATOMIC_STATUS _IOR(SF_IOC_TYPE, 35, struct sf_ioc_atomic)
+
+/* Makes the volume, and the image file below it, as large as this many bytes. */
+#define SF_IOC_GROW _IOW(SF_IOC_TYPE, 36, uint64_t)
+
+/* Argument of SF_IOC_DEFRAGMENT, on an open file: zeros at first, given back until done. */
+struct sf_ioc_defragment {
+    uint64_t block;
+    uint64_t goal;
+    uint32_t done;
+    uint32_t reserved;
+};
+#define SF_IOC_DEFRAGMENT _IOWR(SF_IOC_TYPE, 37, struct sf_ioc_defragment)
+
+/* Argument of SF_IOC_FRAGMENTATION, on an open file. */
+struct sf_ioc_fragmentation {
+    uint64_t blocks;
+    uint64_t extents;
+    uint64_t runs; /* of adjoining blocks */
+};
+#define SF_IOC_FRAGMENTATION _IOR(SF_IOC_TYPE, 38, struct sf_ioc_fragmentation)
+
+/* A snapshot: argument of SF_IOC_SNAPSHOT_CREATE, _DELETE and _ROLLBACK. What a command does not take is zero. */
+struct sf_ioc_snapshot {
+    char name[64]; /* UTF-8, padded with zeros, at most 63 bytes */
+    uint64_t generation;
+    int64_t created_seconds;
+    uint64_t inodes;
+    uint64_t used_blocks;
+    uint32_t created_nanoseconds;
+    uint32_t flags; /* of _ROLLBACK: 1: also while files are open for writing; 2: newer snapshots are destroyed */
+};
+/* Takes a snapshot, name in, all of it out. EEXIST; EINVAL, ENAMETOOLONG: the name. */
+#define SF_IOC_SNAPSHOT_CREATE _IOWR(SF_IOC_TYPE, 0x30, struct sf_ioc_snapshot)
+/* ENOENT: there is none of this name. */
+#define SF_IOC_SNAPSHOT_DELETE _IOW(SF_IOC_TYPE, 0x31, struct sf_ioc_snapshot)
+/* EBUSY: files are open for writing. ENOTEMPTY: there are newer snapshots. */
+#define SF_IOC_SNAPSHOT_ROLLBACK _IOW(SF_IOC_TYPE, 0x32, struct sf_ioc_snapshot)
+
+/* Argument of SF_IOC_SNAPSHOT_LIST. */
+struct sf_ioc_snapshots {
+    uint64_t after; /* in: snapshots of later generations are wanted; 0: all */
+    uint64_t count; /* out: how many there are below; fewer than 32: these are the last ones */
+    struct sf_ioc_snapshot snapshots[32];
+};
+#define SF_IOC_SNAPSHOT_LIST _IOWR(SF_IOC_TYPE, 0x33, struct sf_ioc_snapshots)
+
+/* Argument of SF_IOC_SNAPSHOT_DIFF. */
+struct sf_ioc_snapshot_diff {
+    char before[64];
+    char after[64]; /* empty: the live volume */
+    uint64_t next;  /* in: inodes from here on. out: where to go on; 0: these were the last ones */
+    uint64_t count;
+    struct {
+        uint64_t inode;
+        uint32_t kind;  /* as d_type */
+        uint32_t flags; /* from bit 0: created, removed, content, attributes, entries, times */
+    } changes[256];
+};
+#define SF_IOC_SNAPSHOT_DIFF _IOWR(SF_IOC_TYPE, 0x34, struct sf_ioc_snapshot_diff)
+
 #endif /* STEADFAST_IOCTL_H */

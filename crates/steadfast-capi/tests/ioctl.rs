@@ -10,7 +10,10 @@ use toolchain::{Toolchain, repository};
 
 /// Every `pub const NAME: u32 = number(…)` of the mount: a command that is added there has to get into the header.
 fn commands_of_the_mount() -> Vec<String> {
-    let source = std::fs::read_to_string(repository().join("crates/steadfast-fuse/src/ioctl.rs")).unwrap();
+    let read = |name: &str| {
+        std::fs::read_to_string(repository().join("crates/steadfast-fuse/src").join(name)).unwrap()
+    };
+    let source = read("ioctl.rs") + &read("ioctl/snapshot.rs");
     let names = source.lines().filter_map(|line| {
         let (name, value) = line.strip_prefix("pub const ")?.split_once(": u32 = ")?;
         value.starts_with("number(").then(|| name.to_owned())
@@ -65,6 +68,18 @@ fn the_numbers_are_those_of_the_mount() {
         ("MASK_SET", ioctl::MASK_SET),
         ("INFO", ioctl::INFO),
         ("CHECKPOINT", ioctl::CHECKPOINT),
+        ("ATOMIC_BEGIN", ioctl::ATOMIC_BEGIN),
+        ("ATOMIC_COMMIT", ioctl::ATOMIC_COMMIT),
+        ("ATOMIC_ABORT", ioctl::ATOMIC_ABORT),
+        ("ATOMIC_STATUS", ioctl::ATOMIC_STATUS),
+        ("GROW", ioctl::GROW),
+        ("DEFRAGMENT", ioctl::DEFRAGMENT),
+        ("FRAGMENTATION", ioctl::FRAGMENTATION),
+        ("SNAPSHOT_CREATE", ioctl::SNAPSHOT_CREATE),
+        ("SNAPSHOT_DELETE", ioctl::SNAPSHOT_DELETE),
+        ("SNAPSHOT_ROLLBACK", ioctl::SNAPSHOT_ROLLBACK),
+        ("SNAPSHOT_LIST", ioctl::SNAPSHOT_LIST),
+        ("SNAPSHOT_DIFF", ioctl::SNAPSHOT_DIFF),
     ];
     for name in &names {
         let value = known.iter().find(|(known, _)| known == name);

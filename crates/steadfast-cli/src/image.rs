@@ -13,7 +13,7 @@ use crate::{host, mounts};
 pub type HostVolume = Volume<FileMedium, HostPlatform>;
 
 /// Memory for cached nodes while a command works on an image, bytes.
-const CACHE_SIZE: usize = 32 << 20;
+pub const CACHE_SIZE: usize = 32 << 20;
 
 /// What a command does with an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use steadfast::{TransactionMask, VolumeInfo};
+use steadfast::{InodeChange, TransactionMask, VolumeInfo};
 use steadfast_fuse::ioctl;
 use steadfast_fuse::scrub::{self, ScrubStatus};
 use steadfast_fuse::watch::{self, Snapshot};
@@ -184,6 +184,19 @@ impl Live {
     /// When the daemon is gone.
     pub fn snapshots(&self) -> Outcome<Vec<steadfast::Snapshot>> {
         ioctl::snapshots(&self.file).map_err(|error| self.failure(&error))
+    }
+
+    /// Which inodes differ between the snapshot `before` and the snapshot `after`, or the live volume, with everything
+    /// written up to now.
+    ///
+    /// # Errors
+    /// When there is no such snapshot.
+    pub fn snapshot_diff(&self, before: &str, after: Option<&str>) -> Outcome<Vec<InodeChange>> {
+        if after.is_none() {
+            self.transact()?;
+        }
+        let place = self.directory().display().to_string();
+        ioctl::snapshot_diff(&self.file, before, after).map_err(|error| self.snapshot_failure(&error, &place))
     }
 
     fn snapshot_failure(&self, error: &io::Error, place: &str) -> Failure {

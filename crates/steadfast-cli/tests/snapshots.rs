@@ -100,6 +100,42 @@ fn on_a_mount() {
 }
 
 #[test]
+fn differences() {
+    let scratch = Scratch::new();
+    scratch.volume("64M");
+    for name in ["same", "changed", "moved", "gone"] {
+        scratch.put(&format!("/{name}"), name.as_bytes());
+    }
+    scratch.ok("snapshot create disk.img one");
+    scratch.put("/changed", b"other content");
+    scratch.ok("rm disk.img /gone");
+    scratch.put("/new", b"new");
+    scratch.ok("snapshot create disk.img two");
+    let expected = "* /changed  (content)\n- /gone\n+ /new\n";
+    let image = scratch.ok("snapshot diff disk.img one two");
+    // `put` makes a file anew, so it may also be one that went and one that came.
+    let replaced = expected.replace("* /changed  (content)\n", "- /changed\n+ /changed\n");
+    assert!(image == expected || image == replaced, "{image}");
+    assert_eq!(scratch.ok("snapshot diff disk.img two"), "");
+    let line = scratch.fails(1, "snapshot diff disk.img one three");
+    assert!(line.contains("no snapshot of this name"), "{line}");
+    if !can_mount() {
+        return;
+    }
+    let mnt = scratch.mounted("");
+    assert_eq!(scratch.ok("snapshot diff mnt one two"), image);
+    fs::create_dir(mnt.join("dir")).unwrap();
+    fs::rename(mnt.join("moved"), mnt.join("dir/there")).unwrap();
+    fs::write(mnt.join("same"), "not the same").unwrap();
+    let live = scratch.ok("snapshot diff mnt two");
+    assert_eq!(live, "+ /dir\n> /moved -> /dir/there\n* /same  (content)\n");
+    let list: Value = serde_json::from_str(&scratch.ok("snapshot diff --json mnt two")).unwrap();
+    assert_eq!(list[1]["from"]["name"], "/moved");
+    scratch.ok("umount mnt");
+    assert_eq!(scratch.ok("snapshot diff disk.img two"), live);
+}
+
+#[test]
 fn by_a_schedule() {
     if !can_mount() {
         return;

@@ -23,11 +23,12 @@ use crate::abi::input::IoctlIn;
 use crate::request::Request;
 use crate::watch;
 
-mod snapshot;
+pub(crate) mod snapshot;
 
 pub use snapshot::{
-    SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_LIST, SNAPSHOT_LIST_MAX, SNAPSHOT_ROLLBACK, SnapshotArgument,
-    SnapshotListArgument, snapshot_create, snapshot_delete, snapshot_flag, snapshot_rollback, snapshots,
+    SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX, SNAPSHOT_LIST, SNAPSHOT_LIST_MAX,
+    SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotDiffArgument, SnapshotDiffChange, SnapshotListArgument,
+    snapshot_create, snapshot_delete, snapshot_diff, snapshot_flag, snapshot_rollback, snapshots,
 };
 
 /// Type byte of all commands.

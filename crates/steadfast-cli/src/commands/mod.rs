@@ -21,6 +21,7 @@ pub mod rm;
 pub mod rollback;
 pub mod scrub;
 pub mod snapshot;
+mod snapshot_diff;
 pub mod top;
 pub mod torture;
 pub mod transact;

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use steadfast::{Snapshot, Timestamp};
 
+use super::snapshot_diff;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
 use crate::output::{self, Output};
@@ -36,6 +37,22 @@ enum Action {
         /// Image, block device or mount point
         #[arg(value_name = "IMAGE|DIR")]
         target: PathBuf,
+        /// Print JSON: one document, a list
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show which paths differ between two snapshots, or a snapshot and the live volume
+    ///
+    /// One line a path: `+` only in the later state, `-` only in the earlier one, `>` renamed, `*` in both, with what
+    /// differs. Finding out what differs takes no longer than the differences; names are then read from both states.
+    Diff {
+        /// Image, block device or mount point
+        #[arg(value_name = "IMAGE|DIR")]
+        target: PathBuf,
+        /// The earlier snapshot
+        before: String,
+        /// The later one; without it, the live volume
+        after: Option<String>,
         /// Print JSON: one document, a list
         #[arg(long)]
         json: bool,
@@ -80,6 +97,9 @@ pub fn run(args: &Args) -> Outcome {
     match &args.action {
         Action::Create { target, name } => create(target, name.as_deref()),
         Action::List { target, json } => list(target, *json),
+        Action::Diff { target, before, after, json } => {
+            snapshot_diff::run(target, before, after.as_deref(), *json)
+        }
         Action::Delete { target, names } => delete(target, names),
         Action::Rollback { target, name, force } => roll_back(target, name, *force),
     }
@@ -169,7 +189,7 @@ fn place(target: &Path, name: &str) -> String {
 }
 
 /// The advice that fits a snapshot, where the error's own is about files.
-fn explain(mut failure: Failure, error: steadfast::Error) -> Failure {
+pub fn explain(mut failure: Failure, error: steadfast::Error) -> Failure {
     use steadfast::Error::*;
     let (what, advice) = match error {
         NotFound => ("there is no snapshot of this name", "see 'steadfast snapshot list'"),

@@ -12,11 +12,12 @@ use crate::buffer::AnswerBuffer;
 use crate::control::{Command, Job};
 use crate::device::Device;
 use crate::errno::Errno;
+use crate::ioctl::snapshot::text;
 use crate::ioctl::{
     ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FRAGMENTATION, FragmentationArgument, GROW,
     INFO, InfoArgument, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument, SNAPSHOT_CREATE,
-    SNAPSHOT_DELETE, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotListArgument, TRANSACT,
-    snapshot_flag,
+    SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument,
+    SnapshotDiffArgument, SnapshotListArgument, TRANSACT, snapshot_flag,
 };
 use crate::request::{Arguments, Request};
 use crate::scrub::{self, ScrubStartArgument};
@@ -71,6 +72,17 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                     force: argument.flags & snapshot_flag::FORCE != 0,
                     destroy_newer: argument.flags & snapshot_flag::DESTROY_NEWER != 0,
                 })
+            }
+            SNAPSHOT_DIFF => {
+                self.check_owner(request)?;
+                let mut part = argument::<SnapshotDiffArgument>(&mut arguments, &wanted)?;
+                let before = text(&part.before).ok_or(Errno(libc::EINVAL))?;
+                let after = text(&part.after).ok_or(Errno(libc::EINVAL))?;
+                let after = Some(after).filter(|name| !name.is_empty());
+                let from = InodeNumber(part.next);
+                let diff = self.volume.snapshot_diff(before, after, from, SNAPSHOT_DIFF_MAX)?;
+                part.answer(&diff);
+                give(&part, &wanted, out)
             }
             SNAPSHOT_LIST => {
                 let mut list = argument::<SnapshotListArgument>(&mut arguments, &wanted)?;
@@ -181,7 +193,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 }
 
 fn name(argument: &SnapshotArgument) -> Result<String, Errno> {
-    argument.text().map(str::to_owned).ok_or(Errno(libc::EINVAL))
+    text(&argument.name).map(str::to_owned).ok_or(Errno(libc::EINVAL))
 }
 
 fn argument<T: FromBytes + KnownLayout + Immutable>(

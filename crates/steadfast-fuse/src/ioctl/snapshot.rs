@@ -3,19 +3,26 @@
 use std::fs::File;
 use std::io;
 
-use steadfast::{Generation, Snapshot, Timestamp};
+use steadfast::fs::FileKind;
+use steadfast::{Generation, InodeChange, InodeNumber, Snapshot, SnapshotDiff, Timestamp};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::{READ, WRITE, call, number};
 
-/// `_IOWR(TYPE, 32, SnapshotArgument)`: takes a snapshot, name in, all of it out.
-pub const SNAPSHOT_CREATE: u32 = number(READ | WRITE, 32, size_of::<SnapshotArgument>());
-/// `_IOW(TYPE, 33, SnapshotArgument)`: deletes the snapshot of this name.
-pub const SNAPSHOT_DELETE: u32 = number(WRITE, 33, size_of::<SnapshotArgument>());
-/// `_IOW(TYPE, 34, SnapshotArgument)`: returns the volume to the snapshot of this name; see [`snapshot_flag`].
-pub const SNAPSHOT_ROLLBACK: u32 = number(WRITE, 34, size_of::<SnapshotArgument>());
-/// `_IOWR(TYPE, 35, SnapshotListArgument)`: the next snapshots of the list.
-pub const SNAPSHOT_LIST: u32 = number(READ | WRITE, 35, size_of::<SnapshotListArgument>());
+/// `_IOWR(TYPE, 0x30, SnapshotArgument)`: takes a snapshot, name in, all of it out.
+pub const SNAPSHOT_CREATE: u32 = number(READ | WRITE, 0x30, size_of::<SnapshotArgument>());
+/// `_IOW(TYPE, 0x31, SnapshotArgument)`: deletes the snapshot of this name.
+pub const SNAPSHOT_DELETE: u32 = number(WRITE, 0x31, size_of::<SnapshotArgument>());
+/// `_IOW(TYPE, 0x32, SnapshotArgument)`: returns the volume to the snapshot of this name; see [`snapshot_flag`].
+pub const SNAPSHOT_ROLLBACK: u32 = number(WRITE, 0x32, size_of::<SnapshotArgument>());
+/// `_IOWR(TYPE, 0x33, SnapshotListArgument)`: the next snapshots of the list.
+pub const SNAPSHOT_LIST: u32 = number(READ | WRITE, 0x33, size_of::<SnapshotListArgument>());
+
+/// `_IOWR(TYPE, 0x34, SnapshotDiffArgument)`: the next inodes that differ between two states.
+pub const SNAPSHOT_DIFF: u32 = number(READ | WRITE, 0x34, size_of::<SnapshotDiffArgument>());
+
+/// Changes in one [`SnapshotDiffArgument`].
+pub const SNAPSHOT_DIFF_MAX: usize = 256;
 
 /// Snapshots in one [`SnapshotListArgument`].
 pub const SNAPSHOT_LIST_MAX: usize = 32;
@@ -59,6 +66,34 @@ pub struct SnapshotListArgument {
     pub count: u64,
     /// Out: the snapshots, oldest first.
     pub snapshots: [SnapshotArgument; SNAPSHOT_LIST_MAX],
+}
+
+/// Argument of [`SNAPSHOT_DIFF`].
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SnapshotDiffArgument {
+    /// In: name of the earlier snapshot, as in [`SnapshotArgument::name`].
+    pub before: [u8; 64],
+    /// In: name of the later one; empty: the live volume.
+    pub after: [u8; 64],
+    /// In: inodes from this number on. Out: where to go on; 0: these were the last ones.
+    pub next: u64,
+    /// Out: how many changes there are below; there can be none before the end.
+    pub count: u64,
+    /// Out: the changes, by inode number.
+    pub changes: [SnapshotDiffChange; SNAPSHOT_DIFF_MAX],
+}
+
+/// An inode that differs, see [`InodeChange`].
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SnapshotDiffChange {
+    /// Inode number.
+    pub inode: u64,
+    /// As `d_type`.
+    pub kind: u32,
+    /// From bit 0: created, removed, content, attributes, entries, times.
+    pub flags: u32,
 }
 
 /// Takes a snapshot of everything that programs have written up to now, also what is only in the kernel's cache.
@@ -111,24 +146,82 @@ pub fn snapshots(file: &File) -> io::Result<Vec<Snapshot>> {
     }
 }
 
-impl SnapshotArgument {
-    fn named(name: &str) -> io::Result<SnapshotArgument> {
-        let mut argument = SnapshotArgument::new_zeroed();
-        // A NUL byte would end it; the last byte stays zero.
-        if name.contains('\0') {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+/// Which inodes differ between the snapshot `before` and the snapshot `after`, or the live volume (what the kernel still
+/// keeps to itself is not in it: see [`transact`](super::transact)).
+///
+/// # Errors
+/// ENOENT where there is no such snapshot; EINVAL, ENAMETOOLONG for names; ENOTTY; EIO.
+pub fn snapshot_diff(file: &File, before: &str, after: Option<&str>) -> io::Result<Vec<InodeChange>> {
+    let mut changes = Vec::new();
+    let mut argument = SnapshotDiffArgument::new_zeroed();
+    argument.before = field(before)?;
+    argument.after = field(after.unwrap_or_default())?;
+    loop {
+        call(file, SNAPSHOT_DIFF, &mut argument)?;
+        let count = (argument.count as usize).min(SNAPSHOT_DIFF_MAX);
+        changes.extend(argument.changes[..count].iter().filter_map(SnapshotDiffChange::decode));
+        if argument.next == 0 {
+            return Ok(changes);
         }
-        let field = argument.name.get_mut(..name.len()).filter(|field| field.len() < 64);
-        field
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?
-            .copy_from_slice(name.as_bytes());
-        Ok(argument)
+    }
+}
+
+impl SnapshotDiffArgument {
+    /// Fills in a part of the answer.
+    pub(crate) fn answer(&mut self, diff: &SnapshotDiff) {
+        self.count = 0;
+        for (place, change) in self.changes.iter_mut().zip(&diff.changes) {
+            *place = SnapshotDiffChange::encode(change);
+            self.count += 1;
+        }
+        self.next = diff.next.map_or(0, |next| next.0);
+    }
+}
+
+impl SnapshotDiffChange {
+    fn encode(change: &InodeChange) -> SnapshotDiffChange {
+        let bits =
+            [change.created, change.removed, change.content, change.attributes, change.entries, change.times];
+        let flags = bits.iter().enumerate().map(|(bit, set)| u32::from(*set) << bit).sum();
+        SnapshotDiffChange { inode: change.inode.0, kind: change.kind as u32, flags }
     }
 
-    /// The name; `None` where it is not UTF-8 or not ended.
-    pub(crate) fn text(&self) -> Option<&str> {
-        let end = self.name.iter().position(|byte| *byte == 0)?;
-        std::str::from_utf8(&self.name[..end]).ok()
+    fn decode(&self) -> Option<InodeChange> {
+        let bit = |bit: u32| self.flags >> bit & 1 != 0;
+        Some(InodeChange {
+            inode: InodeNumber(self.inode),
+            kind: FileKind::from_u8(u8::try_from(self.kind).ok()?)?,
+            created: bit(0),
+            removed: bit(1),
+            content: bit(2),
+            attributes: bit(3),
+            entries: bit(4),
+            times: bit(5),
+        })
+    }
+}
+
+/// A name as it is in an argument.
+fn field(name: &str) -> io::Result<[u8; 64]> {
+    // A NUL byte would end it; the last byte stays zero.
+    if name.contains('\0') {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let mut field = [0; 64];
+    let place = field.get_mut(..name.len()).filter(|place| place.len() < 64);
+    place.ok_or_else(|| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?.copy_from_slice(name.as_bytes());
+    Ok(field)
+}
+
+/// The name in a field; `None` where it is not UTF-8 or not ended.
+pub(crate) fn text(field: &[u8; 64]) -> Option<&str> {
+    let end = field.iter().position(|byte| *byte == 0)?;
+    std::str::from_utf8(&field[..end]).ok()
+}
+
+impl SnapshotArgument {
+    fn named(name: &str) -> io::Result<SnapshotArgument> {
+        Ok(SnapshotArgument { name: field(name)?, ..SnapshotArgument::new_zeroed() })
     }
 }
 
@@ -153,7 +246,7 @@ impl From<&Snapshot> for SnapshotArgument {
 impl From<&SnapshotArgument> for Snapshot {
     fn from(argument: &SnapshotArgument) -> Snapshot {
         Snapshot {
-            name: argument.text().unwrap_or_default().to_owned(),
+            name: text(&argument.name).unwrap_or_default().to_owned(),
             generation: Generation(argument.generation),
             created: Timestamp {
                 seconds: argument.created_seconds,

@@ -1,0 +1,229 @@
+//! `steadfast snapshot diff`: which paths differ between two snapshots, or a snapshot and the live volume.
+//!
+//! The volume tells which inodes differ, without a look at what both states share. What these are called is found by reading
+//! the names of both states, of which only those that matter are kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::DirEntryExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use steadfast::fs::FileKind;
+use steadfast::{InodeChange, InodeNumber};
+
+use crate::failure::{Failure, Outcome};
+use crate::image::{Access, CACHE_SIZE, HostVolume, Image};
+use crate::live::Live;
+use crate::output::{JsonName, Output};
+use crate::target::Target;
+use crate::volume_path::{self, join};
+use crate::{host, output};
+
+/// Directory of the snapshots of a mount.
+const SNAPSHOTS: &str = ".snapshots";
+/// Inodes asked for at a time on an image.
+const CHANGES_MAX: usize = 1024;
+/// The part of an inode number below `.snapshots` that is the number in the volume.
+const INODE_MASK: u64 = (1 << 48) - 1;
+
+/// A path that differs.
+#[derive(Debug, Serialize)]
+struct Difference {
+    #[serde(flatten)]
+    name: JsonName,
+    /// `added`, `removed`, `renamed` or `changed`.
+    change: &'static str,
+    /// `renamed`: what it was called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<JsonName>,
+    /// What else differs: content, attributes, times.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    what: Vec<&'static str>,
+}
+
+/// What one state calls the inodes that matter.
+type Names = BTreeMap<u64, BTreeSet<Vec<u8>>>;
+
+/// Prints what differs between the snapshot `before` and the snapshot `after`, or the live volume.
+///
+/// # Errors
+/// What is wrong with the target or the names, and those of reading.
+pub fn run(target: &Path, before: &str, after: Option<&str>, json: bool) -> Outcome {
+    let (changes, names) = match Target::find(target)? {
+        Target::Mounted(live) => on_mount(&live, before, after)?,
+        Target::Image(path) => on_image(&path, before, after)?,
+    };
+    let differences = differences(&changes, &names);
+    if json {
+        return output::json(&differences);
+    }
+    let mut output = Output::new();
+    for difference in &differences {
+        let sign = match difference.change {
+            "added" => '+',
+            "removed" => '-',
+            "renamed" => '>',
+            _ => '*',
+        };
+        let text = |name: &JsonName| output::printable(name.name.as_bytes());
+        let from = difference.from.as_ref().map(|from| format!("{} -> ", text(from))).unwrap_or_default();
+        let what = match difference.what.is_empty() {
+            true => String::new(),
+            false => format!("  ({})", difference.what.join(", ")),
+        };
+        output.line(format_args!("{sign} {from}{}{what}", text(&difference.name)))?;
+    }
+    output.finish()
+}
+
+fn on_image(path: &Path, before: &str, after: Option<&str>) -> Outcome<(Vec<InodeChange>, [Names; 2])> {
+    let at = |name: &str| format!("{}: {}", path.display(), output::printable(name.as_bytes()));
+    let image = Image::open(path, Access::Read)?;
+    let mut changes = Vec::new();
+    let mut from = InodeNumber(0);
+    loop {
+        let part = image.volume.snapshot_diff(before, after, from, CHANGES_MAX);
+        let part =
+            part.map_err(|error| super::snapshot::explain(Failure::core(error, path.display()), error))?;
+        changes.extend(part.changes);
+        let Some(next) = part.next else { break };
+        from = next;
+    }
+    let wanted = Wanted::new(&changes);
+    let options = steadfast::OpenOptions { read_only: true, cache_size: CACHE_SIZE, access_times: false };
+    let open = |name: &str| host::open_snapshot(path, false, options.clone(), name);
+    let old = names_in(&open(before)?, &wanted, &at(before))?;
+    let new = match after {
+        Some(name) => names_in(&open(name)?, &wanted, &at(name))?,
+        None => names_in(&image.volume, &wanted, &path.display().to_string())?,
+    };
+    image.close()?;
+    Ok((changes, [old, new]))
+}
+
+fn on_mount(live: &Live, before: &str, after: Option<&str>) -> Outcome<(Vec<InodeChange>, [Names; 2])> {
+    let changes = live.snapshot_diff(before, after)?;
+    let wanted = Wanted::new(&changes);
+    let snapshots = live.directory().join(SNAPSHOTS);
+    let old = names_below(&snapshots.join(before), &wanted)?;
+    let new = match after {
+        Some(name) => names_below(&snapshots.join(name), &wanted)?,
+        None => names_below(live.directory(), &wanted)?,
+    };
+    Ok((changes, [old, new]))
+}
+
+/// Which names are to be kept: those of inodes that differ, and all of directories whose entries differ.
+struct Wanted {
+    inodes: BTreeSet<u64>,
+    directories: BTreeSet<u64>,
+}
+
+impl Wanted {
+    fn new(changes: &[InodeChange]) -> Wanted {
+        let directories = changes.iter().filter(|change| change.entries || change.created || change.removed);
+        Wanted {
+            inodes: changes.iter().map(|change| change.inode.0).collect(),
+            directories: directories.map(|change| change.inode.0).collect(),
+        }
+    }
+
+    fn note(&self, names: &mut Names, directory: u64, path: &[u8], inode: u64) {
+        if self.inodes.contains(&inode) || self.directories.contains(&directory) {
+            names.entry(inode).or_default().insert(path.to_vec());
+        }
+    }
+}
+
+fn names_in(volume: &HostVolume, wanted: &Wanted, place: &str) -> Outcome<Names> {
+    let mut names = Names::new();
+    names.entry(InodeNumber::ROOT.0).or_default().insert(b"/".to_vec());
+    let mut waiting = vec![(InodeNumber::ROOT, b"/".to_vec())];
+    while let Some((directory, path)) = waiting.pop() {
+        let entries =
+            volume_path::sorted_entries(volume, directory).map_err(|error| Failure::core(error, place))?;
+        for (entry, _) in entries {
+            let path = join(&path, &entry.name);
+            wanted.note(&mut names, directory.0, &path, entry.inode.0);
+            if entry.kind == FileKind::Directory {
+                waiting.push((entry.inode, path));
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn names_below(root: &Path, wanted: &Wanted) -> Outcome<Names> {
+    let mut names = Names::new();
+    names.entry(InodeNumber::ROOT.0).or_default().insert(b"/".to_vec());
+    let mut waiting = vec![(InodeNumber::ROOT.0, b"/".to_vec())];
+    while let Some((directory, path)) = waiting.pop() {
+        let host = root.join(PathBuf::from(std::ffi::OsString::from_vec(path[1..].to_vec())));
+        let cannot = |error: std::io::Error| Failure::host(&error, "read", &host);
+        let entries = match std::fs::read_dir(&host) {
+            Ok(entries) => entries,
+            // The live tree goes on.
+            Err(error)
+                if error.kind() == std::io::ErrorKind::NotFound && directory != InodeNumber::ROOT.0 =>
+            {
+                continue;
+            }
+            Err(error) => return Err(cannot(error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(cannot)?;
+            let inode = entry.ino() & INODE_MASK;
+            let path = join(&path, entry.file_name().as_bytes());
+            wanted.note(&mut names, directory, &path, inode);
+            if entry.file_type().map_err(cannot)?.is_dir() {
+                waiting.push((inode, path));
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn differences(changes: &[InodeChange], names: &[Names; 2]) -> Vec<Difference> {
+    let known: BTreeMap<u64, &InodeChange> = changes.iter().map(|change| (change.inode.0, change)).collect();
+    let inodes: BTreeSet<u64> = names[0].keys().chain(names[1].keys()).copied().collect();
+    let none = BTreeSet::new();
+    let mut found = Vec::new();
+    for inode in inodes {
+        let [old, new] = [0, 1].map(|state| names[state].get(&inode).unwrap_or(&none));
+        let what = known.get(&inode).map_or(Vec::new(), |change| what(change));
+        let mut gone: Vec<&Vec<u8>> = old.difference(new).collect();
+        for path in new.difference(old) {
+            // A name that came for one that went: the object was renamed.
+            let from = gone.pop();
+            let change = if from.is_some() { "renamed" } else { "added" };
+            // A new name is a change of times by itself.
+            let mut what = if from.is_some() { what.clone() } else { Vec::new() };
+            what.retain(|word| *word != "times");
+            let from = from.map(|from| JsonName::new(from));
+            found.push((path.clone(), Difference { name: JsonName::new(path), change, from, what }));
+        }
+        for path in gone {
+            let name = JsonName::new(path);
+            found.push((path.clone(), Difference { name, change: "removed", from: None, what: Vec::new() }));
+        }
+        for path in old.intersection(new).filter(|_| !what.is_empty()) {
+            let name = JsonName::new(path);
+            let what = what.clone();
+            found.push((path.clone(), Difference { name, change: "changed", from: None, what }));
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found.into_iter().map(|(_, difference)| difference).collect()
+}
+
+/// What is worth a word. That names came or went in a directory is told by the names.
+fn what(change: &InodeChange) -> Vec<&'static str> {
+    let only_times =
+        change.times && !change.content && !change.attributes && change.kind != FileKind::Directory;
+    let all = [(change.content, "content"), (change.attributes, "attributes"), (only_times, "times")];
+    let directory = change.kind == FileKind::Directory && change.entries;
+    // The number of links of a directory changes with its subdirectories.
+    let told = all.into_iter().filter(|(is, word)| *is && !(directory && *word == "attributes"));
+    told.map(|(_, word)| word).collect()
+}
