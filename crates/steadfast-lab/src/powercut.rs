@@ -1,7 +1,7 @@
 //! Power cuts: a sequence is run once on the recording medium, then the power is cut at its every I/O, and again while
 //! the volume recovers from that.
 //!
-//! After each cut the volume must open, be in a state that the [`Ledger`] allows, take further operations, commit them,
+//! After each cut the volume must open, be in a state that the [`Ledger`](crate::ledger::Ledger) allows, take further operations, commit them,
 //! and pass its own check. A violation of any of these is a finding, and so is a panic.
 
 mod judge;

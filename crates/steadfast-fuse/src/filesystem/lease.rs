@@ -1,7 +1,7 @@
 //! The control file, and the lease of the volume that belongs to an open descriptor of it.
 //!
 //! Whoever opens [`CONTROL_FILE`](crate::ioctl::CONTROL_FILE) in the root directory and begins with
-//! [`ATOMIC_BEGIN`](crate::ioctl::ATOMIC_BEGIN) alone decides about the next transaction point, until it commits or
+//! [`ATOMIC_BEGIN`] alone decides about the next transaction point, until it commits or
 //! aborts. The kernel tells of the end of a descriptor in every case (RELEASE), also when the holder is killed, so a
 //! lease whose descriptor is gone is rolled back; where the daemon or the power goes first, the next mount finds the
 //! volume as it was at the beginning. A descriptor that the holder's children have inherited keeps the lease until the

@@ -100,7 +100,7 @@ pub struct SnapshotDiffChange {
 ///
 /// # Errors
 /// EEXIST; EINVAL, ENAMETOOLONG for the name; ENOSPC where removing files under a snapshot might not find the room that it
-/// needs; EPERM; as [`transact`].
+/// needs; EPERM; as [`transact`](super::transact).
 pub fn snapshot_create(file: &File, name: &str) -> io::Result<Snapshot> {
     let mut argument = SnapshotArgument::named(name)?;
     call(file, SNAPSHOT_CREATE, &mut argument)?;
@@ -110,7 +110,7 @@ pub fn snapshot_create(file: &File, name: &str) -> io::Result<Snapshot> {
 /// Deletes a snapshot. Its space comes back in the background.
 ///
 /// # Errors
-/// ENOENT; EPERM; as [`transact`].
+/// ENOENT; EPERM; as [`transact`](super::transact).
 pub fn snapshot_delete(file: &File, name: &str) -> io::Result<()> {
     call(file, SNAPSHOT_DELETE, &mut SnapshotArgument::named(name)?)
 }
@@ -120,7 +120,7 @@ pub fn snapshot_delete(file: &File, name: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// ENOENT; EBUSY while files are open for writing, unless `force`; ENOTEMPTY where there are newer snapshots, unless they are
-/// to be destroyed; EPERM; as [`transact`].
+/// to be destroyed; EPERM; as [`transact`](super::transact).
 pub fn snapshot_rollback(file: &File, name: &str, force: bool, destroy_newer: bool) -> io::Result<()> {
     let mut argument = SnapshotArgument::named(name)?;
     argument.flags = if force { snapshot_flag::FORCE } else { 0 };

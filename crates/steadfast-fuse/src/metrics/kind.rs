@@ -4,7 +4,7 @@ use crate::abi::opcode;
 use crate::ioctl;
 use crate::request::Request;
 
-/// A kind of operation. The numbers are part of the interface of [`crate::ioctl::OPERATIONS`].
+/// A kind of operation. The numbers are part of the interface of [`crate::watch::OPERATIONS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {

@@ -1,8 +1,8 @@
 //! Hostile images: volumes that no honest writer has written, with all checksums right.
 //!
 //! A checksum finds rot, not malice and not a writer's mistake. So an image is taken apart by the specification alone
-//! ([`anatomy`]), a field of a node, a value, a log record, the metaroot or the superblock is changed ([`mutate`]), and
-//! every checksum from there up to the metaroot is made right again. Then the volume is used ([`exercise`]): opened,
+//! ([`anatomy`]), a field of a node, a value, a log record, the metaroot or the superblock is changed ([`mutate()`]), and
+//! every checksum from there up to the metaroot is made right again. Then the volume is used ([`exercise()`]): opened,
 //! walked, read, written, committed, rolled back, checked. Errors are welcome; a panic, an endless loop, unbounded memory
 //! or unbounded I/O is not.
 //!
