@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """An independent, read-only reader of Steadfast volumes, written from docs/FORMAT.md alone.
 
-    format_reader.py IMAGE list     one line per path of the state of the volume (log replayed), sorted by path
-    format_reader.py IMAGE verify   every structure against every other; one line per problem and exit code 1
+    format_reader.py IMAGE list [SNAPSHOT]  one line per path of the state of the volume (log replayed) or of a
+                                            snapshot, sorted by path
+    format_reader.py IMAGE snapshots        one line per snapshot, oldest first: name, generation, inodes, blocks
+    format_reader.py IMAGE verify           every structure against every other; one line per problem and exit code 1
 
 A line of `list`: path, type, permissions, links, uid, gid, size, modification time, details (SHA-256 of a file, target
 of a symbolic link, major:minor of a device, else -), extended attributes (NAME=VALUE in hex, sorted, or -).
@@ -13,7 +15,8 @@ import struct
 import sys
 
 NONE = 2**64 - 1
-INODE, DIRENT, XATTR, SYMLINK, INLINE, EXTENT, GROUP, ORPHAN = 1, 2, 3, 4, 5, 6, 16, 17
+INODE, DIRENT, XATTR, SYMLINK, INLINE, EXTENT, GROUP, ORPHAN, SHARED, DEAD, SNAPSHOT = 1, 2, 3, 4, 5, 6, 16, 17, 18, 19, 20
+UNLOGGED = GROUP, SHARED, DEAD, SNAPSHOT
 F_INLINE, F_TAIL_STALE, F_TRUNCATING, F_RECLAIMING, F_UNNAMED, F_ACL_ACCESS, F_ACL_DEFAULT = (1 << i for i in range(7))
 TYPES = {1: "fifo", 2: "char", 4: "dir", 6: "block", 8: "file", 10: "symlink", 12: "socket"}
 
@@ -111,6 +114,60 @@ class Inode:
             raise Damaged("%s: impossible mode, size or time" % what)
 
 
+class Snapshot:
+    def __init__(self, generation, value):
+        (self.root, self.height, flags, _, nsec, self.inodes, self.blocks, self.nodes, self.next_inode, *self.counts, _,
+         length) = unpack("<40sIIqIQQQQ5QQH", value[:142], "snapshot %d" % generation)
+        self.generation, self.deleting, self.name = generation, flags & 1, value[142:]
+        self.what = "snapshot %s" % escape(self.name)
+        birth = struct.unpack_from("<Q", self.root, 16)[0]
+        if length != len(self.name) or not 1 <= length <= 63 or b"/" in self.name or b"\0" in self.name \
+                or self.name in (b".", b"..") or flags > 1 or nsec >= 10**9 or birth > generation \
+                or not 1 <= self.height <= 64 or self.counts[0] >= generation:
+            raise Damaged("%s: impossible values" % self.what)
+
+
+class Tree:
+    """What is below one root: items, the blocks in use with their births, nodes."""
+
+    def __init__(self, volume, root, height, generation):
+        self.items, self.blocks, self.nodes, self.old = {}, {}, 0, 0
+        volume.walk(self, root, height, height - 1, b"", b"\xff" * 18, generation)
+        references = {}
+        for key, value in volume.of(self.items, EXTENT):
+            volume.try_(self.extent, volume, key, value, references, generation)
+        counts = {}
+        for (ino, _, start), value in volume.of(self.items, SHARED):
+            length, count = volume.try_(unpack, "<II", value, "shared extent at %d" % start) or (0, 2)
+            for block in range(start, start + min(length, volume.blocks)):
+                if ino or count < 2 or block in counts:
+                    volume.problems.append("shared extent at %d: impossible or overlaps" % start)
+                counts[block] = count
+        for block in references.keys() | counts.keys():
+            if references.get(block, 0) != counts.get(block, 1):
+                volume.problems.append("block %d: %d extents name it, the count is %d" % (
+                    block, references.get(block, 0), counts.get(block, 1)))
+                break
+
+    def extent(self, volume, key, value, references, generation):
+        what, start, count, written, birth, _ = volume.extent(key, value)
+        if birth > generation:
+            volume.problems.append("%s: from a later generation" % what)
+        for block in range(start, start + count):
+            references[block] = references.get(block, 0) + 1
+            again = references[block] > 1
+            if (block in self.blocks) != again or self.blocks.setdefault(block, birth) != birth or again and not written:
+                volume.problems.append("%s: block %d is in use for something else" % (what, block))
+
+    def node(self, volume, address, count, birth, what):
+        if address < volume.free_from or address + count > volume.free_to:
+            raise Damaged("%s: blocks %d+%d are not in the volume" % (what, address, count))
+        for block in range(address, address + count):
+            if block in self.blocks:
+                volume.problems.append("%s: block %d is used twice" % (what, block))
+            self.blocks[block] = birth
+
+
 class Volume:
     def __init__(self, path, lost):
         """`lost(text)` is told of what cannot be read from either copy; it may raise. Everything else that is not as
@@ -119,10 +176,10 @@ class Volume:
         self.medium = os.lseek(self.fd, 0, os.SEEK_END)
         self.superblock()
         self.metaroot()
-        self.tree, self.used, self.nodes, self.node_blocks = {}, {}, 0, 0
-        self.walk(self.root, self.height - 1, b"", b"\xff" * 18)
-        for key, extent in self.of(self.tree, EXTENT):
-            self.try_(self.claim_extent, key, extent)
+        self.live = Tree(self, self.root, self.height, self.generation)
+        self.tree, self.nodes = self.live.items, self.live.nodes
+        self.snapshots = [found for (_, _, generation), value in self.of(self.tree, SNAPSHOT)
+                          for found in [self.try_(Snapshot, generation, value)] if found]
         self.replay()
 
     def read(self, offset, length):
@@ -213,44 +270,35 @@ class Volume:
         self.problems += [text for slot, text in bad if slot == self.generation % 2]
         (self.root, self.height, _, self.next_inode, self.inodes, self.blocks_used, self.node_count, self.log_lsn,
          self.log_at, self.log_previous, self.log_epoch) = struct.unpack_from("<40sIIQQQQQQ16sQ", raw, 32)
+        (self.newest_snapshot, self.snapshot_keys, self.dead_blocks, self.old_nodes,
+         self.shared_keys) = struct.unpack_from("<5Q", raw, 176)
         if not 1 <= self.height <= 64:
             raise Damaged("impossible height of the tree: %d" % self.height)
 
     # Tree
 
-    def claim(self, start, count, what):
-        if start < self.free_from or start + count > self.free_to:
-            raise Damaged("%s: blocks %d+%d are not in the volume" % (what, start, count))
-        while count:
-            group, bit = divmod(start, self.group_blocks)
-            n = min(count, self.group_blocks - bit)
-            mask = (1 << n) - 1 << bit
-            if self.used.get(group, 0) & mask:
-                self.problems.append("%s: a block of %d+%d is used twice" % (what, start, n))
-            self.used[group] = self.used.get(group, 0) | mask
-            start, count = start + n, count - n
-
-    def node(self, pointer, level):
+    def node(self, tree, pointer, height, level, generation):
         first, second, birth, expected = struct.unpack("<QQQ16s", pointer)
         what = "node at block %d" % first
-        if (second == NONE) != (self.copies == 1) or not 0 < birth <= self.generation:
+        if (second == NONE) != (self.copies == 1) or not 0 < birth <= generation:
             raise Damaged("%s: impossible pointer" % what)
         good = None
         for address in (first, second)[:self.copies]:
-            self.claim(address, self.node_size // self.block_size, what)
+            tree.node(self, address, self.node_size // self.block_size, birth, what)
             raw = self.blocks_at(address, self.node_size // self.block_size)
             if digest(raw) == expected:
                 good = raw
             else:
                 self.problems.append("%s: wrong digest of the copy at block %d" % (what, address))
-        self.nodes += 1
+        tree.nodes += 1
+        tree.old += birth <= self.newest_snapshot
         if good is None:
             raise Damaged("%s: no good copy" % what)
-        magic, at, _, n, generation, uuid, address, heap, total, _ = struct.unpack_from("<4sBBHQ8sQIIQ", good)
+        magic, at, _, n, stamped, uuid, address, heap, total, _ = struct.unpack_from("<4sBBHQ8sQIIQ", good)
         slots = 48 + 21 * n
-        if (magic, at, generation, uuid, address) != (b"SFND", level, birth, self.uuid[:8], first):
+        if (magic, at, stamped, uuid, address) != (b"SFND", level, birth, self.uuid[:8], first):
             raise Damaged("%s: wrong header" % what)
-        if not slots <= heap <= self.node_size or (n == 0 and self.height > 1):
+        if not slots <= heap <= self.node_size or (n == 0 and height > 1):
             raise Damaged("%s: wrong number of items or heap" % what)
         if any(good[slots:heap]):
             self.problems.append("%s: not zero between slots and heap" % what)
@@ -263,16 +311,16 @@ class Volume:
             raise Damaged("%s: wrong sum of the lengths" % what)
         return what, items
 
-    def walk(self, pointer, level, low, high):
+    def walk(self, tree, pointer, height, level, low, high, generation):
         try:
-            what, items = self.node(pointer, level)
+            what, items = self.node(tree, pointer, height, level, generation)
             keys = [key for key, _ in items]
             # A branch's first key is no bound for its first child, so it need not be above the lower bound itself.
             check = keys if level == 0 else keys[1:]
             if any(a >= b for a, b in zip(keys, keys[1:])) or (check and (check[0] < low or check[-1] >= high)):
                 raise Damaged("%s: keys out of order or bounds" % what)
             if level == 0:
-                self.tree.update(items)
+                tree.items.update(items)
                 return
             if any(len(value) != 40 for _, value in items):
                 raise Damaged("%s: a pointer is not 40 bytes long" % what)
@@ -280,7 +328,8 @@ class Volume:
             self.lost(str(e))
             return
         for i, (key, value) in enumerate(items):
-            self.walk(value, level - 1, key if i else low, keys[i + 1] if i + 1 < len(keys) else high)
+            self.walk(tree, value, height, level - 1, key if i else low, keys[i + 1] if i + 1 < len(keys) else high,
+                      generation)
 
     def of(self, state, *kinds):
         return [((ino, kind, suffix), state[key]) for key in sorted(state)
@@ -296,12 +345,6 @@ class Volume:
         if count == 0 or start + count > self.free_to or start < self.free_from or len(value) != 21 + 4 * granules:
             raise Damaged("%s: impossible" % what)
         return what, start, count, not flags & 1, birth, struct.unpack_from("<%dI" % granules, value, 21)
-
-    def claim_extent(self, key, value):
-        what, start, count, _, birth, _ = self.extent(key, value)
-        if birth > self.generation:
-            self.problems.append("%s: from a later generation" % what)
-        self.claim(start, count, what)
 
     def extent_data(self, key, value):
         what, start, count, written, _, sums = self.extent(key, value)
@@ -334,8 +377,8 @@ class Volume:
                 at += 2 + length
             if tag not in (b"\0", b"\1") or at > len(payload):
                 return None
-            if found and found[-1][0] >= key or key[8] == GROUP:
-                self.problems.append("a record of the log: keys out of order or of groups")
+            if found and found[-1][0] >= key or key[8:9] and key[8] in UNLOGGED:
+                self.problems.append("a record of the log: keys out of order, or that are in none")
             found.append((key, value))
         return found
 
@@ -399,7 +442,7 @@ class State:
                 self.extents.setdefault(ino, []).append((suffix, value))
             elif kind == ORPHAN and ino == 0 and value == b"\0":
                 self.orphans.add(suffix)
-            elif kind != GROUP or ino:
+            elif kind not in UNLOGGED or ino:
                 volume.lost("a key of inode %d of kind %d with suffix %d is unknown or wrong" % (ino, kind, suffix))
         self.inodes = {ino: inode for ino, inode in self.inodes.items() if inode}
         self.targets = {ino: volume.try_(self.join, p, "inode %d, target" % ino) for ino, p in targets.items()}
@@ -535,8 +578,67 @@ class State:
             bad("%s: %d blocks, but %d in extents" % (i.what, i.blocks, blocks))
 
 
+def verify_snapshots(volume, bad):
+    """Every dead list holds just what its snapshot has and the next one has not. Returns the blocks in all lists."""
+    lists, dead = {}, {}
+    for (ino, _, suffix), value in volume.of(volume.tree, DEAD):
+        generation, what = suffix >> 24, "dead list of snapshot %d" % (suffix >> 24)
+        if ino or not value or len(value) % 20:
+            bad("%s: wrong length" % what)
+            continue
+        for start, count, birth in struct.iter_unpack("<QIQ", value):
+            if birth > generation or start < volume.free_from or start + count > volume.free_to:
+                bad("%s: impossible run" % what)
+                continue
+            for block in range(start, start + count):
+                if block in dead or block in volume.live.blocks:
+                    bad("%s: block %d is in another one or in use" % (what, block))
+                dead[block] = birth
+                lists.setdefault(generation, {})[block] = birth
+    known = {snapshot.generation for snapshot in volume.snapshots}
+    if set(lists) - known:
+        bad("a dead list without its snapshot")
+    newer, waiting = volume.live.blocks, {}
+    for snapshot in reversed(volume.snapshots):
+        if snapshot.deleting:
+            waiting.update(lists.get(snapshot.generation, {}))
+            continue
+        tree = Tree(volume, snapshot.root, snapshot.height, snapshot.generation)
+        expected = dict(lists.get(snapshot.generation, {}))
+        expected.update({block: birth for block, birth in waiting.items() if birth <= snapshot.generation})
+        found = {block: birth for block, birth in tree.blocks.items() if block not in newer}
+        if found != expected:
+            bad("%s: dead lists are wrong for %d blocks" % (
+                snapshot.what, len({block for block, _ in found.items() ^ expected.items()})))
+        inodes = len(volume.of(tree.items, INODE))
+        lists_then = sum(count for _, value in volume.of(tree.items, DEAD)
+                         for _, count, _ in struct.iter_unpack("<QIQ", value[:len(value) // 20 * 20]))
+        if (snapshot.nodes, snapshot.inodes) != (tree.nodes, inodes) or snapshot.counts[2] != lists_then \
+                or snapshot.blocks != len(tree.blocks) + lists_then:
+            bad("%s: wrong counts" % snapshot.what)
+        State(volume, tree.items).verify(lambda text: bad("%s: %s" % (snapshot.what, text)), snapshot.next_inode)
+        newer, waiting = tree.blocks, {}
+    live = [snapshot for snapshot in volume.snapshots if not snapshot.deleting]
+    if len({snapshot.name for snapshot in live}) != len(live):
+        bad("two snapshots have the same name")
+    for name, stated, counted in (
+            ("newest snapshot", volume.newest_snapshot, max((s.generation for s in live), default=0)),
+            ("snapshots", volume.snapshot_keys, len(volume.snapshots)),
+            ("blocks in dead lists", volume.dead_blocks, len(dead)),
+            ("shared extents", volume.shared_keys, len(volume.of(volume.tree, SHARED)))):
+        if stated != counted:
+            bad("metaroot: %s: %d, but it is %d" % (name, stated, counted))
+    if volume.old_nodes < volume.live.old:
+        bad("metaroot: at most %d old nodes, but there are %d" % (volume.old_nodes, volume.live.old))
+    return dead
+
+
 def verify(volume):
     bad = volume.problems.append
+    volume.used = {}
+    for block in [*volume.live.blocks, *verify_snapshots(volume, bad)]:
+        group, bit = divmod(block, volume.group_blocks)
+        volume.used[group] = volume.used.get(group, 0) | 1 << bit
     groups = {suffix: value for (ino, _, suffix), value in volume.of(volume.tree, GROUP) if ino == 0}
     for group in sorted(set(groups) | set(volume.used)):
         first, value = group * volume.group_blocks, groups.get(group, b"\2")
@@ -565,8 +667,8 @@ def verify(volume):
 
 
 def main():
-    if len(sys.argv) != 3 or sys.argv[2] not in ("list", "verify"):
-        print("usage: format_reader.py IMAGE list|verify", file=sys.stderr)
+    if sys.argv[2:] not in (["list"], ["list", *sys.argv[3:4]], ["verify"], ["snapshots"]):
+        print("usage: format_reader.py IMAGE list [SNAPSHOT]|snapshots|verify", file=sys.stderr)
         return 2
 
     def fatal(text):
@@ -577,7 +679,18 @@ def main():
             volume = Volume(sys.argv[1], fatal)
             for text in volume.problems:
                 print("format_reader: " + text, file=sys.stderr)
-            print("\n".join(State(volume, volume.state).list()))
+            state = volume.state
+            if len(sys.argv) > 3:
+                named = [s for s in volume.snapshots if s.name == os.fsencode(sys.argv[3]) and not s.deleting]
+                if not named:
+                    raise Damaged("there is no such snapshot")
+                state = Tree(volume, named[0].root, named[0].height, named[0].generation).items
+            print("\n".join(State(volume, state).list()))
+            return 0
+        if sys.argv[2] == "snapshots":
+            for s in Volume(sys.argv[1], fatal).snapshots:
+                if not s.deleting:
+                    print("%s %d %d %d" % (escape(s.name), s.generation, s.inodes, s.blocks - s.counts[2]))
             return 0
         lost = []
         volume = Volume(sys.argv[1], lost.append)

@@ -46,6 +46,14 @@ fn make_image() -> Vec<u8> {
     create(root, "link", NewNode::Symlink(b"directory/inline"));
     create(root, "device", NewNode::CharDevice(0x103));
     volume.link(large, directory, b"second name").expect("link");
+    let gone = create(root, "gone", NewNode::Regular);
+    volume.write(gone, 0, &[5; 2000], false).expect("write");
+    volume.snapshot_create("first").expect("snapshot");
+    volume.unlink(root, b"gone").expect("unlink");
+    let clone = create(root, "clone", NewNode::Regular);
+    volume.clone_range(large, 0, clone, 0, 0).expect("clone");
+    volume.snapshot_create("second").expect("snapshot");
+    volume.snapshot_delete("second").expect("delete");
     volume.checkpoint().expect("checkpoint");
     let logged = create(root, "logged", NewNode::Regular);
     volume.write(logged, 0, &[9; 3000], true).expect("write");
@@ -65,7 +73,7 @@ fn version_1_opens() {
     let report = check(&medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).expect("check");
     assert!(report.is_clean(), "{:#?}", report.findings);
 
-    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform::new()).expect("open");
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).expect("open");
     let info = volume.info();
     assert_eq!((info.version, info.label.as_str(), info.block_size), (1, "golden", 512));
     assert_eq!(info.replayed_records, 1);
@@ -85,6 +93,7 @@ fn version_1_opens() {
     let large = content("large");
     assert_eq!((large.len(), &large[..1000], &large[1000..]), (6000, &[0; 1000][..], &[7; 5000][..]));
     assert_eq!(find("large"), find("directory/second name"));
+    assert_eq!(content("clone"), large);
     let attributes = volume.attributes(find("large")).expect("attributes");
     assert_eq!((attributes.links, attributes.uid, attributes.permissions), (2, 1000, 0o755));
     assert_eq!(attributes.allocated, 13 * 512);
@@ -93,6 +102,17 @@ fn version_1_opens() {
     assert_eq!((device.kind, device.device), (FileKind::CharDevice, 0x103));
     assert_eq!(content("logged"), [9; 3000]);
     assert!(volume.lookup(InodeNumber::ROOT, b"lost").is_err(), "never made durable");
+
+    let names: Vec<String> =
+        volume.snapshots().expect("snapshots").into_iter().map(|snapshot| snapshot.name).collect();
+    assert_eq!(names, ["first"]);
+    let first = Volume::open_snapshot(medium, TestPlatform::new(), OpenOptions::default(), "first")
+        .expect("snapshot");
+    let gone = first.lookup(InodeNumber::ROOT, b"gone").expect("gone").inode;
+    let mut buffer = [0; 2000];
+    assert_eq!(first.read(gone, 0, &mut buffer), Ok(2000));
+    assert_eq!(buffer, [5; 2000]);
+    assert!(first.lookup(InodeNumber::ROOT, b"clone").is_err(), "made later");
 }
 
 #[test]
