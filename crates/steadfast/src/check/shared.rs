@@ -5,9 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::report::Reporter;
+use super::report::{At, Reporter};
 use crate::snapshot::Shared;
-use crate::types::BlockRun;
+use crate::types::{BlockAddress, BlockRun};
 
 /// Shared blocks that still lack extents.
 #[derive(Default)]
@@ -24,7 +24,8 @@ impl References {
         self.keys += 1;
         let before = self.missing.range(..shared.end).next_back();
         if before.is_some_and(|(_, (end, _))| *end > shared.start) {
-            reporter.damaged(format!("shared extents at block {} overlap", shared.start));
+            let at = At::block(BlockAddress(shared.start));
+            reporter.damaged_at(at, format!("shared extents at block {} overlap", shared.start));
             return;
         }
         self.missing.insert(shared.start, (shared.end, shared.count));
@@ -33,8 +34,7 @@ impl References {
     /// An extent names `run`: returns the parts that are shared, and those that are not.
     pub fn take(&mut self, run: BlockRun, reporter: &mut Reporter<'_>) -> (Vec<BlockRun>, Vec<BlockRun>) {
         let (mut shared, mut alone) = (Vec::new(), Vec::new());
-        let part =
-            |start: u64, end: u64| BlockRun { start: crate::types::BlockAddress(start), count: end - start };
+        let part = |start: u64, end: u64| BlockRun { start: BlockAddress(start), count: end - start };
         let mut at = run.start.0;
         while at < run.end() {
             let before = self.missing.range(..=at).next_back().map(|(start, entry)| (*start, *entry));
@@ -54,7 +54,8 @@ impl References {
                 self.missing.insert(stop, (end, left));
             }
             if left == 0 {
-                reporter.damaged(format!("blocks {at}..{stop} have more extents than their count says"));
+                let text = format!("blocks {at}..{stop} have more extents than their count says");
+                reporter.damaged_at(At::block(BlockAddress(at)), text);
             }
             self.missing.insert(at, (stop, left.saturating_sub(1)));
             shared.push(part(at, stop));
@@ -66,7 +67,8 @@ impl References {
     /// All extents have been visited.
     pub fn finish(&self, counted: u64, reporter: &mut Reporter<'_>) {
         for (start, (end, left)) in self.missing.iter().filter(|(_, (_, left))| *left > 0) {
-            reporter.damaged(format!("blocks {start}..{end} have {left} extents less than their count says"));
+            let text = format!("blocks {start}..{end} have {left} extents less than their count says");
+            reporter.damaged_at(At::block(BlockAddress(*start)), text);
         }
         if counted != self.keys {
             reporter

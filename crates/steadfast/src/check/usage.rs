@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 use super::reason;
-use super::report::Reporter;
+use super::report::{At, Reporter};
 use super::shared::References;
 use crate::extent::decode_run;
 use crate::key::{Key, Kind};
@@ -70,7 +70,8 @@ impl<'a> Usage<'a> {
             let bitmap = self.dead.entry(group).or_insert_with(|| Bitmap::new(size));
             if bitmap.set(from, to, true) != to - from {
                 let start = group * size + from;
-                reporter.damaged(format!("blocks from {start} on are in dead lists twice"));
+                let text = format!("blocks from {start} on are in dead lists twice");
+                reporter.damaged_at(At::block(BlockAddress(start)), text);
             }
         }
     }
@@ -174,7 +175,8 @@ impl<'a> Usage<'a> {
             let both = (0..size).find(|bit| found.get(*bit) && dead.get(*bit));
             if let Some(bit) = both {
                 let block = group * size + bit;
-                reporter.damaged(format!("block {block} is in a dead list and in use"));
+                let text = format!("block {block} is in a dead list and in use");
+                reporter.damaged_at(At::block(BlockAddress(block)), text);
             }
             found.merge(dead);
             used += found.count();

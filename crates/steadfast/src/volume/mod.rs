@@ -38,6 +38,8 @@ mod scrub;
 mod snapshot_delete;
 mod snapshot_diff;
 #[cfg(test)]
+mod snapshot_limits;
+#[cfg(test)]
 mod snapshot_model;
 mod snapshot_open;
 mod snapshot_rollback;
@@ -47,6 +49,8 @@ mod snapshots;
 mod state;
 #[cfg(test)]
 mod stress;
+#[cfg(test)]
+mod tamper;
 #[cfg(test)]
 pub(crate) mod tests;
 mod writer;

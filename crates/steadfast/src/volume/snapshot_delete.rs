@@ -118,49 +118,50 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         self.finish_checkpoint()?;
         {
-            let working = self.working.lock();
-            if working.snapshots.keys == 0 {
-                self.snapshots_waiting.store(false, Ordering::Release);
-                return Ok(false);
-            }
+            let mut working = self.working.lock();
             if !working.pending.is_empty() && !may_commit {
-                self.snapshots_starve.store(true, Ordering::Release);
+                self.snapshots_starve.store(working.snapshots.keys > 0, Ordering::Release);
                 return Ok(false);
             }
-        }
-        if !self.has_deleting()? {
-            self.snapshots_waiting.store(false, Ordering::Release);
-            return Ok(false);
+            if !self.delete_unit(&mut working) {
+                return Ok(false);
+            }
         }
         self.freeze_and_finish(&mut commit)?;
         Ok(self.snapshots_wait())
     }
 
-    fn has_deleting(&self) -> Result<bool> {
-        let mut found = false;
-        let root = *self.view.read();
-        self.visit_records(&root, |record| {
-            found |= record.deleting;
-            Ok(!found)
-        })?;
-        Ok(found)
+    /// The working state is about to be frozen in the foreground: works off a unit, if one waits. `false`: nothing was
+    /// done. A unit that does not find room waits for another moment; one that cannot be read, for the next deletion or
+    /// mount.
+    pub(super) fn delete_unit(&self, working: &mut Working) -> bool {
+        self.snapshots_starve.store(false, Ordering::Release);
+        if !self.snapshots_wait() {
+            return false;
+        }
+        let done = self.largest_unit(working);
+        if !matches!(done, Ok(true) | Err(Error::NoSpace)) {
+            self.snapshots_waiting.store(false, Ordering::Release);
+        }
+        matches!(done, Ok(true))
     }
 
-    /// The working state is about to be frozen in the foreground: works off a unit, if one waits. A unit that does not find
-    /// room or cannot be read changes nothing.
-    pub(super) fn delete_unit(&self, working: &mut Working) {
-        self.snapshots_starve.store(false, Ordering::Release);
-        if !self.snapshots_wait() || working.snapshots.keys == 0 {
-            return;
+    /// A unit as large as there is room for; `false` where no snapshot is to be deleted.
+    fn largest_unit(&self, working: &mut Working) -> Result<bool> {
+        if working.snapshots.keys == 0 {
+            return Ok(false);
         }
         let mut entries = UNIT_ENTRIES;
         loop {
             match self.try_delete_unit(working, entries) {
-                Ok(true) => return,
-                Err(Error::NoSpace) if entries > 1 => entries /= 4,
-                // Nothing waits; or it cannot be done now, and the next deletion or mount tries again.
-                Ok(false) | Err(_) => return self.snapshots_waiting.store(false, Ordering::Release),
+                Err(Error::NoSpace) if entries == UNIT_ENTRIES => {
+                    // What the freeze is about to do needs less than what is set aside for it.
+                    while self.flush_groups(working)? || self.flush_dead(working)? {}
+                }
+                Err(Error::NoSpace) if entries > 1 => {}
+                result => return result,
             }
+            entries = (entries / 4).max(1);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod forge;
+mod snapshots;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

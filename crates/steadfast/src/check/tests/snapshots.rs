@@ -1,0 +1,138 @@
+//! The check on damaged snapshots, dead lists and counts of clones.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use steadfast_media::MemoryMedium;
+
+use crate::check::{CheckOptions, CheckReport, check};
+use crate::error::Result;
+use crate::fs::{Caller, NewNode};
+use crate::key::{Key, Kind};
+use crate::options::{FormatOptions, OpenOptions};
+use crate::types::{Generation, InodeNumber};
+use crate::volume::Volume;
+use crate::volume::tests::TestPlatform;
+
+fn run(medium: &Arc<MemoryMedium>) -> Result<CheckReport> {
+    check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| {})
+}
+
+type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
+
+/// A volume with two snapshots, dead blocks in the list of each, and a clone.
+fn with_snapshots() -> (Arc<MemoryMedium>, TestVolume) {
+    let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
+    let options = FormatOptions { block_size: 512, ..FormatOptions::default() };
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    let caller = Caller::default();
+    let make = |name: &[u8]| {
+        let made = volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller).unwrap();
+        volume.write(made.inode, 0, name.repeat(2000).as_slice(), false).unwrap();
+        made.inode
+    };
+    let [a, _, c] = [make(b"a"), make(b"b"), make(b"c")];
+    volume.snapshot_create("one").unwrap();
+    volume.unlink(InodeNumber::ROOT, b"b").unwrap();
+    volume.snapshot_create("two").unwrap();
+    volume.clone_range(a, 0, c, 0, 1024).unwrap();
+    volume.checkpoint().unwrap();
+    (medium, volume)
+}
+
+/// Every way in which snapshots, dead lists and counts can contradict each other is found.
+#[test]
+fn damage_to_snapshots_is_found() {
+    let (medium, volume) = with_snapshots();
+    let report = run(&medium).unwrap();
+    assert!(report.is_clean() && report.snapshots == 2, "{:#?}", report.findings);
+    drop(volume);
+
+    let of_kind = |volume: &TestVolume, kind| {
+        let (first, last) = Key::kind_range(InodeNumber::SYSTEM, kind);
+        volume.store().next(&volume.working_root(), &first, &last).unwrap().unwrap()
+    };
+    let with_byte = |mut value: Vec<u8>, at: usize, change: fn(u8) -> u8| {
+        value[at] = change(value[at]);
+        value
+    };
+    type Damage<'a> = (&'a str, &'a dyn Fn(&TestVolume));
+    let damages: &[Damage<'_>] = &[
+        ("is the newest", &|volume| volume.tamper_counts(|counts| counts.newest = Generation(1))),
+        ("counts 3 snapshots", &|volume| volume.tamper_counts(|counts| counts.keys += 1)),
+        ("blocks of snapshots", &|volume| volume.tamper_counts(|counts| counts.blocks += 1)),
+        ("nodes that the newest snapshot has", &|volume| {
+            volume.tamper_counts(|counts| counts.shared_nodes = 0)
+        }),
+        ("shared extents", &|volume| volume.tamper_counts(|counts| counts.shared_extents += 1)),
+        ("are in no dead list", &|volume| volume.tamper(of_kind(volume, Kind::DeadList).0, None)),
+        ("with another birth", &|volume| {
+            let (key, value) = of_kind(volume, Kind::DeadList);
+            volume.tamper(key, Some(with_byte(value, 12, |byte| byte - 1)));
+        }),
+        ("were born after it", &|volume| {
+            let (key, value) = of_kind(volume, Kind::DeadList);
+            volume.tamper(key, Some(with_byte(value, 12, |_| 200)));
+        }),
+        ("dead list: wrong length", &|volume| {
+            let (key, value) = of_kind(volume, Kind::DeadList);
+            volume.tamper(key, Some(value[..19].to_vec()));
+        }),
+        ("in dead lists twice", &|volume| {
+            let (key, value) = of_kind(volume, Kind::DeadList);
+            let entry = value[..20].to_vec();
+            volume.tamper(key, Some([entry, value].concat()));
+        }),
+        ("which is not there", &|volume| {
+            let (key, value) = of_kind(volume, Kind::DeadList);
+            let (other, _) = Key::dead_list_range(Generation(77));
+            volume.tamper(key, None);
+            volume.tamper(other, Some(value));
+        }),
+        ("that it does not hold", &|volume| {
+            let (_, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::DeadList);
+            let first = of_kind(volume, Kind::DeadList);
+            let found = volume.store().previous(&volume.working_root(), &first.0, &last).unwrap().unwrap();
+            volume.tamper(first.0, None);
+            volume.tamper(found.0, Some([found.1, first.1].concat()));
+        }),
+        ("snapshot: wrong length", &|volume| {
+            let (key, value) = of_kind(volume, Kind::Snapshot);
+            volume.tamper(key, Some(value[..50].to_vec()));
+        }),
+        ("have the name", &|volume| {
+            let (key, value) = of_kind(volume, Kind::Snapshot);
+            let name = value.len() - 3;
+            volume.tamper(key, Some([&value[..name], b"two"].concat()));
+        }),
+        ("cannot be read", &|volume| {
+            let (key, value) = of_kind(volume, Kind::Snapshot);
+            volume.tamper(key, Some(with_byte(value, 24, |byte| !byte)));
+        }),
+        ("more extents than their count", &|volume| {
+            let a = volume.lookup(InodeNumber::ROOT, b"a").unwrap().inode;
+            volume.clone_range(a, 0, a, 4096, 1024).unwrap();
+            let (key, value) = of_kind(volume, Kind::SharedExtent);
+            volume.tamper(key, Some(with_byte(value, 4, |count| count - 1)));
+        }),
+        ("extents less than their count", &|volume| {
+            let (key, value) = of_kind(volume, Kind::SharedExtent);
+            volume.tamper(key, Some(with_byte(value, 4, |count| count + 1)));
+        }),
+        ("used twice", &|volume| volume.tamper(of_kind(volume, Kind::SharedExtent).0, None)),
+        ("shared extent", &|volume| {
+            let (key, value) = of_kind(volume, Kind::SharedExtent);
+            volume.tamper(key, Some(with_byte(value, 4, |_| 1)));
+        }),
+    ];
+    for (expected, damage) in damages {
+        let (medium, volume) = with_snapshots();
+        damage(&volume);
+        volume.checkpoint().unwrap();
+        drop(volume);
+        let report = run(&medium).unwrap();
+        let found = report.findings.iter().any(|finding| finding.text.contains(expected));
+        assert!(found, "{expected}: {:#?}", report.findings);
+    }
+}
