@@ -23,6 +23,10 @@ mod mask;
 mod options;
 mod patient;
 mod platform;
+#[cfg(feature = "sabotage")]
+pub mod sabotage;
+#[cfg(not(feature = "sabotage"))]
+mod sabotage;
 pub mod salvage;
 pub mod scrub;
 pub mod snapshot;

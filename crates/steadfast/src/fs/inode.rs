@@ -42,6 +42,7 @@ use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
 use crate::fs::tx::Tx;
 use crate::key::Key;
 use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber, Timestamp};
 
 /// Length of the value.
@@ -242,7 +243,9 @@ impl Inode {
 
     /// The content changed at `now`.
     pub fn touch(&mut self, now: Timestamp) {
-        self.modified = now;
+        if !planted(Sabotage::LoseModificationTime) {
+            self.modified = now;
+        }
         self.changed = now;
     }
 

@@ -17,6 +17,7 @@ use crate::key::Kind;
 use crate::keyspace::{KeyspaceRead, SpaceClass};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 use crate::volume::{Volume, Writer};
 
@@ -249,6 +250,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         mode: RenameMode,
     ) -> Result<()> {
         let parameters = self.parameters();
+        if planted(Sabotage::RenameInTwo) && self.unlink(to, to_name).is_ok() {
+            self.transact()?;
+        }
         let from = Side { directory: from, name: from_name };
         let to = Side { directory: to, name: to_name };
         self.removing(SpaceClass::Normal, |tx, acquired| {

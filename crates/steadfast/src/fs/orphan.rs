@@ -15,6 +15,7 @@ use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
 use crate::key::{Key, Kind};
 use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 
 /// Most keys that one step removes.
@@ -36,6 +37,9 @@ pub(crate) enum Progress {
 
 /// Writes the record.
 pub(crate) fn record<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber) -> Result<()> {
+    if planted(Sabotage::ForgetOrphan) {
+        return Ok(());
+    }
     tx.put(Key::orphan(inode), memory::copy(&[0])?)
 }
 

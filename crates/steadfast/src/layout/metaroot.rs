@@ -11,6 +11,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::tree::{HEIGHT_MAX, NodePointer, Root};
 use crate::types::{Generation, Lsn};
 
@@ -123,7 +124,8 @@ impl Metaroot {
             }
             readable += 1;
             let found = Self::decode(&buffer, superblock, platform);
-            if let Some(found) = found.filter(|found| found.generation.0 % 2 == slot)
+            if let Some(found) =
+                found.filter(|found| found.generation.0 % 2 == slot || planted(Sabotage::OneMetarootSlot))
                 && newest.is_none_or(|known| known.generation < found.generation)
             {
                 newest = Some(found);
@@ -284,7 +286,8 @@ impl Metaroot {
         superblock: &Superblock,
         platform: &impl Platform,
     ) -> Result<()> {
-        for offset in superblock.metaroot_offsets(self.generation.0) {
+        let slot = if planted(Sabotage::OneMetarootSlot) { 0 } else { self.generation.0 };
+        for offset in superblock.metaroot_offsets(slot) {
             self.write_copy(medium, superblock, platform, offset)?;
         }
         Ok(())

@@ -22,6 +22,7 @@ use steadfast_media::Medium;
 use crate::error::Result;
 use crate::layout::{Digest, LogPosition, Superblock};
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun, Lsn};
 
@@ -107,7 +108,9 @@ impl Log {
     pub fn advance(&mut self, blocks: u64, digest: Digest) {
         self.position.lsn = Lsn(self.position.lsn.0 + 1);
         self.position.block = (self.position.block + blocks) % self.region.count.max(1);
-        self.position.previous = digest;
+        if !planted(Sabotage::KeepChainDigest) {
+            self.position.previous = digest;
+        }
         self.used += blocks;
     }
 

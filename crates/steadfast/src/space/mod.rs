@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::layout::Superblock;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::tree::{NodePointer, Root, Store};
 use crate::types::{BlockAddress, BlockRun};
 pub use group::Bitmap;
@@ -365,6 +366,9 @@ impl Space {
             let part = BlockRun { start: BlockAddress(from), count: to - from };
             self.almost += part.count;
             self.hold(part);
+            if planted(Sabotage::ReuseFreedBlocks) {
+                self.mark_busy(part, false);
+            }
             if overlaps_any(part, pinned) {
                 self.freed_pinned.insert(from, to);
             }

@@ -7,6 +7,7 @@ use steadfast_media::Medium;
 use super::{Space, group, overlaps_any, read_group};
 use crate::key::Key;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::tree::{Root, Store};
 use crate::types::{BlockAddress, BlockRun};
 
@@ -65,7 +66,7 @@ impl Space {
             }
         }
         self.dirty = 0;
-        taken
+        if planted(Sabotage::ForgetBitmap) { Vec::new() } else { taken }
     }
 
     /// The working state becomes the frozen one: its blocks may not be reused before the checkpoint after this one.

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::keyspace::Value;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::types::Generation;
 
 /// One step on the way from the root to a leaf: a node of the working generation.
@@ -122,7 +123,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     /// The node as a dirty one of the working generation: itself, or a copy at a new address.
     fn own(&mut self, pointer: NodePointer, level: u8) -> Result<NodePointer> {
-        if pointer.generation == self.generation {
+        if pointer.generation == self.generation || planted(Sabotage::ChangeCommittedNode) {
             self.store.change(&pointer, level, |_| ())?;
             return Ok(pointer);
         }

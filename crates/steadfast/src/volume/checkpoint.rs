@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::key::Key;
 use crate::layout::Metaroot;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::tree::{PlannedChange, Root, SealedNode};
 use crate::types::Generation;
 
@@ -110,9 +111,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn write_checkpoint(&self, metaroot: &Metaroot, nodes: &[SealedNode]) -> Result<()> {
         let store = &self.store;
         store.write_nodes(nodes)?;
-        store.flush()?;
+        if !planted(Sabotage::SkipFlushBeforeMetaroot) {
+            store.flush()?;
+        }
         metaroot.write(&store.medium, &store.superblock_now(), &store.platform)?;
-        store.flush()
+        if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() }
     }
 
     fn thaw(&self, metaroot: Metaroot, nodes: &[SealedNode]) {

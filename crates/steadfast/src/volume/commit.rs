@@ -15,6 +15,7 @@ use crate::layout::Digest;
 use crate::log::{Log, RecordBuilder};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::tree::Root;
 
 /// Unflushed data up to this many bytes goes with the record in one flush, and replay checks it. More is flushed before
@@ -164,11 +165,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     fn write_mark(&self, mark: &Mark) -> Result<()> {
-        if mark.flush_data_first {
+        if mark.flush_data_first && !planted(Sabotage::SkipFlushOfData) {
             self.store.flush()?;
         }
         mark.log.write(&self.store, mark.at, &mark.bytes)?;
-        self.store.flush()
+        if planted(Sabotage::SkipFlushOfMark) { Ok(()) } else { self.store.flush() }
     }
 
     /// Sets a transaction point and empties the log.

@@ -11,6 +11,7 @@ use crate::fs::memory;
 use crate::key::Key;
 use crate::keyspace::Value;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::snapshot::{DeadEntry, decode_dead_list, encode_dead_list, entries_max};
 use crate::tree::{PlannedChange, Root, value_len_max};
 use crate::types::{BlockRun, Generation};
@@ -24,6 +25,7 @@ impl Working {
     /// Whether the newest snapshot holds what was born in `birth`.
     pub fn is_held(&self, birth: Generation) -> bool {
         birth <= self.snapshots.newest
+            && !(planted(Sabotage::SnapshotBirthOffByOne) && birth == self.snapshots.newest)
     }
 
     /// The live tree lets go of blocks that the newest snapshot holds: they stay in use.

@@ -18,6 +18,7 @@ use crate::mask::TransactionMask;
 use crate::options::OpenOptions;
 use crate::patient::Patient;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::snapshot::Dying;
 use crate::space::Space;
 use crate::tree::{NodePool, Store};
@@ -142,11 +143,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             working.space.mark();
             while working.dying.len() > self.dying_max() && self.flush_dead(working)? {}
         }
+        if planted(Sabotage::ReplayTwice) && found.len() > 1 {
+            self.apply(working, found.mutations(&self.store, 0)?, Origin::Replay)?;
+        }
         // Addresses in the pool were set aside with the rest and are given back with it.
         working.pool.drain();
         working.space.end_replay();
         working.log = Log::new(&self.store.superblock, found.end, found.blocks);
-        if found.unfinished && !self.read_only {
+        if found.unfinished && !self.read_only && !planted(Sabotage::KeepUnfinishedRecord) {
             working.log.erase_unfinished(&self.store)?;
         }
         Ok(found.len() as u32)

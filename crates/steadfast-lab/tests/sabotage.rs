@@ -1,0 +1,159 @@
+//! The checker is checked: bugs planted in the core itself, each of which must be found within a stated number of seeds.
+//!
+//! The table in docs/TESTING.md is this one. `STEADFAST_SABOTAGE=all` shows for each bug the seed that finds it, and goes on
+//! where one is not found.
+
+use std::panic::AssertUnwindSafe;
+
+use steadfast::check::{CheckOptions, check};
+use steadfast::fs::{Caller, NewNode};
+use steadfast::sabotage::{Sabotage, plant};
+use steadfast::testing::TestPlatform;
+use steadfast::{FormatOptions, InodeNumber, OpenOptions, Volume};
+use steadfast_lab::powercut::{Effort, Script, Tally, torture};
+use steadfast_lab::random::Random;
+use steadfast_lab::subject::LabVolume;
+use steadfast_lab::world::{Profile, World};
+use steadfast_media::{Medium, MemoryMedium};
+
+/// Bugs that power cuts, comparison with the model and the check after each cut find, and within how many seeds.
+const BY_POWER_CUTS: [(Sabotage, u64); 17] = [
+    (Sabotage::SkipFlushBeforeMetaroot, 10),
+    (Sabotage::SkipFlushAfterMetaroot, 10),
+    (Sabotage::OneMetarootSlot, 10),
+    (Sabotage::SkipFlushOfMark, 10),
+    (Sabotage::SkipFlushOfData, 20),
+    (Sabotage::ReuseFreedBlocks, 20),
+    (Sabotage::AcceptTornRecord, 30),
+    (Sabotage::AcceptRecordWithoutData, 10),
+    (Sabotage::IgnoreChain, 20),
+    (Sabotage::KeepChainDigest, 10),
+    (Sabotage::KeepUnfinishedRecord, 60),
+    (Sabotage::ReplayTwice, 10),
+    (Sabotage::ChangeCommittedNode, 10),
+    (Sabotage::ForgetBitmap, 10),
+    (Sabotage::ForgetOrphan, 10),
+    (Sabotage::LoseModificationTime, 10),
+    (Sabotage::RenameInTwo, 10),
+];
+
+const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
+
+/// Runs `work` with a bug, and without it whatever happens.
+fn with<T>(bug: Sabotage, work: impl FnOnce() -> T) -> T {
+    struct DigOut;
+    impl Drop for DigOut {
+        fn drop(&mut self) {
+            plant(None);
+        }
+    }
+    let _dig_out = DigOut;
+    plant(Some(bug));
+    work()
+}
+
+fn explore() -> bool {
+    std::env::var_os("STEADFAST_SABOTAGE").is_some()
+}
+
+/// How many seeds it takes.
+fn seeds_needed(bug: Sabotage, most: u64) -> Option<u64> {
+    (0..most).find(|seed| {
+        let world = World::new(*seed, Profile::ALL[(*seed % 5) as usize].1);
+        let fails = || torture::<LabVolume>(&world, &Script::Drawn, &EFFORT, &mut Tally::default()).is_err();
+        // A seed that fails anyway shows nothing.
+        with(bug, fails) && !fails()
+    })
+}
+
+#[test]
+fn power_cuts_find_what_is_planted() {
+    // What a bug does to the volume is part of the test; its panics are nobody's news.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut missed = Vec::new();
+    for (bug, within) in BY_POWER_CUTS {
+        let found = seeds_needed(bug, within);
+        println!("{bug:?}: {}", found.map_or("not found".to_owned(), |seed| format!("{} seeds", seed + 1)));
+        if found.is_none() {
+            missed.push(bug);
+        }
+        assert!(explore() || missed.is_empty(), "{bug:?} goes unnoticed in {within} seeds");
+    }
+    let _ = std::panic::take_hook();
+    assert!(missed.is_empty(), "{missed:?} go unnoticed");
+}
+
+/// A volume with small files in the tree and large ones outside, closed.
+fn filled() -> (MemoryMedium, Vec<(InodeNumber, Vec<u8>)>) {
+    let medium = MemoryMedium::new(1 << 20, 512).expect("a medium");
+    let options = FormatOptions { block_size: 512, metadata_copies: Some(1), ..FormatOptions::default() };
+    Volume::format(&medium, &options, &TestPlatform::new()).expect("a volume");
+    let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
+    let mut files = Vec::new();
+    for number in 0..24u8 {
+        let name = [b'f', b'a' + number];
+        let made = volume.create(InodeNumber::ROOT, &name, NewNode::Regular, 0o644, &Caller::default());
+        let inode = made.expect("a file").inode;
+        let length = if number % 2 == 0 { 100 } else { 5000 };
+        let bytes: Vec<u8> = (0..length).map(|at| (at / 3) as u8 ^ number).collect();
+        volume.write(inode, 0, &bytes, false).expect("written");
+        files.push((inode, bytes));
+    }
+    volume.close().expect("closed");
+    (medium, files)
+}
+
+/// Flips bits; whether some read gives a wrong byte without saying so, which is what rot must never lead to.
+fn rot_shows(seed: u64) -> bool {
+    let (medium, files) = filled();
+    let mut random = Random::new(seed);
+    for _ in 0..60 {
+        let offset = random.below(1 << 18) / 512 * 512;
+        let mut unit = [0; 512];
+        medium.read(offset, &mut unit).expect("read");
+        unit[random.index(512)] ^= 1 << random.below(8);
+        medium.write(offset, &unit).expect("written");
+    }
+    let wrong = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let Ok(volume) = Volume::open(&medium, options, TestPlatform::new()) else { return false };
+        files.iter().any(|(inode, expected)| {
+            let mut bytes = vec![0; expected.len()];
+            volume.read(*inode, 0, &mut bytes).is_ok_and(|got| got != expected.len() || bytes != *expected)
+        })
+    }));
+    wrong.unwrap_or(true)
+}
+
+#[test]
+fn rot_finds_a_checksum_that_is_ignored() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for bug in [Sabotage::IgnoreNodeChecksum, Sabotage::IgnoreDataChecksum] {
+        let found = (0..20).find(|seed| with(bug, || rot_shows(*seed)) && !rot_shows(*seed));
+        println!("{bug:?}: {found:?}");
+        assert!(found.is_some(), "{bug:?} goes unnoticed");
+    }
+    let _ = std::panic::take_hook();
+}
+
+/// A snapshot, and changes behind it; whether the check is content.
+fn snapshot_is_kept() -> bool {
+    let (medium, files) = filled();
+    let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
+    volume.write(files[1].0, 0, &[9; 2000], false).expect("written");
+    volume.snapshot_create("kept").expect("a snapshot");
+    for (inode, bytes) in &files {
+        volume.write(*inode, 0, &vec![1; bytes.len()], false).expect("written");
+    }
+    volume.checkpoint().expect("a checkpoint");
+    volume.close().expect("closed");
+    let report = check(&medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {});
+    report.is_ok_and(|report| report.is_clean())
+}
+
+#[test]
+fn the_check_finds_a_snapshot_that_is_not_kept() {
+    assert!(snapshot_is_kept());
+    let kept = with(Sabotage::SnapshotBirthOffByOne, || std::panic::catch_unwind(snapshot_is_kept));
+    assert!(!kept.unwrap_or(false), "blocks of a snapshot that are given away go unnoticed");
+}

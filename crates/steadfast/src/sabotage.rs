@@ -1,0 +1,82 @@
+//! Bugs planted on purpose, to check that the tests would find them.
+//!
+//! Each is one condition at the place where the mistake would be made. Without the feature `sabotage`, which only the lab's
+//! own tests switch on, [`planted`] is `false` for the compiler and nothing of this is in a program.
+
+/// A bug that can be planted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code)] // Without the feature nobody makes one.
+pub enum Sabotage {
+    /// A checkpoint writes its metaroot before its nodes are durable.
+    SkipFlushBeforeMetaroot,
+    /// A checkpoint is acknowledged before its metaroot is durable.
+    SkipFlushAfterMetaroot,
+    /// Every metaroot goes to the same slot.
+    OneMetarootSlot,
+    /// A transaction point is acknowledged before its record is durable.
+    SkipFlushOfMark,
+    /// Data that replay will not check is not flushed before the record that names it.
+    SkipFlushOfData,
+    /// Freed blocks are used again before the next checkpoint is durable.
+    ReuseFreedBlocks,
+    /// A record that does not match its digest counts.
+    AcceptTornRecord,
+    /// A record counts although the data that was in flight with it is not there.
+    AcceptRecordWithoutData,
+    /// A record counts wherever it says that it belongs.
+    IgnoreChain,
+    /// The chain of digests does not move on with a record.
+    KeepChainDigest,
+    /// What a record that did not count has left is not erased.
+    KeepUnfinishedRecord,
+    /// The first record is applied again behind the last.
+    ReplayTwice,
+    /// A node is changed where it is instead of being copied.
+    ChangeCommittedNode,
+    /// Nodes are not compared with their checksums.
+    IgnoreNodeChecksum,
+    /// Data is not compared with its checksums when it is read.
+    IgnoreDataChecksum,
+    /// Changed bitmaps are not written.
+    ForgetBitmap,
+    /// Removed files leave no orphan record.
+    ForgetOrphan,
+    /// A change of the content does not set the modification time.
+    LoseModificationTime,
+    /// A rename over a file is two transactions.
+    RenameInTwo,
+    /// Blocks that a snapshot holds are freed when the live tree lets them go, if they are just as old as it is.
+    SnapshotBirthOffByOne,
+}
+
+#[cfg(not(feature = "sabotage"))]
+pub(crate) const fn planted(_: Sabotage) -> bool {
+    false
+}
+
+#[cfg(feature = "sabotage")]
+mod switch {
+    extern crate std;
+
+    use core::cell::Cell;
+
+    use super::Sabotage;
+
+    std::thread_local! {
+        static PLANTED: Cell<Option<Sabotage>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in whatever this thread does from now on, or digs it out again.
+    pub fn plant(bug: Option<Sabotage>) {
+        PLANTED.set(bug);
+    }
+
+    pub(crate) fn planted(bug: Sabotage) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "sabotage")]
+pub use switch::plant;
+#[cfg(feature = "sabotage")]
+pub(crate) use switch::planted;
