@@ -1,0 +1,18 @@
+//! The measuring half of `steadfast lab`: the workloads of published file-system comparisons, run side by side on any
+//! set of file systems, and results that a sceptic can check.
+//!
+//! # Rooms
+//!
+//! - [`result`]: the schema of a run. Everything that is measured ends there, and whoever prints, draws or compares
+//!   reads nothing else. It is JSON, documented field by field, with a version.
+//! - [`statistics`]: medians, spreads, ratios with their confidence, and the rule that a difference below the noise is
+//!   none.
+//!
+//! # Invariants
+//!
+//! - A number is never made up: what could not be measured has a status with its reason, and no sample.
+//! - What is compared was measured in the same run, in the same rounds, on volumes of the same size.
+//! - Every value in a result is finite; JSON has no other numbers.
+
+pub mod result;
+pub mod statistics;
