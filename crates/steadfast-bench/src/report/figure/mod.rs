@@ -1,0 +1,124 @@
+//! The pictures of a run: which there are, and what is in them.
+//!
+//! A [`Figure`] is a set of panels with a title and a sentence that says how to read it. What is drawn follows from the
+//! result alone: a suite whose tests have no latencies has no picture of latencies.
+
+mod cpu;
+mod curves;
+mod heat;
+mod latency;
+mod overview;
+mod single;
+
+use super::chart::Drawing;
+use super::chart::sheet::sheet;
+use super::chart::theme::Hue;
+use super::comparison::View;
+use super::format;
+use crate::result::Suite;
+
+/// A picture.
+#[derive(Debug, Clone)]
+pub struct Figure {
+    /// Name of its files, unique in the run: letters, digits and hyphens.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// How to read it, in a sentence or two.
+    pub caption: String,
+    /// What it is read as to those who do not see it.
+    pub alternative: String,
+    /// Its panels.
+    pub panels: Vec<Drawing>,
+    /// Panels in a row at most, in a file of its own.
+    pub columns: usize,
+    /// Whether the page shows it at once, or when asked for.
+    pub first: bool,
+}
+
+impl Figure {
+    /// The figure as one drawing, for a file of its own.
+    #[must_use]
+    pub fn sheet(&self, view: &View) -> Drawing {
+        let provenance = &view.run.provenance;
+        let source = format!(
+            "steadfast lab {} · {} · {} · {}",
+            provenance.version,
+            format::time(provenance.started),
+            provenance.cpu,
+            provenance.kernel
+        );
+        sheet(&self.title, &self.caption, &self.panels, self.columns, &source)
+    }
+}
+
+/// The picture over all suites, if there is a peer.
+#[must_use]
+pub fn overview(view: &View) -> Option<Figure> {
+    overview::figure(view)
+}
+
+/// The pictures of a suite, in the order in which one wants to see them.
+#[must_use]
+pub fn of_suite(view: &View, suite: &Suite) -> Vec<Figure> {
+    let mut figures = curves::figures(view, suite);
+    figures.extend(heat::figures(view, suite));
+    figures.extend(single::figures(view, suite));
+    figures.extend(latency::figures(view, suite));
+    figures.extend(cpu::figures(view, suite));
+    // File names must differ, whatever the tests are called.
+    for index in 1..figures.len() {
+        let (before, rest) = figures.split_at_mut(index);
+        if let Some(figure) = rest.first_mut() {
+            let plain = figure.name.clone();
+            let mut number = 2;
+            while before.iter().any(|other| other.name == figure.name) {
+                figure.name = format!("{plain}-{number}");
+                number += 1;
+            }
+        }
+    }
+    figures
+}
+
+/// The colour of a target: the same in all pictures of a run, whoever the peer is.
+fn hue(view: &View, target: &str) -> Hue {
+    Hue::Series(view.run.targets.iter().position(|other| other.id == target).unwrap_or(0))
+}
+
+/// Words as the name of a file: at most 80 letters, digits and single hyphens.
+fn file_name(words: &[&str]) -> String {
+    let mut name = String::new();
+    for c in words.join("-").chars() {
+        if c.is_ascii_alphanumeric() {
+            name.push(c.to_ascii_lowercase());
+        } else if !name.ends_with('-') && !name.is_empty() {
+            name.push('-');
+        }
+    }
+    name.truncate(80);
+    let name = name.trim_end_matches('-');
+    if name.is_empty() { "figure".to_owned() } else { name.to_owned() }
+}
+
+/// "a, b and c"
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [front @ .., last] => format!("{} and {last}", front.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_harmless() {
+        assert_eq!(file_name(&["b5", "../../etc/passwd"]), "b5-etc-passwd");
+        assert_eq!(file_name(&["<ä>"]), "figure");
+        assert!(file_name(&[&"x y".repeat(100)]).len() <= 80);
+        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
+    }
+}

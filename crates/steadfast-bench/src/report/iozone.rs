@@ -1,0 +1,133 @@
+//! The table that IOzone prints, for eyes and scripts that know it: kilobytes per second (1 kB is 1024 bytes), a row for each
+//! file size and record size, in kB.
+
+use std::fmt::Write;
+
+use super::comparison::Group;
+use crate::result::{Status, Suite, Target, Test, Unit};
+use crate::statistics;
+
+/// Name of our test, and the two lines over IOzone's column; the columns are in IOzone's order.
+const COLUMNS: [(&str, &str, &str); 13] = [
+    ("write", "", "write"),
+    ("rewrite", "", "rewrite"),
+    ("read", "", "read"),
+    ("reread", "", "reread"),
+    ("random-read", "random", "read"),
+    ("random-write", "random", "write"),
+    ("backward-read", "bkwd", "read"),
+    ("record-rewrite", "record", "rewrite"),
+    ("stride-read", "stride", "read"),
+    ("fwrite", "", "fwrite"),
+    ("frewrite", "", "frewrite"),
+    ("fread", "", "fread"),
+    ("freread", "", "freread"),
+];
+
+/// Further tests, which IOzone has in columns of their own when asked for.
+const FURTHER: [(&str, &str, &str); 4] = [
+    ("pwrite", "", "pwrite"),
+    ("repwrite", "", "repwrite"),
+    ("pread", "", "pread"),
+    ("repread", "", "repread"),
+];
+
+/// Whether a test belongs into the table: throughput, with both sizes.
+fn belongs(test: &Test) -> bool {
+    test.workload == "iozone"
+        && test.unit == Unit::BytesPerSecond
+        && test.number("file_size").is_some()
+        && test.number("record_size").is_some()
+}
+
+/// The tables of a suite for a target: one for each setting of the other parameters (threads, O_SYNC, …), which is named over
+/// it. Empty if there is nothing.
+#[must_use]
+pub fn tables(suite: &Suite, target: &Target) -> String {
+    let mut text = String::new();
+    for group in settings(suite) {
+        let setting = super::format::parameters(group.first, &["file_size", "record_size"]);
+        let body = table(&group.tests, target);
+        if !body.is_empty() {
+            let comma = if setting.is_empty() { "" } else { ", " };
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}: {}{comma}{setting}", suite.id, target.id);
+            text.push_str(&body);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// The tests by their other parameters.
+fn settings(suite: &Suite) -> Vec<Group<'_>> {
+    let other = |test: &Test| {
+        let mut parameters = test.parameters.clone();
+        parameters.retain(|key, _| key != "file_size" && key != "record_size");
+        parameters
+    };
+    let mut groups: Vec<Group> = Vec::new();
+    for test in suite.tests.iter().filter(|test| belongs(test)) {
+        match groups.iter_mut().find(|group| other(group.first) == other(test)) {
+            Some(group) => group.tests.push(test),
+            None => groups.push(Group { first: test, tests: vec![test] }),
+        }
+    }
+    groups
+}
+
+fn table(tests: &[&Test], target: &Target) -> String {
+    let kilobytes = |test: &&Test| {
+        let measurement = test.measurement(&target.id).filter(|m| m.status == Status::Ok)?;
+        Some(statistics::median(&measurement.values())? / 1024.0)
+    };
+    let further = FURTHER.iter().filter(|(name, ..)| tests.iter().any(|test| test.name == *name));
+    let columns: Vec<_> = COLUMNS.iter().chain(further).collect();
+    let known = |test: &Test| columns.iter().any(|(name, ..)| *name == test.name);
+    let mut rows: Vec<(u64, u64)> = tests
+        .iter()
+        .filter(|test| known(test) && kilobytes(test).is_some())
+        .filter_map(|test| test.number("file_size").zip(test.number("record_size")))
+        .collect();
+    rows.sort_unstable();
+    rows.dedup();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = String::new();
+    let line = |text: &mut String, first: String, cells: Vec<String>| {
+        let _ = write!(text, "{first}");
+        for cell in cells {
+            let _ = write!(text, "{cell:>10}");
+        }
+        while text.ends_with(' ') {
+            text.pop();
+        }
+        text.push('\n');
+    };
+    line(&mut text, " ".repeat(24), columns.iter().map(|(_, over, _)| (*over).to_owned()).collect());
+    let head = format!("{:>16}{:>8}", "kB", "reclen");
+    line(&mut text, head, columns.iter().map(|(_, _, name)| (*name).to_owned()).collect());
+    for (file, record) in rows {
+        let cells = columns.iter().map(|(name, ..)| {
+            let test = tests.iter().find(|test| {
+                test.name == *name
+                    && test.number("file_size") == Some(file)
+                    && test.number("record_size") == Some(record)
+            });
+            test.and_then(kilobytes).map_or_else(String::new, |value| format!("{value:.0}"))
+        });
+        let sizes = format!("{:>16}{:>8}", kilo(file), kilo(record));
+        line(&mut text, sizes, cells.collect());
+    }
+    text
+}
+
+/// A size in kB; a part of one is shown as such, where IOzone has none.
+fn kilo(bytes: u64) -> String {
+    if bytes.is_multiple_of(1024) {
+        (bytes / 1024).to_string()
+    } else {
+        format!("{:.2}", bytes as f64 / 1024.0)
+    }
+}

@@ -1,0 +1,82 @@
+//! What people see of a result: tables for the terminal, IOzone's table, pictures, and one page.
+//!
+//! Everything reads a [`crate::result::RunResult`] and nothing else, so a report can be made again, elsewhere, years later.
+//! [`comparison`] decides what may be said; the rest only shows it. A result is input from outside: whatever numbers and names
+//! it holds, a report comes out of it, well formed, with names escaped.
+
+pub mod chart;
+pub mod comparison;
+pub mod figure;
+pub mod format;
+pub mod iozone;
+mod page;
+pub mod published;
+pub mod table;
+pub mod terminal;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::result::RunResult;
+use chart::{png, theme};
+use comparison::View;
+
+/// The page, in the directory of a report.
+pub const PAGE: &str = "index.html";
+/// The directory of the pictures in it.
+pub const PICTURES: &str = "pictures";
+
+/// Why a report could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The target to which ratios shall be given is not in the result.
+    #[error("{0}")]
+    Peer(String),
+    /// The operating system refused.
+    #[error("cannot write {}: {error}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The renderer of pictures gave up.
+    #[error("cannot draw {name}: {reason}")]
+    Picture {
+        /// Name of the picture.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Writes the page and its pictures, as SVG and PNG, below a directory, which is made if it is not there. Returns the path of
+/// the page. Files of an older report are replaced.
+///
+/// # Errors
+/// The peer is unknown, a file cannot be written, a picture cannot be drawn.
+pub fn write(run: &RunResult, peer: Option<&str>, directory: &Path) -> Result<PathBuf, ReportError> {
+    let view = View::new(run, peer).map_err(ReportError::Peer)?;
+    let (overview, figures) = page::pictures(&view);
+    let pictures = directory.join(PICTURES);
+    let io_error = |path: &Path| {
+        let path = path.to_owned();
+        move |error| ReportError::Io { path, error }
+    };
+    std::fs::create_dir_all(&pictures).map_err(io_error(&pictures))?;
+    for figure in overview.iter().chain(figures.iter().flatten()) {
+        let sheet = figure.sheet(&view);
+        let refuse = |reason| ReportError::Picture { name: figure.name.clone(), reason };
+        let svg = pictures.join(format!("{}.svg", figure.name));
+        std::fs::write(&svg, sheet.file(&figure.alternative, theme::Use::File)).map_err(io_error(&svg))?;
+        let png = pictures.join(format!("{}.png", figure.name));
+        std::fs::write(&png, png::render(&sheet).map_err(refuse)?).map_err(io_error(&png))?;
+    }
+    let page = directory.join(PAGE);
+    let text = page::render(&view, overview.as_ref(), &figures).map_err(|error| ReportError::Io {
+        path: page.clone(),
+        error: io::Error::other(error.to_string()),
+    })?;
+    std::fs::write(&page, text).map_err(io_error(&page))?;
+    Ok(page)
+}

@@ -1,0 +1,421 @@
+//! The page of a run: one file that needs nothing else.
+//!
+//! Style, fonts and pictures are in it; no script, no address of anything elsewhere. It follows the reader's choice of light
+//! or dark, prints on light ground, and is laid out for a phone as for a screen.
+
+use askama::Template;
+use base64::Engine;
+
+use super::chart::png::FONTS;
+use super::chart::theme::{self, Use};
+use super::comparison::{View, sign};
+use super::figure::Figure;
+use super::published::{self, Line};
+use super::table::{self, Table};
+use super::{figure, format};
+use crate::result::{Status, Suite};
+use crate::statistics::Verdict;
+
+/// A picture on the page.
+struct Picture {
+    name: String,
+    title: String,
+    caption: String,
+    panels: Vec<String>,
+    wide: bool,
+}
+
+/// A published table beside ours.
+struct Beside {
+    source: &'static str,
+    lesson: &'static str,
+    columns: &'static [&'static str],
+    factor_head: String,
+    has_factors: bool,
+    rows: Vec<BesideRow>,
+}
+
+struct BesideRow {
+    test: &'static str,
+    ours: String,
+    published: Vec<String>,
+    factor: String,
+    cells: Vec<BesideCell>,
+}
+
+struct BesideCell {
+    value: String,
+    comparison: String,
+    class: &'static str,
+}
+
+/// A suite on the page.
+struct Section {
+    id: String,
+    title: String,
+    answers: String,
+    missing: Vec<String>,
+    beside: Option<Beside>,
+    summary: Table,
+    full: Option<Table>,
+    cost: Table,
+    pictures: Vec<Picture>,
+    more: Vec<Picture>,
+}
+
+/// How often a target is better than the peer and how often worse.
+struct Score {
+    name: String,
+    sentence: String,
+    /// Class and share in percent.
+    parts: Vec<(&'static str, String, usize)>,
+}
+
+/// A target, for the list of what was measured.
+struct Subject {
+    id: String,
+    name: String,
+    colour: String,
+    how: String,
+    status: String,
+    status_class: &'static str,
+    remarks: Vec<String>,
+}
+
+/// A cross-check with fio.
+struct Check {
+    test: String,
+    target: String,
+    ratio: String,
+    agrees: bool,
+    explanation: String,
+}
+
+#[derive(Template)]
+#[template(path = "lab.html")]
+struct Page {
+    title: String,
+    subtitle: String,
+    style: String,
+    fonts: Vec<(&'static str, String)>,
+    peer: String,
+    floor: String,
+    complete: bool,
+    failures: Vec<(String, String, String)>,
+    warnings: Vec<String>,
+    scores: Vec<Score>,
+    facts: Vec<(&'static str, String)>,
+    overview: Option<Picture>,
+    sections: Vec<Section>,
+    head: Vec<String>,
+    subjects: Vec<Subject>,
+    checks: Vec<Check>,
+    probes: Vec<(String, String, String)>,
+    provenance: Vec<(&'static str, String)>,
+    command: String,
+}
+
+/// The page, with the pictures that [`super::pictures`] has.
+///
+/// # Errors
+/// When formatting fails, which writing to memory does not.
+pub fn render(
+    view: &View,
+    overview: Option<&Figure>,
+    figures: &[Vec<Figure>],
+) -> Result<String, std::fmt::Error> {
+    let run = view.run;
+    let provenance = &run.provenance;
+    let names: Vec<&str> = view.targets.iter().map(|target| target.id.as_str()).collect();
+    let suites: Vec<&str> = run.suites.iter().map(|suite| suite.id.as_str()).collect();
+    let page = Page {
+        title: match names.as_slice() {
+            [] => "Nothing was measured".to_owned(),
+            [only] => (*only).to_owned(),
+            [front @ .., last] => format!("{} and {last}, side by side", front.join(", ")),
+        },
+        subtitle: format!(
+            "{} · {} · suites {} ({})",
+            format::time(provenance.started),
+            provenance.host,
+            suites.join(", "),
+            provenance.effort
+        ),
+        style: theme::sheet(Use::Page),
+        fonts: FONTS
+            .iter()
+            .map(|(weight, font)| (*weight, base64::engine::general_purpose::STANDARD.encode(font)))
+            .collect(),
+        peer: view.peer().map_or_else(String::new, |peer| peer.name.clone()),
+        floor: format::percent(run.noise.floor),
+        complete: run.progress.complete,
+        failures: view.failures(),
+        warnings: run.noise.warnings.clone(),
+        scores: scores(view),
+        facts: facts(view),
+        overview: overview.map(picture),
+        sections: run
+            .suites
+            .iter()
+            .zip(figures)
+            .map(|(suite, figures)| section(view, suite, figures))
+            .collect(),
+        head: view.targets.iter().map(|target| target.id.clone()).collect(),
+        subjects: subjects(view),
+        checks: checks(view),
+        probes: run
+            .noise
+            .probes
+            .iter()
+            .map(|probe| {
+                let median =
+                    crate::statistics::median(&probe.seconds).map_or_else(String::new, format::seconds);
+                (probe.title.clone(), median, format!("±{}", format::percent(probe.spread)))
+            })
+            .collect(),
+        provenance: origin(view),
+        command: provenance.command.join(" "),
+    };
+    page.render().map_err(|_| std::fmt::Error)
+}
+
+fn picture(figure: &Figure) -> Picture {
+    let alternative = |index: usize| match figure.panels.len() {
+        1 => figure.alternative.clone(),
+        count => format!("{} (panel {} of {count})", figure.alternative, index + 1),
+    };
+    Picture {
+        name: figure.name.clone(),
+        title: figure.title.clone(),
+        caption: figure.caption.clone(),
+        panels: figure
+            .panels
+            .iter()
+            .enumerate()
+            .map(|(index, panel)| panel.inline(&alternative(index)))
+            .collect(),
+        wide: figure.panels.iter().any(|panel| panel.width > 400.0),
+    }
+}
+
+fn section<'a>(view: &View<'a>, suite: &'a Suite, figures: &[Figure]) -> Section {
+    let summary = table::summary(view, suite);
+    let has_more = summary.rows.len() < suite.tests.len();
+    Section {
+        id: suite.id.clone(),
+        title: suite.title.clone(),
+        answers: suite.answers.clone(),
+        missing: suite.missing.clone(),
+        beside: published::of_suite(&suite.id).map(|published| beside(view, suite, published)),
+        full: has_more.then(|| table::full(view, suite)),
+        cost: table::cost(view, suite),
+        summary,
+        pictures: figures.iter().filter(|figure| figure.first).map(picture).collect(),
+        more: figures.iter().filter(|figure| !figure.first).map(picture).collect(),
+    }
+}
+
+fn beside<'a>(view: &View<'a>, suite: &'a Suite, published: &'static published::Published) -> Beside {
+    let (subject, other) = published.factor;
+    let name = |index: usize| published.columns.get(index).copied().unwrap_or_default();
+    let lines = published.beside(view, suite);
+    let row = |line: Line| BesideRow {
+        test: line.test,
+        ours: line.ours,
+        published: line.published,
+        factor: line.factor.map_or_else(|| "–".to_owned(), format::factor),
+        cells: line
+            .found
+            .into_iter()
+            .map(|found| BesideCell {
+                comparison: found.tally.as_ref().map_or_else(String::new, table::of_tally),
+                class: match found.tally.map(|tally| tally.verdict()) {
+                    Some(Verdict::Better) => "better",
+                    Some(Verdict::Worse) => "worse",
+                    Some(_) => "same",
+                    None => "plain",
+                },
+                value: found.value,
+            })
+            .collect(),
+    };
+    Beside {
+        source: published.source,
+        lesson: published.lesson,
+        columns: published.columns,
+        factor_head: format!("{} to {}", name(subject), name(other)),
+        has_factors: subject != other,
+        rows: lines.into_iter().map(row).collect(),
+    }
+}
+
+fn scores(view: &View) -> Vec<Score> {
+    let Some(peer) = view.peer() else { return Vec::new() };
+    let score = |target: &crate::result::Target| {
+        let tests = view.run.suites.iter().flat_map(|suite| &suite.tests);
+        let found: Vec<Verdict> =
+            tests.filter_map(|test| Some(view.cell(test, target).against?.verdict)).collect();
+        if found.is_empty() {
+            return None;
+        }
+        let count = |verdict| found.iter().filter(|other| **other == verdict).count();
+        let part = |class: &'static str, verdict| {
+            let count = count(verdict);
+            (class, format!("{:.2}", count as f64 / found.len() as f64 * 100.0), count)
+        };
+        let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
+        let (same, unknown) = (count(Verdict::WithinNoise), count(Verdict::Unknown));
+        let unknown = match unknown {
+            0 => String::new(),
+            _ => format!(" {} {unknown} with too few rounds to say.", sign(Verdict::Unknown)),
+        };
+        Some(Score {
+            name: target.name.clone(),
+            sentence: format!(
+                "beside {}: {} better in {better}, {} worse in {worse}, {} within the noise in {same} of {}.{unknown}",
+                peer.name,
+                sign(Verdict::Better),
+                sign(Verdict::Worse),
+                sign(Verdict::WithinNoise),
+                format::plural(found.len() as u64, "test", "tests")
+            ),
+            parts: vec![
+                part("better", Verdict::Better),
+                part("same", Verdict::WithinNoise),
+                part("unknown", Verdict::Unknown),
+                part("worse", Verdict::Worse),
+            ],
+        })
+    };
+    view.others().filter_map(|(_, target)| score(target)).collect()
+}
+
+fn facts(view: &View) -> Vec<(&'static str, String)> {
+    let run = view.run;
+    let tests: usize = run.suites.iter().map(|suite| suite.tests.len()).sum();
+    let rounds = run.suites.iter().flat_map(|suite| &suite.tests).flat_map(|test| &test.measurements);
+    let rounds = rounds.map(|measurement| measurement.samples.len()).max().unwrap_or(0);
+    let verified: u64 = run
+        .suites
+        .iter()
+        .flat_map(|suite| &suite.tests)
+        .flat_map(|test| &test.measurements)
+        .fold(0, |sum, measurement| sum.saturating_add(measurement.verification.bytes));
+    vec![
+        ("tests", format::count(tests as u64)),
+        ("file systems", format::count(view.targets.len() as u64)),
+        ("rounds, interleaved", format::count(rounds as u64)),
+        ("noise of the machine", format!("±{}", format::percent(run.noise.floor))),
+        ("read back and verified", format::bytes(verified as f64)),
+        ("time", format::duration(run.progress.seconds)),
+    ]
+}
+
+fn subjects(view: &View) -> Vec<Subject> {
+    let subject = |(index, target): (usize, &crate::result::Target)| {
+        let (status, status_class) = match &target.status {
+            Status::Ok => (String::new(), ""),
+            Status::Skipped { reason } => (format!("skipped: {reason}"), "same"),
+            Status::Failed { reason } => (format!("failed: {reason}"), "worse"),
+        };
+        let size = target.volume_size.map(|size| format!("volume of {}", format::bytes(size as f64)));
+        let parts = [
+            size.unwrap_or_default(),
+            target.format.clone(),
+            target.mount_options.clone(),
+            target.version.clone(),
+        ];
+        Subject {
+            id: target.id.clone(),
+            name: target.name.clone(),
+            colour: theme::Hue::Series(index).role(),
+            how: parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · "),
+            status,
+            status_class,
+            remarks: target.remarks.clone(),
+        }
+    };
+    view.run.targets.iter().enumerate().map(subject).collect()
+}
+
+fn checks(view: &View) -> Vec<Check> {
+    let tests = view.run.suites.iter().flat_map(|suite| &suite.tests);
+    tests
+        .flat_map(|test| {
+            test.measurements.iter().filter_map(move |measurement| {
+                let check = measurement.cross_check.as_ref()?;
+                Some(Check {
+                    test: format::test(test),
+                    target: measurement.target.clone(),
+                    ratio: format::factor(check.ratio),
+                    agrees: check.agrees,
+                    explanation: check.explanation.clone().unwrap_or_default(),
+                })
+            })
+        })
+        .collect()
+}
+
+/// Where the figures come from, for the table at the end.
+fn origin(view: &View) -> Vec<(&'static str, String)> {
+    let provenance = &view.run.provenance;
+    let backing = &provenance.backing;
+    let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let medium = [
+        backing.path.clone(),
+        backing.file_system.clone(),
+        backing.device.clone(),
+        backing.model.clone().unwrap_or_default(),
+        match backing.rotational {
+            Some(true) => "says that it rotates".to_owned(),
+            Some(false) => "does not rotate".to_owned(),
+            None => String::new(),
+        },
+        backing.write_cache.as_ref().map_or_else(String::new, |cache| format!("cache {cache}")),
+    ];
+    vec![
+        (
+            "steadfast",
+            format!("{} {}, {} build", provenance.version, known(&provenance.commit), provenance.profile),
+        ),
+        ("started", format::time(provenance.started)),
+        ("host", provenance.host.clone()),
+        ("system", format!("{}, {}", provenance.system, provenance.kernel)),
+        (
+            "processor",
+            format!(
+                "{}, {} in use, governor {}, virtualisation {}",
+                provenance.cpu,
+                provenance.cpus,
+                known(&provenance.governor),
+                known(&provenance.virtualisation)
+            ),
+        ),
+        (
+            "memory",
+            format!(
+                "{}, {} free at the start",
+                format::bytes(provenance.memory as f64),
+                format::bytes(provenance.memory_available as f64)
+            ),
+        ),
+        ("medium", medium.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")),
+        (
+            "load",
+            format!(
+                "{:.2} at the start, {:.2} at the end; {} of the processor time taken by the hypervisor",
+                view.run.noise.load.0,
+                view.run.noise.load.1,
+                format::percent(view.run.noise.stolen)
+            ),
+        ),
+        ("seed", provenance.seed.to_string()),
+    ]
+}
+
+/// All pictures of a run: the one over everything, and those of each suite.
+#[must_use]
+pub fn pictures(view: &View) -> (Option<Figure>, Vec<Vec<Figure>>) {
+    let suites = view.run.suites.iter().map(|suite| figure::of_suite(view, suite)).collect();
+    (figure::overview(view), suites)
+}

@@ -1,0 +1,239 @@
+//! Tables of a run, whoever prints them: the terminal or the page.
+
+use super::comparison::{Cell, Group, Tally, View, sign, why_not};
+use super::format;
+use crate::result::{Status, Suite, Test};
+use crate::statistics::Verdict;
+
+/// A table: a row a test, a column a target.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// Over the names of the rows.
+    pub corner: String,
+    /// Names of the columns.
+    pub head: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// A row.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// As many as there are columns.
+    pub cells: Vec<Entry>,
+}
+
+/// What stands in a cell.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// The value with its unit; or why there is none.
+    pub value: String,
+    /// How much the rounds spread: `±2 %`.
+    pub spread: String,
+    /// The comparison with the peer: `0.82× ▼`.
+    pub comparison: String,
+    /// What the comparison says, if there is one.
+    pub verdict: Option<Verdict>,
+    /// What else one may want to know, when pointing at it.
+    pub tooltip: String,
+}
+
+impl Entry {
+    /// A word for style sheets.
+    #[must_use]
+    pub const fn class(&self) -> &'static str {
+        match self.verdict {
+            Some(Verdict::Better) => "better",
+            Some(Verdict::Worse) => "worse",
+            Some(Verdict::WithinNoise) => "same",
+            Some(Verdict::Unknown) => "unknown",
+            None => "plain",
+        }
+    }
+}
+
+fn head(view: &View) -> Vec<String> {
+    view.targets.iter().map(|target| target.id.clone()).collect()
+}
+
+/// A row a group of tests: what one wants to see first. Tests that differ in sizes only are one row.
+#[must_use]
+pub fn summary<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
+    let groups = view.groups(suite);
+    let rows = groups.iter().map(|group| match group.tests.as_slice() {
+        [only] => row(view, only),
+        _ => Row {
+            name: group_name(group),
+            cells: view.targets.iter().map(|target| over_sizes(view, group, target)).collect(),
+        },
+    });
+    Table { corner: "test".to_owned(), head: head(view), rows: rows.collect() }
+}
+
+/// A row a test: everything.
+#[must_use]
+pub fn full<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
+    let rows = suite.tests.iter().map(|test| row(view, test)).collect();
+    Table { corner: "test".to_owned(), head: head(view), rows }
+}
+
+/// Name of a group, with the number of its sizes.
+#[must_use]
+pub fn group_name(group: &Group) -> String {
+    match group.tests.as_slice() {
+        [only] => format::test(only),
+        tests => {
+            let other = group.others();
+            let comma = if other.is_empty() { "" } else { ", " };
+            format!("{}{comma}{other} ({} sizes)", group.first.title, tests.len())
+        }
+    }
+}
+
+fn row<'a>(view: &View<'a>, test: &'a Test) -> Row {
+    let cells = view.targets.iter().map(|target| entry(test, &view.cell(test, target)));
+    Row { name: format::test(test), cells: cells.collect() }
+}
+
+fn entry(test: &Test, cell: &Cell) -> Entry {
+    let Some(summary) = cell.summary else {
+        let tooltip = match cell.measurement.map(|measurement| &measurement.status) {
+            Some(Status::Skipped { reason } | Status::Failed { reason }) => reason.clone(),
+            _ => String::new(),
+        };
+        return Entry { value: why_not(cell.measurement).to_owned(), tooltip, ..Entry::default() };
+    };
+    let value = |value| format::value(test.unit, value);
+    let mut tooltip = format!(
+        "{}: median {}, least {}, most {}",
+        format::plural(summary.count as u64, "round", "rounds"),
+        value(summary.median),
+        value(summary.least),
+        value(summary.most)
+    );
+    if let Some((low, high)) = cell.against.and_then(|against| against.interval) {
+        tooltip += &format!("; 95 % interval {} to {}", format::factor(low), format::factor(high));
+    }
+    Entry {
+        value: value(summary.median),
+        spread: if summary.count > 1 {
+            format!("±{}", format::percent(summary.spread))
+        } else {
+            String::new()
+        },
+        comparison: cell.against.map_or_else(String::new, |against| {
+            format!("{} {}", format::factor(against.factor), sign(against.verdict))
+        }),
+        verdict: cell.against.map(|against| against.verdict),
+        tooltip,
+    }
+}
+
+/// All sizes of a group on a target.
+fn over_sizes(view: &View, group: &Group, target: &crate::result::Target) -> Entry {
+    let medians: Vec<f64> = group
+        .tests
+        .iter()
+        .filter_map(|test| view.cell(test, target).summary)
+        .map(|summary| summary.median)
+        .collect();
+    let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = medians.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if medians.is_empty() {
+        let first = group.tests.first().and_then(|test| test.measurement(&target.id));
+        return Entry { value: why_not(first).to_owned(), ..Entry::default() };
+    }
+    let unit = group.first.unit;
+    let range = format!("{} – {}", format::value(unit, least), format::value(unit, most));
+    match view.tally(group, target) {
+        None => Entry { value: range, ..Entry::default() },
+        Some(tally) => Entry {
+            tooltip: format!(
+                "factors from {} to {}, geometric mean {}",
+                format::factor(tally.range.0),
+                format::factor(tally.range.1),
+                format::factor(tally.factor)
+            ),
+            value: range,
+            spread: String::new(),
+            comparison: of_tally(&tally),
+            verdict: Some(tally.verdict()),
+        },
+    }
+}
+
+/// A tally in short: `0.82× ▼ (▲2 ≈1 ▼3)`.
+#[must_use]
+pub fn of_tally(tally: &Tally) -> String {
+    let counts: Vec<String> = [
+        (tally.better, Verdict::Better),
+        (tally.same, Verdict::WithinNoise),
+        (tally.worse, Verdict::Worse),
+        (tally.unknown, Verdict::Unknown),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, verdict)| format!("{}{count}", sign(verdict)))
+    .collect();
+    let single = tally.better + tally.same + tally.worse + tally.unknown <= 1;
+    let counts = if single { String::new() } else { format!(" ({})", counts.join(" ")) };
+    format!("{} {}{counts}", format::factor(tally.factor), sign(tally.verdict()))
+}
+
+/// What the tests cost beside time: processor, memory, bytes at the medium. Rows that no target can fill are left out.
+#[must_use]
+pub fn cost<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
+    let mut rows = Vec::new();
+    for group in view.groups(suite) {
+        let name = group_name(&group);
+        for (what, measure) in MEASURES {
+            let cells: Vec<Entry> = view
+                .targets
+                .iter()
+                .map(|target| {
+                    let value = measure(&group, &target.id).unwrap_or_else(|| "–".to_owned());
+                    Entry { value, ..Entry::default() }
+                })
+                .collect();
+            if cells.iter().any(|cell| cell.value != "–") {
+                rows.push(Row { name: format!("{name}: {what}"), cells });
+            }
+        }
+    }
+    Table { corner: "cost of".to_owned(), head: head(view), rows }
+}
+
+/// Something that a group of tests costs on a target, if it was counted.
+type Measure = fn(&Group, &str) -> Option<String>;
+
+const MEASURES: [(&str, Measure); 3] = [
+    ("processor time", |group, target| {
+        let (mut seconds, mut bytes, mut operations) = (0.0, 0u64, 0u64);
+        for measurement in group.tests.iter().filter_map(|test| test.measurement(target)) {
+            let Some(cpu) = &measurement.cpu else { continue };
+            seconds += cpu.total();
+            bytes += measurement.samples.iter().map(|sample| sample.bytes).sum::<u64>();
+            operations += measurement.samples.iter().map(|sample| sample.operations).sum::<u64>();
+        }
+        const GIB: f64 = 1_073_741_824.0;
+        match () {
+            () if seconds == 0.0 => None,
+            () if bytes > 0 => Some(format!("{}/GiB", format::seconds(seconds / (bytes as f64 / GIB)))),
+            () if operations > 0 => Some(format!("{}/op", format::seconds(seconds / operations as f64))),
+            () => None,
+        }
+    }),
+    ("memory at most", |group, target| {
+        let found = group.tests.iter().filter_map(|test| test.measurement(target)?.memory);
+        found.map(|memory| memory.resident_most).max().map(|most| format::bytes(most as f64))
+    }),
+    ("bytes at the medium for one asked", |group, target| {
+        let media = group.tests.iter().filter_map(|test| test.measurement(target)?.medium);
+        let (asked, written) = media.fold((0.0, 0.0), |(asked, written), medium| {
+            (asked + medium.bytes_asked as f64, written + medium.bytes_written as f64)
+        });
+        (asked > 0.0).then(|| format!("{:.2}", written / asked))
+    }),
+];
