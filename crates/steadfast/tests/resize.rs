@@ -95,6 +95,45 @@ fn formats() -> Vec<FormatOptions> {
     vec![with(512, 512, 2, 16 * KIB), with(512, 4096, 2, 0), with(4096, 4096, 2, 64 * KIB)]
 }
 
+/// Filled to the last block it lets everything be removed.
+#[test]
+fn a_volume_made_as_small_as_can_be_can_be_filled_and_emptied() {
+    for options in formats() {
+        let what = format!("{options:?}");
+        let image = volume(&options, 2048 * KIB, 2048 * KIB, 40);
+        let least = {
+            let volume = open(&image);
+            (volume.size_least() / KIB / 8..2048 / 8).map(|step| step * 8 * KIB).find(|size| {
+                let volume = open(&image);
+                volume.shrink(*size, &mut |_| {}).is_ok()
+            })
+        };
+        assert!(least.is_some(), "{what}");
+        let volume = open(&image);
+        let caller = Caller::default();
+        let mut names = Vec::new();
+        loop {
+            let name = format!("more {}", names.len());
+            match volume.create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &caller) {
+                Ok(made) => {
+                    let written = volume.write(made.inode, 0, &[3; 2500], false);
+                    assert!(matches!(written, Ok(()) | Err(Error::NoSpace)), "{what}: {written:?}");
+                    names.push(name);
+                }
+                Err(error) => {
+                    assert_eq!(error, Error::NoSpace, "{what}");
+                    break;
+                }
+            }
+        }
+        names.extend((0..40).filter(|number| number % 3 != 0).map(|number| format!("file {number}")));
+        for name in &names {
+            assert_eq!(volume.unlink(InodeNumber::ROOT, name.as_bytes()), Ok(()), "{what}: {name}");
+        }
+        volume.close().unwrap();
+    }
+}
+
 #[test]
 fn smaller_to_the_least_and_larger_again() {
     for options in formats() {

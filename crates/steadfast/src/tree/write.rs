@@ -72,6 +72,11 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     /// Removes `key`; says whether it was there.
     pub fn remove(&mut self, key: &Key) -> Result<bool> {
+        // Not by the way of a change: where an earlier removal has taken the leaf out, a key that was never there leads to
+        // a neighbour, and nobody has planned a copy of that one.
+        if !self.holds(key) {
+            return Ok(false);
+        }
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
         let found = self.store.change(&leaf.pointer, 0, |node| match node.search(key) {
@@ -85,6 +90,12 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             self.merge_upwards(&path)?;
         }
         Ok(found)
+    }
+
+    /// Whether `key` is there. Nodes on the way to a key that is there were planned for and are in memory: it is not
+    /// behind one that cannot be read.
+    fn holds(&self, key: &Key) -> bool {
+        self.store.get_with(self.root, key, |_| ()).is_ok_and(|found| found.is_some())
     }
 
     /// Gives every node on the way to `key` a new address, unless it has one of this generation.
