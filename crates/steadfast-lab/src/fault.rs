@@ -41,6 +41,8 @@ pub enum Fault {
     Unsupported,
     /// Newer snapshots would go.
     NewerSnapshots,
+    /// An atomic command is running.
+    Held,
     /// No space.
     NoSpace,
     /// Everything that a healthy volume on a healthy medium never says.
@@ -68,6 +70,7 @@ impl From<Error> for Fault {
             Error::NotPermitted => Fault::NotPermitted,
             Error::Unsupported(_) => Fault::Unsupported,
             Error::NewerSnapshots => Fault::NewerSnapshots,
+            Error::Held => Fault::Held,
             Error::NoSpace => Fault::NoSpace,
             _ => Fault::Broken,
         }

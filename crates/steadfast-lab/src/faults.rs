@@ -21,7 +21,7 @@ use crate::model::State;
 use crate::operation::Operation;
 use crate::platform::Clock;
 use crate::powercut::guard;
-use crate::session::{Session, Verdict};
+use crate::session::{Attempt, Session, Verdict};
 use crate::subject::{Call, LabVolume, Reply, Subject};
 use crate::tape::{Lie, Tape};
 use crate::triggers::{is_commit, triggers};
@@ -228,21 +228,13 @@ impl<S: Subject> Session<'_, S> {
     }
 
     /// Judges a call that a fault has stopped.
-    pub(crate) fn judge_fault(
-        &mut self,
-        call: &Call<'_>,
-        label: &str,
-        error: Error,
-        points: u64,
-        begun: usize,
-        before: State,
-    ) -> Result<(Verdict, Option<Reply>), String> {
-        let refused = Ok((Verdict::Refused(Fault::Broken), None));
+    pub(crate) fn judge_fault(&mut self, attempt: &Attempt<'_>, error: Error) -> Result<Verdict, String> {
+        let Attempt { call, label, begun, points, ref before, .. } = *attempt;
+        let refused = Ok(Verdict::Refused(Fault::Broken));
         self.check_failure(matches!(call, Call::Rollback))?;
         if points > 0 {
             // It was full and committed what came before.
-            let end = self.tape.position();
-            self.ledger.add(Arc::new(before), format!("before {label}"), begun, end);
+            self.points_before(call, label, begun, before);
         }
         if matches!(call, Call::Rollback) {
             if self.subject.failure().is_none() {
@@ -259,7 +251,7 @@ impl<S: Subject> Session<'_, S> {
         let sets_point =
             triggers(call, mask) || is_commit(call) || mask.contains(TransactionMask::VOLUME_FULL);
         let after = self.after(call);
-        if let Err(what) = self.compare() {
+        if let Err(what) = self.compare_refused(call) {
             // The change was made, and then its own transaction point failed.
             let Some(made) = after.clone().filter(|_| triggers(call, mask)) else {
                 return Err(format!("refused with '{error}', but something has changed: {what}"));
@@ -269,8 +261,9 @@ impl<S: Subject> Session<'_, S> {
             })?;
             self.model.state = made;
         }
-        if let Some(after) = after.filter(|_| sets_point) {
-            self.in_flight.push(Arc::new(after));
+        if sets_point {
+            let between = self.steps(call, before).into_iter().skip(1);
+            self.in_flight.extend(between.chain(after).map(Arc::new));
         }
         refused
     }

@@ -1,15 +1,22 @@
 //! Random operations: by seed, looking at the model so that most of them meet a file, and as a proptest strategy.
 
+mod places;
 #[cfg(feature = "proptest")]
-use proptest::prelude::*;
-use steadfast::InodeNumber;
-use steadfast::TransactionMask;
-use steadfast::fs::{AllocateMode, FileKind, RenameMode, SetXattrMode};
+mod strategy;
 
-use crate::model::{Body, Model};
+use steadfast::TransactionMask;
+use steadfast::fs::{AllocateMode, RenameMode, SetXattrMode};
+
+use crate::model::Model;
 use crate::operation::{ALL_SLOTS, Change, Make, Name, Operation, Place, SLOTS, Time};
 use crate::random::Random;
-use crate::world::{Profile, World, mask};
+use crate::world::{Extras, Profile, World, mask};
+
+#[cfg(feature = "proptest")]
+pub use strategy::operation;
+
+/// Blocks of the longest clone: long ones are done in steps, each of which a test may have to compare with.
+const CLONE_BLOCKS_MAX: u64 = 256;
 
 /// Draws operations.
 #[derive(Debug, Clone)]
@@ -23,7 +30,7 @@ pub struct Generator {
     fill: u32,
     /// The first slot of the client that this generator is.
     first_slot: u8,
-    snapshots: bool,
+    extras: Extras,
 }
 
 impl Generator {
@@ -37,7 +44,7 @@ impl Generator {
             write_max,
             fill: (label as u32) << 16,
             first_slot: 0,
-            snapshots: world.snapshots,
+            extras: world.extras,
         }
     }
 
@@ -53,6 +60,16 @@ impl Generator {
 
     /// The next operation.
     pub fn next(&mut self, model: &Model) -> Operation {
+        // An atomic command is a few operations long.
+        if model.held && self.random.chance(1, 6) {
+            return if self.random.chance(2, 3) { Operation::CommitHeld } else { Operation::RollBackHeld };
+        }
+        if self.extras.resizes && self.random.chance(1, 30) {
+            return Operation::Resize { eighths: self.random.between(1, 8) as u8 };
+        }
+        if self.extras.snapshots && self.random.chance(1, 25) {
+            return self.snapshot();
+        }
         // Weights: names, attributes, data, held files, transactions, the world around.
         let weights: [u64; 6] = match self.profile {
             Profile::Mixed => [40, 12, 34, 6, 10, 2],
@@ -214,6 +231,7 @@ impl Generator {
                 };
                 Operation::Allocate { place, offset, length, mode }
             }
+            90..95 => self.clone_range(model, place, size),
             _ => {
                 let to = self.file(model);
                 let to_size = self.size(model, &to);
@@ -226,6 +244,35 @@ impl Generator {
                 }
             }
         }
+    }
+
+    /// Whole blocks most often, up to the end of the source now and then.
+    fn clone_range(&mut self, model: &Model, from: Place, size: u64) -> Operation {
+        let to = if self.random.chance(1, 6) { from.clone() } else { self.file(model) };
+        let (block, to_size) = (self.block, self.size(model, &to));
+        let mut near = |size: u64| match self.random.below(4) {
+            0 | 1 => 0,
+            2 => self.random.below(size.min(1 << 20) / block + 1) * block,
+            _ => (size / block + self.random.below(3)) * block,
+        };
+        let (mut from_offset, mut to_offset) = (near(size), near(to_size));
+        if from_offset >= size && self.random.chance(3, 4) {
+            from_offset = 0;
+        }
+        if size.saturating_sub(from_offset) < block && self.random.chance(3, 4) {
+            to_offset = to_size.min(1 << 45).next_multiple_of(block);
+        }
+        let left = size.saturating_sub(from_offset);
+        // The end of a file can be shared where it becomes the end of the other one.
+        let short = left / block < CLONE_BLOCKS_MAX && to_offset.saturating_add(left) >= to_size;
+        let length = match self.random.below(12) {
+            0..3 if short => 0,
+            3..6 if short => left,
+            // Not aligned.
+            6 => u64::from(self.length()).min(CLONE_BLOCKS_MAX * block).max(1),
+            _ => self.random.between(1, (left / block).clamp(1, 64)) * block,
+        };
+        Operation::CloneRange { from, from_offset, to, to_offset, length }
     }
 
     fn held(&mut self, model: &Model) -> Operation {
@@ -247,9 +294,9 @@ impl Generator {
             6..8 => Operation::Checkpoint,
             8..11 => Operation::Fsync { place: self.place(model), data_only: self.random.chance(1, 2) },
             11 => Operation::Sync,
-            12..14 if self.snapshots && self.random.chance(1, 2) => self.snapshot(),
             12..14 => Operation::Rollback,
             14 => Operation::Remount { clean: self.random.chance(1, 2) },
+            15 if self.extras.holds => Operation::Hold,
             _ => Operation::Background { advance_ms: self.random.pick(&[0, 50, 1000, 6000]) },
         }
     }
@@ -325,174 +372,4 @@ impl Generator {
             _ => self.random.below(self.block * 8),
         }
     }
-
-    fn size(&self, model: &Model, place: &Place) -> u64 {
-        let Place::Path(names) = place else { return 0 };
-        let inode = names.iter().try_fold(InodeNumber::ROOT, |directory, name| {
-            model.state.entry(directory, &name.bytes(model.limits.name_max))
-        });
-        inode.and_then(|inode| model.content(inode).ok()).map_or(0, |content| content.size())
-    }
-
-    /// A directory, at any depth down to four.
-    fn directory(&mut self, model: &Model) -> Place {
-        if self.random.chance(1, 60) {
-            return self.place(model);
-        }
-        let mut path = Vec::new();
-        let mut at = InodeNumber::ROOT;
-        while path.len() < 4 && self.random.chance(1, 2) {
-            let below: Vec<(Name, InodeNumber)> = entries(model, at)
-                .filter(|(_, inode)| {
-                    model.state.node(*inode).is_some_and(|node| node.kind == FileKind::Directory)
-                })
-                .collect();
-            if below.is_empty() {
-                break;
-            }
-            let (name, inode) = self.random.pick(&below);
-            path.push(name);
-            at = inode;
-        }
-        Place::Path(path)
-    }
-
-    /// A name in a directory, most often one that exists.
-    fn entry(&mut self, model: &Model) -> (Place, Name) {
-        let directory = self.directory(model);
-        let Place::Path(path) = &directory else { return (directory, Name(0)) };
-        let inode = path.iter().try_fold(InodeNumber::ROOT, |at, name| {
-            model.state.entry(at, &name.bytes(model.limits.name_max))
-        });
-        let below: Vec<Name> =
-            inode.map(|inode| entries(model, inode).map(|(name, _)| name).collect()).unwrap_or_default();
-        if below.is_empty() || self.random.chance(1, 20) {
-            let name = self.new_name();
-            return (directory, name);
-        }
-        let name = self.random.pick(&below);
-        (directory, name)
-    }
-
-    /// Anything.
-    fn place(&mut self, model: &Model) -> Place {
-        match self.random.below(12) {
-            0 => Place::Slot(self.slot()),
-            1 => Place::Path(Vec::new()),
-            _ => {
-                let (directory, name) = self.entry(model);
-                match directory {
-                    Place::Path(mut path) => {
-                        path.push(name);
-                        Place::Path(path)
-                    }
-                    slot => slot,
-                }
-            }
-        }
-    }
-
-    /// A regular file where there is one.
-    fn file(&mut self, model: &Model) -> Place {
-        for _ in 0..6 {
-            let place = self.place(model);
-            if let Place::Path(path) = &place {
-                let inode = path.iter().try_fold(InodeNumber::ROOT, |at, name| {
-                    model.state.entry(at, &name.bytes(model.limits.name_max))
-                });
-                let regular = inode
-                    .and_then(|inode| model.state.node(inode))
-                    .is_some_and(|node| node.kind == FileKind::Regular);
-                if !regular {
-                    continue;
-                }
-            }
-            return place;
-        }
-        Place::Slot(self.slot())
-    }
-}
-
-fn entries(model: &Model, directory: InodeNumber) -> impl Iterator<Item = (Name, InodeNumber)> {
-    let map = match model.state.node(directory).map(|node| &node.body) {
-        Some(Body::Directory { entries, .. }) => Some(entries),
-        _ => None,
-    };
-    map.into_iter().flatten().filter_map(|(bytes, inode)| Some((Name::of(bytes)?, *inode)))
-}
-
-/// A proptest strategy for one operation over a handful of names; shrinks towards simple ones.
-#[cfg(feature = "proptest")]
-pub fn operation() -> impl Strategy<Value = Operation> {
-    let name =
-        || prop_oneof![8 => (0..4u8).prop_map(Name), 1 => Just(Name::LONGEST), 1 => Just(Name::BINARY)];
-    let directory = move || proptest::collection::vec(name(), 0..2).prop_map(Place::Path);
-    let place = move || {
-        prop_oneof![
-            6 => proptest::collection::vec(name(), 1..3).prop_map(Place::Path),
-            1 => (0..SLOTS as u8).prop_map(Place::Slot),
-        ]
-    };
-    let make = prop_oneof![
-        4 => Just(Make::Regular),
-        3 => Just(Make::Directory),
-        1 => (1..400u16).prop_map(Make::Symlink),
-        1 => Just(Make::Fifo),
-    ];
-    let mode =
-        prop_oneof![Just(RenameMode::Replace), Just(RenameMode::NoReplace), Just(RenameMode::Exchange)];
-    let offset = prop_oneof![4 => Just(0u64), 4 => 0..20_000u64, 1 => 0..1u64 << 50];
-    let length = prop_oneof![3 => 0..200u32, 3 => 0..9_000u32, 1 => Just(4096u32)];
-    let allocate = prop_oneof![
-        any::<bool>().prop_map(|keep_size| AllocateMode::Allocate { keep_size }),
-        Just(AllocateMode::PunchHole),
-        any::<bool>().prop_map(|keep_size| AllocateMode::ZeroRange { keep_size })
-    ];
-    let slot = || 0..SLOTS as u8;
-    let xattr = || prop_oneof![Just(0u8), Just(1), Just(8)];
-    prop_oneof![
-        6 => (directory(), name(), make).prop_map(|(directory, name, make)| Operation::Create {
-            directory, name, make, permissions: 0o755, caller: 0
-        }),
-        2 => (place(), directory(), name())
-            .prop_map(|(from, directory, name)| Operation::Link { from, directory, name }),
-        3 => (directory(), name()).prop_map(|(directory, name)| Operation::Unlink { directory, name }),
-        1 => (directory(), name()).prop_map(|(directory, name)| Operation::RemoveDirectory { directory, name }),
-        4 => (directory(), name(), directory(), name(), mode).prop_map(|(from, from_name, to, to_name, mode)| {
-            Operation::Rename { from, from_name, to, to_name, mode }
-        }),
-        6 => (place(), offset.clone(), length.clone(), 0..1000u32, prop::bool::weighted(0.1)).prop_map(
-            |(place, offset, length, fill, sync)| Operation::Write { place, offset, length, fill, sync }
-        ),
-        2 => (place(), length.clone(), 0..1000u32)
-            .prop_map(|(place, length, fill)| Operation::Append { place, length, fill, sync: false }),
-        2 => (place(), offset.clone()).prop_map(|(place, size)| Operation::Set {
-            place, change: Change { size: Some(size), ..Change::default() }
-        }),
-        1 => (place(), any::<Option<u16>>()).prop_map(|(place, permissions)| Operation::Set {
-            place,
-            change: Change { permissions: permissions.map(|bits| u32::from(bits) & 0o7777), ..Change::default() }
-        }),
-        2 => (place(), 0..20_000u64, 0..20_000u64, allocate)
-            .prop_map(|(place, offset, length, mode)| Operation::Allocate { place, offset, length, mode }),
-        1 => (place(), 0..20_000u64, place(), 0..20_000u64, 0..20_000u64).prop_map(
-            |(from, from_offset, to, to_offset, length)| Operation::CopyRange {
-                from, from_offset, to, to_offset, length
-            }
-        ),
-        2 => (place(), xattr(), 0..600u32, 0..1000u32).prop_map(|(place, name, length, fill)| Operation::SetXattr {
-            place, name, length, fill, mode: SetXattrMode::Any
-        }),
-        1 => (place(), xattr()).prop_map(|(place, name)| Operation::RemoveXattr { place, name }),
-        1 => (place(), slot()).prop_map(|(place, slot)| Operation::Acquire { place, slot }),
-        1 => slot().prop_map(|slot| Operation::Release { slot }),
-        1 => (directory(), slot())
-            .prop_map(|(directory, slot)| Operation::CreateUnnamed { directory, slot, caller: 1 }),
-        2 => Just(Operation::Transact),
-        1 => Just(Operation::Checkpoint),
-        1 => Just(Operation::Rollback),
-        1 => place().prop_map(|place| Operation::Fsync { place, data_only: false }),
-        1 => any::<bool>().prop_map(|clean| Operation::Remount { clean }),
-        1 => (0..8_000u64).prop_map(|advance_ms| Operation::Background { advance_ms }),
-    ]
 }

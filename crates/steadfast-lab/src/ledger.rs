@@ -19,13 +19,15 @@ pub struct Point {
     pub begun: usize,
     /// Number of events on the tape when it was acknowledged.
     pub acknowledged: Option<usize>,
+    /// So many points before this one are alternatives: which of them was set, the ledger does not know.
+    alternatives: usize,
     digest: OnceLock<u128>,
 }
 
 impl Point {
     /// A point whose mark begins behind `begun` events and is acknowledged behind `acknowledged`.
     pub fn new(state: Arc<State>, label: String, begun: usize, acknowledged: Option<usize>) -> Point {
-        Point { state, label, begun, acknowledged, digest: OnceLock::new() }
+        Point { state, label, begun, acknowledged, alternatives: 0, digest: OnceLock::new() }
     }
 
     /// The digest of the state.
@@ -52,6 +54,35 @@ impl Ledger {
         self.points.push(Point::new(state, label, begun, Some(acknowledged)));
     }
 
+    /// Adds a transaction point that was acknowledged, with one of these states: in the middle of a call that is done in
+    /// steps.
+    pub fn add_one_of(&mut self, states: Vec<State>, label: &str, begun: usize, acknowledged: usize) {
+        for (alternatives, state) in states.into_iter().enumerate() {
+            let point = Point::new(Arc::new(state), label.to_owned(), begun, Some(acknowledged));
+            self.points.push(Point { alternatives, ..point });
+        }
+    }
+
+    /// The points one of which is the last acknowledged one.
+    pub fn last_candidates(&self) -> &[Point] {
+        &self.points[self.first_candidate(self.last_index())..]
+    }
+
+    /// It has turned out that this is the state at the last acknowledged point.
+    pub fn settle(&mut self, state: &Arc<State>) {
+        let first = self.first_candidate(self.last_index());
+        let found = self.points[first..].iter().position(|point| Arc::ptr_eq(&point.state, state));
+        if let Some(found) = found {
+            let point = Point { alternatives: 0, ..self.points[first + found].clone() };
+            self.points.truncate(first);
+            self.points.push(point);
+        }
+    }
+
+    fn first_candidate(&self, index: usize) -> usize {
+        index.saturating_sub(self.points[index].alternatives)
+    }
+
     /// The last acknowledged point.
     pub fn last(&self) -> &Point {
         // There is always the first one.
@@ -73,13 +104,30 @@ impl Ledger {
         let acknowledged =
             self.points.iter().rposition(|point| point.acknowledged.is_some_and(|at| at <= cut)).unwrap_or(0);
         let begun = self.points.iter().rposition(|point| point.begun <= cut).unwrap_or(acknowledged);
-        &self.points[acknowledged..=begun.max(acknowledged)]
+        &self.points[self.first_candidate(acknowledged)..=begun.max(acknowledged)]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_point_in_the_middle_of_a_call_is_one_of_several() {
+        let state = State::empty(Default::default());
+        let mut ledger = Ledger::new(Arc::new(state.clone()));
+        ledger.add_one_of(vec![state.clone(), state.clone(), state.clone()], "before", 3, 6);
+        assert_eq!([2, 3, 6, 9].map(|cut| ledger.allowed(cut).len()), [1, 4, 3, 3]);
+        assert_eq!(ledger.last_candidates().len(), 3);
+        let second = ledger.last_candidates()[1].state.clone();
+        let mut settled = ledger.clone();
+        settled.settle(&second);
+        assert_eq!([2, 3, 6, 9].map(|cut| settled.allowed(cut).len()), [1, 2, 1, 1]);
+        assert!(Arc::ptr_eq(&settled.last().state, &second));
+        ledger.add(Arc::new(state), "after".into(), 6, 9);
+        assert_eq!([6, 8, 9].map(|cut| ledger.allowed(cut).len()), [4, 4, 1]);
+        assert_eq!(ledger.last_candidates().len(), 1);
+    }
 
     #[test]
     fn a_cut_leaves_the_last_acknowledged_point_or_one_in_flight() {

@@ -197,6 +197,14 @@ pub enum Operation {
         to_offset: u64,
         length: u64,
     },
+    /// Shares blocks; offsets and length in bytes, length 0 for all of the rest.
+    CloneRange {
+        from: Place,
+        from_offset: u64,
+        to: Place,
+        to_offset: u64,
+        length: u64,
+    },
     Fsync {
         place: Place,
         data_only: bool,
@@ -231,6 +239,16 @@ pub enum Operation {
     SnapshotRollback {
         name: u8,
         destroy_newer: bool,
+    },
+    /// Begins an atomic command.
+    Hold,
+    /// Ends it: all of it becomes durable.
+    CommitHeld,
+    /// Ends it: nothing of it stays.
+    RollBackHeld,
+    /// Makes the volume larger or smaller: so many eighths of the medium.
+    Resize {
+        eighths: u8,
     },
     /// Opens the volume anew, after closing it or after just dropping it (as `kill -9` does).
     Remount {

@@ -31,6 +31,7 @@ pub enum Call<'a> {
     Append { inode: InodeNumber, data: &'a [u8], sync: bool },
     Allocate { inode: InodeNumber, offset: u64, length: u64, mode: AllocateMode },
     CopyRange { from: InodeNumber, from_offset: u64, to: InodeNumber, to_offset: u64, length: u64 },
+    CloneRange { from: InodeNumber, from_offset: u64, to: InodeNumber, to_offset: u64, length: u64 },
     Fsync { inode: InodeNumber, data_only: bool },
     Sync,
     Transact,
@@ -42,6 +43,11 @@ pub enum Call<'a> {
     SnapshotCreate { name: &'a str },
     SnapshotDelete { name: &'a str },
     SnapshotRollback { name: &'a str, destroy_newer: bool },
+    Hold,
+    CommitHeld,
+    RollBackHeld,
+    Grow { size: u64 },
+    Shrink { size: u64 },
 }
 
 /// What a [`Call`] answers.
@@ -62,10 +68,12 @@ pub enum Reply {
 pub struct Witness {
     /// Transaction points since it was opened.
     pub transaction_points: u64,
-    /// What sets transaction points.
+    /// What sets transaction points: nothing while an atomic command runs.
     pub mask: TransactionMask,
     /// Interval of the timer, milliseconds.
     pub timer_ms: u32,
+    /// Size of the volume, bytes.
+    pub size: u64,
 }
 
 /// What a closed volume uses, counted by walking everything.
@@ -85,8 +93,9 @@ pub struct Census {
 
 /// Something that behaves like a volume on a [`Tape`].
 pub trait Subject: Sized {
-    /// Whether it has snapshots; operations on them are left out where it has none.
-    const SNAPSHOTS: bool = false;
+    /// Whether it has snapshots, clones, atomic commands and changes of its size; these operations are left out where it
+    /// has not.
+    const EXTENDED: bool = false;
 
     /// Makes an empty volume.
     ///
@@ -214,7 +223,7 @@ pub trait Subject: Sized {
 pub type LabVolume = Volume<Tape, LabPlatform>;
 
 impl Subject for LabVolume {
-    const SNAPSHOTS: bool = true;
+    const EXTENDED: bool = true;
 
     fn format(world: &World, tape: &Tape, clock: &Clock) -> Result<(), Error> {
         Volume::format(tape, &world.format, &LabPlatform::new(clock.clone()))
@@ -261,6 +270,9 @@ impl Subject for LabVolume {
             Call::CopyRange { from, from_offset, to, to_offset, length } => {
                 self.copy_range(from, from_offset, to, to_offset, length).map(Reply::Number)
             }
+            Call::CloneRange { from, from_offset, to, to_offset, length } => {
+                self.clone_range(from, from_offset, to, to_offset, length).map(Reply::Number)
+            }
             Call::Fsync { inode, data_only } => self.fsync(inode, data_only).map(done),
             Call::Sync => self.sync().map(done),
             Call::Transact => self.transact().map(done),
@@ -274,6 +286,11 @@ impl Subject for LabVolume {
             Call::SnapshotRollback { name, destroy_newer } => {
                 self.snapshot_rollback(name, destroy_newer).map(done)
             }
+            Call::Hold => self.hold().map(done),
+            Call::CommitHeld => self.commit_held().map(done),
+            Call::RollBackHeld => self.roll_back_held().map(done),
+            Call::Grow { size } => self.grow(size).map(done),
+            Call::Shrink { size } => self.shrink(size, &mut |_| ()).map(done),
         }
     }
 
@@ -282,10 +299,12 @@ impl Subject for LabVolume {
     }
 
     fn witness(&self) -> Witness {
+        let info = self.info();
         Witness {
-            transaction_points: self.info().transaction_points,
-            mask: self.mask(),
+            transaction_points: info.transaction_points,
+            mask: if self.is_held() { TransactionMask::MANUAL } else { self.mask() },
             timer_ms: self.timer_ms(),
+            size: info.size,
         }
     }
 

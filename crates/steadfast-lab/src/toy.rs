@@ -274,8 +274,16 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
             _ => Reply::Attributes(given),
         };
         let hint = match call {
-            Call::SnapshotCreate { .. } | Call::SnapshotDelete { .. } | Call::SnapshotRollback { .. } => {
-                return Err(Error::Unsupported("snapshots"));
+            Call::SnapshotCreate { .. }
+            | Call::SnapshotDelete { .. }
+            | Call::SnapshotRollback { .. }
+            | Call::CloneRange { .. }
+            | Call::Hold
+            | Call::CommitHeld
+            | Call::RollBackHeld
+            | Call::Grow { .. }
+            | Call::Shrink { .. } => {
+                return Err(Error::Unsupported("more than a plain file system"));
             }
             Call::Fsync { .. } | Call::Closed { .. } => None,
             _ => Some(&hint),
@@ -324,7 +332,12 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
 
     fn witness(&self) -> Witness {
         let inner = self.inner.lock();
-        Witness { transaction_points: inner.points, mask: inner.kept.mask, timer_ms: inner.kept.timer_ms }
+        Witness {
+            transaction_points: inner.points,
+            mask: inner.kept.mask,
+            timer_ms: inner.kept.timer_ms,
+            size: 0,
+        }
     }
 
     fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Attributes, Error> {

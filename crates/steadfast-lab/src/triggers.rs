@@ -13,7 +13,11 @@ pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
         | Call::Checkpoint
         | Call::SnapshotCreate { .. }
         | Call::SnapshotDelete { .. }
-        | Call::SnapshotRollback { .. } => return true,
+        | Call::SnapshotRollback { .. }
+        | Call::Hold
+        | Call::CommitHeld
+        | Call::Grow { .. }
+        | Call::Shrink { .. } => return true,
         Call::Create { node: NewNode::Directory, .. } => TransactionMask::MKDIR,
         Call::Create { node: NewNode::Symlink(_), .. } => TransactionMask::SYMLINK,
         Call::Create { .. } | Call::CreateUnnamed { .. } => TransactionMask::CREATE,
@@ -38,7 +42,7 @@ pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
                 TransactionMask::WRITE
             }
         }
-        Call::CopyRange { .. } => TransactionMask::WRITE,
+        Call::CopyRange { .. } | Call::CloneRange { .. } => TransactionMask::WRITE,
         Call::Allocate { .. } => TransactionMask::TRUNCATE,
         Call::Closed { .. } => TransactionMask::CLOSE,
         Call::Fsync { .. } => TransactionMask::FSYNC,
@@ -46,6 +50,7 @@ pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
         Call::Acquire { .. }
         | Call::Release { .. }
         | Call::Rollback
+        | Call::RollBackHeld
         | Call::Background
         | Call::SetMask { .. }
         | Call::SetTimer { .. } => return false,
@@ -57,7 +62,7 @@ pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
 pub fn is_empty(call: &Call<'_>, reply: &Reply) -> bool {
     match call {
         Call::Write { data, .. } | Call::Append { data, .. } => data.is_empty(),
-        Call::CopyRange { .. } => *reply == Reply::Number(0),
+        Call::CopyRange { .. } | Call::CloneRange { .. } => *reply == Reply::Number(0),
         _ => false,
     }
 }
@@ -88,5 +93,8 @@ pub fn is_commit(call: &Call<'_>) -> bool {
             | Call::Release { .. }
             | Call::SetMask { .. }
             | Call::SetTimer { .. }
+            | Call::Hold
+            | Call::CommitHeld
+            | Call::RollBackHeld
     )
 }

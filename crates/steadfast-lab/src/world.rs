@@ -38,6 +38,17 @@ impl Profile {
     }
 }
 
+/// Operations beyond those of a plain file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extras {
+    /// Taking, deleting and going back to snapshots.
+    pub snapshots: bool,
+    /// Atomic commands.
+    pub holds: bool,
+    /// Growing and shrinking the volume.
+    pub resizes: bool,
+}
+
 /// The parameters of one test.
 #[derive(Debug, Clone)]
 pub struct World {
@@ -53,8 +64,8 @@ pub struct World {
     pub medium: MediumProfile,
     /// Programs that use the volume at once, each with its own open files; who is next is drawn.
     pub clients: u8,
-    /// Whether snapshots are drawn.
-    pub snapshots: bool,
+    /// Which operations beyond those of a plain file system are drawn.
+    pub extras: Extras,
     /// How the volume is formatted.
     pub format: FormatOptions,
     /// Memory for the cache, bytes.
@@ -105,16 +116,23 @@ impl World {
         let atomic_unit = if atomic_unit == 1 { block_size.min(128) } else { atomic_unit };
         let cache_size = random.pick(&[64 << 10, 256 << 10, 1 << 20, 8 << 20]);
         let clients = random.pick(&[1, 1, 2, 3, 4]);
-        let snapshots = false;
+        let extras = Extras::default();
         let medium = MediumProfile::SECTOR;
         let (lie, bug) = (Lie::None, Bug::None);
-        World { seed, profile, size, atomic_unit, medium, clients, snapshots, format, cache_size, lie, bug }
+        World { seed, profile, size, atomic_unit, medium, clients, extras, format, cache_size, lie, bug }
     }
 
-    /// The same world with snapshots in every second of them.
+    /// The same world with everything that a volume can do: snapshots in every second of them, atomic commands in every
+    /// second, changes of the size in every third. There the volume begins on a part of the medium.
     #[must_use]
-    pub fn with_snapshots(self) -> World {
-        World { snapshots: Random::new(self.seed).fork(6).chance(1, 2), ..self }
+    pub fn with_extras(mut self) -> World {
+        let one_in = |label, count| Random::new(self.seed).fork(label).chance(1, count);
+        self.extras = Extras { snapshots: one_in(6, 2), holds: one_in(7, 2), resizes: one_in(8, 3) };
+        if self.extras.resizes {
+            let part = Random::new(self.seed).fork(9).between(2, 8);
+            self.format.size = Some(self.size / 8 * part);
+        }
+        self
     }
 
     /// The same world on a medium of this kind. Where its unit is larger than the blocks the blocks grow to it.
@@ -150,13 +168,14 @@ impl std::fmt::Display for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "seed {} ({:?}, {} clients): medium {} of {} bytes with units of {}, blocks of {}, nodes of {:?}, copies {:?}, log {:?}, mask {:#x}, timer {} ms, cache {}",
+            "seed {} ({:?}, {} clients): medium {} of {} bytes with units of {}, volume of {:?}, blocks of {}, nodes of {:?}, copies {:?}, log {:?}, mask {:#x}, timer {} ms, cache {}",
             self.seed,
             self.profile,
             self.clients,
             self.medium.name,
             self.size,
             self.atomic_unit,
+            self.format.size,
             self.format.block_size,
             self.format.node_size,
             self.format.metadata_copies,

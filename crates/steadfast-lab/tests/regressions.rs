@@ -1,6 +1,6 @@
 //! Sequences that once broke something, as short as they could be made. Each runs with power cuts.
 
-use steadfast::fs::{AllocateMode, NewNode};
+use steadfast::fs::{AllocateMode, NewNode, RenameMode};
 use steadfast::{FormatOptions, InodeNumber, TransactionMask};
 use steadfast_lab::cut::{Cutter, Survival};
 use steadfast_lab::image::Image;
@@ -36,12 +36,20 @@ fn allocate(names: &[u8], offset: u64, length: u64, mode: AllocateMode) -> Opera
     Operation::Allocate { place: path(names), offset, length, mode }
 }
 
+fn rename(from: &[u8], from_name: u8, to: &[u8], to_name: u8) -> Operation {
+    let (from_name, to_name) = (Name(from_name), Name(to_name));
+    Operation::Rename { from: path(from), from_name, to: path(to), to_name, mode: RenameMode::Replace }
+}
+
 /// Runs a sequence in the world of a seed.
 fn run(seed: u64, profile: Profile, operations: &[Operation]) {
-    let world = World::new(seed, profile);
+    run_in(&World::new(seed, profile), operations);
+}
+
+fn run_in(world: &World, operations: &[Operation]) {
     let effort = Effort { operations: 0, cuts: Some(60), survivals: 2, recovery_cuts: [1, 0, 0] };
     let script = Script::Given(operations.to_vec());
-    if let Err(violation) = torture::<LabVolume>(&world, &script, &effort, &mut Tally::default()) {
+    if let Err(violation) = torture::<LabVolume>(world, &script, &effort, &mut Tally::default()) {
         panic!("{world}\n{violation}");
     }
 }
@@ -173,6 +181,65 @@ fn a_range_is_zeroed_as_a_whole_or_not_at_all() {
             allocate(&[4], 20, 64, AllocateMode::ZeroRange { keep_size: true }),
         ],
     );
+}
+
+/// Extents were written, truncated and named in one record. The replay of that removed keys that the tree has never had,
+/// and where the leaf in which they would be had just become empty, it wanted to copy a neighbour that nobody had planned
+/// addresses for: the volume said "no space" and did not open.
+#[test]
+fn a_record_that_removes_what_was_never_in_the_tree_is_replayed() {
+    let world = World::new(2584, Profile::Full).on(MediumProfile::of_seed(2584));
+    let operations = [
+        create(&[], 8, Make::Regular),
+        create(&[], 4, Make::Fifo),
+        create(&[], 100, Make::Regular),
+        append(&[100], 51, 1_245_186),
+        create(&[], 29, Make::Directory),
+        create(&[], 0, Make::Regular),
+        rename(&[], 100, &[], 1),
+        create(&[29], 4, Make::Directory),
+        Operation::Link { from: path(&[1]), directory: path(&[29, 4]), name: Name(27) },
+        rename(&[], 0, &[29], 36),
+        size(&[29, 4, 27], 0),
+        write(&[29, 4, 27], 305_770, 27_404, 3_342_350),
+        Operation::Write { place: path(&[1]), offset: 256_852, length: 30, fill: 3_342_353, sync: true },
+        Operation::Link { from: path(&[29, 4, 27]), directory: path(&[29]), name: Name(10) },
+        Operation::Checkpoint,
+        write(&[1], 333_174, 68_862, 196_627),
+        size(&[29, 10], 0),
+        Operation::Link { from: path(&[29, 4, 27]), directory: path(&[]), name: Name(3) },
+    ];
+    run_in(&world, &operations);
+}
+
+/// A volume that was made smaller kept only half of what removing needs, and refused to remove a file.
+#[test]
+fn removing_succeeds_right_after_the_volume_was_made_smaller() {
+    let world = World::new(678, Profile::Names).on(MediumProfile::of_seed(678)).with_extras();
+    let operations = [
+        create(&[], 3, Make::Regular),
+        Operation::Link { from: path(&[3]), directory: path(&[]), name: Name(2) },
+        create(&[], 19, Make::Directory),
+        create(&[], 4, Make::Directory),
+        create(&[], 7, Make::Regular),
+        create(&[4], 3, Make::Regular),
+        create(&[], 31, Make::Directory),
+        create(&[], 100, Make::Symlink(700)),
+        create(&[4], 2, Make::Regular),
+        rename(&[], 100, &[19], 1),
+        Operation::Rename {
+            from: path(&[]),
+            from_name: Name(19),
+            to: path(&[]),
+            to_name: Name(4),
+            mode: RenameMode::Exchange,
+        },
+        create(&[19], 7, Make::Regular),
+        append(&[19, 2], 2544, 196_617),
+        Operation::Resize { eighths: 2 },
+        Operation::Unlink { directory: path(&[19]), name: Name(7) },
+    ];
+    run_in(&world, &operations);
 }
 
 /// A snapshot on a small volume left no room for the dead list of what is removed under it, so that removing failed.

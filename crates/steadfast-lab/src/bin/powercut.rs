@@ -155,7 +155,7 @@ fn main() -> ExitCode {
                         .profile
                         .unwrap_or(Profile::ALL[(seed % Profile::ALL.len() as u64) as usize].1);
                     let medium = arguments.medium.unwrap_or(MediumProfile::of_seed(seed));
-                    let mut world = World::new(seed, profile).on(medium).with_snapshots();
+                    let mut world = World::new(seed, profile).on(medium).with_extras();
                     world.lie = arguments.lie;
                     let mut tally = Tally::default();
                     let result = torture::<LabVolume>(&world, &Script::Drawn, &arguments.effort, &mut tally);

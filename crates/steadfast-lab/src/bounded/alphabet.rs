@@ -72,6 +72,10 @@ fn copy(from: &[u8], from_offset: u64, to: &[u8], to_offset: u64, length: u64) -
     Operation::CopyRange { from: path(from), from_offset, to: path(to), to_offset, length }
 }
 
+fn share(from: &[u8], from_offset: u64, to: &[u8], to_offset: u64, length: u64) -> Operation {
+    Operation::CloneRange { from: path(from), from_offset, to: path(to), to_offset, length }
+}
+
 fn xattr(names: &[u8], name: u8, length: u32, fill: u32) -> Operation {
     Operation::SetXattr { place: path(names), name, length, fill, mode: SetXattrMode::Any }
 }
@@ -98,6 +102,8 @@ impl Alphabet {
     pub fn new(position: usize, pruned: bool) -> Alphabet {
         let mut elements = names();
         elements.extend(data(100 * (position as u32 + 1)));
+        elements.extend(clones(100 * (position as u32 + 1)));
+        elements.extend(volume(100 * (position as u32 + 1)));
         elements.retain(|element| element.pruned || !pruned);
         Alphabet(elements)
     }
@@ -247,6 +253,37 @@ fn data(fill: u32) -> Vec<Element> {
         ]),
         data("O_SYNC append to b", &[B], false, vec![
             Operation::Append { place: path(&[B]), length: 1_000, fill, sync: true },
+        ]),
+    ]
+}
+
+/// Files that share blocks: 4096 bytes are whole blocks on every medium.
+#[rustfmt::skip]
+fn clones(fill: u32) -> Vec<Element> {
+    vec![
+        element("clone b to n", &[NEW], &[], true, vec![create(&[], NEW, Make::Regular), share(&[B], 0, &[NEW], 0, 0)]),
+        element("clone b over a", &[A], &[], false, vec![share(&[B], 0, &[A], 0, 0)]),
+        element("clone the first blocks of b behind its end", &[B], &[], true, vec![share(&[B], 0, &[B], 8_192, 4_096)]),
+        element("clone b over c/e, overwrite both", &[C, E], &[C], false, vec![
+            share(&[B], 0, &[C, E], 0, 0), write(&[C, E], 700, 600, fill), write(&[B], 900, 700, fill + 1),
+        ]),
+        element("clone b to n, remove b and c/f", &[NEW], &[], false, vec![
+            create(&[], NEW, Make::Regular), share(&[B], 0, &[NEW], 0, 0), unlink(&[], B), unlink(&[C], F),
+        ]),
+    ]
+}
+
+/// The whole volume: atomic commands, and its size.
+#[rustfmt::skip]
+fn volume(fill: u32) -> Vec<Element> {
+    let replace = [create(&[], NEW, Make::Regular), write(&[NEW], 0, 3_000, fill), rename(&[], NEW, &[], B, RenameMode::Replace)];
+    let command = |end: Operation| [&[Operation::Hold][..], &replace, &[unlink(&[], A), end]].concat();
+    vec![
+        element("replace b and unlink a atomically", &[B], &[], true, command(Operation::CommitHeld)),
+        element("replace b and unlink a, roll it back", &[B], &[], false, command(Operation::RollBackHeld)),
+        element("make the volume smaller", &[], &[], false, vec![Operation::Resize { eighths: 6 }]),
+        element("make the volume smaller and larger", &[], &[], false, vec![
+            Operation::Resize { eighths: 5 }, append(&[B], 900, fill), Operation::Resize { eighths: 8 },
         ]),
     ]
 }

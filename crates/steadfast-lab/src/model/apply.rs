@@ -62,21 +62,37 @@ impl Model {
                 }
                 self.copy_range(from, from_offset, to, to_offset, count)
             }
+            Call::CloneRange { from, from_offset, to, to_offset, length } => {
+                let count = self.clone_length(from, from_offset, to, to_offset, length)?;
+                self.clone_range(from, from_offset, to, to_offset, count)
+            }
             // Whether they object to an inode that is gone is left open: they change nothing.
             Call::Closed { inode } | Call::Fsync { inode, .. } => match reply {
                 Some(_) => Ok(()),
                 None => self.living(inode).map(|_| ()),
             },
-            Call::SnapshotCreate { name } => self.snapshot_create(name),
-            Call::SnapshotDelete { name } => self.snapshot_delete(name),
-            Call::SnapshotRollback { name, destroy_newer } => self.snapshot_rollback(name, destroy_newer),
-            Call::Sync
-            | Call::Transact
+            Call::SnapshotCreate { name } => self.free().and_then(|()| self.snapshot_create(name)),
+            Call::SnapshotDelete { name } => self.free().and_then(|()| self.snapshot_delete(name)),
+            Call::SnapshotRollback { name, destroy_newer } => {
+                self.free().and_then(|()| self.snapshot_rollback(name, destroy_newer))
+            }
+            Call::Hold => {
+                self.free()?;
+                self.held = true;
+                Ok(())
+            }
+            Call::CommitHeld | Call::RollBackHeld => {
+                self.held = false;
+                Ok(())
+            }
+            Call::Transact
             | Call::Checkpoint
             | Call::Rollback
-            | Call::Background
             | Call::SetMask { .. }
-            | Call::SetTimer { .. } => Ok(()),
+            | Call::SetTimer { .. }
+            | Call::Grow { .. }
+            | Call::Shrink { .. } => self.free(),
+            Call::Sync | Call::Background => Ok(()),
         }
     }
 }

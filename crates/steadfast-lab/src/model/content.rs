@@ -62,6 +62,22 @@ impl Content {
         }
     }
 
+    /// Makes `count` bytes from `at` on those of `source` from `from` on, and grows the file where needed. Costs what the
+    /// source holds, not what the range is long.
+    pub fn copy_from(&mut self, source: &Content, from: u64, at: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.zero(at, count);
+        for (start, length) in source.ranges() {
+            let (first, last) = (start.max(from), (start + length).min(from + count));
+            if first < last {
+                self.store(at + (first - from), &source.read(first, (last - first) as usize));
+            }
+        }
+        self.size = self.size.max(at + count);
+    }
+
     /// Sets the size; what is cut off is gone and what is added reads as zeros.
     pub fn set_size(&mut self, size: u64) {
         if size < self.size {

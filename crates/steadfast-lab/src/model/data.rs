@@ -130,6 +130,61 @@ impl Model {
         Ok(count)
     }
 
+    /// What speaks against a clone, and how many bytes it makes the same.
+    ///
+    /// # Errors
+    /// See [`Faults`].
+    pub fn clone_length(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64, Faults> {
+        let mut objections = Objections::default();
+        let size = self.object_to_content(from, &mut objections);
+        let to_size = self.object_to_content(to, &mut objections);
+        let count = if length == 0 { size.saturating_sub(from_offset) } else { length };
+        let (end, to_end) = (from_offset.checked_add(count), to_offset.checked_add(count));
+        let whole = |bytes: u64| bytes.is_multiple_of(self.limits.block_size);
+        // The last block of a file may be cloned although it is not full, where it becomes the last of the other.
+        let ends_whole = end
+            .is_none_or(|end| whole(end) || (end == size && to_end.is_none_or(|to_end| to_end >= to_size)));
+        let overlap = from == to && from_offset.abs_diff(to_offset) < count;
+        let beyond = to_end.is_none_or(|end| end > FILE_SIZE_MAX);
+        objections
+            .when(end.is_none_or(|end| end > size), Fault::InvalidArgument)
+            .when(!whole(from_offset) || !whole(to_offset) || !ends_whole, Fault::InvalidArgument)
+            .when(overlap, Fault::InvalidArgument)
+            .any(beyond, &[Fault::FileTooLarge, Fault::InvalidArgument])
+            .settle()?;
+        Ok(count)
+    }
+
+    /// Clones `count` bytes as [`clone_length`](Self::clone_length) allowed.
+    ///
+    /// # Errors
+    /// See [`Faults`].
+    pub fn clone_range(
+        &mut self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        count: u64,
+    ) -> Result<(), Faults> {
+        if count == 0 {
+            return Ok(());
+        }
+        let source = self.content(from)?.clone();
+        if let Some(content) = self.content_mut(to) {
+            content.copy_from(&source, from_offset, to_offset, count);
+        }
+        self.touch(to);
+        Ok(())
+    }
+
     /// Copies `count` bytes as [`copy_length`](Self::copy_length) allowed.
     ///
     /// # Errors

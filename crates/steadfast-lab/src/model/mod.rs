@@ -35,11 +35,13 @@ pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 pub struct Limits {
     /// Longest name in bytes.
     pub name_max: usize,
+    /// Size of a block in bytes: what clones are aligned to.
+    pub block_size: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { name_max: 255 }
+        Limits { name_max: 255, block_size: 4096 }
     }
 }
 
@@ -227,19 +229,29 @@ pub struct Model {
     pub now: Timestamp,
     /// What the volume under test allows.
     pub limits: Limits,
+    /// Whether an atomic command holds the volume: nothing else may set a transaction point then.
+    pub held: bool,
 }
 
 impl Model {
     /// Opens `state`: unlinked files that were kept open before are gone.
     pub fn open(mut state: State, limits: Limits, now: Timestamp) -> Model {
         state.reap(&BTreeMap::new());
-        Model { state, open: BTreeMap::new(), now, limits }
+        Model { state, open: BTreeMap::new(), now, limits, held: false }
     }
 
     /// Goes back to an earlier state; what is acquired stays so where it exists there.
     pub fn roll_back(&mut self, state: &State) {
         self.state = state.clone();
         self.state.reap(&self.open);
+    }
+
+    /// Refuses what has to wait for the end of an atomic command.
+    ///
+    /// # Errors
+    /// Held.
+    pub(crate) fn free(&self) -> Result<(), Faults> {
+        if self.held { Err(Fault::Held.into()) } else { Ok(()) }
     }
 
     /// Keeps an inode alive until as many [`release`](Self::release).

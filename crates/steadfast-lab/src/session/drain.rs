@@ -3,7 +3,8 @@
 use steadfast::fs::FileKind;
 use steadfast::{InodeNumber, TransactionMask};
 
-use super::{Session, TURNS_MAX};
+use super::Session;
+use super::background::TURNS_MAX;
 use crate::model::Body;
 use crate::operation::{ALL_SLOTS, Operation};
 use crate::subject::{Call, Subject};

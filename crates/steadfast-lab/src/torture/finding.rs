@@ -46,7 +46,7 @@ impl Name {
 
     /// Its world, on a medium and a volume with these faults.
     pub fn world(self, lie: Lie, bug: Bug) -> World {
-        World { lie, bug, ..World::new(self.seed, self.profile).on(self.medium).with_snapshots() }
+        World { lie, bug, ..World::new(self.seed, self.profile).on(self.medium).with_extras() }
     }
 }
 

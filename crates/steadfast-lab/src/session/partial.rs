@@ -1,0 +1,51 @@
+//! Calls that are done in steps: what may be there between two of them.
+//!
+//! A clone shares a few extents at a time. Between two steps a full volume may set a transaction point, and the next step
+//! may find no space or fail; what was shared before stays. So each state in which a prefix of the range, in whole blocks,
+//! has been shared is one that can be seen then.
+
+use super::Session;
+use crate::model::{Model, State};
+use crate::subject::{Call, Subject};
+
+/// Prefixes that are tried at most, blocks. The generators draw shorter ranges.
+const PREFIX_BLOCKS_MAX: u64 = 1024;
+
+impl<S: Subject> Session<'_, S> {
+    /// The states that a call passes through before it is done, in order: the one `before` it, and those between steps.
+    pub(crate) fn steps(&self, call: &Call<'_>, before: &State) -> Vec<State> {
+        let mut states = vec![before.clone()];
+        let Call::CloneRange { from, from_offset, to, to_offset, length } = *call else { return states };
+        let model = Model { state: before.clone(), ..self.model.clone() };
+        let Ok(length) = model.clone_length(from, from_offset, to, to_offset, length) else { return states };
+        let block = self.model.limits.block_size.max(1);
+        for blocks in 1..=PREFIX_BLOCKS_MAX {
+            let count = blocks * block;
+            let mut part = model.clone();
+            if count >= length || part.clone_range(from, from_offset, to, to_offset, count).is_err() {
+                break;
+            }
+            states.push(part.state);
+        }
+        states
+    }
+
+    /// Compares the volume with the model after a call that was refused; where the first steps of the call were done, the
+    /// model does them, too.
+    ///
+    /// # Errors
+    /// The difference, where the volume is in none of the states that the call passes through.
+    pub(crate) fn compare_refused(&mut self, call: &Call<'_>) -> Result<(), String> {
+        let Err(what) = self.compare() else { return Ok(()) };
+        let before = self.model.state.clone();
+        for state in self.steps(call, &before).into_iter().skip(1) {
+            self.model.state = state;
+            if self.compare().is_ok() {
+                self.dirty_since_ms = self.dirty_since_ms.or(Some(self.monotonic_ms));
+                return Ok(());
+            }
+        }
+        self.model.state = before;
+        Err(what)
+    }
+}

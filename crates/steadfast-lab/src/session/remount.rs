@@ -1,0 +1,71 @@
+//! Closing a volume, or just dropping it, and opening it anew.
+
+use std::sync::Arc;
+
+use super::{Session, Verdict, limits};
+use crate::ledger::Ledger;
+use crate::model::{Model, State};
+use crate::operation::ALL_SLOTS;
+use crate::subject::Subject;
+
+impl<S: Subject> Session<'_, S> {
+    /// Opens the volume anew. After faults it may be in one of several states.
+    pub(crate) fn remount(&mut self, clean: bool) -> Result<Verdict, String> {
+        if clean && self.subject.failure().is_none() {
+            self.close_for_remount()?;
+        }
+        self.reopen()
+    }
+
+    /// Opens the volume, which is closed, and finds out which state it is in.
+    pub(super) fn reopen(&mut self) -> Result<Verdict, String> {
+        self.subject = self.open_subject()?;
+        let limits = limits(&self.subject)?;
+        let mut differences = String::new();
+        let last: Vec<Arc<State>> =
+            self.ledger.last_candidates().iter().map(|point| point.state.clone()).collect();
+        let in_flight = std::mem::take(&mut self.in_flight);
+        for state in in_flight.iter().rev().chain(last.iter().rev()) {
+            self.model = Model::open(state.as_ref().clone(), limits, self.model.now);
+            match self.compare() {
+                Ok(()) => {
+                    if last.iter().any(|last| Arc::ptr_eq(state, last)) {
+                        self.ledger.settle(state);
+                    } else {
+                        self.ledger = Ledger::new(state.clone());
+                    }
+                    self.numbers = self.model.state.nodes().map(|(inode, _)| inode).collect();
+                    self.slots = [None; ALL_SLOTS];
+                    self.dirty_since_ms = None;
+                    return Ok(Verdict::Done);
+                }
+                Err(what) => differences += &format!("; {what}"),
+            }
+        }
+        Err(format!("after opening it again it is in no state that is allowed{differences}"))
+    }
+
+    pub(super) fn close_for_remount(&mut self) -> Result<(), String> {
+        let strikes = self.tape.all_strikes();
+        match self.close_subject() {
+            Err(_) if self.tape.all_strikes() > strikes => {
+                self.in_flight.push(Arc::new(self.model.state.clone()));
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// A fault may keep it from opening, with an error that says so, but not for longer than the fault lasts.
+    pub(super) fn open_subject(&self) -> Result<S, String> {
+        let open = || S::open(self.world, &self.tape, &self.clock);
+        let strikes = self.tape.all_strikes();
+        let opened = match open() {
+            Err(steadfast::Error::Medium(_)) if self.tape.all_strikes() > strikes => {
+                self.tape.undisturbed(open)
+            }
+            other => other,
+        };
+        opened.map_err(|error| format!("the volume does not open again: {error}"))
+    }
+}
