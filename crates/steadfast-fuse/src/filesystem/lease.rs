@@ -27,7 +27,7 @@ use crate::control::{Job, LeaseJob, Ticket};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::ioctl::{ATOMIC_ABORT, ATOMIC_BEGIN, ATOMIC_COMMIT, AtomicArgument, atomic_flag};
-use crate::log::{log_info, log_warning};
+use crate::log::{log_error, log_info, log_warning};
 use crate::request::Request;
 
 /// Inode number of the control file: numbers below 16 are never given to files, and this one to nothing else.
@@ -221,6 +221,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             errno => return Err(Errno(errno)),
         }
         let result = self.volume.commit_held();
+        if result.is_err() && self.volume.is_held() {
+            return Ok(result?);
+        }
         *self.lease.holder() = None;
         log_info!(
             "an atomic command has ended: {}",
@@ -231,6 +234,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     fn abort_lease(&self) -> Result<(), Errno> {
         let result = self.roll_back(true, || Ok(self.volume.roll_back_held()?));
+        if self.volume.is_held() {
+            log_error!(
+                "an atomic command could not be rolled back: no memory. Nothing is committed until the volume is mounted again, which rolls it back"
+            );
+        }
         *self.lease.holder() = None;
         result
     }

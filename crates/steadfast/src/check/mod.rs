@@ -58,7 +58,7 @@ pub fn check<M: Medium, P: Platform>(
         Err(error @ (Error::CorruptMetadata { .. } | Error::Medium(_))) => {
             let what = reason(&error);
             reporter.damaged(format!("the intent log cannot be replayed ({what}): the volume does not open"));
-            Volume::at_checkpoint(medium, platform, superblock.clone(), &metaroot, &open_options)
+            Volume::at_checkpoint(medium, platform, superblock.clone(), &metaroot, &open_options)?
         }
         Err(error) => return Err(error),
     };

@@ -140,12 +140,13 @@ impl<'a> Usage<'a> {
                     }
                 }
             }
-            Some(Kind::Group) => match decode_group(Some(value), &self.allocatable(key.suffix())) {
-                Ok(bitmap) => {
-                    self.stored.insert(key.suffix(), bitmap);
+            Some(Kind::Group) => {
+                let mut bitmap = Bitmap::new(u64::from(self.superblock.group_blocks));
+                match decode_group(Some(value), &self.allocatable(key.suffix()), &mut bitmap) {
+                    Ok(()) => drop(self.stored.insert(key.suffix(), bitmap)),
+                    Err(reason) => reporter.damaged(format!("bitmap of group {}: {reason}", key.suffix())),
                 }
-                Err(reason) => reporter.damaged(format!("bitmap of group {}: {reason}", key.suffix())),
-            },
+            }
             _ => {}
         }
     }

@@ -46,7 +46,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut bytes = vec![0; store.superblock.node_size as usize];
         store.read_blocks(address, &mut bytes)?;
         let crc = store.crc(&bytes);
-        let node = Node::from_bytes(bytes.into_boxed_slice(), store.volume_id())
+        let node = Node::from_bytes(bytes, store.volume_id())
             .map_err(|reason| Error::CorruptMetadata { address, reason })?;
         lines(format!(
             "node {}: level {}, generation {}, {} items, {} bytes free, crc {crc:#010x}",

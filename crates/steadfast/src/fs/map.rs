@@ -28,9 +28,6 @@ impl Mapped {
     /// The part within `from..end`, which it overlaps.
     pub fn clip(&self, from: u64, end: u64) -> Result<Mapped> {
         let (from, end) = (from.max(self.index), end.min(self.end()));
-        if (from, end) == (self.index, self.end()) {
-            return Ok(self.clone());
-        }
         let part = self.extent.slice((from - self.index) as u32, end.saturating_sub(from) as u32)?;
         Ok(Mapped { index: from, extent: part })
     }

@@ -1,6 +1,8 @@
 //! Growing memory so that running out of it is an error of the operation and not the end of the program.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 
 use crate::error::{Error, Result};
 
@@ -12,17 +14,32 @@ pub(crate) fn zeroed(length: usize) -> Result<Vec<u8>> {
     Ok(buffer)
 }
 
-/// A copy of `bytes`.
-pub(crate) fn copy<T: Clone>(items: &[T]) -> Result<Vec<T>> {
+/// `length` times the same item.
+pub(crate) fn filled<T: Copy>(item: T, length: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(length).map_err(|_| Error::OutOfMemory)?;
+    list.resize(length, item);
+    Ok(list)
+}
+
+/// A copy of `bytes`. Of items that own no memory: that would be asked for without saying so.
+pub(crate) fn copy<T: Copy>(items: &[T]) -> Result<Vec<T>> {
     let mut buffer = Vec::new();
     extend(&mut buffer, items)?;
     Ok(buffer)
 }
 
 /// Appends `items`.
-pub(crate) fn extend<T: Clone>(buffer: &mut Vec<T>, items: &[T]) -> Result<()> {
+pub(crate) fn extend<T: Copy>(buffer: &mut Vec<T>, items: &[T]) -> Result<()> {
     buffer.try_reserve(items.len()).map_err(|_| Error::OutOfMemory)?;
     buffer.extend_from_slice(items);
+    Ok(())
+}
+
+/// Moves everything from `items` to the end of `list`.
+pub(crate) fn append<T>(list: &mut Vec<T>, items: &mut Vec<T>) -> Result<()> {
+    list.try_reserve(items.len()).map_err(|_| Error::OutOfMemory)?;
+    list.append(items);
     Ok(())
 }
 
@@ -31,6 +48,35 @@ pub(crate) fn push<T>(list: &mut Vec<T>, item: T) -> Result<()> {
     list.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
     list.push(item);
     Ok(())
+}
+
+/// Everything that an iterator gives.
+pub(crate) fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
+    let items = items.into_iter();
+    let mut list = Vec::new();
+    list.try_reserve(items.size_hint().0).map_err(|_| Error::OutOfMemory)?;
+    for item in items {
+        push(&mut list, item)?;
+    }
+    Ok(list)
+}
+
+/// What an [`Arc`] allocates.
+#[repr(C)]
+struct Counted<T> {
+    counts: [usize; 2],
+    value: MaybeUninit<T>,
+}
+
+/// A shared value. [`Arc`] cannot report that there is no memory, so as much as it needs is allocated and given back first;
+/// what is left is another thread that takes the last few bytes in between.
+pub(crate) fn shared<T>(value: T) -> Result<Arc<T>> {
+    let mut probe: Vec<Counted<T>> = Vec::new();
+    probe.try_reserve_exact(1).map_err(|_| Error::OutOfMemory)?;
+    // Otherwise the compiler leaves it out.
+    core::hint::black_box(&mut probe);
+    drop(probe);
+    Ok(Arc::new(value))
 }
 
 /// Inserts one item.

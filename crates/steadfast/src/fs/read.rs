@@ -129,7 +129,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for mapped in &step.extents {
             memory::push(&mut runs, mapped.extent.run())?;
         }
-        let _pin = self.pin(&runs);
+        let _pin = self.pin(&runs)?;
         drop(reader);
         let buffer = &mut buffer[..step.length];
         self.read_extents(&parameters, inode, offset, buffer, &step.extents)?;

@@ -171,7 +171,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     let whole = map::overlap(&self.reader()?, &self.parameters(), inode, last.index, end)?;
                     let whole = whole.ok_or(Error::Busy)?;
                     rest = Some(whole.clip(half, end)?);
-                    old = alloc::vec![whole.clip(whole.index, half)?];
+                    old = memory::collect([whole.clip(whole.index, half)?])?;
                 }
                 moved => return moved.map(|_| Some(next)),
             }
@@ -300,7 +300,7 @@ fn take_out<K: Keyspace>(
     let mut checksums = Vec::new();
     for (at, mapped) in old.iter().enumerate() {
         let key = Key::new(inode, Kind::Extent, mapped.index);
-        let mut whole = mapped.extent.clone();
+        let mut whole = mapped.extent.slice(0, mapped.extent.length)?;
         if let Some(rest) = rest.filter(|_| at + 1 == old.len()) {
             whole.join(&rest.extent)?;
             tx.put(Key::new(inode, Kind::Extent, rest.index), rest.extent.encode()?)?;

@@ -189,7 +189,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if attributes.has(FLAG_INLINE) {
             let value = reader.get(&Key::new(inode, Kind::Inline, 0))?;
             old.inline = value.map_or(0, |found| found.value.len());
-            return Ok((old, self.pin(&[])));
+            return Ok((old, self.pin(&[])?));
         }
         let before = map::preceding(&reader, parameters, inode, from)?;
         old.goal = before.map(|before| {
@@ -210,7 +210,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for mapped in old.extents.iter().filter(|mapped| mapped.extent.unwritten) {
             memory::push(&mut in_place, mapped.extent.run())?;
         }
-        let pins = self.pin(&in_place);
+        let pins = self.pin(&in_place)?;
         Ok((old, pins))
     }
 

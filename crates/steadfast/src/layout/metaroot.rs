@@ -9,6 +9,7 @@ use super::{
     DIGEST_SIZE, Digest, FieldReader, FieldWriter, STRUCTURE_DIGEST, STRUCTURE_SIZE, Superblock, digest_of,
 };
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -112,7 +113,7 @@ impl Metaroot {
         platform: &impl Platform,
         slot: u64,
     ) -> Result<Metaroot> {
-        let mut buffer = vec![0; superblock.cell_size() as usize];
+        let mut buffer = memory::zeroed(superblock.cell_size() as usize)?;
         let mut newest: Option<Metaroot> = None;
         let mut unreadable = None;
         let mut readable = 0;
@@ -213,9 +214,9 @@ impl Metaroot {
         Root { pointer: self.root, height: self.height }
     }
 
-    /// The 512 bytes on the medium.
-    pub fn encode(&self, superblock: &Superblock, platform: &impl Platform) -> Vec<u8> {
-        let mut bytes = vec![0; STRUCTURE_SIZE];
+    /// Its cell on the medium: the structure of 512 bytes and zeros behind it.
+    fn cell(&self, superblock: &Superblock, platform: &impl Platform) -> Result<Vec<u8>> {
+        let mut bytes = memory::zeroed(superblock.cell_size() as usize)?;
         FieldWriter::new(&mut bytes)
             .bytes(&MAGIC)
             .bytes(&superblock.uuid)
@@ -242,7 +243,7 @@ impl Metaroot {
             .u64(self.snapshots.shared_extents);
         let digest = digest_of(platform.crc32c(0, &bytes[..STRUCTURE_DIGEST]));
         bytes[STRUCTURE_DIGEST..STRUCTURE_DIGEST + DIGEST_SIZE].copy_from_slice(&digest);
-        bytes
+        Ok(bytes)
     }
 
     /// Destroys what a power cut has left of the metaroot after this one. Units of it that the next attempt at the same
@@ -261,7 +262,7 @@ impl Metaroot {
             return Ok(());
         }
         let mut erased = false;
-        let mut buffer = vec![0; superblock.cell_size() as usize];
+        let mut buffer = memory::zeroed(superblock.cell_size() as usize)?;
         for offset in superblock.metaroot_offsets(self.generation.0 + 1) {
             if medium.read(offset, &mut buffer).is_err() {
                 continue;
@@ -287,8 +288,10 @@ impl Metaroot {
         platform: &impl Platform,
     ) -> Result<()> {
         let slot = if planted(Sabotage::OneMetarootSlot) { 0 } else { self.generation.0 };
+        // Memory for it comes before the first copy: a metaroot is not left half written for want of it.
+        let cell = self.cell(superblock, platform)?;
         for offset in superblock.metaroot_offsets(slot) {
-            self.write_copy(medium, superblock, platform, offset)?;
+            medium.write(offset, &cell)?;
         }
         Ok(())
     }
@@ -301,8 +304,6 @@ impl Metaroot {
         platform: &impl Platform,
         offset: u64,
     ) -> Result<()> {
-        let mut cell = self.encode(superblock, platform);
-        cell.resize(superblock.cell_size() as usize, 0);
-        Ok(medium.write(offset, &cell)?)
+        Ok(medium.write(offset, &self.cell(superblock, platform)?)?)
     }
 }

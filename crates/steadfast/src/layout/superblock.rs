@@ -1,12 +1,12 @@
 //! The superblock: what never changes after format. Two copies, at the two ends of the volume.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
 use super::{DIGEST_SIZE, FieldReader, FieldWriter, STRUCTURE_DIGEST, STRUCTURE_SIZE, cell_size, digest_of};
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, Timestamp};
 
@@ -112,16 +112,14 @@ impl Superblock {
 
     /// Writes the copy at byte `offset` again. Durable after a flush.
     pub fn write_copy(&self, medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<()> {
-        let mut cell = self.encode(platform);
-        cell.resize(self.cell_size() as usize, 0);
-        Ok(medium.write(offset, &cell)?)
+        Ok(medium.write(offset, &self.cell(platform)?)?)
     }
 
     /// Reads the copy at byte `offset`, wherever the volume ends.
     pub fn read_at(medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<Superblock> {
         let unit = u64::from(medium.geometry().atomic_unit).max(STRUCTURE_SIZE as u64);
         let aligned = offset - offset % unit;
-        let mut buffer = vec![0; unit as usize];
+        let mut buffer = memory::zeroed(unit as usize)?;
         if aligned + unit > medium.geometry().size {
             return Err(Error::NotSteadfast);
         }
@@ -175,9 +173,12 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// The 512 bytes on the medium.
-    pub fn encode(&self, platform: &impl Platform) -> Vec<u8> {
-        let mut bytes = vec![0; STRUCTURE_SIZE];
+    /// Its cell on the medium: the structure of 512 bytes and zeros behind it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn cell(&self, platform: &impl Platform) -> Result<Vec<u8>> {
+        let mut bytes = memory::zeroed(self.cell_size() as usize)?;
         FieldWriter::new(&mut bytes)
             .bytes(&MAGIC)
             .u32(self.version)
@@ -202,7 +203,7 @@ impl Superblock {
             .u32(self.created.nanoseconds);
         let digest = digest_of(platform.crc32c(0, &bytes[..STRUCTURE_DIGEST]));
         bytes[STRUCTURE_DIGEST..STRUCTURE_DIGEST + DIGEST_SIZE].copy_from_slice(&digest);
-        bytes
+        Ok(bytes)
     }
 
     /// Everything that later code takes for granted, so that no image can make it overflow or divide by zero.

@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::error::Result;
+use crate::fs::memory;
 use crate::layout::{Digest, LogPosition, Superblock};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -100,7 +101,9 @@ impl Log {
     /// has gone on without them. Durable when it returns.
     pub fn erase_unfinished<M: Medium, P: Platform>(&self, store: &Store<M, P>) -> Result<()> {
         let at = (self.region.start.0 + self.position.block) * self.block_size;
-        store.medium.write(at, &alloc::vec![ERASED; self.block_size as usize])?;
+        let mut erased = memory::zeroed(self.block_size as usize)?;
+        erased.fill(ERASED);
+        store.medium.write(at, &erased)?;
         Ok(store.medium.flush()?)
     }
 
@@ -136,7 +139,7 @@ impl Log {
 fn read_ring<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, count: u64) -> Result<Vec<u8>> {
     let region = store.superblock.log;
     let block_size = u64::from(store.superblock.block_size);
-    let mut bytes = alloc::vec![0; (count * block_size) as usize];
+    let mut bytes = memory::zeroed((count * block_size) as usize)?;
     let first = count.min(region.count - at);
     let (head, tail) = bytes.split_at_mut((first * block_size) as usize);
     let offset = |block: u64| BlockAddress(region.start.0 + block).0 * block_size;

@@ -8,6 +8,8 @@
 
 use alloc::vec::Vec;
 
+use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::key::Key;
 use crate::keyspace::Mutation;
 use crate::layout::{DIGEST_SIZE, Digest, FieldReader, FieldWriter, LogPosition, digest_of};
@@ -24,22 +26,33 @@ const FLAG_CHECK_DATA: u32 = 1;
 /// Collects the mutations of one record.
 pub struct RecordBuilder {
     bytes: Vec<u8>,
-}
-
-impl Default for RecordBuilder {
-    fn default() -> Self {
-        RecordBuilder { bytes: alloc::vec![0; RECORD_HEADER] }
-    }
+    /// Room that is kept for [`finish`](Self::finish).
+    padding: usize,
 }
 
 impl RecordBuilder {
+    /// An empty record with room for `payload` bytes and the padding to whole blocks.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn new(payload: usize, block_size: usize) -> Result<RecordBuilder> {
+        let mut bytes = memory::zeroed(RECORD_HEADER)?;
+        bytes.try_reserve_exact(payload + block_size).map_err(|_| Error::OutOfMemory)?;
+        Ok(RecordBuilder { bytes, padding: block_size })
+    }
+
     /// Payload bytes that one mutation takes.
     pub fn size_of(value_len: Option<usize>) -> usize {
         Key::LEN + 1 + value_len.map_or(0, |length| length + 2)
     }
 
     /// Adds a mutation.
-    pub fn add(&mut self, key: &Key, value: Option<&[u8]>) {
+    ///
+    /// # Errors
+    /// `OutOfMemory`, where it is more than there was to be.
+    pub fn add(&mut self, key: &Key, value: Option<&[u8]>) -> Result<()> {
+        let room = Self::size_of(value.map(<[u8]>::len));
+        self.bytes.try_reserve(room + self.padding).map_err(|_| Error::OutOfMemory)?;
         self.bytes.extend_from_slice(&key.0);
         match value {
             None => self.bytes.push(0),
@@ -49,6 +62,7 @@ impl RecordBuilder {
                 self.bytes.extend_from_slice(value);
             }
         }
+        Ok(())
     }
 
     /// Payload bytes so far.
@@ -124,23 +138,26 @@ impl Record {
     }
 
     /// Checks and takes apart a whole record.
-    pub fn decode(bytes: &[u8], payload_len: usize, crc: impl Fn(&[u8]) -> u32) -> Option<Record> {
-        let mut whole = bytes.get(..RECORD_HEADER.checked_add(payload_len)?)?.to_vec();
-        let stored: Digest = whole[AT_DIGEST..RECORD_HEADER].try_into().ok()?;
+    pub fn decode(bytes: &[u8], payload_len: usize, crc: impl Fn(&[u8]) -> u32) -> Result<Option<Record>> {
+        let whole = RECORD_HEADER.checked_add(payload_len).and_then(|length| bytes.get(..length));
+        let Some(mut whole) = whole.map(memory::copy).transpose()? else { return Ok(None) };
+        let mut stored = Digest::default();
+        stored.copy_from_slice(&whole[AT_DIGEST..RECORD_HEADER]);
         whole[AT_DIGEST..RECORD_HEADER].fill(0);
         if digest_of(crc(&whole)) != stored && !planted(Sabotage::AcceptTornRecord) {
-            return None;
+            return Ok(None);
         }
         let mut fields = FieldReader::new(&whole);
         let (_, flags, _) = (fields.u32(), fields.u32(), fields.u64());
         let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
         let check_data = flags & FLAG_CHECK_DATA != 0;
-        let payload = whole.split_off(RECORD_HEADER);
-        Some(Record { lsn, epoch, digest: stored, check_data, payload })
+        whole.drain(..RECORD_HEADER);
+        let payload = whole;
+        Ok(Some(Record { lsn, epoch, digest: stored, check_data, payload }))
     }
 
     /// The mutations; `None` where the payload is malformed.
-    pub fn mutations(&self) -> Option<Vec<Mutation>> {
+    pub fn mutations(&self) -> Result<Option<Vec<Mutation>>> {
         let mut fields = FieldReader::new(&self.payload);
         let mut mutations = Vec::new();
         while !fields.rest().is_empty() {
@@ -149,13 +166,14 @@ impl Record {
                 0 => None,
                 1 => {
                     let length = usize::from(fields.u16());
-                    Some(fields.bytes(length)?.to_vec())
+                    let Some(bytes) = fields.bytes(length) else { return Ok(None) };
+                    Some(memory::copy(bytes)?)
                 }
-                _ => return None,
+                _ => return Ok(None),
             };
-            mutations.push(Mutation { key, value });
+            memory::push(&mut mutations, Mutation { key, value })?;
         }
-        (!fields.overrun()).then_some(mutations)
+        Ok((!fields.overrun()).then_some(mutations))
     }
 }
 
@@ -167,9 +185,9 @@ mod tests {
 
     fn sample() -> (Vec<u8>, LogPosition) {
         let position = LogPosition { lsn: Lsn(5), block: 0, previous: [3; 16], epoch: 2 };
-        let mut builder = RecordBuilder::default();
-        builder.add(&Key::inode(InodeNumber(7)), Some(b"value"));
-        builder.add(&Key::inode(InodeNumber(8)), None);
+        let mut builder = RecordBuilder::new(0, 512).unwrap();
+        builder.add(&Key::inode(InodeNumber(7)), Some(b"value")).unwrap();
+        builder.add(&Key::inode(InodeNumber(8)), None).unwrap();
         (builder.finish(&position, 99, true, 512, |bytes| crc32c_portable(0, bytes)).0, position)
     }
 
@@ -177,9 +195,9 @@ mod tests {
     fn round_trip() {
         let (bytes, position) = sample();
         let length = Record::payload_len(&bytes, &position, 99).unwrap();
-        let record = Record::decode(&bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap();
+        let record = Record::decode(&bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap().unwrap();
         assert_eq!((record.lsn, record.epoch, record.check_data), (Lsn(5), 2, true));
-        let mutations = record.mutations().unwrap();
+        let mutations = record.mutations().unwrap().unwrap();
         assert_eq!(mutations[0].value.as_deref(), Some(&b"value"[..]));
         assert_eq!(mutations[1], Mutation { key: Key::inode(InodeNumber(8)), value: None });
     }
@@ -189,7 +207,7 @@ mod tests {
         let (bytes, position) = sample();
         let accept = |bytes: &[u8], position: &LogPosition| {
             let length = Record::payload_len(bytes, position, 99)?;
-            Record::decode(bytes, length, |bytes| crc32c_portable(0, bytes))
+            Record::decode(bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap()
         };
         assert!(accept(&bytes, &position).is_some());
         let covered = RECORD_HEADER + RecordBuilder::size_of(Some(5)) + RecordBuilder::size_of(None);

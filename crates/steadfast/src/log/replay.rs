@@ -11,6 +11,7 @@ use super::read_ring;
 use super::record::{RECORD_HEADER, Record};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, decode_birth, decode_run};
+use crate::fs::memory;
 use crate::key::Kind;
 use crate::keyspace::Mutation;
 use crate::layout::LogPosition;
@@ -93,8 +94,8 @@ impl Replayed {
         };
         let located = self.records.get(index).ok_or(damaged)?;
         let bytes = read_ring(store, located.block, located.blocks)?;
-        let record = Record::decode(&bytes, located.payload, |bytes| store.crc(bytes)).ok_or(damaged)?;
-        record.mutations().ok_or(damaged)
+        let record = Record::decode(&bytes, located.payload, |bytes| store.crc(bytes))?.ok_or(damaged)?;
+        record.mutations()?.ok_or(damaged)
     }
 }
 
@@ -105,11 +106,13 @@ pub fn replay<M: Medium, P: Platform>(
     generation: Generation,
 ) -> Result<Replayed> {
     let mut found = Replayed::empty(start);
-    let mut last: Option<(Record, LogPosition, u64, usize, Generation)> = None;
+    let mut last: Option<(Record, (LogPosition, u64, usize, Generation))> = None;
     while let Some((record, located)) = read_record(store, &found)? {
-        let Some(mutations) = record.mutations() else { break };
-        last = Some((record.clone(), found.end, found.blocks, found.runs.len(), found.birth_max));
-        found.runs.extend(data_runs(store, &mutations));
+        let Some(mutations) = record.mutations()? else { break };
+        let before = (found.end, found.blocks, found.runs.len(), found.birth_max);
+        for run in data_runs(store, &mutations) {
+            memory::push(&mut found.runs, run)?;
+        }
         found.birth_max = found.birth_max.max(latest_birth(&mutations));
         found.end = LogPosition {
             lsn: Lsn(record.lsn.0 + 1),
@@ -118,10 +121,11 @@ pub fn replay<M: Medium, P: Platform>(
             epoch: record.epoch,
         };
         found.blocks += located.blocks;
-        found.records.push(located);
+        memory::push(&mut found.records, located)?;
+        last = Some((record, before));
     }
-    if let Some((record, end, blocks, runs, birth_max)) = last {
-        let mutations = record.mutations().unwrap_or_default();
+    if let Some((record, (end, blocks, runs, birth_max))) = last {
+        let mutations = record.mutations()?.unwrap_or_default();
         let checked = record.check_data && !planted(Sabotage::AcceptRecordWithoutData);
         if checked && !data_is_there(store, &mutations, generation)? {
             found.records.pop();
@@ -165,7 +169,7 @@ fn read_record<M: Medium, P: Platform>(
         return Ok(None);
     }
     let bytes = if blocks > header_blocks { read_ring(store, found.end.block, blocks)? } else { header };
-    let record = Record::decode(&bytes, payload, |bytes| store.crc(bytes));
+    let record = Record::decode(&bytes, payload, |bytes| store.crc(bytes))?;
     Ok(record.map(|record| {
         let lsn = record.lsn;
         (record, Located { block: found.end.block, blocks, payload, lsn })
@@ -191,7 +195,7 @@ pub fn stranded<M: Medium, P: Platform>(store: &Store<M, P>, end: &LogPosition) 
             continue;
         }
         let bytes = read_ring(store, block, blocks)?;
-        if Record::decode(&bytes, payload, |bytes| store.crc(bytes)).is_some() {
+        if Record::decode(&bytes, payload, |bytes| store.crc(bytes))?.is_some() {
             highest = Some(position.lsn);
         }
     }
@@ -227,7 +231,7 @@ fn data_is_there<M: Medium, P: Platform>(
         }
         let mut at = extent.address;
         for checksums in extent.checksums.chunks(CHECKED_AT_ONCE / granule) {
-            let mut buffer = alloc::vec![0; checksums.len() * granule];
+            let mut buffer = memory::zeroed(checksums.len() * granule)?;
             match store.read_blocks(at, &mut buffer) {
                 Ok(()) => {}
                 // Whether it was written cannot be known. What a power cut interrupts is old or new and can be read, so the

@@ -1,6 +1,5 @@
 //! Looking at every block for tree nodes.
 
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -151,7 +150,7 @@ fn read_at<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option<(N
     if block + store.superblock.node_blocks() > store.superblock.end_block() {
         return None;
     }
-    let mut bytes: Box<[u8]> = vec![0; store.superblock.node_size as usize].into_boxed_slice();
+    let mut bytes = vec![0; store.superblock.node_size as usize];
     store.medium.read(block * u64::from(store.superblock.block_size), &mut bytes).ok()?;
     let digest = digest_of(store.crc(&bytes));
     Some((Node::from_bytes(bytes, store.volume_id()).ok()?, digest))

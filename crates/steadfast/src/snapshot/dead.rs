@@ -2,10 +2,10 @@
 //!
 //! The entries of one list are disjoint from each other and from those of every other list. Their order means nothing.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::layout::{FieldReader, FieldWriter};
 use crate::types::{BlockAddress, BlockRun, Generation};
 
@@ -27,13 +27,16 @@ pub(crate) fn entries_max(value_len_max: usize) -> usize {
 }
 
 /// The value for some entries.
-pub(crate) fn encode_dead_list(entries: &[DeadEntry]) -> Vec<u8> {
-    let mut bytes = alloc::vec![0; entries.len() * ENTRY_LEN];
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn encode_dead_list(entries: &[DeadEntry]) -> Result<Vec<u8>> {
+    let mut bytes = memory::zeroed(entries.len() * ENTRY_LEN)?;
     let mut fields = FieldWriter::new(&mut bytes);
     for entry in entries {
         fields.u64(entry.run.start.0).u32(entry.run.count as u32).u64(entry.birth.0);
     }
-    bytes
+    Ok(bytes)
 }
 
 /// The entries of a value. `contains` says whether a run can be allocated at all.
@@ -62,8 +65,8 @@ pub(crate) fn decode_dead_list(value: &[u8], contains: impl Fn(BlockRun) -> bool
 /// Entries of the newest snapshot's dead list that are not in the tree yet.
 #[derive(Debug, Default)]
 pub(crate) struct Dying {
-    /// By first block: number of blocks, birth.
-    runs: BTreeMap<u64, (u64, Generation)>,
+    /// Sorted by first block.
+    runs: Vec<DeadEntry>,
 }
 
 impl Dying {
@@ -72,42 +75,52 @@ impl Dying {
         self.runs.len()
     }
 
+    /// Makes room for `count` more, which need no memory then.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve(&mut self, count: usize) -> Result<()> {
+        self.runs.try_reserve(count).map_err(|_| Error::OutOfMemory)
+    }
+
     /// Adds a run, which is in no dead list.
     pub fn add(&mut self, run: BlockRun, birth: Generation) {
-        let (mut start, mut count) = (run.start.0, run.count);
-        let joins = |count: u64, more: u64| count + more <= u64::from(u32::MAX);
-        if let Some((before, (length, born))) = self.runs.range(..start).next_back()
-            && before + length == start
-            && *born == birth
-            && joins(*length, count)
-        {
-            start = *before;
-            count += length;
+        let at = self.runs.partition_point(|entry| entry.run.start < run.start);
+        let joins = |first: &DeadEntry, second: &DeadEntry| {
+            first.run.end() == second.run.start.0
+                && first.birth == second.birth
+                && first.run.count + second.run.count <= u64::from(u32::MAX)
+        };
+        let new = DeadEntry { run, birth };
+        let before = at.checked_sub(1).filter(|before| joins(&self.runs[*before], &new));
+        let Some(before) = before else {
+            match self.runs.get_mut(at).filter(|behind| joins(&new, behind)) {
+                Some(behind) => {
+                    behind.run = BlockRun { start: run.start, count: run.count + behind.run.count }
+                }
+                None => self.runs.insert(at, new),
+            }
+            return;
+        };
+        self.runs[before].run.count += run.count;
+        if self.runs.get(at).is_some_and(|behind| joins(&self.runs[before], behind)) {
+            let behind = self.runs.remove(at);
+            self.runs[before].run.count += behind.run.count;
         }
-        if let Some((length, born)) = self.runs.get(&run.end()).copied()
-            && born == birth
-            && joins(length, count)
-        {
-            self.runs.remove(&run.end());
-            count += length;
-        }
-        self.runs.insert(start, (count, birth));
     }
 
     /// The first `limit` entries.
-    pub fn first(&self, limit: usize) -> Vec<DeadEntry> {
-        let entry = |(start, (count, birth)): (&u64, &(u64, Generation))| DeadEntry {
-            run: BlockRun { start: BlockAddress(*start), count: *count },
-            birth: *birth,
-        };
-        self.runs.iter().take(limit).map(entry).collect()
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn first(&self, limit: usize) -> Result<Vec<DeadEntry>> {
+        memory::copy(&self.runs[..limit.min(self.runs.len())])
     }
 
     /// Takes out entries that [`first`](Self::first) gave.
     pub fn remove(&mut self, entries: &[DeadEntry]) {
-        for entry in entries {
-            self.runs.remove(&entry.run.start.0);
-        }
+        self.runs
+            .retain(|entry| entries.binary_search_by_key(&entry.run.start, |gone| gone.run.start).is_err());
     }
 }
 
@@ -122,7 +135,7 @@ mod tests {
     #[test]
     fn round_trip_and_damage() {
         let entries = [entry(5, 2, 3), entry(100, 1, 1)];
-        let value = encode_dead_list(&entries);
+        let value = encode_dead_list(&entries).unwrap();
         assert_eq!(decode_dead_list(&value, |_| true).unwrap(), entries);
         assert!(decode_dead_list(&value, |run| run.start.0 < 100).is_err());
         for length in [0, 19, 21, 39] {
@@ -136,9 +149,9 @@ mod tests {
         for (start, count, birth) in [(10, 2, 1), (14, 2, 1), (16, 1, 2), (12, 2, 1), (9, 1, 1)] {
             dying.add(entry(start, count, birth).run, Generation(birth));
         }
-        assert_eq!(dying.first(9), [entry(9, 7, 1), entry(16, 1, 2)]);
-        dying.remove(&dying.first(1));
-        assert_eq!(dying.first(9), [entry(16, 1, 2)]);
+        assert_eq!(dying.first(9).unwrap(), [entry(9, 7, 1), entry(16, 1, 2)]);
+        dying.remove(&dying.first(1).unwrap());
+        assert_eq!(dying.first(9).unwrap(), [entry(16, 1, 2)]);
         dying.add(entry(17, u64::from(u32::MAX), 2).run, Generation(2));
         assert_eq!(dying.len(), 2, "a count has 32 bits");
     }

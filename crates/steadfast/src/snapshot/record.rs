@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::layout::{FieldReader, FieldWriter, SnapshotCounts};
 use crate::tree::{HEIGHT_MAX, NodePointer, Root};
 use crate::types::{BlockAddress, Generation, Timestamp};
@@ -106,8 +107,11 @@ impl Record {
     }
 
     /// The value.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = alloc::vec![0; FIXED_LEN + self.name.len()];
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let mut bytes = memory::zeroed(FIXED_LEN + self.name.len())?;
         FieldWriter::new(&mut bytes)
             .bytes(&self.root.pointer.encode())
             .u32(self.root.height)
@@ -126,7 +130,7 @@ impl Record {
             .u64(0)
             .u16(self.name.len() as u16)
             .bytes(self.name.as_bytes());
-        bytes
+        Ok(bytes)
     }
 
     /// What people see of it.
@@ -196,13 +200,13 @@ mod tests {
     fn round_trip() {
         for deleting in [false, true] {
             let record = Record { deleting, ..sample() };
-            assert_eq!(Record::decode(record.generation, &record.encode()).unwrap(), record);
+            assert_eq!(Record::decode(record.generation, &record.encode().unwrap()).unwrap(), record);
         }
     }
 
     #[test]
     fn damage_is_an_error() {
-        let value = sample().encode();
+        let value = sample().encode().unwrap();
         for length in 0..value.len() {
             assert!(Record::decode(Generation(10), &value[..length]).is_err());
         }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::layout::{FieldReader, FieldWriter};
 use crate::types::{BlockAddress, BlockRun};
 
@@ -34,11 +35,11 @@ impl Shared {
     /// The value.
     ///
     /// # Errors
-    /// `Unsupported` where the run is too long for its field; writers make none.
+    /// `Unsupported` where the run is too long for its field; writers make none. `OutOfMemory`.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let length = u32::try_from(self.end.saturating_sub(self.start));
         let length = length.map_err(|_| Error::Unsupported("shared extent of so many blocks"))?;
-        let mut bytes = alloc::vec![0; 8];
+        let mut bytes = memory::zeroed(8)?;
         FieldWriter::new(&mut bytes).u32(length).u32(self.count);
         Ok(bytes)
     }

@@ -3,20 +3,39 @@
 //! On the medium a group is one value: absent (nothing used), `[1]` (everything that can be allocated is used), or `[2]`
 //! and a bitmap, lowest bit first, without its trailing zero bytes.
 
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+
+use crate::error::{Error, Result};
+use crate::fs::memory;
 
 const TAG_FULL: u8 = 1;
 const TAG_BITMAP: u8 = 2;
 
 /// A bitmap over the blocks of one group.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Bitmap(Box<[u64]>);
+pub struct Bitmap(Vec<u64>);
 
 impl Bitmap {
+    /// `bits` zeros.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn zeroed(bits: u64) -> Result<Bitmap> {
+        Ok(Bitmap(memory::filled(0, (bits / 64) as usize)?))
+    }
+
+    /// As [`zeroed`](Self::zeroed), for the check, which is no part of a mounted volume.
     pub fn new(bits: u64) -> Bitmap {
-        Bitmap(vec![0; (bits / 64) as usize].into_boxed_slice())
+        Bitmap(vec![0; (bits / 64) as usize])
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn copy(&self) -> Result<Bitmap> {
+        Ok(Bitmap(memory::copy(&self.0)?))
     }
 
     pub fn len(&self) -> u64 {
@@ -109,35 +128,36 @@ impl Group {
 }
 
 /// The value that stands for `used`; `None`: the key is absent. `allocatable` are the blocks outside fixed structures.
-pub fn encode(used: &Bitmap, allocatable: &Bitmap) -> Option<Vec<u8>> {
+pub fn encode(used: &Bitmap, allocatable: &Bitmap) -> Result<Option<Vec<u8>>> {
     if used.0.iter().all(|word| *word == 0) {
-        return None;
+        return Ok(None);
     }
     if used == allocatable {
-        return Some(vec![TAG_FULL]);
+        return memory::copy(&[TAG_FULL]).map(Some);
     }
     encode_bitmap(used)
 }
 
 /// As [`encode`], but never "everything that can be allocated".
-pub fn encode_bitmap(used: &Bitmap) -> Option<Vec<u8>> {
+pub fn encode_bitmap(used: &Bitmap) -> Result<Option<Vec<u8>>> {
     if used.0.iter().all(|word| *word == 0) {
-        return None;
+        return Ok(None);
     }
-    let mut value = vec![TAG_BITMAP];
+    let mut value = Vec::new();
+    value.try_reserve_exact(1 + 8 * used.0.len()).map_err(|_| Error::OutOfMemory)?;
+    value.push(TAG_BITMAP);
     value.extend(used.0.iter().flat_map(|word| word.to_le_bytes()));
     while value.last() == Some(&0) {
         value.pop();
     }
-    Some(value)
+    Ok(Some(value))
 }
 
-/// Reads a group's value; `Err` says what is wrong.
-pub fn decode(value: Option<&[u8]>, allocatable: &Bitmap) -> Result<Bitmap, &'static str> {
-    let mut used = Bitmap::new(allocatable.len());
+/// Reads a group's value into a bitmap of zeros; `Err` says what is wrong.
+pub fn decode(value: Option<&[u8]>, allocatable: &Bitmap, used: &mut Bitmap) -> Result<(), &'static str> {
     match value {
         None => {}
-        Some([TAG_FULL]) => used = allocatable.clone(),
+        Some([TAG_FULL]) => used.merge(allocatable),
         Some([TAG_BITMAP, bytes @ ..]) if bytes.len() as u64 <= allocatable.len() / 8 => {
             for (index, byte) in bytes.iter().enumerate() {
                 used.0[index / 8] |= u64::from(*byte) << (index % 8 * 8);
@@ -149,7 +169,7 @@ pub fn decode(value: Option<&[u8]>, allocatable: &Bitmap) -> Result<Bitmap, &'st
         }
         Some(_) => return Err("malformed group bitmap"),
     }
-    Ok(used)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -178,11 +198,15 @@ mod tests {
         let mut allocatable = Bitmap::new(128);
         allocatable.set(5, 120, true);
         let mut used = Bitmap::new(128);
-        assert_eq!(encode(&used, &allocatable), None);
+        assert_eq!(encode(&used, &allocatable), Ok(None));
+        let decode = |value: Option<&[u8]>, allocatable: &Bitmap| {
+            let mut used = Bitmap::new(allocatable.len());
+            decode(value, allocatable, &mut used).map(|()| used)
+        };
         used.set(5, 70, true);
-        let value = encode(&used, &allocatable);
+        let value = encode(&used, &allocatable).unwrap();
         assert!(decode(value.as_deref(), &allocatable) == Ok(used));
-        assert_eq!(encode(&allocatable, &allocatable), Some(vec![1]));
+        assert_eq!(encode(&allocatable, &allocatable), Ok(Some(vec![1])));
         assert!(decode(Some(&[1]), &allocatable) == Ok(allocatable.clone()));
         for bad in [&[][..], &[3], &[1, 0], &[2, 1], &[2; 18]] {
             assert!(decode(Some(bad), &allocatable).is_err());

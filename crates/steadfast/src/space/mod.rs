@@ -13,6 +13,7 @@
 //! Bitmaps are loaded a group at a time; what is known of full groups is one bit each. Nothing here is a scan in the
 //! foreground: the search goes on from where it stopped, past groups that are known to be full.
 
+mod change;
 mod group;
 mod ranges;
 mod resize;
@@ -20,27 +21,23 @@ mod search;
 mod states;
 mod survey;
 
-use alloc::collections::BTreeSet;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::key::Key;
 use crate::layout::Superblock;
 use crate::platform::Platform;
-use crate::sabotage::{Sabotage, planted};
-use crate::tree::{NodePointer, Root, Store};
+use crate::tree::{Root, Store};
 use crate::types::{BlockAddress, BlockRun};
 pub use group::Bitmap;
 use group::Group;
 pub use group::decode as decode_group;
 pub use ranges::RangeSet;
 
-/// Ranges of fresh blocks that are remembered; blocks beyond them wait for a checkpoint like others.
-const FRESH_RANGES_MAX: usize = 4096;
 /// Groups for which "known to be full" is remembered.
 const FULL_HINTS_MAX: u64 = 1 << 23;
 
@@ -83,19 +80,20 @@ pub struct Space {
     held: RangeSet,
     held_frozen: RangeSet,
     freed_pinned: RangeSet,
-    /// Groups in which something was freed since the freeze, and before it.
-    freed_in: BTreeSet<u64>,
-    freed_in_frozen: BTreeSet<u64>,
+    /// Groups in which something was freed since the freeze, and before it: one bit each, as in `full`.
+    freed_in: Vec<u64>,
+    freed_in_frozen: Vec<u64>,
     dirty: usize,
 }
 
 impl Space {
     /// Space of a volume whose working state uses `used` blocks.
-    pub fn new(superblock: &Superblock, used: u64, cursors: (u64, u64), memory: usize) -> Space {
+    pub fn new(superblock: &Superblock, used: u64, cursors: (u64, u64), memory: usize) -> Result<Space> {
         let group_blocks = u64::from(superblock.group_blocks);
         let groups = superblock.blocks.div_ceil(group_blocks);
+        let hints = groups.min(FULL_HINTS_MAX).div_ceil(64) as usize;
         let data_end = resize::data_end(superblock, superblock.first_block(), superblock.end_block());
-        Space {
+        Ok(Space {
             group_blocks,
             first: superblock.first_block(),
             end: superblock.end_block(),
@@ -107,7 +105,7 @@ impl Space {
             copies: superblock.metadata_copies,
             groups: HashMap::new(),
             groups_max: (memory / (3 * group_blocks as usize / 8 + 64)).max(4),
-            full: vec![0; groups.min(FULL_HINTS_MAX).div_ceil(64) as usize],
+            full: memory::filled(0, hints)?,
             data_cursor: cursors.0,
             node_cursor: cursors.1,
             used,
@@ -118,10 +116,10 @@ impl Space {
             held: RangeSet::default(),
             held_frozen: RangeSet::default(),
             freed_pinned: RangeSet::default(),
-            freed_in: BTreeSet::new(),
-            freed_in_frozen: BTreeSet::new(),
+            freed_in: memory::filled(0, hints)?,
+            freed_in_frozen: memory::filled(0, hints)?,
             dirty: 0,
-        }
+        })
     }
 
     /// Blocks used by the working state.
@@ -166,20 +164,28 @@ impl Space {
     }
 
     /// Groups of these runs whose bitmap has not changed since it was last put into the tree.
-    pub fn clean_groups(&self, runs: &[BlockRun]) -> u64 {
-        let mut indexes: Vec<u64> = runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0).collect();
-        indexes.sort_unstable();
-        indexes.dedup();
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn clean_groups(&self, runs: &[BlockRun]) -> Result<u64> {
         let dirty = |index: &u64| self.groups.get(index).is_some_and(|group| group.dirty);
-        indexes.iter().filter(|index| !dirty(index)).count() as u64
+        Ok(self.groups_of(runs)?.iter().filter(|index| !dirty(index)).count() as u64)
     }
 
-    fn allocatable(&self, index: u64) -> Bitmap {
+    /// The groups that runs touch, in order.
+    fn groups_of(&self, runs: &[BlockRun]) -> Result<Vec<u64>> {
+        let mut indexes = memory::collect(runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0))?;
+        indexes.sort_unstable();
+        indexes.dedup();
+        Ok(indexes)
+    }
+
+    fn allocatable(&self, index: u64) -> Result<Bitmap> {
         let start = index * self.group_blocks;
         let clamp = |block: u64| block.clamp(start, start + self.group_blocks) - start;
-        let mut bitmap = Bitmap::new(self.group_blocks);
+        let mut bitmap = Bitmap::zeroed(self.group_blocks)?;
         bitmap.set(clamp(self.first), clamp(self.end), true);
-        bitmap
+        Ok(bitmap)
     }
 
     /// Reads the bitmaps of a group unless they are in memory.
@@ -187,24 +193,35 @@ impl Space {
         if self.groups.contains_key(&index) {
             return Ok(());
         }
+        self.groups.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         self.evict();
-        let allocatable = self.allocatable(index);
+        let group = self.read(store, roots, index)?;
+        self.groups.insert(index, group);
+        Ok(())
+    }
+
+    /// The bitmaps of a group from the trees.
+    fn read<M: Medium, P: Platform>(&self, store: &Store<M, P>, roots: &Roots, index: u64) -> Result<Group> {
+        let allocatable = self.allocatable(index)?;
         let used = read_group(store, &roots.working, index, &allocatable)?;
         let mut base = read_group(store, &roots.durable, index, &allocatable)?;
         if let Some(frozen) = &roots.frozen {
             base.merge(&read_group(store, frozen, index, &allocatable)?);
         }
-        let busy = self.busy(index, &used, &base);
-        self.groups.insert(index, Group { used, base, busy, dirty: false });
-        Ok(())
+        // Not needed any more, and of the right size.
+        let mut group = Group { used, base, busy: allocatable, dirty: false };
+        self.fill_busy(index, &mut group);
+        Ok(group)
     }
 
     /// Everything that must not be allocated in a group.
-    fn busy(&self, index: u64, used: &Bitmap, base: &Bitmap) -> Bitmap {
+    fn fill_busy(&self, index: u64, group: &mut Group) {
         let start = index * self.group_blocks;
         let end = start + self.group_blocks;
-        let mut busy = used.clone();
-        busy.merge(base);
+        let busy = &mut group.busy;
+        busy.set(0, self.group_blocks, false);
+        busy.merge(&group.used);
+        busy.merge(&group.base);
         busy.set(0, self.first.clamp(start, end) - start, true);
         busy.set(self.limit.clamp(start, end) - start, self.group_blocks, true);
         for set in [&self.reserved, &self.held, &self.held_frozen] {
@@ -212,19 +229,32 @@ impl Space {
                 busy.set(from - start, to - start, true);
             }
         }
-        busy
+    }
+
+    /// [`fill_busy`](Self::fill_busy) for every group in memory.
+    fn fill_busy_all(&mut self) {
+        let mut groups = core::mem::take(&mut self.groups);
+        for (index, group) in &mut groups {
+            self.fill_busy(*index, group);
+        }
+        self.groups = groups;
     }
 
     /// Forgets clean groups while there are too many.
     fn evict(&mut self) {
         if self.groups.len() >= self.groups_max {
-            let clean: Vec<u64> =
-                self.groups.iter().filter(|(_, group)| !group.dirty).map(|(index, _)| *index).collect();
             let surplus = self.groups.len() + 1 - self.groups_max * 3 / 4;
-            for index in clean.into_iter().take(surplus) {
-                self.groups.remove(&index);
-            }
+            self.forget_idle(surplus, |_| true);
         }
+    }
+
+    /// Forgets up to `surplus` of the clean groups that `idle` names.
+    fn forget_idle(&mut self, mut surplus: usize, idle: impl Fn(u64) -> bool) {
+        self.groups.retain(|index, group| {
+            let goes = surplus > 0 && !group.dirty && idle(*index);
+            surplus -= usize::from(goes);
+            !goes
+        });
     }
 
     /// Whether so many groups have changed that they should be put into the tree to free memory.
@@ -254,12 +284,18 @@ impl Space {
     }
 
     /// The parts of a run, whose groups are loaded, and whether the working state uses them.
-    pub fn used_parts(&self, run: BlockRun) -> Vec<(u64, u64, bool)> {
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn used_parts(&self, run: BlockRun) -> Result<Vec<(u64, u64, bool)>> {
         let mut found: Vec<(u64, u64, bool)> = Vec::new();
-        let mut add = |start: u64, end: u64, used: bool| match found.last_mut() {
-            Some(last) if last.1 == start && last.2 == used => last.1 = end,
-            _ if start < end => found.push((start, end, used)),
-            _ => {}
+        let mut add = |start: u64, end: u64, used: bool| {
+            match found.last_mut() {
+                Some(last) if last.1 == start && last.2 == used => last.1 = end,
+                _ if start < end => memory::push(&mut found, (start, end, used))?,
+                _ => {}
+            }
+            Ok::<(), Error>(())
         };
         for (index, from, to) in self.parts(run) {
             let base = index * self.group_blocks;
@@ -268,17 +304,17 @@ impl Space {
             while at < to {
                 let (low, high) =
                     group.used.zeros(at).map_or((to, to), |(low, high)| (low.min(to), high.min(to)));
-                add(base + at, base + low, true);
-                add(base + low, base + high, false);
+                add(base + at, base + low, true)?;
+                add(base + low, base + high, false)?;
                 at = high;
             }
         }
-        found
+        Ok(found)
     }
 
     /// Gives back reserved blocks.
     pub fn release(&mut self, run: BlockRun) {
-        for (from, to) in self.reserved.remove(run.start.0, run.end()) {
+        while let Some((from, to)) = self.reserved.take(run.start.0, run.end()) {
             self.mark_busy(BlockRun { start: BlockAddress(from), count: to - from }, false);
         }
     }
@@ -295,8 +331,7 @@ impl Space {
         roots: &Roots,
         runs: &[BlockRun],
     ) -> Result<()> {
-        let indexes: BTreeSet<u64> =
-            runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0).collect();
+        let indexes = self.groups_of(runs)?;
         // Loading may evict clean groups, so those that are already here go last and are loaded again if need be.
         for _ in 0..2 {
             for index in &indexes {
@@ -311,7 +346,7 @@ impl Space {
         store: &Store<M, P>,
         roots: &Roots,
         index: u64,
-        keep: &BTreeSet<u64>,
+        keep: &[u64],
     ) -> Result<()> {
         if self.groups.contains_key(&index) {
             return Ok(());
@@ -320,107 +355,11 @@ impl Space {
         let loaded = self.load(store, roots, index);
         self.groups_max = max;
         let surplus = self.groups.len().saturating_sub(max.max(keep.len() + 1));
-        let idle: Vec<u64> = self
-            .groups
-            .iter()
-            .filter(|(index, group)| !group.dirty && !keep.contains(*index))
-            .map(|(index, _)| *index)
-            .take(surplus)
-            .collect();
-        for index in idle {
-            self.groups.remove(&index);
+        if surplus > 0 {
+            self.forget_idle(surplus, |index| keep.binary_search(&index).is_err());
         }
         loaded
     }
-
-    /// Reserved blocks become part of the working state. Their groups are loaded.
-    pub fn publish(&mut self, run: BlockRun, data: bool) {
-        self.reserved.remove(run.start.0, run.end());
-        for (index, from, to) in self.parts(run) {
-            if let Some(group) = self.groups.get_mut(&index) {
-                self.used += group.used.set(from, to, true);
-                group.busy.set(from, to, true);
-                self.dirty += usize::from(!core::mem::replace(&mut group.dirty, true));
-            }
-        }
-        if data
-            && (self.fresh.len() < FRESH_RANGES_MAX || self.fresh.intersects(run.start.0 - 1, run.end() + 1))
-        {
-            self.fresh.insert(run.start.0, run.end());
-        }
-    }
-
-    /// Blocks of data leave the working state. Their groups are loaded; `pinned` are the runs that readers are using.
-    pub fn free_data(&mut self, run: BlockRun, pinned: &[BlockRun]) {
-        self.clear_used(run);
-        let mut waiting = RangeSet::default();
-        waiting.insert(run.start.0, run.end());
-        for (from, to) in self.fresh.remove(run.start.0, run.end()) {
-            let part = BlockRun { start: BlockAddress(from), count: to - from };
-            if !overlaps_any(part, pinned) {
-                waiting.remove(from, to);
-                self.mark_busy(part, false);
-            }
-        }
-        for (from, to) in waiting.iter() {
-            let part = BlockRun { start: BlockAddress(from), count: to - from };
-            self.almost += part.count;
-            self.hold(part);
-            if planted(Sabotage::ReuseFreedBlocks) {
-                self.mark_busy(part, false);
-            }
-            if overlaps_any(part, pinned) {
-                self.freed_pinned.insert(from, to);
-            }
-            self.freed_in.extend(self.parts(part).map(|(index, ..)| index));
-        }
-    }
-
-    /// Keeps those blocks of a freed run that no bitmap keeps: the log may name them.
-    fn hold(&mut self, run: BlockRun) {
-        for (index, from, to) in self.parts(run) {
-            let Some(group) = self.groups.get(&index) else { continue };
-            let mut at = from;
-            while let Some((low, high)) = group.base.zeros(at).filter(|(low, _)| *low < to) {
-                let start = index * self.group_blocks;
-                self.held.insert(start + low, start + high.min(to));
-                at = high;
-            }
-        }
-    }
-
-    /// A node leaves the working state. `reusable`: it belonged to no other state. Its groups are loaded.
-    pub fn free_node(&mut self, pointer: &NodePointer, reusable: bool) {
-        for address in pointer.copies() {
-            let run = BlockRun { start: address, count: self.node_blocks };
-            self.clear_used(run);
-            if reusable {
-                self.mark_busy(run, false);
-            } else {
-                self.almost += run.count;
-                self.freed_in.extend(self.parts(run).map(|(index, ..)| index));
-            }
-        }
-    }
-
-    fn clear_used(&mut self, run: BlockRun) {
-        for (index, from, to) in self.parts(run) {
-            if let Some(group) = self.groups.get_mut(&index) {
-                // What an image counts as used may be less than its bitmaps say.
-                let cleared = group.used.set(from, to, false);
-                self.used = self.used.saturating_sub(cleared);
-                if self.beyond > 0 && index * self.group_blocks + to > self.limit {
-                    let below = self.limit.saturating_sub(index * self.group_blocks + from).min(cleared);
-                    self.beyond = self.beyond.saturating_sub(cleared - below);
-                }
-                self.dirty += usize::from(!core::mem::replace(&mut group.dirty, true));
-            }
-        }
-    }
-}
-
-fn overlaps_any(run: BlockRun, others: &[BlockRun]) -> bool {
-    others.iter().any(|other| other.start.0 < run.end() && run.start.0 < other.end())
 }
 
 fn read_group<M: Medium, P: Platform>(
@@ -430,6 +369,8 @@ fn read_group<M: Medium, P: Platform>(
     allocatable: &Bitmap,
 ) -> Result<Bitmap> {
     let corrupt = |reason| Error::CorruptMetadata { address: root.pointer.addresses[0], reason };
-    let decoded = store.get_with(root, &Key::group(index), |value| decode_group(Some(value), allocatable))?;
-    decoded.unwrap_or_else(|| decode_group(None, allocatable)).map_err(corrupt)
+    let mut used = Bitmap::zeroed(allocatable.len())?;
+    let decode = |value: &[u8]| decode_group(Some(value), allocatable, &mut used);
+    store.get_with(root, &Key::group(index), decode)?.unwrap_or(Ok(())).map_err(corrupt)?;
+    Ok(used)
 }

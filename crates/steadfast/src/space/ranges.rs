@@ -1,13 +1,20 @@
-//! A set of block numbers kept as disjoint, non-adjacent ranges.
+//! A set of block numbers kept as disjoint ranges, in order.
+//!
+//! A sorted list: its memory can be asked for beforehand ([`RangeSet::reserve`]), so that changes in the middle of something
+//! that must not fail need none. The sets are small, because allocation goes on where it stopped and neighbours are joined.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+
+use crate::error::{Error, Result};
+
+/// Ranges whose memory an empty set keeps.
+const KEPT: usize = 64;
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    /// Start to end (exclusive).
-    ranges: BTreeMap<u64, u64>,
+    /// Start and end (exclusive).
+    ranges: Vec<(u64, u64)>,
     total: u64,
 }
 
@@ -22,81 +29,114 @@ impl RangeSet {
         self.total
     }
 
+    /// Makes room for `count` calls of [`insert`](Self::insert), [`insert_apart`](Self::insert_apart) or
+    /// [`take`](Self::take), which need no memory then.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve(&mut self, count: usize) -> Result<()> {
+        self.ranges.try_reserve(count).map_err(|_| Error::OutOfMemory)
+    }
+
+    /// Where the first range is that ends behind `block`.
+    fn position(&self, block: u64) -> usize {
+        self.ranges.partition_point(|(_, end)| *end <= block)
+    }
+
     /// The first block of the set that is at or after `from`.
     pub fn first_at(&self, from: u64) -> Option<u64> {
-        let before = self.ranges.range(..=from).next_back().filter(|(_, end)| **end > from).map(|_| from);
-        before.or_else(|| self.ranges.range(from..).next().map(|(start, _)| *start))
+        self.ranges.get(self.position(from)).map(|(start, _)| from.max(*start))
     }
 
     /// Removes everything.
     pub fn clear(&mut self) {
-        *self = RangeSet::default();
+        if self.ranges.capacity() > KEPT {
+            self.ranges = Vec::new();
+        }
+        self.ranges.clear();
+        self.total = 0;
     }
 
-    /// Adds `start..end`; what is in the set already stays.
+    /// Adds `start..end`; what is in the set already stays. Takes up every range that overlaps or touches.
     pub fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }
-        let (mut low, mut high) = (start, end);
-        // Take up every range that overlaps or touches.
-        if let Some((before, before_end)) = self.ranges.range(..=start).next_back().map(|(s, e)| (*s, *e))
-            && before_end >= start
-        {
-            low = before;
-            high = high.max(before_end);
-            self.ranges.remove(&before);
-            self.total -= before_end - before;
+        let first = self.ranges.partition_point(|(_, before)| *before < start);
+        let behind = first + self.ranges[first..].partition_point(|(next, _)| *next <= end);
+        if first == behind {
+            self.ranges.insert(first, (start, end));
+            self.total += end - start;
+            return;
         }
-        while let Some((next, next_end)) = self.ranges.range(low..=high).next().map(|(s, e)| (*s, *e)) {
-            high = high.max(next_end);
-            self.ranges.remove(&next);
-            self.total -= next_end - next;
-        }
-        self.ranges.insert(low, high);
-        self.total += high - low;
+        let known: u64 = self.ranges[first..behind].iter().map(|(from, to)| to - from).sum();
+        let joined = (start.min(self.ranges[first].0), end.max(self.ranges[behind - 1].1));
+        self.ranges[first] = joined;
+        self.ranges.drain(first + 1..behind);
+        self.total += joined.1 - joined.0 - known;
     }
 
-    /// Removes `start..end` and returns the parts that were in the set.
-    pub fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        let parts = self.overlaps(start, end);
-        for (low, high) in &parts {
-            let Some((from, to)) = self.ranges.range(..=*low).next_back().map(|(s, e)| (*s, *e)) else {
-                continue;
-            };
-            self.ranges.remove(&from);
-            if from < *low {
-                self.ranges.insert(from, *low);
-            }
-            if *high < to {
-                self.ranges.insert(*high, to);
-            }
-            self.total -= high - low;
+    /// Adds `start..end`, of which nothing is in the set, as a range of its own: taking out the whole of it again needs no
+    /// memory, whatever its neighbours are.
+    pub fn insert_apart(&mut self, start: u64, end: u64) {
+        debug_assert!(!self.intersects(start, end));
+        if start < end {
+            self.ranges.insert(self.position(start), (start, end));
+            self.total += end - start;
         }
-        parts
     }
 
-    /// The parts of `start..end` that are in the set.
-    pub fn overlaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        if start >= end {
-            return Vec::new();
+    /// Removes the first part of `start..end` that is in the set, and returns it. Needs memory where that is the middle of
+    /// a range.
+    pub fn take(&mut self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let index = self.position(start);
+        let (low, high) = self.overlaps(start, end).next()?;
+        let (from, to) = *self.ranges.get(index)?;
+        match (from < low, high < to) {
+            (false, false) => drop(self.ranges.remove(index)),
+            (true, false) => self.ranges[index].1 = low,
+            (false, true) => self.ranges[index].0 = high,
+            (true, true) => {
+                self.ranges[index].1 = low;
+                self.ranges.insert(index + 1, (high, to));
+            }
         }
-        let first = self.ranges.range(..=start).next_back().map_or(start, |(from, _)| *from);
-        self.ranges
-            .range(first..end)
-            .map(|(from, to)| ((*from).max(start), (*to).min(end)))
+        self.total -= high - low;
+        Some((low, high))
+    }
+
+    /// Removes `start..end`. Needs memory where that is the middle of a range.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        while self.take(start, end).is_some() {}
+    }
+
+    /// Removes the ranges that `stays` does not name.
+    pub fn retain(&mut self, mut stays: impl FnMut(u64, u64) -> bool) {
+        let total = &mut self.total;
+        self.ranges.retain(|(start, end)| {
+            let stays = stays(*start, *end);
+            *total -= if stays { 0 } else { end - start };
+            stays
+        });
+    }
+
+    /// The parts of `start..end` that are in the set, in order.
+    pub fn overlaps(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ranges[self.position(start)..]
+            .iter()
+            .take_while(move |(from, _)| *from < end)
+            .map(move |(from, to)| ((*from).max(start), (*to).min(end)))
             .filter(|(from, to)| from < to)
-            .collect()
     }
 
     /// Whether any block of `start..end` is in the set.
     pub fn intersects(&self, start: u64, end: u64) -> bool {
-        start < end && self.ranges.range(..end).next_back().is_some_and(|(_, to)| *to > start)
+        self.overlaps(start, end).next().is_some()
     }
 
     /// Every range, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.ranges.iter().map(|(start, end)| (*start, *end))
+        self.ranges.iter().copied()
     }
 }
 
@@ -114,14 +154,15 @@ mod tests {
             for (add, start, length) in operations {
                 let end = start + length;
                 let expected: Vec<u64> = (start..end).filter(|block| set.contains(block)).collect();
-                let overlaps: Vec<u64> = ranges.overlaps(start, end).into_iter().flat_map(|(s, e)| s..e).collect();
+                let overlaps: Vec<u64> = ranges.overlaps(start, end).flat_map(|(s, e)| s..e).collect();
                 prop_assert_eq!(&overlaps, &expected);
                 prop_assert_eq!(ranges.intersects(start, end), !expected.is_empty());
                 if add {
                     ranges.insert(start, end);
                     set.extend(start..end);
                 } else {
-                    let removed: Vec<u64> = ranges.remove(start, end).into_iter().flat_map(|(s, e)| s..e).collect();
+                    let parts = core::iter::from_fn(|| ranges.take(start, end));
+                    let removed: Vec<u64> = parts.flat_map(|(s, e)| s..e).collect();
                     prop_assert_eq!(removed, expected);
                     set.retain(|block| !(start..end).contains(block));
                 }
@@ -132,5 +173,23 @@ mod tests {
                 prop_assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0));
             }
         }
+    }
+
+    #[test]
+    fn what_was_added_apart_is_taken_out_without_memory() {
+        let mut ranges = RangeSet::default();
+        ranges.reserve(3).unwrap();
+        for start in [10, 0, 5] {
+            ranges.insert_apart(start, start + 5);
+        }
+        let room = ranges.ranges.capacity();
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [(0, 5), (5, 10), (10, 15)]);
+        assert_eq!(ranges.take(5, 10), Some((5, 10)));
+        assert_eq!(ranges.take(0, 20), Some((0, 5)), "part by part");
+        assert_eq!((ranges.len(), ranges.total(), ranges.ranges.capacity()), (1, 5, room));
+        ranges.insert(3, 10);
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [(3, 15)]);
+        ranges.retain(|start, _| start > 3);
+        assert_eq!((ranges.len(), ranges.total()), (0, 0));
     }
 }

@@ -1,7 +1,5 @@
 //! Free space of a volume that becomes larger or smaller.
 
-use alloc::vec::Vec;
-
 use steadfast_media::Medium;
 
 use super::{Roots, Space};
@@ -78,18 +76,18 @@ impl Space {
         self.limit = self.end;
         self.data_end = data_end(superblock, self.first, self.end);
         let words = self.groups().min(super::FULL_HINTS_MAX).div_ceil(64) as usize;
-        self.full.resize(words.max(self.full.len()), 0);
+        let words = words.max(self.full.len());
+        let mut all = [&mut self.full, &mut self.freed_in, &mut self.freed_in_frozen];
+        // What is not remembered of a group is looked up.
+        if all.iter_mut().all(|bits| bits.try_reserve_exact(words - bits.len()).is_ok()) {
+            all.into_iter().for_each(|bits| bits.resize(words, 0));
+        }
         self.renew();
     }
 
     /// What may be allocated has changed.
     fn renew(&mut self) {
-        let indexes: Vec<u64> = self.groups.keys().copied().collect();
-        for index in indexes {
-            let Some(mut group) = self.groups.remove(&index) else { continue };
-            group.busy = self.busy(index, &group.used, &group.base);
-            self.groups.insert(index, group);
-        }
+        self.fill_busy_all();
         self.full.fill(0);
     }
 }

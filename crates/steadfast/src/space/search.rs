@@ -117,8 +117,10 @@ impl Space {
         }
         // The group of the best run may have been forgotten meanwhile; nothing in it has changed.
         self.load(store, roots, best.start.0 / self.group_blocks)?;
+        self.reserved.reserve(1)?;
         self.mark_busy(best, true);
-        self.reserved.insert(best.start.0, best.end());
+        // Apart, so that it can be given back without memory.
+        self.reserved.insert_apart(best.start.0, best.end());
         Ok(best)
     }
 

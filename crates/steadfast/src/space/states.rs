@@ -4,7 +4,10 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::{Space, group, overlaps_any, read_group};
+use super::change::overlaps_any;
+use super::{Space, group, read_group};
+use crate::error::Result;
+use crate::fs::memory;
 use crate::key::Key;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -18,9 +21,14 @@ impl Space {
     }
 
     /// Blocks that an intent log names must not be taken for anything else while it is replayed.
-    pub fn reserve_for_replay(&mut self, run: BlockRun) {
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve_for_replay(&mut self, run: BlockRun) -> Result<()> {
+        self.reserved.reserve(1)?;
         self.reserved.insert(run.start.0, run.end());
         self.mark_busy(run, true);
+        Ok(())
     }
 
     /// The log is replayed: what was kept for it and is not part of the state is free, and so are node addresses that
@@ -29,44 +37,53 @@ impl Space {
         self.reserved.clear();
         // What was kept may be part of a state all the same (an extent that was split or joined names blocks that the
         // durable state uses), so the bitmaps say what is free, not the list.
-        let indexes: Vec<u64> = self.groups.keys().copied().collect();
-        for index in indexes {
-            let Some(mut group) = self.groups.remove(&index) else { continue };
-            group.busy = self.busy(index, &group.used, &group.base);
-            self.groups.insert(index, group);
-        }
+        self.fill_busy_all();
         self.full.fill(0);
         self.fresh.clear();
     }
 
     /// Groups whose bitmap has to be put into the tree.
-    pub fn dirty_group_indexes(&self) -> Vec<u64> {
-        let mut indexes: Vec<u64> =
-            self.groups.iter().filter(|(_, group)| group.dirty).map(|(index, _)| *index).collect();
+    pub fn dirty_group_indexes(&self) -> Result<Vec<u64>> {
+        let dirty = self.groups.iter().filter(|(_, group)| group.dirty);
+        let mut indexes = memory::collect(dirty.map(|(index, _)| *index))?;
         indexes.sort_unstable();
-        indexes
+        Ok(indexes)
     }
 
     /// Keys and values of the changed groups (`None`: remove the key), which count as unchanged from now on.
     ///
     /// Putting them into the tree changes groups again, but each round copies only nodes that no earlier round has copied,
     /// so that this ends.
-    pub fn take_dirty_groups(&mut self) -> Vec<(Key, Option<Vec<u8>>)> {
+    ///
+    /// # Errors
+    /// `OutOfMemory`; they all count as changed then.
+    pub fn take_dirty_groups(&mut self) -> Result<Vec<(Key, Option<Vec<u8>>)>> {
+        let indexes = self.dirty_group_indexes()?;
         let mut taken = Vec::new();
-        for index in self.dirty_group_indexes() {
-            let allocatable = self.allocatable(index);
-            let spelled_out = self.spelled_out == Some(index);
-            if let Some(group) = self.groups.get_mut(&index) {
-                group.dirty = false;
-                let value = match spelled_out {
+        for index in &indexes {
+            let allocatable = self.allocatable(*index)?;
+            if let Some(group) = self.groups.get(index) {
+                let value = match self.spelled_out == Some(*index) {
                     true => group::encode_bitmap(&group.used),
                     false => group::encode(&group.used, &allocatable),
                 };
-                taken.push((Key::group(index), value));
+                memory::push(&mut taken, (Key::group(*index), value?))?;
             }
         }
+        for group in self.groups.values_mut() {
+            group.dirty = false;
+        }
         self.dirty = 0;
-        if planted(Sabotage::ForgetBitmap) { Vec::new() } else { taken }
+        if planted(Sabotage::ForgetBitmap) { Ok(Vec::new()) } else { Ok(taken) }
+    }
+
+    /// Makes room for what [`freeze`](Self::freeze) and the [`thaw`](Self::thaw) after it have to remember.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve_freeze(&mut self) -> Result<()> {
+        // The two change places.
+        self.held_frozen.reserve(self.freed_pinned.len())
     }
 
     /// The working state becomes the frozen one: its blocks may not be reused before the checkpoint after this one.
@@ -74,9 +91,12 @@ impl Space {
         for group in self.groups.values_mut() {
             group.base.merge(&group.used);
         }
-        self.held_frozen = core::mem::take(&mut self.held);
+        debug_assert!(self.held_frozen.len() == 0);
+        core::mem::swap(&mut self.held_frozen, &mut self.held);
         self.almost_frozen = self.almost;
-        self.freed_in_frozen.append(&mut self.freed_in);
+        for (frozen, freed) in self.freed_in_frozen.iter_mut().zip(&mut self.freed_in) {
+            *frozen |= core::mem::take(freed);
+        }
         self.fresh.clear();
     }
 
@@ -89,32 +109,36 @@ impl Space {
         self.almost = self.almost.saturating_sub(self.almost_frozen);
         self.almost_frozen = 0;
         // A reader may still be using blocks that were freed under it: those wait for the next checkpoint.
-        let freed_pinned = core::mem::take(&mut self.freed_pinned);
-        for (from, to) in freed_pinned.iter() {
+        let mut freed_pinned = core::mem::take(&mut self.freed_pinned);
+        freed_pinned.retain(|from, to| {
             let part = BlockRun { start: BlockAddress(from), count: to - from };
-            if overlaps_any(part, pinned) {
-                let already: u64 = self.held.overlaps(from, to).iter().map(|(from, to)| to - from).sum();
+            let waits = overlaps_any(part, pinned);
+            if waits {
+                let already: u64 = self.held.overlaps(from, to).map(|(from, to)| to - from).sum();
                 self.almost += part.count - already;
                 self.held.insert(from, to);
-                self.freed_pinned.insert(from, to);
-                self.freed_in.extend(self.parts(part).map(|(index, ..)| index));
+                self.note_freed(part);
             }
-        }
-        let indexes: Vec<u64> = self.groups.keys().copied().collect();
-        for index in indexes {
-            let base = read_group(store, durable, index, &self.allocatable(index));
-            let Some(mut group) = self.groups.remove(&index) else { continue };
+            waits
+        });
+        self.freed_pinned = freed_pinned;
+        let mut groups = core::mem::take(&mut self.groups);
+        groups.retain(|index, group| {
+            let base = self
+                .allocatable(*index)
+                .and_then(|allocatable| read_group(store, durable, *index, &allocatable));
             match base {
                 Ok(base) => group.base = base,
-                Err(_) if !group.dirty => continue,
+                Err(_) if !group.dirty => return false,
                 // It holds the blocks of the frozen state and of the one before: more than needed, never less.
                 Err(_) => {}
             }
-            group.busy = self.busy(index, &group.used, &group.base);
-            self.groups.insert(index, group);
-        }
-        for index in core::mem::take(&mut self.freed_in_frozen) {
-            self.set_full(index, false);
+            self.fill_busy(*index, group);
+            true
+        });
+        self.groups = groups;
+        for (full, freed) in self.full.iter_mut().zip(&mut self.freed_in_frozen) {
+            *full &= !core::mem::take(freed);
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use steadfast_media::Medium;
 
-use super::{Roots, Space, read_group};
+use super::{Roots, Space};
 use crate::error::Result;
+use crate::fs::memory;
 use crate::key::{Key, Kind};
 use crate::platform::Platform;
 use crate::tree::Store;
@@ -22,23 +23,17 @@ impl Space {
         let Some(index) = self.next_group(store, roots, from / self.group_blocks)? else { return Ok(None) };
         let start = index * self.group_blocks;
         let (used, busy) = match self.groups.get(&index) {
-            Some(group) => (group.used.clone(), group.busy.clone()),
+            Some(group) => (group.used.copy()?, group.busy.copy()?),
             None => {
-                let allocatable = self.allocatable(index);
-                let used = read_group(store, &roots.working, index, &allocatable)?;
-                let mut base = read_group(store, &roots.durable, index, &allocatable)?;
-                if let Some(frozen) = &roots.frozen {
-                    base.merge(&read_group(store, frozen, index, &allocatable)?);
-                }
-                let busy = self.busy(index, &used, &base);
-                (used, busy)
+                let group = self.read(store, roots, index)?;
+                (group.used, group.busy)
             }
         };
         Ok(Some(Survey {
             start,
             used,
             busy,
-            reserved: self.reserved.overlaps(start, start + self.group_blocks),
+            reserved: memory::collect(self.reserved.overlaps(start, start + self.group_blocks))?,
             allocatable: BlockRun { start: BlockAddress(self.first), count: self.end - self.first },
         }))
     }

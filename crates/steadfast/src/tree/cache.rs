@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 use super::node::Node;
+use crate::error::{Error, Result};
+use crate::fs::memory;
 
 /// Steps of the clock hand for one eviction; past them the cache grows rather than stalls.
 const CLOCK_STEPS: usize = 128;
@@ -87,18 +89,37 @@ impl Cache {
         self.entries.get(&address).map(|entry| entry.state)
     }
 
-    /// The node for changing; it becomes dirty.
-    pub(super) fn get_mut(&mut self, address: u64) -> Option<&mut Node> {
-        let entry = self.entries.get_mut(&address)?;
+    /// The node for changing; it becomes dirty. Nobody reads a tree while it changes, so the cache is its only owner, but
+    /// for whoever looks at nodes beside the tree; then it is copied.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, for that copy.
+    pub(super) fn get_mut(&mut self, address: u64) -> Result<Option<&mut Node>> {
+        let Some(entry) = self.entries.get_mut(&address) else { return Ok(None) };
+        if Arc::get_mut(&mut entry.node).is_none() {
+            entry.node = memory::shared(entry.node.copy()?)?;
+        }
         if entry.state == State::Clean {
             self.pinned += 1;
         }
         entry.state = State::Dirty;
         entry.referenced = true;
-        Some(Arc::make_mut(&mut entry.node))
+        Ok(Arc::get_mut(&mut entry.node))
     }
 
-    pub(super) fn insert(&mut self, address: u64, node: Arc<Node>, state: State) {
+    /// Makes room for `count` more entries.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(super) fn reserve(&mut self, count: usize) -> Result<()> {
+        self.entries.try_reserve(count).map_err(|_| Error::OutOfMemory)?;
+        self.ring.try_reserve(count).map_err(|_| Error::OutOfMemory)
+    }
+
+    /// # Errors
+    /// `OutOfMemory`, where no [room](Self::reserve) was made before; nothing has changed then.
+    pub(super) fn insert(&mut self, address: u64, node: Arc<Node>, state: State) -> Result<()> {
+        self.reserve(1)?;
         self.remove(address);
         if self.entries.len() >= self.capacity {
             self.evict();
@@ -109,16 +130,18 @@ impl Cache {
         let ring = self.ring.len();
         self.ring.push(address);
         self.entries.insert(address, Entry { node, state, referenced: false, kept: false, ring });
+        Ok(())
     }
 
     /// Keeps an entry from being evicted; one that has gone meanwhile comes back as `node`, clean.
-    pub(super) fn keep(&mut self, address: u64, node: Option<&Arc<Node>>) {
+    pub(super) fn keep(&mut self, address: u64, node: Option<&Arc<Node>>) -> Result<()> {
         if let (false, Some(node)) = (self.entries.contains_key(&address), node) {
-            self.insert(address, node.clone(), State::Clean);
+            self.insert(address, node.clone(), State::Clean)?;
         }
         if let Some(entry) = self.entries.get_mut(&address) {
             entry.kept = true;
         }
+        Ok(())
     }
 
     /// Ends [`keep`](Self::keep).

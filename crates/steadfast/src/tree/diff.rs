@@ -8,6 +8,7 @@ use steadfast_media::Medium;
 use super::node::Node;
 use super::{NodePointer, Root, Store};
 use crate::error::Result;
+use crate::fs::memory;
 use crate::key::Key;
 use crate::keyspace::Value;
 use crate::platform::Platform;
@@ -63,7 +64,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 None => {
                     let bound = lower(last(&old.bounds), last(&new.bounds));
                     let end = bound.and_then(|bound| bound.predecessor()).map_or(*to, |end| end.min(*to));
-                    if let Some(found) = leaf_difference(&old.leaf, &new.leaf, &from, &end) {
+                    if let Some(found) = leaf_difference(&old.leaf, &new.leaf, &from, &end)? {
                         return Ok(Found::Difference(found));
                     }
                     bound
@@ -79,15 +80,15 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     fn path(&self, root: &Root, key: &Key) -> Result<Path> {
         let mut node = self.node(&root.pointer, root.level())?;
-        let mut pointers = alloc::vec![root.pointer];
-        let mut bounds = alloc::vec![None];
+        let mut pointers = memory::copy(&[root.pointer])?;
+        let mut bounds = memory::copy(&[None])?;
         while node.level() > 0 {
             let index = node.child_index(key);
             let bound = if index + 1 < node.count() { Some(node.key(index + 1)) } else { last(&bounds) };
             let pointer = node.child(index);
             node = self.node(&pointer, node.level() - 1)?;
-            pointers.push(pointer);
-            bounds.push(bound);
+            memory::push(&mut pointers, pointer)?;
+            memory::push(&mut bounds, bound)?;
         }
         Ok(Path { pointers, leaf: node, bounds })
     }
@@ -116,7 +117,7 @@ fn common_bound(old: &Path, new: &Path) -> Option<Option<Key>> {
 }
 
 /// The first difference of two leaves in `from..=end`, which both cover.
-fn leaf_difference(old: &Node, new: &Node, from: &Key, end: &Key) -> Option<Difference> {
+fn leaf_difference(old: &Node, new: &Node, from: &Key, end: &Key) -> Result<Option<Difference>> {
     let start = |node: &Node| node.search(from).unwrap_or_else(|index| index);
     let (mut i, mut j) = (start(old), start(new));
     let item =
@@ -124,18 +125,18 @@ fn leaf_difference(old: &Node, new: &Node, from: &Key, end: &Key) -> Option<Diff
     loop {
         let (a, b) = (item(old, i), item(new, j));
         let key = match (a, b) {
-            (None, None) => return None,
+            (None, None) => return Ok(None),
             (Some(a), Some(b)) => a.min(b),
-            (a, b) => a.or(b)?,
+            (Some(one), None) | (None, Some(one)) => one,
         };
         let before = (a == Some(key)).then(|| old.value(i));
         let after = (b == Some(key)).then(|| new.value(j));
         if before != after {
-            return Some(Difference {
+            return Ok(Some(Difference {
                 key,
-                before: before.map(<[u8]>::to_vec),
-                after: after.map(<[u8]>::to_vec),
-            });
+                before: before.map(memory::copy).transpose()?,
+                after: after.map(memory::copy).transpose()?,
+            }));
         }
         i += 1;
         j += 1;

@@ -25,7 +25,7 @@ pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;
 pub use seal::SealedNode;
 pub use store::Store;
-pub use write::TreeWriter;
+pub use write::{Step, TreeWriter};
 
 use crate::layout::{DIGEST_SIZE, Digest, FieldReader, FieldWriter};
 use crate::types::{BlockAddress, Generation};

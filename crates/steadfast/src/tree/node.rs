@@ -5,10 +5,11 @@
 //! the heap; the values of a branch are [`NodePointer`]s, and a branch has at least one. The gap between slots and
 //! heap is zero when the node is written.
 
-use alloc::boxed::Box;
-use alloc::vec;
+use alloc::vec::Vec;
 
 use super::NodePointer;
+use crate::error::Error;
+use crate::fs::memory;
 use crate::key::Key;
 use crate::types::{BlockAddress, Generation};
 
@@ -39,25 +40,62 @@ pub const fn capacity(node_size: usize) -> usize {
 }
 
 /// A node in memory.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct Node {
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
 }
 
 impl Node {
     /// An empty node. `volume` is the first half of the volume's uuid, `address` the first copy's block.
-    pub fn new(node_size: usize, level: u8, generation: Generation, volume: u64, address: u64) -> Node {
-        let mut node = Node { bytes: vec![0; node_size].into_boxed_slice() };
-        node.put(0, &MAGIC.to_le_bytes());
-        node.bytes[AT_LEVEL] = level;
-        node.put(AT_VOLUME, &volume.to_le_bytes());
-        node.set_heap(node_size);
-        node.stamp(generation, address);
-        node
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn new(
+        node_size: usize,
+        level: u8,
+        generation: Generation,
+        volume: u64,
+        address: u64,
+    ) -> Result<Node, Error> {
+        let mut node = Node::blank(node_size)?;
+        node.begin(level, generation, volume, address);
+        Ok(node)
+    }
+
+    /// Memory for a node; nothing else can be done with it before [`begin`](Self::begin) or
+    /// [`copy_from`](Self::copy_from).
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn blank(node_size: usize) -> Result<Node, Error> {
+        Ok(Node { bytes: memory::zeroed(node_size)? })
+    }
+
+    /// Makes it an empty node, see [`new`](Self::new).
+    pub fn begin(&mut self, level: u8, generation: Generation, volume: u64, address: u64) {
+        self.bytes.fill(0);
+        self.put(0, &MAGIC.to_le_bytes());
+        self.bytes[AT_LEVEL] = level;
+        self.put(AT_VOLUME, &volume.to_le_bytes());
+        self.set_heap(self.bytes.len());
+        self.stamp(generation, address);
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn copy(&self) -> Result<Node, Error> {
+        Ok(Node { bytes: memory::copy(&self.bytes)? })
+    }
+
+    /// Makes it equal to `other`, a node of the same volume.
+    pub fn copy_from(&mut self, other: &Node) {
+        self.bytes.copy_from_slice(&other.bytes);
     }
 
     /// Takes a buffer that was read; `Err` says what is wrong with it.
-    pub fn from_bytes(bytes: Box<[u8]>, volume: u64) -> Result<Node, &'static str> {
+    pub fn from_bytes(bytes: Vec<u8>, volume: u64) -> Result<Node, &'static str> {
         let node = Node { bytes };
         node.validate(volume)?;
         Ok(node)
@@ -241,16 +279,33 @@ impl Node {
         if heap - (HEADER + self.count() * SLOT) >= needed {
             return;
         }
-        let old = self.bytes.clone();
         let mut end = self.bytes.len();
-        for index in 0..self.count() {
-            let (offset, length) = self.slot(index);
-            end -= length;
-            self.bytes[end..end + length].copy_from_slice(&old[offset..offset + length]);
-            self.set_slot(index, end, length);
+        if let Ok(old) = memory::copy(&self.bytes) {
+            for index in 0..self.count() {
+                let (offset, length) = self.slot(index);
+                end -= length;
+                self.bytes[end..end + length].copy_from_slice(&old[offset..offset + length]);
+                self.set_slot(index, end, length);
+            }
+        } else {
+            end = self.compact_in_place();
         }
         self.set_heap(end);
         assert!(end - (HEADER + self.count() * SLOT) >= needed, "caller checked that the item fits");
+    }
+
+    /// Moves the values together, the last one first, without memory for a copy; slower. Returns where the heap begins.
+    fn compact_in_place(&mut self) -> usize {
+        let mut end = self.bytes.len();
+        loop {
+            // What has been moved is at `end` or behind it.
+            let places = (0..self.count()).map(|index| (self.slot(index).0, index));
+            let Some((offset, index)) = places.filter(|(offset, _)| *offset < end).max() else { return end };
+            let (_, length) = self.slot(index);
+            end -= length;
+            self.bytes.copy_within(offset..offset + length, end);
+            self.set_slot(index, end, length);
+        }
     }
 
     fn put_value(&mut self, index: usize, value: &[u8]) {
@@ -309,7 +364,7 @@ mod tests {
     use super::*;
     use crate::types::InodeNumber;
     use alloc::collections::BTreeMap;
-    use alloc::vec::Vec;
+    use alloc::vec;
     use proptest::prelude::*;
 
     fn key(number: u64) -> Key {
@@ -319,7 +374,7 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_a_map(operations in prop::collection::vec((0u64..40, prop::option::of(0usize..120)), 1..200)) {
-            let mut node = Node::new(1024, 0, Generation(1), 7, 9);
+            let mut node = Node::new(1024, 0, Generation(1), 7, 9).unwrap();
             let mut map = BTreeMap::<Key, Vec<u8>>::new();
             for (number, length) in operations {
                 let key = key(number);
@@ -360,7 +415,7 @@ mod tests {
                 bytes[AT_COUNT + 1] = 0;
                 bytes[AT_COUNT] %= 4;
             }
-            if let Ok(node) = Node::from_bytes(bytes.into_boxed_slice(), 7) {
+            if let Ok(node) = Node::from_bytes(bytes, 7) {
                 for index in 0..node.count() {
                     let _ = (node.key(index), node.value(index));
                 }

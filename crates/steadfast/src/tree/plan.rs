@@ -10,6 +10,7 @@ use steadfast_media::Medium;
 use super::node::{Node, capacity, item_size};
 use super::{NodePointer, Root, Store};
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::key::Key;
 use crate::platform::Platform;
 use crate::types::Generation;
@@ -37,6 +38,10 @@ pub struct Plan {
     pub nodes: u64,
     /// The nodes that the tree may let go, beside neighbours that it merges: each once.
     pub visited: Vec<Visited>,
+    /// Nodes that it may let go, at most.
+    pub released: usize,
+    /// Entries of dead lists that come with the change beside those of its nodes; the caller's to say.
+    pub buried: usize,
 }
 
 /// What a node on the path of the last put will have to take.
@@ -85,13 +90,16 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let mut splits = 0;
         // By level: the path of the last put.
         let mut path: Vec<Load> = Vec::new();
+        let mut nodes: Vec<(NodePointer, Arc<Node>)> = Vec::new();
+        let mut released = 0;
         for change in changes {
-            let mut nodes = Vec::with_capacity(root.height as usize);
+            nodes.clear();
+            released += if change.value_len.is_none() { root.height as usize } else { 0 };
             let mut pointer = root.pointer;
             let mut node = self.node(&pointer, root.level())?;
             loop {
                 self.visit(&mut visited, &pointer, &node)?;
-                nodes.push((pointer, node.clone()));
+                memory::push(&mut nodes, (pointer, node.clone()))?;
                 if node.level() == 0 {
                     break;
                 }
@@ -99,14 +107,14 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 node = self.node(&pointer, node.level() - 1)?;
             }
             let Some(length) = change.value_len else { continue };
-            for (level, (pointer, node)) in nodes.into_iter().rev().enumerate() {
+            for (level, (pointer, node)) in nodes.drain(..).rev().enumerate() {
                 match path.get(level) {
                     Some(load) if load.address == pointer.addresses[0].0 => break,
                     Some(_) => {
                         splits += close(&mut path, level, half);
                         path[level] = Load::new(&pointer, node);
                     }
-                    None => path.push(Load::new(&pointer, node)),
+                    None => memory::push(&mut path, Load::new(&pointer, node))?,
                 }
             }
             let old = node.search(&change.key).map_or(0, |index| item_size(node.value(index).len()));
@@ -126,7 +134,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
             splits += 1 + above;
         }
         let copies = visited.iter().filter(|visited| visited.pointer.generation != generation).count();
-        Ok(Plan { nodes: copies as u64 + splits, visited })
+        let released = visited.len() + released;
+        Ok(Plan { nodes: copies as u64 + splits, visited, released, buried: 0 })
     }
 
     fn visit(&self, visited: &mut Vec<Visited>, pointer: &NodePointer, node: &Arc<Node>) -> Result<()> {

@@ -1,18 +1,25 @@
 //! Addresses for new nodes, taken out of free space before a change begins, and addresses of nodes that the change
 //! made superfluous. This keeps the tree and the allocator from calling each other in the middle of a change.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::NodePointer;
+use super::{Node, NodePointer};
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::types::BlockAddress;
 
+/// Nodes without content that are kept for the next change.
+const BLANK_KEPT: usize = 4;
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct NodePool {
     free: Vec<[BlockAddress; 2]>,
     taken: Vec<[BlockAddress; 2]>,
     released: Vec<NodePointer>,
+    /// Memory for new nodes.
+    blank: Vec<Arc<Node>>,
 }
 
 impl NodePool {
@@ -27,24 +34,65 @@ impl NodePool {
     }
 
     /// Adds a reserved address pair.
-    pub fn add(&mut self, addresses: [BlockAddress; 2]) {
-        self.free.push(addresses);
+    ///
+    /// # Errors
+    /// `OutOfMemory`, where there is no [room](Self::reserve) for it.
+    pub fn add(&mut self, addresses: [BlockAddress; 2]) -> Result<()> {
+        memory::push(&mut self.free, addresses)
+    }
+
+    /// Makes room for `taken` addresses to be taken and `released` nodes to be noted.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve(&mut self, taken: usize, released: usize) -> Result<()> {
+        self.free.try_reserve(taken.saturating_sub(self.free.len())).map_err(|_| Error::OutOfMemory)?;
+        self.taken.try_reserve(taken).map_err(|_| Error::OutOfMemory)?;
+        self.released.try_reserve(released).map_err(|_| Error::OutOfMemory)
     }
 
     /// Takes an address pair for a new node. The caller of the tree has planned enough of them.
     pub fn take(&mut self) -> Result<[BlockAddress; 2]> {
         let addresses = self.free.pop().ok_or(Error::NoSpace)?;
-        self.taken.push(addresses);
+        memory::push(&mut self.taken, addresses)?;
         Ok(addresses)
     }
 
     /// Notes that a node is not part of the tree any more.
-    pub fn release(&mut self, pointer: NodePointer) {
-        self.released.push(pointer);
+    ///
+    /// # Errors
+    /// `OutOfMemory`, where there is no [room](Self::reserve) for it.
+    pub fn release(&mut self, pointer: NodePointer) -> Result<()> {
+        memory::push(&mut self.released, pointer)
+    }
+
+    /// Makes memory for `count` new nodes of this size.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve_nodes(&mut self, count: usize, node_size: usize) -> Result<()> {
+        while self.blank.len() < count {
+            memory::push(&mut self.blank, memory::shared(Node::blank(node_size)?)?)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the memory of a new node. The caller of the tree has planned enough of them.
+    pub fn take_node(&mut self) -> Result<Arc<Node>> {
+        self.blank.pop().ok_or(Error::OutOfMemory)
+    }
+
+    /// Takes back what was not needed after all.
+    pub fn give_back(&mut self, node: Arc<Node>) {
+        if self.blank.len() < self.blank.capacity() {
+            self.blank.push(node);
+        }
     }
 
     /// What has been taken and released since the last call.
     pub fn settle(&mut self) -> (Vec<[BlockAddress; 2]>, Vec<NodePointer>) {
+        // A change that might have needed many would hold them for ever.
+        self.blank.truncate(BLANK_KEPT);
         (core::mem::take(&mut self.taken), core::mem::take(&mut self.released))
     }
 

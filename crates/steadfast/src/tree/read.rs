@@ -1,13 +1,12 @@
 //! Looking things up. Every step goes one level down and every restart moves strictly on, so that a damaged tree can
 //! give errors but no endless loop.
 
-use alloc::sync::Arc;
-
 use steadfast_media::Medium;
 
 use super::node::Node;
 use super::{Root, Store};
 use crate::error::Result;
+use crate::fs::memory;
 use crate::key::Key;
 use crate::keyspace::Value;
 use crate::platform::Platform;
@@ -24,7 +23,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// The value of `key`.
     pub fn get(&self, root: &Root, key: &Key) -> Result<Option<Value>> {
-        self.get_with(root, key, |value| value.to_vec())
+        self.get_with(root, key, memory::copy)?.transpose()
     }
 
     /// The first item with a key in `from..=to`.
@@ -43,7 +42,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             }
             let index = node.search(&from).unwrap_or_else(|index| index);
             if index < node.count() {
-                return Ok(item_within(&node, index, |key| key <= *to));
+                return item_within(&node, index, |key| key <= *to);
             }
             match bound {
                 Some(bound) if bound > from => from = bound,
@@ -72,7 +71,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 Err(index) => index.checked_sub(1),
             };
             if let Some(index) = index {
-                return Ok(item_within(&node, index, |key| key >= *from));
+                return item_within(&node, index, |key| key >= *from);
             }
             match bound.and_then(|bound| bound.predecessor()) {
                 Some(before) if before < to => to = before,
@@ -83,7 +82,10 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 }
 
-fn item_within(node: &Arc<Node>, index: usize, within: impl FnOnce(Key) -> bool) -> Option<(Key, Value)> {
+fn item_within(node: &Node, index: usize, within: impl FnOnce(Key) -> bool) -> Result<Option<(Key, Value)>> {
     let key = node.key(index);
-    within(key).then(|| (key, node.value(index).to_vec()))
+    if !within(key) {
+        return Ok(None);
+    }
+    Ok(Some((key, memory::copy(node.value(index))?)))
 }

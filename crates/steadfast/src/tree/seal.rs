@@ -8,6 +8,7 @@ use steadfast_media::Medium;
 use super::node::Node;
 use super::{NodePointer, Root, Store};
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::layout::digest_of;
 use crate::platform::Platform;
 use crate::types::BlockAddress;
@@ -21,10 +22,20 @@ pub struct SealedNode {
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
+    /// An empty list with room for every node that [`seal`](Self::seal) may give.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn room_to_seal(&self) -> Result<Vec<SealedNode>> {
+        let mut room = Vec::new();
+        room.try_reserve_exact(self.cache_use().pinned).map_err(|_| Error::OutOfMemory)?;
+        Ok(room)
+    }
+
     /// Seals every dirty node below `root`, fills in the root's checksum and returns the nodes, children before parents.
     /// The nodes stay in memory (frozen) until [`set_clean`](Self::set_clean).
-    pub fn seal(&self, root: &mut Root) -> Result<Vec<SealedNode>> {
-        let mut sealed = Vec::new();
+    pub fn seal(&self, root: &mut Root, room: Vec<SealedNode>) -> Result<Vec<SealedNode>> {
+        let mut sealed = room;
         if self.is_dirty(root.pointer.addresses[0]) {
             root.pointer = self.seal_node(root.pointer, root.level(), &mut sealed)?;
         }
@@ -39,9 +50,10 @@ impl<M: Medium, P: Platform> Store<M, P> {
         sealed: &mut Vec<SealedNode>,
     ) -> Result<NodePointer> {
         if level > 0 {
-            let node = self.node(&pointer, level)?;
-            for index in 0..node.count() {
-                let child = node.child(index);
+            let count = self.node(&pointer, level)?.count();
+            for index in 0..count {
+                // Not held while the children are sealed: a node with a second owner is copied when it is changed.
+                let child = self.node(&pointer, level)?.child(index);
                 if child.generation == pointer.generation && self.is_dirty(child.addresses[0]) {
                     let child = self.seal_node(child, level - 1, sealed)?;
                     self.store_child(&pointer, level, index, &child)?;
@@ -52,7 +64,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let lost = Error::CorruptMetadata { address: pointer.addresses[0], reason: "dirty node lost" };
         let node = self.freeze(pointer.addresses[0]).ok_or(lost)?;
         let pointer = NodePointer { digest: digest_of(self.crc(node.bytes())), ..pointer };
-        sealed.push(SealedNode { pointer, node });
+        memory::push(sealed, SealedNode { pointer, node })?;
         Ok(pointer)
     }
 
@@ -64,10 +76,10 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// Writes sealed nodes, all copies, neighbours in one request.
     pub fn write_nodes(&self, nodes: &[SealedNode]) -> Result<()> {
-        let mut writes: Vec<(BlockAddress, &[u8])> = nodes
+        let copies = nodes
             .iter()
-            .flat_map(|sealed| sealed.pointer.copies().map(|address| (address, sealed.node.bytes())))
-            .collect();
+            .flat_map(|sealed| sealed.pointer.copies().map(|address| (address, sealed.node.bytes())));
+        let mut writes: Vec<(BlockAddress, &[u8])> = memory::collect(copies)?;
         writes.sort_unstable_by_key(|(address, _)| *address);
         let follows = |a: &(BlockAddress, &[u8]), b: &(BlockAddress, &[u8])| {
             a.0.0 + self.superblock.node_blocks() == b.0.0
@@ -76,7 +88,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
         for run in writes.chunk_by(follows) {
             for part in run.chunks(NODES_PER_WRITE) {
                 pieces.clear();
-                pieces.extend(part.iter().map(|(_, bytes)| *bytes));
+                for (_, bytes) in part {
+                    memory::push(&mut pieces, *bytes)?;
+                }
                 self.write_blocks(part[0].0, &pieces)?;
             }
         }

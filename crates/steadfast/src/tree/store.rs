@@ -1,8 +1,6 @@
 //! The store: nodes and data blocks on the medium, checked when read, with a cache of nodes in front.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lock_api::{Mutex, RwLock};
@@ -13,6 +11,7 @@ use super::node::Node;
 use super::plan::Visited;
 use super::{CacheUse, NodePointer};
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::layout::{Superblock, digest_of};
 use crate::patient::Patient;
 use crate::platform::Platform;
@@ -181,10 +180,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let node = match cached {
             Some(node) => node,
             None => {
-                let node = Arc::new(self.read_node(pointer)?);
+                let node = memory::shared(self.read_node(pointer)?)?;
                 let mut cache = self.cache.lock();
                 if cache.state(address.0).is_none() {
-                    cache.insert(address.0, node.clone(), State::Clean);
+                    // Without memory for it the node is read again the next time.
+                    let _ = cache.insert(address.0, node.clone(), State::Clean);
                 }
                 node
             }
@@ -227,7 +227,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let offset = self.byte_offset(address);
         let mut failure = corrupt("checksum mismatch");
         for copy in 0..self.medium.copies().max(1) {
-            let mut bytes: Box<[u8]> = vec![0; size].into_boxed_slice();
+            let mut bytes = memory::zeroed(size)?;
             if let Err(error) = self.medium.read_copy(copy, offset, &mut bytes) {
                 failure = error.into();
                 continue;
@@ -242,13 +242,26 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 
     /// Adds a new node, dirty.
-    pub(super) fn add_dirty(&self, address: BlockAddress, node: Node) {
-        self.cache.lock().insert(address.0, Arc::new(node), State::Dirty);
+    pub(super) fn add_dirty(&self, address: BlockAddress, node: Arc<Node>) -> Result<()> {
+        self.cache.lock().insert(address.0, node, State::Dirty)
+    }
+
+    /// Makes room for `count` more nodes in the cache.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve(&self, count: usize) -> Result<()> {
+        self.cache.lock().reserve(count)
+    }
+
+    /// A sealed node was not written: it is as before.
+    pub fn set_dirty(&self, address: BlockAddress) {
+        self.cache.lock().set_state(address.0, State::Dirty);
     }
 
     /// Adds the first node of a new tree.
-    pub fn add_new(&self, address: BlockAddress, node: Node) {
-        self.add_dirty(address, node);
+    pub fn add_new(&self, address: BlockAddress, node: Node) -> Result<()> {
+        self.add_dirty(address, memory::shared(node)?)
     }
 
     /// Changes a node of the working generation, which becomes dirty. It has been read just before.
@@ -262,12 +275,12 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let address = pointer.addresses[0];
         let mut cache = self.cache.lock();
         if cache.state(address.0).is_none() {
-            cache.insert(address.0, node, State::Dirty);
+            cache.insert(address.0, node, State::Dirty)?;
         } else {
             drop(node);
         }
         let lost = Error::CorruptMetadata { address, reason: "cached node lost" };
-        Ok(change(cache.get_mut(address.0).ok_or(lost)?))
+        Ok(change(cache.get_mut(address.0)?.ok_or(lost)?))
     }
 
     pub(super) fn is_dirty(&self, address: BlockAddress) -> bool {
@@ -288,11 +301,15 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 
     /// Keeps the nodes that a plan has looked at in memory, so that the change that follows reads none of them again.
-    pub fn keep(&self, visited: &[Visited]) {
+    ///
+    /// # Errors
+    /// `OutOfMemory`, where no [room](Self::reserve) was made for them.
+    pub fn keep(&self, visited: &[Visited]) -> Result<()> {
         let mut cache = self.cache.lock();
         for visited in visited {
-            cache.keep(visited.pointer.addresses[0].0, visited.node.as_ref());
+            cache.keep(visited.pointer.addresses[0].0, visited.node.as_ref())?;
         }
+        Ok(())
     }
 
     /// Lets the nodes that [`keep`](Self::keep) kept go like others.

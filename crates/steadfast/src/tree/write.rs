@@ -5,6 +5,7 @@
 //! read-only if it happens all the same. What saves space only (merging, a lower tree) is left out where it would need
 //! more than that.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
@@ -12,18 +13,39 @@ use steadfast_media::Medium;
 use super::node::{Node, capacity, item_size};
 use super::{NodePointer, NodePool, Root, Store};
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::key::Key;
-use crate::keyspace::Value;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::Generation;
 
 /// One step on the way from the root to a leaf: a node of the working generation.
-struct Step {
+pub struct Step {
     pointer: NodePointer,
     level: u8,
     /// The child that the way goes on to (branches only).
     index: usize,
+}
+
+/// New nodes on the right of one that was split, at most: the plan counts no more.
+const PARTS_MAX: usize = 6;
+
+/// Items for the level above: the new nodes on the right of one that was split.
+struct Parts {
+    items: [(Key, [u8; NodePointer::LEN]); PARTS_MAX],
+    count: usize,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Parts { items: [(Key::MIN, [0; NodePointer::LEN]); PARTS_MAX], count: 0 }
+    }
+}
+
+impl Parts {
+    fn iter(&self) -> impl Iterator<Item = (Key, &[u8])> + Clone {
+        self.items.iter().take(self.count).map(|(key, pointer)| (*key, &pointer[..]))
+    }
 }
 
 /// The working tree, open for changes.
@@ -38,6 +60,8 @@ pub struct TreeWriter<'a, M: Medium, P: Platform> {
     pub pool: &'a mut NodePool,
     /// Number of nodes in the tree.
     pub nodes: &'a mut u64,
+    /// Memory for the way to a key.
+    pub path: &'a mut Vec<Step>,
     /// Whether a node can be released: its bitmaps are in memory.
     pub releasable: &'a dyn Fn(&NodePointer) -> bool,
 }
@@ -65,9 +89,11 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             Some(index)
         })?;
         match overflow {
-            None => Ok(()),
-            Some(index) => self.split(&path, index, (*key, value.to_vec())),
+            None => {}
+            Some(index) => self.split(&path, index, key, value)?,
         }
+        *self.path = path;
+        Ok(())
     }
 
     /// Removes `key`; says whether it was there.
@@ -89,6 +115,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         if found {
             self.merge_upwards(&path)?;
         }
+        *self.path = path;
         Ok(found)
     }
 
@@ -100,12 +127,15 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     /// Gives every node on the way to `key` a new address, unless it has one of this generation.
     pub fn touch(&mut self, key: &Key) -> Result<()> {
-        self.path_for_change(key).map(drop)
+        *self.path = self.path_for_change(key)?;
+        Ok(())
     }
 
     /// Makes every node from the root to the leaf of `key` a dirty node of the working generation.
     fn path_for_change(&mut self, key: &Key) -> Result<Vec<Step>> {
-        let mut path: Vec<Step> = Vec::with_capacity(self.root.height as usize);
+        // Of the last change, with room for the tree as it was planned.
+        let mut path = core::mem::take(self.path);
+        path.clear();
         let mut pointer = self.own(self.root.pointer, self.root.level())?;
         self.root.pointer = pointer;
         let mut level = self.root.level();
@@ -120,7 +150,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
                 // parts of a child that splits would not stay in order.
                 self.store.change(&pointer, level, |node| node.lower_first_key(key))?;
             }
-            path.push(Step { pointer, level, index });
+            memory::push(&mut path, Step { pointer, level, index })?;
             level -= 1;
             let owned = self.own(child, level)?;
             if owned != child {
@@ -128,7 +158,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             }
             pointer = owned;
         }
-        path.push(Step { pointer, level: 0, index: 0 });
+        memory::push(&mut path, Step { pointer, level: 0, index: 0 })?;
         Ok(path)
     }
 
@@ -138,11 +168,14 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             self.store.change(&pointer, level, |_| ())?;
             return Ok(pointer);
         }
-        let mut copy = Node::clone(&*self.store.node(&pointer, level)?);
+        let old = self.store.node(&pointer, level)?;
         let owned = self.new_pointer()?;
-        copy.stamp(self.generation, owned.addresses[0].0);
-        self.store.add_dirty(owned.addresses[0], copy);
-        self.pool.release(pointer);
+        let mut copy = self.pool.take_node()?;
+        let node = own_mut(&mut copy)?;
+        node.copy_from(&old);
+        node.stamp(self.generation, owned.addresses[0].0);
+        self.store.add_dirty(owned.addresses[0], copy)?;
+        self.pool.release(pointer)?;
         Ok(owned)
     }
 
@@ -154,95 +187,110 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         })
     }
 
-    /// Puts `item` at `index` of the full leaf at the end of `path`, splitting nodes as far up as needed.
-    fn split(&mut self, path: &[Step], index: usize, item: (Key, Value)) -> Result<()> {
-        let mut items = alloc::vec![item];
-        let mut index = index;
-        for (depth, step) in path.iter().enumerate().rev() {
-            items = self.insert_items(step, index, items)?;
-            if items.is_empty() {
-                return Ok(());
-            }
-            match depth.checked_sub(1) {
-                Some(above) => index = path[above].index + 1,
-                None => return self.grow(step, items),
-            }
+    /// Puts an item at `index` of the full leaf at the end of `path`, splitting nodes as far up as needed.
+    fn split(&mut self, path: &[Step], index: usize, key: &Key, value: &[u8]) -> Result<()> {
+        let Some((leaf, mut rest)) = path.split_last() else { return Err(no_path()) };
+        let mut items = self.insert_items(leaf, index, core::iter::once((*key, value)))?;
+        let mut below = leaf;
+        while items.count > 0 {
+            let Some((step, above)) = rest.split_last() else { return self.grow(below, &items) };
+            items = self.insert_items(step, step.index + 1, items.iter())?;
+            (below, rest) = (step, above);
         }
         Ok(())
     }
 
     /// Inserts items side by side at `index` of a node. What does not fit goes to new nodes on the right, whose keys and
     /// pointers are returned for the level above.
-    fn insert_items(
+    fn insert_items<'i>(
         &mut self,
         step: &Step,
         index: usize,
-        items: Vec<(Key, Value)>,
-    ) -> Result<Vec<(Key, Value)>> {
+        items: impl Iterator<Item = (Key, &'i [u8])> + Clone,
+    ) -> Result<Parts> {
         let old = self.store.node(&step.pointer, step.level)?;
-        let new_size: usize = items.iter().map(|(_, value)| item_size(value.len())).sum();
+        let new_size: usize = items.clone().map(|(_, value)| item_size(value.len())).sum();
         if old.free() >= new_size {
             drop(old);
             self.store.change(&step.pointer, step.level, |node| {
-                for (offset, (key, value)) in items.iter().enumerate() {
-                    node.insert(index + offset, key, value);
+                for (offset, (key, value)) in items.enumerate() {
+                    node.insert(index + offset, &key, value);
                 }
             })?;
-            return Ok(Vec::new());
+            return Ok(Parts::default());
         }
 
         let before = (0..index).map(|i| (old.key(i), old.value(i)));
         let after = (index..old.count()).map(|i| (old.key(i), old.value(i)));
-        let new = items.iter().map(|(key, value)| (*key, &value[..]));
         let capacity = capacity(self.store.superblock.node_size as usize);
+        // Its items live longer than those of `old`; the compiler shortens that in a closure only.
+        #[allow(clippy::map_identity)]
+        let new = items.map(|(key, value)| (key, value));
         // Appending leaves full nodes behind; anything else splits in halves.
         let target = if index == old.count() { capacity } else { (old.used() + new_size).div_ceil(2) };
 
-        let mut parts: Vec<Node> = Vec::new();
-        let mut part = self.empty_node(step.level, step.pointer.addresses[0].0);
+        let mut first: Option<Arc<Node>> = None;
+        let mut above = Parts::default();
+        let mut part = self.empty_node(step.level, step.pointer.addresses[0].0)?;
         let mut rest = old.used() + new_size;
         for (key, value) in before.chain(new).chain(after) {
             let size = item_size(value.len());
+            let node = own_mut(&mut part)?;
             // Halves are seldom equal: the larger one may be the second, so that no third node gets the last item alone.
-            let ends_here = !parts.is_empty() && part.used() + rest <= capacity;
-            if part.count() > 0 && !ends_here && (part.free() < size || part.used() + size > target) {
-                parts.push(part);
-                part = self.empty_node(step.level, 0);
+            let ends_here = first.is_some() && node.used() + rest <= capacity;
+            if node.count() > 0 && !ends_here && (node.free() < size || node.used() + size > target) {
+                match first {
+                    None => first = Some(part),
+                    Some(_) => self.add_part(&mut above, part)?,
+                }
+                part = self.empty_node(step.level, 0)?;
             }
-            part.insert(part.count(), &key, value);
+            let node = own_mut(&mut part)?;
+            node.insert(node.count(), &key, value);
             rest -= size;
         }
-        parts.push(part);
-
-        let mut parts = parts.into_iter();
-        let first = parts.next().ok_or(no_path())?;
         drop(old);
-        self.store.change(&step.pointer, step.level, |node| *node = first)?;
-        let mut above = Vec::new();
-        for mut part in parts {
-            let pointer = self.new_pointer()?;
-            part.stamp(self.generation, pointer.addresses[0].0);
-            above.push((part.key(0), pointer.encode().to_vec()));
-            self.store.add_dirty(pointer.addresses[0], part);
-            *self.nodes = self.nodes.saturating_add(1);
-        }
+        let first = match first {
+            None => part,
+            Some(first) => {
+                self.add_part(&mut above, part)?;
+                first
+            }
+        };
+        self.store.change(&step.pointer, step.level, |node| node.copy_from(&first))?;
+        self.pool.give_back(first);
         Ok(above)
     }
 
-    fn empty_node(&self, level: u8, address: u64) -> Node {
-        let size = self.store.superblock.node_size as usize;
-        Node::new(size, level, self.generation, self.store.volume_id(), address)
+    /// Adds a new node to the tree; the level above is still to learn of it.
+    fn add_part(&mut self, above: &mut Parts, mut part: Arc<Node>) -> Result<()> {
+        let pointer = self.new_pointer()?;
+        let node = own_mut(&mut part)?;
+        node.stamp(self.generation, pointer.addresses[0].0);
+        let item = above.items.get_mut(above.count).ok_or(no_path())?;
+        *item = (node.key(0), pointer.encode());
+        above.count += 1;
+        self.store.add_dirty(pointer.addresses[0], part)?;
+        *self.nodes = self.nodes.saturating_add(1);
+        Ok(())
+    }
+
+    fn empty_node(&mut self, level: u8, address: u64) -> Result<Arc<Node>> {
+        let mut node = self.pool.take_node()?;
+        own_mut(&mut node)?.begin(level, self.generation, self.store.volume_id(), address);
+        Ok(node)
     }
 
     /// The root was split: puts a new root above its parts.
-    fn grow(&mut self, old_root: &Step, items: Vec<(Key, Value)>) -> Result<()> {
+    fn grow(&mut self, old_root: &Step, items: &Parts) -> Result<()> {
         let pointer = self.new_pointer()?;
-        let mut node = self.empty_node(old_root.level + 1, pointer.addresses[0].0);
+        let mut root = self.empty_node(old_root.level + 1, pointer.addresses[0].0)?;
+        let node = own_mut(&mut root)?;
         node.insert(0, &Key::MIN, &old_root.pointer.encode());
-        for (key, value) in items {
-            node.insert(node.count(), &key, &value);
+        for (key, value) in items.iter() {
+            node.insert(node.count(), &key, value);
         }
-        self.store.add_dirty(pointer.addresses[0], node);
+        self.store.add_dirty(pointer.addresses[0], root)?;
         *self.nodes = self.nodes.saturating_add(1);
         *self.root = Root { pointer, height: self.root.height + 1 };
         Ok(())
@@ -267,7 +315,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             if root.count() > 1 || !(self.releasable)(&self.root.pointer) {
                 break;
             }
-            self.drop_node(self.root.pointer);
+            self.drop_node(self.root.pointer)?;
             *self.root = Root { pointer: root.child(0), height: self.root.height - 1 };
         }
         Ok(())
@@ -293,7 +341,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
                 }
             })?;
             for below in &path[depth + 1..] {
-                self.drop_node(below.pointer);
+                self.drop_node(below.pointer)?;
             }
             return Ok(depth);
         }
@@ -340,16 +388,22 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
                 }
             })?;
             drop(other);
-            self.drop_node(pointer);
+            self.drop_node(pointer)?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    fn drop_node(&mut self, pointer: NodePointer) {
-        self.pool.release(pointer);
+    fn drop_node(&mut self, pointer: NodePointer) -> Result<()> {
+        self.pool.release(pointer)?;
         *self.nodes = self.nodes.saturating_sub(1);
+        Ok(())
     }
+}
+
+/// A node that is not in the tree yet has one owner.
+fn own_mut(node: &mut Arc<Node>) -> Result<&mut Node> {
+    Arc::get_mut(node).ok_or(no_path())
 }
 
 /// A path has at least the root; this error is never seen.

@@ -31,6 +31,9 @@ pub enum Origin {
     Replay,
 }
 
+/// Levels that a tree may grow by in one change without more memory for the way to a key.
+const GROWTH: usize = 4;
+
 impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn roots(&self, working: &Working) -> Roots {
         Roots { working: *self.view.read(), frozen: working.frozen_root(), durable: working.durable.root() }
@@ -51,12 +54,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Err(Error::CorruptMetadata { address, reason: "log record with a key that is in none" });
         }
         let roots = self.roots(working);
-        let blocks = self.changed_blocks(working, &roots, &mutations)?;
+        let mut blocks = self.changed_blocks(working, &roots, &mutations)?;
         let inodes = self.changed_inodes(&roots.working, &mutations)?;
-        memory::extend(&mut mutations, &blocks.shared)?;
+        memory::append(&mut mutations, &mut blocks.shared)?;
         // Removals come last: merging then cannot make a leaf fuller than planned.
         mutations.sort_unstable_by_key(|mutation| (mutation.value.is_none(), mutation.key));
-        let runs: Vec<BlockRun> = blocks.published.iter().chain(&blocks.freed).copied().collect();
+        let runs = memory::collect(blocks.published.iter().chain(&blocks.freed).copied())?;
 
         // A record is many batches in one. Nobody sees what it leaves in between, and planned as one it could ask for more
         // nodes than the batches did, on a volume that has no more.
@@ -106,23 +109,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<()> {
         let roots = self.roots(working);
         let value_len_max = self.store.superblock.value_len_max();
-        let changes: Vec<PlannedChange> = mutations
-            .iter()
-            .map(|mutation| PlannedChange {
-                key: mutation.key,
-                value_len: mutation.value.as_ref().map(Vec::len),
-            })
-            .collect();
+        let changes = memory::collect(mutations.iter().map(|mutation| PlannedChange {
+            key: mutation.key,
+            value_len: mutation.value.as_ref().map(Vec::len),
+        }))?;
         if changes.iter().any(|change| change.value_len.is_some_and(|length| length > value_len_max)) {
             // Only a record of the log can have one.
             let address = self.store.superblock.log.start;
             return Err(Error::CorruptMetadata { address, reason: "value longer than a node" });
         }
-        let plan = self.store.plan(&roots.working, working.generation, &changes)?;
+        let mut plan = self.store.plan(&roots.working, working.generation, &changes)?;
+        plan.buried = dead as usize;
         if let Origin::Operation(class) = origin {
             let copies = u64::from(self.store.superblock.metadata_copies);
             let released = plan.nodes.min(working.snapshots.shared_nodes) * copies;
-            let more = More { groups: working.space.clean_groups(runs), dead: dead + released };
+            let more = More { groups: working.space.clean_groups(runs)?, dead: dead + released };
             let freeze = self.freeze_cost(working, &roots.working, more);
             let needed = (plan.nodes * self.node_cost()).saturating_add(freeze);
             if self.available(working) < needed.saturating_add(self.reserve_for(working, class)) {
@@ -156,8 +157,27 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let released = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
         let taken = working.pool.addresses();
         let nodes = released.chain(taken).map(|start| BlockRun { start, count });
-        let nodes: Vec<BlockRun> = nodes.chain(runs.iter().copied()).collect();
-        working.space.prepare(&self.store, roots, &nodes)
+        let nodes = memory::collect(nodes.chain(runs.iter().copied()))?;
+        working.space.prepare(&self.store, roots, &nodes)?;
+        working.space.reserve_notes(runs)?;
+        self.prepare_memory(working, roots, plan)
+    }
+
+    /// Memory for a planned change: for its nodes, their places in the cache, the way to a key, and the notes about nodes
+    /// taken and released.
+    fn prepare_memory(&self, working: &mut Working, roots: &Roots, plan: &Plan) -> Result<()> {
+        let nodes = plan.nodes as usize;
+        working.pool.reserve(nodes, plan.released)?;
+        if nodes > 0 {
+            // One more: a node that is split is put together beside itself.
+            working.pool.reserve_nodes(nodes + 1, self.store.superblock.node_size as usize)?;
+        }
+        if working.snapshots.newest.0 > 0 {
+            let copies = usize::from(self.store.superblock.metadata_copies);
+            working.dying.reserve(plan.buried + plan.released * copies)?;
+        }
+        working.path.try_reserve(roots.working.height as usize + GROWTH).map_err(|_| Error::OutOfMemory)?;
+        self.store.reserve(nodes + plan.visited.len())
     }
 
     /// Counters and the next log record follow a mutation.
@@ -195,8 +215,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Sets addresses aside until there are `nodes` of them.
     pub(super) fn fill_pool(&self, working: &mut Working, roots: &Roots, nodes: u64) -> Result<()> {
         while (working.pool.len() as u64) < nodes {
+            working.pool.reserve(nodes as usize, 0)?;
             let addresses = working.space.reserve_node(&self.store, roots)?;
-            working.pool.add(addresses);
+            working.pool.add(addresses)?;
         }
         Ok(())
     }
@@ -223,7 +244,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         change: impl FnOnce(&mut TreeWriter<'_, M, P>) -> Result<T>,
     ) -> Result<T> {
         let mut visited = plan.visited;
-        self.store.keep(&visited);
+        self.store.keep(&visited)?;
         // The cache is their only owner now, so that they are changed in place.
         visited.iter_mut().for_each(|visited| visited.node = None);
         let count = self.store.superblock.node_blocks();
@@ -234,6 +255,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             generation: working.generation,
             pool: &mut working.pool,
             nodes: &mut working.nodes,
+            path: &mut working.path,
             // A neighbour's pointer comes from the medium, and nobody has followed it yet.
             releasable: &|pointer| {
                 let mut runs = pointer.copies().map(|start| BlockRun { start, count });

@@ -9,7 +9,6 @@
 //! A block whose bit is set is named by the live tree, or is in a dead list and will never be named again, because only
 //! extents of the live tree are cloned. So a set bit without a key means one reference.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
@@ -63,26 +62,24 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             Error::CorruptMetadata { address: root.pointer.addresses[0], reason: "extent out of range" };
         let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.contains(*run));
         // Where the number of references steps up or down, and what a snapshot may hold of that which goes.
-        let mut steps: BTreeMap<u64, i64> = BTreeMap::new();
+        let mut steps: Vec<(u64, i64)> = Vec::new();
         let mut held: Vec<DeadEntry> = Vec::new();
-        let mut step = |run: BlockRun, by: i64| {
-            *steps.entry(run.start.0).or_default() += by;
-            *steps.entry(run.end()).or_default() -= by;
-        };
+        let mut step =
+            |run: BlockRun, by: i64| memory::extend(&mut steps, &[(run.start.0, by), (run.end(), -by)]);
         for mutation in mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent)) {
             let decode = |value: &[u8]| valid(value).zip(decode_birth(value));
             if let Some(old) = self.store.get_with(root, &mutation.key, decode)? {
                 let (run, birth) = old.ok_or(damaged)?;
-                step(run, -1);
+                step(run, -1)?;
                 if working.is_held(birth) {
                     memory::push(&mut held, DeadEntry { run, birth })?;
                 }
             }
             if let Some(value) = &mutation.value {
-                step(valid(value).ok_or(damaged)?, 1);
+                step(valid(value).ok_or(damaged)?, 1)?;
             }
         }
-        let changes = ranges_of(&steps);
+        let changes = ranges_of(&mut steps)?;
         let mut blocks = Blocks::default();
         if changes.is_empty() {
             return Ok(blocks);
@@ -141,7 +138,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let run = run_of(range.start, range.end);
         working.space.prepare(&self.store, roots, &[run])?;
-        for (start, end, used) in working.space.used_parts(run) {
+        for (start, end, used) in working.space.used_parts(run)? {
             memory::push(found, Counted { start, end, count: i64::from(used) })?;
         }
         Ok(())
@@ -174,93 +171,104 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn change_shared(&self, root: &Root, shared: &mut SharedChange, after: Counted) -> Result<()> {
         for key in self.shared_extents(root, after.start, after.end)? {
             // A later part of the same batch finds a key again that an earlier one has replaced.
-            if shared.before.insert(key.start, key).is_none() {
-                shared.after.insert(key.start, key);
+            if let Err(at) = shared.before.binary_search_by_key(&key.start, |known| known.start) {
+                memory::insert(&mut shared.before, at, key)?;
+                let at = shared.after.partition_point(|known| known.start < key.start);
+                memory::insert(&mut shared.after, at, key)?;
             }
         }
         shared.set(after)
     }
 }
 
-/// Shared extents by first block, those that a batch looked at: as they are and as they will be.
+/// Shared extents in order, those that a batch looked at: as they are and as they will be.
 #[derive(Default)]
 struct SharedChange {
-    before: BTreeMap<u64, Shared>,
-    after: BTreeMap<u64, Shared>,
+    before: Vec<Shared>,
+    after: Vec<Shared>,
 }
 
 impl SharedChange {
     fn set(&mut self, range: Counted) -> Result<()> {
-        let overlaps: Vec<Shared> = self
-            .after
-            .range(..range.end)
-            .rev()
-            .take_while(|(_, key)| key.end > range.start)
-            .map(|(_, key)| *key)
-            .collect();
-        for key in overlaps {
-            self.after.remove(&key.start);
-            if key.start < range.start {
-                self.after.insert(key.start, Shared { end: range.start, ..key });
-            }
-            if key.end > range.end {
-                self.after.insert(range.end, Shared { start: range.end, ..key });
-            }
+        let count = u32::try_from(range.count.max(0)).map_err(|_| Error::TooManyLinks)?;
+        let first = self.after.partition_point(|key| key.end <= range.start);
+        let behind = first + self.after[first..].partition_point(|key| key.start < range.end);
+        let overlaps = &self.after[first..behind];
+        // What is left of the first and the last of them, and the new one in between.
+        let head = overlaps.first().filter(|key| key.start < range.start);
+        let tail = overlaps.last().filter(|key| key.end > range.end);
+        let parts = [
+            head.map(|key| Shared { end: range.start, ..*key }),
+            (count > 1).then_some(Shared { start: range.start, end: range.end, count }),
+            tail.map(|key| Shared { start: range.end, ..*key }),
+        ];
+        self.after.try_reserve(parts.len()).map_err(|_| Error::OutOfMemory)?;
+        self.after.drain(first..behind);
+        for part in parts.into_iter().rev().flatten() {
+            self.after.insert(first, part);
         }
-        if range.count > 1 {
-            let count = u32::try_from(range.count).map_err(|_| Error::TooManyLinks)?;
-            let mut new = Shared { start: range.start, end: range.end, count };
-            let before = self.after.range(..new.start).next_back().map(|(_, key)| *key);
-            if let Some(before) = before.filter(|before| before.joins(&new)) {
-                self.after.remove(&before.start);
-                new.start = before.start;
+        if count > 1 {
+            let new = first + usize::from(parts[0].is_some());
+            self.join(new);
+            if let Some(before) = new.checked_sub(1) {
+                self.join(before);
             }
-            let behind = self.after.get(&new.end).copied();
-            if let Some(behind) = behind.filter(|behind| new.joins(behind)) {
-                self.after.remove(&behind.start);
-                new.end = behind.end;
-            }
-            self.after.insert(new.start, new);
         }
         Ok(())
     }
 
+    /// Joins a key and the one behind it, where they can be one.
+    fn join(&mut self, index: usize) {
+        let (Some(key), Some(behind)) = (self.after.get(index), self.after.get(index + 1)) else { return };
+        if key.joins(behind) {
+            self.after[index].end = behind.end;
+            self.after.remove(index + 1);
+        }
+    }
+
     /// The mutations that make it so; returns by how much the number of keys changes.
     fn finish(self, mutations: &mut Vec<Mutation>) -> Result<i64> {
-        let key = |start: &u64| Key::shared_extent(BlockAddress(*start));
-        for (start, shared) in &self.after {
-            if self.before.get(start) != Some(shared) {
-                memory::push(mutations, Mutation { key: key(start), value: Some(shared.encode()?) })?;
+        let key = |shared: &Shared| Key::shared_extent(BlockAddress(shared.start));
+        let find = |list: &[Shared], shared: &Shared| {
+            list.binary_search_by_key(&shared.start, |known| known.start).ok().map(|at| list[at])
+        };
+        for shared in &self.after {
+            if find(&self.before, shared) != Some(*shared) {
+                memory::push(mutations, Mutation { key: key(shared), value: Some(shared.encode()?) })?;
             }
         }
-        for start in self.before.keys().filter(|start| !self.after.contains_key(start)) {
-            memory::push(mutations, Mutation { key: key(start), value: None })?;
+        for shared in self.before.iter().filter(|shared| find(&self.after, shared).is_none()) {
+            memory::push(mutations, Mutation { key: key(shared), value: None })?;
         }
         Ok(self.after.len() as i64 - self.before.len() as i64)
     }
 }
 
-/// The ranges between steps in which the sum is not zero.
-fn ranges_of(steps: &BTreeMap<u64, i64>) -> Vec<Counted> {
+/// The ranges between steps in which the sum is not zero. Sorts the steps.
+fn ranges_of(steps: &mut [(u64, i64)]) -> Result<Vec<Counted>> {
+    steps.sort_unstable_by_key(|(at, _)| *at);
     let mut ranges: Vec<Counted> = Vec::new();
-    let mut count = 0;
-    for ((start, by), (end, _)) in steps.iter().zip(steps.iter().skip(1)) {
-        count += by;
+    let (mut start, mut count) = (0, 0);
+    for same in steps.chunk_by(|a, b| a.0 == b.0) {
+        let end = same[0].0;
         match ranges.last_mut() {
-            Some(last) if last.end == *start && last.count == count => last.end = *end,
-            _ if count != 0 => ranges.push(Counted { start: *start, end: *end, count }),
+            Some(last) if last.end == start && last.count == count => last.end = end,
+            _ if count != 0 => memory::push(&mut ranges, Counted { start, end, count })?,
             _ => {}
         }
+        start = end;
+        count += same.iter().map(|(_, by)| by).sum::<i64>();
     }
-    ranges
+    Ok(ranges)
 }
 
 /// Sorts what nobody refers to any more into what is free and what the newest snapshot holds.
 fn release(run: BlockRun, held: &[DeadEntry], blocks: &mut Blocks) -> Result<()> {
     let mut rest = crate::space::RangeSet::default();
+    rest.reserve(held.len() + 1)?;
     rest.insert(run.start.0, run.end());
     for entry in held {
-        for (from, to) in rest.remove(entry.run.start.0, entry.run.end()) {
+        while let Some((from, to)) = rest.take(entry.run.start.0, entry.run.end()) {
             memory::push(&mut blocks.dead, DeadEntry { run: run_of(from, to), birth: entry.birth })?;
         }
     }

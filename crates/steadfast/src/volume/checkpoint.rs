@@ -5,7 +5,8 @@ use steadfast_media::Medium;
 
 use super::Volume;
 use super::state::{Frozen, Working};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::key::Key;
 use crate::layout::Metaroot;
 use crate::platform::Platform;
@@ -25,10 +26,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         // Each of the two changes what the other writes, in ever fewer nodes: a node is copied once a generation.
         while self.flush_groups(working)? || self.flush_dead(working)? {}
         let mut root = self.view.write();
-        let sealed = self.store.seal(&mut root);
+        let room = self.store.room_to_seal()?;
+        working.space.reserve_freeze()?;
+        let sealed = self.store.seal(&mut root, room);
         // Dirty nodes are in memory, so this is never seen.
         let nodes = sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
-        if !working.pending.is_empty() {
+        let unmarked = !working.pending.is_empty();
+        if unmarked {
             working.pending.clear();
             working.log.skip();
         }
@@ -48,7 +52,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             node_cursor,
             snapshots: working.snapshots,
         };
-        working.frozen = Some(Frozen { metaroot, nodes });
+        working.frozen = Some(Frozen { metaroot, nodes, unmarked });
         working.generation = Generation(working.generation.0 + 1);
         working.parameters_changed = false;
         working.space.freeze();
@@ -60,18 +64,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn flush_groups(&self, working: &mut Working) -> Result<bool> {
         let roots = self.roots(working);
         let value_len = Some(1 + self.store.superblock.group_blocks as usize / 8);
-        let changes: alloc::vec::Vec<PlannedChange> = working
-            .space
-            .dirty_group_indexes()
-            .into_iter()
-            .map(|index| PlannedChange { key: Key::group(index), value_len })
-            .collect();
+        let dirty = working.space.dirty_group_indexes()?;
+        let changes =
+            memory::collect(dirty.iter().map(|index| PlannedChange { key: Key::group(*index), value_len }))?;
         if changes.is_empty() {
             return Ok(false);
         }
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         self.prepare_change(working, &roots, &plan, &[])?;
-        let mut values = working.space.take_dirty_groups();
+        let mut values = working.space.take_dirty_groups()?;
         // Removals come last: merging then cannot make a leaf fuller than planned.
         values.sort_unstable_by_key(|(key, value)| (value.is_none(), *key));
         self.change_tree(working, plan, |tree| {
@@ -93,17 +94,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// The medium's; the volume is read-only then.
     pub(super) fn finish_checkpoint(&self) -> Result<()> {
         let _one_at_a_time = self.checkpoint.lock();
-        let frozen = {
+        let (metaroot, nodes) = {
             let working = self.working.lock();
-            working.frozen.as_ref().map(|frozen| {
-                let share =
-                    |sealed: &SealedNode| SealedNode { pointer: sealed.pointer, node: sealed.node.clone() };
-                (frozen.metaroot, frozen.nodes.iter().map(share).collect::<alloc::vec::Vec<_>>())
-            })
+            let Some(frozen) = &working.frozen else { return Ok(()) };
+            let share =
+                |sealed: &SealedNode| SealedNode { pointer: sealed.pointer, node: sealed.node.clone() };
+            (frozen.metaroot, memory::collect(frozen.nodes.iter().map(share))?)
         };
-        let Some((metaroot, nodes)) = frozen else { return Ok(()) };
-        self.write_checkpoint(&metaroot, &nodes)
-            .map_err(|error| self.fail("a checkpoint could not be written", error))?;
+        self.write_checkpoint(&metaroot, &nodes).map_err(|error| match error {
+            // Before anything that counts was written; it is written again by whoever needs it next.
+            Error::OutOfMemory => error,
+            error => self.fail("a checkpoint could not be written", error),
+        })?;
         self.thaw(metaroot, &nodes);
         Ok(())
     }
@@ -127,7 +129,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working.durable = metaroot;
         working.log.thaw();
         self.tally.lock().checkpoints += 1;
-        let pins = self.pins.lock().clone();
+        let pins = self.pins.lock();
         working.space.thaw(&self.store, &metaroot.root(), &pins);
     }
 
@@ -157,8 +159,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             while self.flush_dead(working)? {}
         }
         let mut root: lock_api::RwLockWriteGuard<'_, P::RwLock, Root> = self.view.write();
-        let nodes = self.store.seal(&mut root)?;
+        let room = self.store.room_to_seal()?;
+        let nodes = self.store.seal(&mut root, room)?;
+        // Without memory the nodes stay as they are, to be written by whoever needs it next.
         let written = self.store.write_nodes(&nodes);
+        if written == Err(Error::OutOfMemory) {
+            nodes.iter().for_each(|sealed| self.store.set_dirty(sealed.pointer.addresses[0]));
+            return written;
+        }
         written.map_err(|error| self.fail("metadata could not be written out", error))?;
         for sealed in &nodes {
             self.store.set_clean(sealed.pointer.addresses[0]);

@@ -97,6 +97,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     fn next_step(&self, working: &mut Working) -> Result<Step> {
+        if working.frozen.as_ref().is_some_and(|frozen| frozen.unmarked) {
+            return Ok(Step::Wait);
+        }
         if working.pending.is_empty() && !working.parameters_changed {
             return Ok(Step::Nothing);
         }
@@ -123,17 +126,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn build_record(&self, working: &Working) -> Result<(RecordBuilder, u64)> {
         let root: Root = *self.view.read();
         let durable = working.durable.generation;
-        let mut builder = RecordBuilder::default();
+        let block_size = self.store.superblock.block_size as usize;
+        let mut builder = RecordBuilder::new(working.pending.bytes(), block_size)?;
         let mut data_blocks = 0;
-        for key in working.pending.keys() {
+        for key in &working.pending.keys()? {
             let mut add = |value: &[u8]| {
                 if key.kind() == Some(Kind::Extent) {
                     data_blocks += written_since(value, durable);
                 }
-                builder.add(key, Some(value));
+                builder.add(key, Some(value))
             };
-            if self.store.get_with(&root, key, &mut add)?.is_none() {
-                builder.add(key, None);
+            match self.store.get_with(&root, key, &mut add)? {
+                Some(added) => added?,
+                None => builder.add(key, None)?,
             }
         }
         Ok((builder, data_blocks * u64::from(self.store.superblock.block_size)))

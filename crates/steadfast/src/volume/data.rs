@@ -8,6 +8,7 @@ use steadfast_media::Medium;
 
 use super::{INODE_LOCKS, Volume};
 use crate::error::Result;
+use crate::fs::memory;
 use crate::layout::Superblock;
 use crate::platform::Platform;
 use crate::tree::{Root, Store};
@@ -66,9 +67,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Pins blocks. The caller still holds the [`Reader`](super::Reader) through which it found them.
-    pub(crate) fn pin(&self, runs: &[BlockRun]) -> PinGuard<'_, M, P> {
-        self.pins.lock().extend_from_slice(runs);
-        PinGuard { volume: self, runs: runs.to_vec() }
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn pin(&self, runs: &[BlockRun]) -> Result<PinGuard<'_, M, P>> {
+        let own = memory::copy(runs)?;
+        memory::extend(&mut self.pins.lock(), runs)?;
+        Ok(PinGuard { volume: self, runs: own })
     }
 
     pub(crate) fn read_blocks(&self, start: BlockAddress, buffer: &mut [u8]) -> Result<()> {

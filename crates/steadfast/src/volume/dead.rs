@@ -48,16 +48,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Puts some of the entries that wait into the newest snapshot's dead list; `true` when there were any.
     pub(super) fn flush_dead(&self, working: &mut Working) -> Result<bool> {
-        let entries = working.dying.first(self.dead_round());
+        let entries = working.dying.first(self.dead_round())?;
         if entries.is_empty() {
             return Ok(false);
         }
         let roots = self.roots(working);
         let puts = self.dead_list_puts(&roots.working, working.snapshots.newest, &entries)?;
-        let changes: Vec<PlannedChange> = puts
-            .iter()
-            .map(|(key, value)| PlannedChange { key: *key, value_len: Some(value.len()) })
-            .collect();
+        let changes = memory::collect(
+            puts.iter().map(|(key, value)| PlannedChange { key: *key, value_len: Some(value.len()) }),
+        )?;
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         self.prepare_change(working, &roots, &plan, &[])?;
         working.dying.remove(&entries);
@@ -87,7 +86,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let (here, behind) = rest.split_at(room);
             if !here.is_empty() {
                 memory::extend(&mut list, here)?;
-                memory::push(&mut puts, (newest, encode_dead_list(&list)))?;
+                memory::push(&mut puts, (newest, encode_dead_list(&list)?))?;
             }
             rest = behind;
             key = newest.successor().unwrap_or(last);
@@ -96,7 +95,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if key > last {
                 return Err(Error::Unsupported("dead list with too many keys"));
             }
-            memory::push(&mut puts, (key, encode_dead_list(part)))?;
+            memory::push(&mut puts, (key, encode_dead_list(part)?))?;
             key = key.successor().unwrap_or(Key::MAX);
         }
         Ok(puts)

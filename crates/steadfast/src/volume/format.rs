@@ -1,13 +1,12 @@
 //! Making a new volume.
 
-use alloc::vec;
-
 use steadfast_media::Medium;
 
 use super::Volume;
 use super::apply::Origin;
 use crate::error::{Error, Result};
 use crate::fs::inode::root_value;
+use crate::fs::memory;
 use crate::key::Key;
 use crate::keyspace::Mutation;
 use crate::layout::{
@@ -36,7 +35,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// The superblocks are invalidated first and written last: a half-made volume is none.
     pub fn format(medium: &M, options: &FormatOptions, platform: &P) -> Result<()> {
         let superblock = superblock_for(medium, options, platform)?;
-        let cell = vec![0; superblock.cell_size() as usize];
+        let cell = memory::zeroed(superblock.cell_size() as usize)?;
         let superblocks = [0, superblock.second_offset()];
         for offset in superblocks {
             medium.write(offset, &cell)?;
@@ -47,14 +46,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if superblock.log.count > 0 {
             // The first record of an earlier volume with the same uuid would be taken for one of this volume.
             let first = superblock.log.start.0 * u64::from(superblock.block_size);
-            medium.write(first, &vec![0; superblock.block_size as usize])?;
+            medium.write(first, &memory::zeroed(superblock.block_size as usize)?)?;
         }
         medium.flush()?;
 
         write_first_state(medium, platform, &superblock, options)?;
 
-        let mut cell = superblock.encode(platform);
-        cell.resize(superblock.cell_size() as usize, 0);
+        let cell = superblock.cell(platform)?;
         for offset in superblocks {
             medium.write(offset, &cell)?;
         }
@@ -91,13 +89,13 @@ fn write_first_state<M: Medium, P: Platform>(
         snapshots: SnapshotCounts::default(),
     };
     let volume: Volume<&M, &P> =
-        Volume::with_state(medium, platform, superblock.clone(), &metaroot, &OpenOptions::default());
-    let root = Node::new(superblock.node_size as usize, 0, generation, volume.store.volume_id(), first.0);
-    volume.store.add_new(first, root);
+        Volume::with_state(medium, platform, superblock.clone(), &metaroot, &OpenOptions::default())?;
+    let root = Node::new(superblock.node_size as usize, 0, generation, volume.store.volume_id(), first.0)?;
+    volume.store.add_new(first, root)?;
     {
         let mut working = volume.working.lock();
         let runs = metaroot.root.copies().map(|start| BlockRun { start, count: superblock.node_blocks() });
-        let runs: alloc::vec::Vec<BlockRun> = runs.collect();
+        let runs = memory::collect(runs)?;
         let roots = volume.roots(&working);
         working.space.prepare(&volume.store, &roots, &runs)?;
         for run in runs {
@@ -106,7 +104,7 @@ fn write_first_state<M: Medium, P: Platform>(
         let now = platform.now();
         let inode = root_value(options.root_uid, options.root_gid, options.root_mode, now)?;
         let mutation = Mutation { key: Key::inode(InodeNumber::ROOT), value: Some(inode) };
-        volume.apply(&mut working, vec![mutation], Origin::Replay)?;
+        volume.apply(&mut working, memory::collect([mutation])?, Origin::Replay)?;
         working.next_inode = InodeNumber::FIRST_USER.0;
         volume.freeze(&mut working)?;
     }

@@ -164,7 +164,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn map_dead(&self, from: &Key, visit: &mut dyn FnMut(BlockRun)) -> Result<Option<Key>> {
         self.check_open()?;
         if *from == Key::MIN {
-            let dying = self.working.lock().dying.first(DYING_MAX);
+            let dying = self.working.lock().dying.first(DYING_MAX)?;
             dying.iter().for_each(|entry| visit(entry.run));
         }
         let reader = self.reader()?;

@@ -47,7 +47,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if !options.read_only {
             metaroot.erase_unfinished_successor(&patient, &superblock, &platform)?;
         }
-        let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options);
+        let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
         volume.superblock_damaged = damaged;
         let replayed = {
             let mut working = volume.working.lock();
@@ -72,7 +72,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         superblock: Superblock,
         metaroot: &Metaroot,
         options: &OpenOptions,
-    ) -> Self {
+    ) -> Result<Self> {
         let options = OpenOptions { read_only: true, ..options.clone() };
         Self::with_state(medium, platform, superblock, metaroot, &options)
     }
@@ -84,11 +84,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         superblock: Superblock,
         metaroot: &Metaroot,
         options: &OpenOptions,
-    ) -> Self {
+    ) -> Result<Self> {
         let space_memory = options.cache_size / SPACE_SHARE;
         let store = Store::new(medium, platform, superblock, options.cache_size - space_memory);
-        let working = working_state(&store.superblock, metaroot, space_memory);
-        Volume {
+        let working = working_state(&store.superblock, metaroot, space_memory)?;
+        Ok(Volume {
             store,
             read_only: options.read_only,
             access_times: options.access_times,
@@ -115,11 +115,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             view: RwLock::new(metaroot.root()),
             space_memory,
             tally: Mutex::default(),
-        }
+        })
     }
 
     /// The working state that equals the durable one of `metaroot`.
-    pub(super) fn working_at(&self, metaroot: &Metaroot) -> Working {
+    pub(super) fn working_at(&self, metaroot: &Metaroot) -> Result<Working> {
         working_state(&self.store.superblock_now(), metaroot, self.space_memory)
     }
 
@@ -134,7 +134,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Applies the records that [`read_log`](Self::read_log) has found. Returns their number.
     pub(super) fn replay_into(&self, working: &mut Working, found: &Replayed) -> Result<u32> {
         for run in &found.runs {
-            working.space.reserve_for_replay(*run);
+            working.space.reserve_for_replay(*run)?;
         }
         // A checkpoint may have been in flight, with the generation after it in use already.
         self.pass_births(working, found.birth_max)?;
@@ -186,15 +186,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-fn working_state(superblock: &Superblock, metaroot: &Metaroot, space_memory: usize) -> Working {
+fn working_state(superblock: &Superblock, metaroot: &Metaroot, space_memory: usize) -> Result<Working> {
     let cursors = (metaroot.data_cursor, metaroot.node_cursor);
-    Working {
+    Ok(Working {
         generation: Generation(metaroot.generation.0 + 1),
         nodes: metaroot.nodes,
         inodes: metaroot.inodes,
         next_inode: metaroot.next_inode,
         pool: NodePool::default(),
-        space: Space::new(superblock, metaroot.used_blocks, cursors, space_memory),
+        path: alloc::vec::Vec::new(),
+        space: Space::new(superblock, metaroot.used_blocks, cursors, space_memory)?,
         log: Log::new(superblock, metaroot.log, 0),
         pending: Pending::default(),
         sequence: 0,
@@ -203,5 +204,5 @@ fn working_state(superblock: &Superblock, metaroot: &Metaroot, space_memory: usi
         parameters_changed: false,
         snapshots: metaroot.snapshots,
         dying: Dying::default(),
-    }
+    })
 }

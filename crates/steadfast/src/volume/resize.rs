@@ -12,7 +12,6 @@
 
 use core::sync::atomic::Ordering;
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
@@ -21,6 +20,7 @@ use super::Volume;
 use super::room::More;
 use super::state::Working;
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::key::{Key, Kind};
 use crate::layout::{STRUCTURE_SIZE, Superblock, reserve_blocks};
 use crate::platform::Platform;
@@ -139,7 +139,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let switched = self.switch(&new).and_then(|()| {
             // Nobody who looks for a superblock at the end of the medium may find the old one.
-            let blank = vec![0; old.cell_size() as usize];
+            let blank = memory::zeroed(old.cell_size() as usize)?;
             self.store.medium.write(old.second_offset(), &blank)?;
             self.store.flush()
         });
@@ -164,17 +164,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn write_structures(&self, working: &Working, new: &Superblock) -> Result<()> {
         let (medium, platform) = (&self.store.medium, &self.store.platform);
         let newest = &working.durable;
-        let cell = |bytes: Vec<u8>| {
-            let mut cell = bytes;
-            cell.resize(new.cell_size() as usize, 0);
-            cell
-        };
         // The other slot gets nothing: what was there may have been file data that looks like a metaroot.
         let [_, newest_at] = new.metaroot_offsets(newest.generation.0);
         let [_, other_at] = new.metaroot_offsets(newest.generation.0 + 1);
-        medium.write(other_at, &cell(Vec::new()))?;
-        medium.write(newest_at, &cell(newest.encode(new, platform)))?;
-        medium.write(new.second_offset(), &cell(new.encode(platform)))?;
+        medium.write(other_at, &memory::zeroed(new.cell_size() as usize)?)?;
+        newest.write_copy(medium, new, platform, newest_at)?;
+        new.write_copy(medium, platform, new.second_offset())?;
         self.store.flush()
     }
 
@@ -186,9 +181,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// From this write on the volume has its new size.
     fn switch(&self, new: &Superblock) -> Result<()> {
-        let mut cell = new.encode(&self.store.platform);
-        cell.resize(new.cell_size() as usize, 0);
-        self.store.medium.write(0, &cell)?;
+        new.write_copy(&self.store.medium, &self.store.platform, 0)?;
         self.store.flush()
     }
 
@@ -238,21 +231,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn move_nodes(&self, limit: u64, moved: &mut u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let node_blocks = self.store.superblock.node_blocks();
         let beyond = |start: BlockAddress| start.0 + node_blocks > limit;
-        let mut stack: Vec<(crate::tree::NodePointer, u8, Key)> = {
-            let root = *self.view.read();
-            vec![(root.pointer, root.level(), Key::MIN)]
-        };
+        let root = *self.view.read();
+        let mut stack = memory::copy(&[(root.pointer, root.level(), Key::MIN)])?;
         let mut keys: Vec<Key> = Vec::new();
         // No node is looked at twice: those that a step makes are in front of the limit.
         while let Some((pointer, level, low)) = stack.pop() {
             let node = self.store.node(&pointer, level)?;
             if pointer.copies().any(beyond) {
-                keys.push(low);
+                memory::push(&mut keys, low)?;
             }
             if level > 0 {
                 for index in (0..node.count()).rev() {
                     let low = if index == 0 { low } else { node.key(index) };
-                    stack.push((node.child(index), level - 1, low));
+                    memory::push(&mut stack, (node.child(index), level - 1, low))?;
                 }
             }
         }
@@ -270,8 +261,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut working = self.working.lock();
         let working = &mut *working;
         let roots = self.roots(working);
-        let changes: Vec<PlannedChange> =
-            keys.iter().map(|key| PlannedChange { key: *key, value_len: None }).collect();
+        let changes = memory::collect(keys.iter().map(|key| PlannedChange { key: *key, value_len: None }))?;
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         let freeze = self.freeze_cost(working, &roots.working, More::default());
         if self.available(working) < plan.nodes * self.node_cost() + freeze {

@@ -2,13 +2,12 @@
 
 use core::sync::atomic::Ordering;
 
-use alloc::vec::Vec;
-
 use steadfast_media::Medium;
 
 use super::Volume;
 use super::state::CommitState;
 use crate::error::{Error, Result};
+use crate::fs::memory;
 use crate::layout::Metaroot;
 use crate::platform::Platform;
 
@@ -31,10 +30,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn rollback_now(&self) -> Result<()> {
         self.check_rollback()?;
         // Writers between reserving and publishing blocks hold their inode's lock: wait for them, let no new ones in.
-        let _writers: Vec<_> = self.inode_locks.iter().map(|lock| lock.lock()).collect();
+        let _writers = memory::collect(self.inode_locks.iter().map(|lock| lock.lock()))?;
         let mut commit = self.commit.lock();
         self.check_rollback()?;
-        self.finish_checkpoint()?;
+        // A checkpoint that was refused for want of memory, of changes that no mark has, is not finished now: they are what
+        // is to be forgotten.
+        let unmarked = self.working.lock().frozen.as_ref().is_some_and(|frozen| frozen.unmarked);
+        if !unmarked {
+            self.finish_checkpoint()?;
+        }
+        let _nobody_finishes_it = self.checkpoint.lock();
         self.restore_marked(&mut commit)?;
         self.incarnation.fetch_add(1, Ordering::AcqRel);
         Ok(())
@@ -49,6 +54,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Err(Error::NoMetaroot);
         }
         let found = self.read_log(&metaroot)?;
+        let restored = self.working_at(&metaroot)?;
         let (epoch, sequence, next_inode) =
             (working.log.position().epoch, working.sequence, working.next_inode);
         {
@@ -56,7 +62,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.rolling_back.store(true, Ordering::Release);
             self.store.forget_all();
             *view = metaroot.root();
-            *working = self.working_at(&metaroot);
+            *working = restored;
         }
         let replayed = self.replay_into(&mut working, &found);
         working.log.raise_epoch(epoch);

@@ -219,7 +219,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if later.is_empty() {
                 memory::push(&mut unit.removals, key)?;
             } else {
-                memory::push(&mut unit.puts, (key, crate::snapshot::encode_dead_list(later)))?;
+                memory::push(&mut unit.puts, (key, crate::snapshot::encode_dead_list(later)?))?;
                 unit.last = false;
                 break;
             }
@@ -228,6 +228,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         if !moved.is_empty() {
             let mut puts = self.dead_list_puts(root, before, &moved)?;
+            puts.try_reserve(unit.puts.len()).map_err(|_| Error::OutOfMemory)?;
             puts.append(&mut unit.puts);
             unit.puts = puts;
         }
@@ -239,11 +240,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The nodes that a unit needs, where the volume has room for them and for the freeze afterwards.
     fn room_for_unit(&self, working: &Working, roots: &Roots, unit: &Unit) -> Result<Plan> {
-        let changes: Vec<PlannedChange> = unit.changes().collect();
+        let changes = memory::collect(unit.changes())?;
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         let released = plan.nodes.min(working.snapshots.shared_nodes);
         let dead = released * u64::from(self.store.superblock.metadata_copies);
-        let more = More { groups: working.space.clean_groups(&unit.freed), dead };
+        let more = More { groups: working.space.clean_groups(&unit.freed)?, dead };
         let needed = (plan.nodes * self.node_cost())
             .saturating_add(self.freeze_cost(working, &roots.working, more))
             .saturating_add(self.reserve_for(working, SpaceClass::Freeing));

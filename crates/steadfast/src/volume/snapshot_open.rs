@@ -41,7 +41,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 }
             }
         };
-        let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options);
+        let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
         volume.superblock_damaged = damaged;
         Ok(volume)
     }
@@ -57,7 +57,7 @@ fn find<M: Medium, P: Platform>(
     options: &OpenOptions,
     name: &str,
 ) -> Result<Option<Record>> {
-    let volume = Volume::with_state(medium, platform, superblock.clone(), metaroot, options);
+    let volume = Volume::with_state(medium, platform, superblock.clone(), metaroot, options)?;
     volume.snapshot_record(&metaroot.root(), name)
 }
 

@@ -31,7 +31,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// (the volume is then at its last transaction point); as [`transact`](Self::transact).
     pub fn snapshot_rollback(&self, name: &str, destroy_newer: bool) -> Result<()> {
         self.check_writable()?;
-        let _writers: Vec<_> = self.inode_locks.iter().map(|lock| lock.lock()).collect();
+        let _writers = memory::collect(self.inode_locks.iter().map(|lock| lock.lock()))?;
         let mut commit = self.commit.lock();
         self.check_writable()?;
         self.check_not_held()?;
@@ -48,7 +48,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Ok(()) => working.sequence,
                 Err(error) => {
                     drop(working);
-                    self.restore_marked(&mut commit)?;
+                    // Where that fails, too, there is no state to show; another rollback may find one.
+                    self.restore_marked(&mut commit).map_err(|error| {
+                        self.lost.store(true, Ordering::Release);
+                        self.fail("the state to roll back to could not be read", error)
+                    })?;
                     return Err(error);
                 }
             }
@@ -88,11 +92,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Makes the snapshot's tree the working one, with the changes that it needs, and freezes it.
     fn switch_to(&self, working: &mut Working, record: &Record, older: &[Generation]) -> Result<()> {
-        {
-            let mut view = self.view.write();
-            self.store.forget_all();
-            *view = record.root;
-        }
         let state = Metaroot {
             root: record.root.pointer,
             height: record.root.height,
@@ -107,7 +106,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             },
             ..working.durable
         };
-        let now = self.working_at(&state);
+        let now = self.working_at(&state)?;
+        {
+            let mut view = self.view.write();
+            self.store.forget_all();
+            *view = record.root;
+        }
         *working = Working {
             // Births go on counting, and so do commits and the numbers of inodes.
             generation: working.generation,

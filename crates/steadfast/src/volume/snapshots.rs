@@ -55,7 +55,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             let mut record = self.record_of(&working, name)?;
             let key = Key::snapshot(record.generation);
-            let change = PlannedChange { key, value_len: Some(record.encode().len()) };
+            let change = PlannedChange { key, value_len: Some(record.encode()?.len()) };
             // Every node will be one of an earlier generation.
             let generation = Generation(working.generation.0 + 1);
             let nodes = self.store.plan(&root, generation, &[change])?.nodes;
@@ -126,7 +126,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Puts a snapshot's key into the working tree. No record of the log can hold it.
     pub(super) fn put_record(&self, working: &mut Working, record: &Record) -> Result<()> {
         let key = Key::snapshot(record.generation);
-        let value = record.encode();
+        let value = record.encode()?;
         let roots = self.roots(working);
         let change = PlannedChange { key, value_len: Some(value.len()) };
         let plan = self.store.plan(&roots.working, working.generation, &[change])?;

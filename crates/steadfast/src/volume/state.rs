@@ -1,20 +1,25 @@
 //! What the writer and the committer keep in memory.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use hashbrown::HashMap;
+
+use crate::error::Result;
+use crate::fs::memory;
 use crate::key::Key;
 use crate::layout::{Metaroot, SnapshotCounts};
 use crate::log::Log;
 use crate::snapshot::Dying;
 use crate::space::Space;
-use crate::tree::{NodePool, Root, SealedNode};
+use crate::tree::{NodePool, Root, SealedNode, Step};
 use crate::types::Generation;
 
 /// A state that a checkpoint is writing.
 pub struct Frozen {
     pub metaroot: Metaroot,
     pub nodes: Vec<SealedNode>,
+    /// It holds changes that no record of the log has: nothing can be marked before it is durable.
+    pub unmarked: bool,
 }
 
 /// Keys changed since the last mark: the next record of the log. Their values are taken from the tree then, so a key
@@ -22,7 +27,7 @@ pub struct Frozen {
 #[derive(Default)]
 pub struct Pending {
     /// With the size of each one's mutation in the record.
-    keys: BTreeMap<Key, usize>,
+    keys: HashMap<Key, usize>,
     /// Their sum: the record's payload, bytes.
     bytes: usize,
     /// Too much for the log: the next transaction point is a checkpoint.
@@ -35,9 +40,14 @@ impl Pending {
         *self = Pending { overflow: true, ..Pending::default() };
     }
 
+    /// Notes a changed key and the size of its mutation. Where there is no memory for it, or a record would be longer than
+    /// `limit`, the next transaction point is a checkpoint.
     pub fn add(&mut self, key: Key, size: usize, limit: usize) {
         if self.overflow {
             return;
+        }
+        if self.keys.try_reserve(1).is_err() {
+            return self.set_overflow();
         }
         let before = self.keys.insert(key, size).unwrap_or(0);
         self.bytes = self.bytes - before + size;
@@ -64,8 +74,14 @@ impl Pending {
         self.overflow
     }
 
-    pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.keys.keys()
+    /// The keys, sorted.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn keys(&self) -> Result<Vec<Key>> {
+        let mut keys = memory::collect(self.keys.keys().copied())?;
+        keys.sort_unstable();
+        Ok(keys)
     }
 
     pub fn clear(&mut self) {
@@ -80,6 +96,8 @@ pub struct Working {
     pub inodes: u64,
     pub next_inode: u64,
     pub pool: NodePool,
+    /// Memory of the tree for the way to a key.
+    pub path: Vec<Step>,
     pub space: Space,
     pub log: Log,
     pub pending: Pending,
@@ -123,7 +141,7 @@ mod tests {
             pending.add(key(2), 50, 100);
         }
         assert!(!pending.overflow());
-        assert_eq!(pending.keys().copied().collect::<Vec<_>>(), [key(1), key(2)]);
+        assert_eq!(pending.keys().unwrap(), [key(1), key(2)]);
         pending.add(key(3), 20, 100);
         assert!(pending.overflow());
     }

@@ -234,8 +234,8 @@ fn format_forgets_the_log_of_an_earlier_volume() {
 fn a_value_longer_than_a_node_in_the_log_is_damage() {
     let medium = format(4 << 20, &FormatOptions { block_size: 512, ..FormatOptions::default() });
     let volume = open(&medium, 1 << 20);
-    let mut builder = RecordBuilder::default();
-    builder.add(&Key::new(InodeNumber(20), Kind::Xattr, 0), Some(&[1; 5000]));
+    let mut builder = RecordBuilder::new(0, 512).unwrap();
+    builder.add(&Key::new(InodeNumber(20), Kind::Xattr, 0), Some(&[1; 5000])).unwrap();
     let log = volume.working.lock().log.clone();
     let crc = |bytes: &[u8]| volume.store.crc(bytes);
     let (bytes, _) = builder.finish(&log.position(), volume.store.volume_id(), false, 512, crc);

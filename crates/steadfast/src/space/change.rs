@@ -1,0 +1,145 @@
+//! Blocks that become part of the working state, and that leave it.
+//!
+//! None of the changes can fail: bitmaps are in memory, and so is room for what has to be remembered
+//! ([`Space::reserve_notes`]).
+
+use super::Space;
+use crate::error::Result;
+use crate::sabotage::{Sabotage, planted};
+use crate::tree::NodePointer;
+use crate::types::{BlockAddress, BlockRun};
+
+/// Ranges of fresh blocks that are remembered; blocks beyond them wait for a checkpoint like others.
+const FRESH_RANGES_MAX: usize = 4096;
+
+impl Space {
+    /// Makes room for what has to be remembered about runs that are about to be published or freed, so that those calls
+    /// need no memory.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve_notes(&mut self, runs: &[BlockRun]) -> Result<()> {
+        self.reserved.reserve(runs.len())?;
+        self.fresh.reserve(runs.len())?;
+        // Between the fresh parts of a run there is one more that is not.
+        let parts: usize =
+            runs.iter().map(|run| 2 * self.fresh.overlaps(run.start.0, run.end()).count() + 1).sum();
+        self.freed_pinned.reserve(parts)?;
+        // What a reader has pinned until then is held once more when a checkpoint is done.
+        self.held.reserve(self.freed_pinned.len() + 2 * parts)
+    }
+
+    /// Reserved blocks become part of the working state. Their groups are loaded.
+    pub fn publish(&mut self, run: BlockRun, data: bool) {
+        self.reserved.remove(run.start.0, run.end());
+        for (index, from, to) in self.parts(run) {
+            if let Some(group) = self.groups.get_mut(&index) {
+                self.used += group.used.set(from, to, true);
+                group.busy.set(from, to, true);
+                self.dirty += usize::from(!core::mem::replace(&mut group.dirty, true));
+            }
+        }
+        if data
+            && (self.fresh.len() < FRESH_RANGES_MAX || self.fresh.intersects(run.start.0 - 1, run.end() + 1))
+        {
+            self.fresh.insert(run.start.0, run.end());
+        }
+    }
+
+    /// Blocks of data leave the working state. Their groups are loaded; `pinned` are the runs that readers are using.
+    pub fn free_data(&mut self, run: BlockRun, pinned: &[BlockRun]) {
+        self.clear_used(run);
+        let mut at = run.start.0;
+        while let Some((from, to)) = self.fresh.take(at, run.end()) {
+            self.free_later(at, from, pinned);
+            let part = BlockRun { start: BlockAddress(from), count: to - from };
+            match overlaps_any(part, pinned) {
+                true => self.free_later(from, to, pinned),
+                false => self.mark_busy(part, false),
+            }
+            at = to;
+        }
+        self.free_later(at, run.end(), pinned);
+    }
+
+    /// `start..end` can be used again after the next checkpoint.
+    fn free_later(&mut self, start: u64, end: u64, pinned: &[BlockRun]) {
+        if start >= end {
+            return;
+        }
+        let part = BlockRun { start: BlockAddress(start), count: end - start };
+        self.almost += part.count;
+        self.hold(part);
+        if planted(Sabotage::ReuseFreedBlocks) {
+            self.mark_busy(part, false);
+        }
+        if overlaps_any(part, pinned) {
+            self.freed_pinned.insert(start, end);
+        }
+        self.note_freed(part);
+    }
+
+    /// Keeps those blocks of a freed run that no bitmap keeps: the log may name them. Where there is no memory to say
+    /// which they are, all of it: a bitmap keeps the others as long.
+    fn hold(&mut self, run: BlockRun) {
+        let zeros = |space: &Space, index: u64, at: u64, to: u64| {
+            let group = space.groups.get(&index)?;
+            group.base.zeros(at).filter(|(low, _)| *low < to).map(|(low, high)| (low, high.min(to)))
+        };
+        // One range has its room.
+        let mut first = true;
+        for (index, from, to) in self.parts(run) {
+            let start = index * self.group_blocks;
+            let mut at = from;
+            while let Some((low, high)) = zeros(self, index, at, to) {
+                if !core::mem::take(&mut first) && self.held.reserve(1).is_err() {
+                    return self.held.insert(start + low, run.end());
+                }
+                self.held.insert(start + low, start + high);
+                at = high;
+            }
+        }
+    }
+
+    /// A node leaves the working state. `reusable`: it belonged to no other state. Its groups are loaded.
+    pub fn free_node(&mut self, pointer: &NodePointer, reusable: bool) {
+        for address in pointer.copies() {
+            let run = BlockRun { start: address, count: self.node_blocks };
+            self.clear_used(run);
+            if reusable {
+                self.mark_busy(run, false);
+            } else {
+                self.almost += run.count;
+                self.note_freed(run);
+            }
+        }
+    }
+
+    /// Something was freed in the groups of a run.
+    pub(super) fn note_freed(&mut self, run: BlockRun) {
+        for (index, ..) in self.parts(run) {
+            if let Some(word) = self.freed_in.get_mut((index / 64) as usize) {
+                *word |= 1 << (index % 64);
+            }
+        }
+    }
+
+    fn clear_used(&mut self, run: BlockRun) {
+        for (index, from, to) in self.parts(run) {
+            if let Some(group) = self.groups.get_mut(&index) {
+                // What an image counts as used may be less than its bitmaps say.
+                let cleared = group.used.set(from, to, false);
+                self.used = self.used.saturating_sub(cleared);
+                if self.beyond > 0 && index * self.group_blocks + to > self.limit {
+                    let below = self.limit.saturating_sub(index * self.group_blocks + from).min(cleared);
+                    self.beyond = self.beyond.saturating_sub(cleared - below);
+                }
+                self.dirty += usize::from(!core::mem::replace(&mut group.dirty, true));
+            }
+        }
+    }
+}
+
+pub(super) fn overlaps_any(run: BlockRun, others: &[BlockRun]) -> bool {
+    others.iter().any(|other| other.start.0 < run.end() && run.start.0 < other.end())
+}
