@@ -7,7 +7,7 @@
 //!   reads nothing else. It is JSON, documented field by field, with a version.
 //! - [`statistics`]: medians, spreads, ratios with their confidence, and the rule that a difference below the noise is
 //!   none.
-//! - [`report`]: what people see of a result: tables, pictures, the page.
+//! - [`report`]: what people see of a result: tables, pictures, the page; [`compare`]: what changed between two.
 //!
 //! # Invariants
 //!
@@ -15,6 +15,7 @@
 //! - What is compared was measured in the same run, in the same rounds, on volumes of the same size.
 //! - Every value in a result is finite; JSON has no other numbers.
 
+pub mod compare;
 pub mod report;
 pub mod result;
 pub mod statistics;

@@ -103,6 +103,44 @@ pub fn bytes_short(value: f64) -> String {
     }
 }
 
+/// A number on an axis: `4,096`, `0.2`, `1.5M`; marks are round, so nothing is lost.
+#[must_use]
+pub fn mark(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e6 => format!("{}M", rounded(value / 1e6)),
+        size if size >= 1e3 => grouped(value),
+        _ => rounded(value),
+    }
+}
+
+/// A throughput on an axis: `100 MB/s`.
+#[must_use]
+pub fn mark_rate(value: f64) -> String {
+    marked(&rate(value))
+}
+
+/// A time on an axis: `10 µs`.
+#[must_use]
+pub fn mark_seconds(value: f64) -> String {
+    marked(&seconds(value))
+}
+
+/// What binary fractions have added, taken away.
+fn rounded(value: f64) -> String {
+    let value = (value * 1e6).round() / 1e6;
+    format!("{value}")
+}
+
+/// A number with unit without the zeros behind its point: marks are round.
+fn marked(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') && !number.contains('e') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// A share as percent: `5 %`, `0.3 %`.
 #[must_use]
 pub fn percent(share: f64) -> String {
@@ -238,6 +276,15 @@ mod tests {
         assert_eq!(bytes(1_500_000.0), "1.43 MiB");
         assert_eq!(bytes_short(1_048_576.0), "1M");
         assert_eq!(value(Unit::OperationsPerMinute, 139_312.0), "139,312/min");
+    }
+
+    #[test]
+    fn marks_are_round() {
+        assert_eq!(mark(1.200_000_000_000_000_2), "1.2");
+        assert_eq!(mark(16_384.0), "16,384");
+        assert_eq!(mark_rate(1e7), "10 MB/s");
+        assert_eq!(mark_seconds(5e-6), "5 µs");
+        assert_eq!(mark_seconds(1e-4), "100 µs");
     }
 
     #[test]

@@ -19,9 +19,9 @@ const COLUMNS: [(&str, &str, &str); 13] = [
     ("record-rewrite", "record", "rewrite"),
     ("stride-read", "stride", "read"),
     ("fwrite", "", "fwrite"),
-    ("frewrite", "", "frewrite"),
+    ("refwrite", "", "frewrite"),
     ("fread", "", "fread"),
-    ("freread", "", "freread"),
+    ("refread", "", "freread"),
 ];
 
 /// Further tests, which IOzone has in columns of their own when asked for.
@@ -51,7 +51,8 @@ pub fn tables(suite: &Suite, target: &Target) -> String {
         if !body.is_empty() {
             let comma = if setting.is_empty() { "" } else { ", " };
             // Writing to a string does not fail.
-            let _ = writeln!(text, "{}: {}{comma}{setting}", suite.id, target.id);
+            let name = format!("{}: {}{comma}{setting}", suite.id, target.id);
+            let _ = writeln!(text, "{}", super::terminal::one_line(&name));
             text.push_str(&body);
             text.push('\n');
         }
@@ -63,7 +64,8 @@ pub fn tables(suite: &Suite, target: &Target) -> String {
 fn settings(suite: &Suite) -> Vec<Group<'_>> {
     let other = |test: &Test| {
         let mut parameters = test.parameters.clone();
-        parameters.retain(|key, _| key != "file_size" && key != "record_size");
+        // `open` is how files are opened for writing: reads of the same setting do not have it.
+        parameters.retain(|key, _| !["file_size", "record_size", "open"].contains(&key.as_str()));
         parameters
     };
     let mut groups: Vec<Group> = Vec::new();

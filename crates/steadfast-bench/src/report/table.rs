@@ -210,18 +210,18 @@ type Measure = fn(&Group, &str) -> Option<String>;
 
 const MEASURES: [(&str, Measure); 3] = [
     ("processor time", |group, target| {
-        let (mut seconds, mut bytes, mut operations) = (0.0, 0u64, 0u64);
+        let (mut seconds, mut bytes, mut operations) = (0.0, 0.0, 0.0);
         for measurement in group.tests.iter().filter_map(|test| test.measurement(target)) {
             let Some(cpu) = &measurement.cpu else { continue };
             seconds += cpu.total();
-            bytes += measurement.samples.iter().map(|sample| sample.bytes).sum::<u64>();
-            operations += measurement.samples.iter().map(|sample| sample.operations).sum::<u64>();
+            bytes += measurement.samples.iter().map(|sample| sample.bytes as f64).sum::<f64>();
+            operations += measurement.samples.iter().map(|sample| sample.operations as f64).sum::<f64>();
         }
         const GIB: f64 = 1_073_741_824.0;
         match () {
             () if seconds == 0.0 => None,
-            () if bytes > 0 => Some(format!("{}/GiB", format::seconds(seconds / (bytes as f64 / GIB)))),
-            () if operations > 0 => Some(format!("{}/op", format::seconds(seconds / operations as f64))),
+            () if bytes > 0.0 => Some(format!("{}/GiB", format::seconds(seconds / (bytes / GIB)))),
+            () if operations > 0.0 => Some(format!("{}/op", format::seconds(seconds / operations))),
             () => None,
         }
     }),

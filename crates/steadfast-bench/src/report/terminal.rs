@@ -53,7 +53,7 @@ pub fn print(run: &RunResult, peer: Option<&str>, part: Part, style: Style) -> R
     }
     head(&mut text, &view);
     for suite in &run.suites {
-        let _ = writeln!(text, "\n{} · {}", suite.id, one_line(&suite.title));
+        let _ = writeln!(text, "\n{} · {}", one_line(&suite.id), one_line(&suite.title));
         if !suite.answers.is_empty() {
             let _ = writeln!(text, "answers: {}", one_line(&suite.answers));
         }
@@ -77,7 +77,7 @@ fn head(text: &mut String, view: &View) {
     let _ = writeln!(
         text,
         "steadfast lab {}: {}, {}, {}\n{}, {} processors, {} of memory, volumes on {}",
-        provenance.version,
+        one_line(&provenance.version),
         format::time(provenance.started),
         one_line(&provenance.host),
         one_line(&provenance.kernel),
@@ -90,7 +90,7 @@ fn head(text: &mut String, view: &View) {
         let _ = writeln!(
             text,
             "Factors are times better than {}: {} better, {} worse, {} within the noise of this machine (±{}), {} too few rounds.",
-            peer.id,
+            one_line(&peer.id),
             sign(Verdict::Better),
             sign(Verdict::Worse),
             sign(Verdict::WithinNoise),
@@ -157,7 +157,7 @@ fn beside<'a>(view: &View<'a>, suite: &'a crate::result::Suite, style: Style) ->
 
 /// Lays a table out: a column a target if they fit, if need be without the spread and in two lines; otherwise a row a target
 /// and test.
-fn lay_out(text: &mut String, table: &Table, style: Style) {
+pub(crate) fn lay_out(text: &mut String, table: &Table, style: Style) {
     if table.rows.is_empty() {
         return;
     }

@@ -18,6 +18,8 @@ pub struct Bar {
     pub spread: Option<(f64, f64)>,
     /// Stands at its end: the value with unit, or why there is none.
     pub text: String,
+    /// Whether it is better (or worse) than what it is compared with, by more than noise: a triangle after the text.
+    pub better: Option<bool>,
     /// Shown when pointed at.
     pub tooltip: String,
 }
@@ -48,7 +50,7 @@ impl Panel {
             texts.map(|label| text::width(label, 11.0)).fold(0.0, f64::max).min(most)
         };
         let left = widest(&mut self.bars.iter().map(|bar| &bar.label), self.width * 0.34) + 10.0;
-        let right = self.width - widest(&mut self.bars.iter().map(|bar| &bar.text), self.width * 0.4) - 10.0;
+        let right = self.width - widest(&mut self.bars.iter().map(|bar| &bar.text), self.width * 0.4) - 22.0;
         let right = right.max(left + 30.0);
         let values = self.bars.iter().flat_map(|bar| {
             [bar.value, bar.spread.map(|spread| spread.1)].into_iter().flatten().filter(|v| v.is_finite())
@@ -88,8 +90,12 @@ impl Panel {
                 }
                 end = end.max(high);
             }
-            let text = text::fit(&bar.text, 11.0, self.width - end - 6.0);
+            let text = text::fit(&bar.text, 11.0, self.width - end - 18.0);
             drawing.text_with_tooltip("value", (end + 5.0, middle + 3.8), Anchor::Start, &text, &bar.text);
+            if let Some(better) = bar.better {
+                let place = (end + 9.0 + text::width(&text, 11.0), middle + 3.8);
+                drawing.triangle(if better { "up" } else { "down" }, place, better);
+            }
         }
         let bottom = TOP + self.bars.len() as f64 * ROW;
         drawing.line("axis", (left, TOP), (left, bottom.max(TOP + 1.0)));

@@ -39,10 +39,12 @@ pub struct Panel {
 
 const LEGEND_ROW: f64 = 16.0;
 const MARK: f64 = 9.0;
+/// Height of the name of a test, which stands over its marks: so a phone has its whole width for the scale.
+const NAME: f64 = 15.0;
 
 /// A factor as people say it.
 fn factor(value: f64) -> String {
-    if value >= 1.0 { format!("{value}×") } else { format!("1/{}", (1.0 / value).round()) }
+    format!("{value}×")
 }
 
 impl Panel {
@@ -52,9 +54,7 @@ impl Panel {
         let legend = self.legend();
         let legend_rows = legend.last().map_or(0, |(row, ..)| row + 1);
         let top = 30.0 + legend_rows as f64 * LEGEND_ROW + 22.0;
-        let longest = self.rows.iter().map(|(name, _)| text::width(name, 11.0)).fold(0.0, f64::max);
-        let left = longest.min(self.width * 0.34) + 10.0;
-        let right = self.width - 14.0;
+        let (left, right) = (6.0, self.width - 6.0);
         let ratios = self.rows.iter().flat_map(|(_, marks)| {
             marks.iter().flat_map(|mark| {
                 let (low, high) = mark.interval.unwrap_or((mark.ratio, mark.ratio));
@@ -64,7 +64,7 @@ impl Panel {
         let within = ratios.filter(|ratio| ratio.is_finite() && *ratio > 1e-4 && *ratio < 1e4);
         let x = Scale::around(Kind::Doublings, within.chain([0.5, 2.0])).over(left + 6.0, right - 6.0);
         let heights: Vec<f64> =
-            self.rows.iter().map(|(_, marks)| (marks.len() as f64 * MARK).max(MARK) + 9.0).collect();
+            self.rows.iter().map(|(_, marks)| marks.len() as f64 * MARK + NAME + 6.0).collect();
         let bottom = top + heights.iter().sum::<f64>();
 
         let mut drawing = Drawing::new(self.width, bottom + 40.0);
@@ -91,8 +91,8 @@ impl Panel {
             let name = text::fit(&self.baseline, 11.0, (one - left).min(right - one) * 2.0);
             drawing.text_with_tooltip("strong", (one, top - 9.0), Anchor::Middle, &name, &self.baseline);
         }
-        drawing.text("", (left, bottom + 32.0), Anchor::Start, "← worse");
-        drawing.text("", (right, bottom + 32.0), Anchor::End, "better →");
+        drawing.text("", (left, bottom + 32.0), Anchor::Start, "worse");
+        drawing.text("", (right, bottom + 32.0), Anchor::End, "better");
         let mut y = top;
         for ((name, marks), height) in self.rows.iter().zip(heights) {
             self.row(&mut drawing, &x, (left, right), (y, height), name, marks);
@@ -111,12 +111,12 @@ impl Panel {
         marks: &[Mark],
     ) {
         drawing.line("grid", (2.0, y + height), (right, y + height));
-        let shown = text::fit(name, 11.0, left - 10.0);
-        drawing.text_with_tooltip("value", (2.0, y + height / 2.0 + 3.8), Anchor::Start, &shown, name);
+        let shown = text::fit(name, 11.0, right - left);
+        drawing.text_with_tooltip("value", (2.0, y + 13.0), Anchor::Start, &shown, name);
         for (index, mark) in marks.iter().enumerate() {
             let Some(hue) = self.series.get(mark.series).map(|(_, hue)| *hue) else { continue };
             let Some(place) = x.place(mark.ratio) else { continue };
-            let middle = y + 4.5 + (index as f64 + 0.5) * MARK;
+            let middle = y + NAME + 2.0 + (index as f64 + 0.5) * MARK;
             if let Some((low, high)) = mark.interval.and_then(|(low, high)| x.place(low).zip(x.place(high))) {
                 drawing.line(&format!("whisker {}", hue.line()), (low, middle), (high, middle));
             }

@@ -85,6 +85,11 @@ impl Panel {
                 drawing.text("", (left - 6.0, place + 3.8), Anchor::End, name);
             }
         }
+        for value in y.between() {
+            if let Some(place) = y.place(value) {
+                drawing.line("axis", (left, place), (left + 3.0, place));
+            }
+        }
         let bottom = TOP + plot_height;
         drawing.line("axis", (left, bottom), (right, bottom));
         for mark in x.marks(44.0) {

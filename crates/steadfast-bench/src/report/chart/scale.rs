@@ -120,6 +120,18 @@ impl Scale {
                 })
                 .collect(),
         };
+        if self.kind == Kind::Nines {
+            // They are not equally far apart: whichever has room, from the left.
+            let mut last = f64::NEG_INFINITY;
+            let has_room = |value: &f64| match self.place(*value) {
+                Some(place) if place - last >= apart => {
+                    last = place;
+                    true
+                }
+                _ => false,
+            };
+            return candidates.into_iter().filter(has_room).collect();
+        }
         // Every second, third, … of them, so that what is marked is regular.
         let length = (self.to - self.from).abs();
         let mut every = 1;
@@ -128,6 +140,21 @@ impl Scale {
             every += 1;
         }
         candidates.into_iter().step_by(every).collect()
+    }
+}
+
+impl Scale {
+    /// Values between the marks of an axis by decades, at 2 to 9 times a power of ten: by them one sees that it is one. Not
+    /// many, or none.
+    #[must_use]
+    pub fn between(&self) -> Vec<f64> {
+        if self.kind != Kind::Decades || self.high - self.low > 4.5 {
+            return Vec::new();
+        }
+        let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
+        let all =
+            (first..=last).flat_map(|power| (2..10).map(move |digit| f64::from(digit) * 10f64.powi(power)));
+        all.filter(|value| value.log10() >= self.low && value.log10() <= self.high).collect()
     }
 }
 

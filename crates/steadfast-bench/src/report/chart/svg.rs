@@ -138,6 +138,20 @@ impl Drawing {
         }
     }
 
+    /// A triangle that points up (better) or down (worse), as high as a letter, whose base line is at the place: fonts seldom
+    /// have one.
+    pub fn triangle(&mut self, class: &str, (x, y): (f64, f64), up: bool) {
+        let (base, tip) = if up { (y, y - 7.5) } else { (y - 7.5, y) };
+        if finite(&[x, base, tip]) {
+            let (left, right, middle) = (short(x), short(x + 8.0), short(x + 4.0));
+            let (base, tip) = (short(base), short(tip));
+            self.element(
+                &format!("path class=\"{class}\" d=\"M{left} {base}L{right} {base}L{middle} {tip}Z\""),
+                "",
+            );
+        }
+    }
+
     /// A text, whose base line is at the place.
     pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         self.text_with_tooltip(class, (x, y), anchor, text, "");

@@ -120,6 +120,8 @@ fn rules() -> Vec<(String, String)> {
         (".thick", "stroke-width:2.6"),
         (".dash", "stroke-dasharray:5 3"),
         (".whisker", "fill:none;stroke-width:1.4"),
+        (".up", "fill:$h12"),
+        (".down", "fill:$h0"),
         (".hollow", "fill:$card;stroke-width:1.6"),
     ]
     .into_iter()

@@ -71,13 +71,13 @@ fn panel(test: &Test, target: &Target, longest: f64, busiest: f64) -> Option<Dra
             label: "seconds".to_owned(),
             kind: Kind::Linear,
             include: vec![longest],
-            format: |value| format!("{value}"),
+            format: format::mark,
         },
         y: Axis {
             label: "processors".to_owned(),
             kind: Kind::Linear,
             include: vec![busiest],
-            format: |value| format!("{value}"),
+            format: format::mark,
         },
         // Grey for all of it, colours for the parts.
         lines: vec![

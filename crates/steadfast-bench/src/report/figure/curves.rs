@@ -58,19 +58,10 @@ fn median(test: &Test, target: &Target) -> Option<f64> {
 /// How a vertical axis of this unit says its marks.
 pub fn writer(unit: Unit) -> fn(f64) -> String {
     match unit {
-        Unit::BytesPerSecond => format::rate,
-        Unit::Seconds | Unit::SecondsPerOperation | Unit::CpuSecondsPerOperation => format::seconds,
+        Unit::BytesPerSecond => format::mark_rate,
+        Unit::Seconds | Unit::SecondsPerOperation | Unit::CpuSecondsPerOperation => format::mark_seconds,
         Unit::Bytes => format::bytes,
-        _ => plain,
-    }
-}
-
-/// A number without a unit, as short as can be.
-fn plain(value: f64) -> String {
-    match value {
-        _ if value >= 1e6 => format!("{}M", value / 1e6),
-        _ if value >= 1e3 => format!("{}k", value / 1e3),
-        _ => format!("{value}"),
+        _ => format::mark,
     }
 }
 
@@ -230,7 +221,7 @@ fn over(view: &View, first: &Test, tests: &[&Test], key: &str) -> Panel {
             label: axis_name(key).to_owned(),
             kind: Kind::Doublings,
             include: Vec::new(),
-            format: if is_size { format::bytes_short } else { plain },
+            format: if is_size { format::bytes_short } else { format::mark },
         },
         y: Axis {
             label: format::unit(first.unit).to_owned(),

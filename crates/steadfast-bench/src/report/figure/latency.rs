@@ -64,7 +64,7 @@ fn panel(view: &View, test: &Test) -> Option<Panel> {
             label: "time of one operation".to_owned(),
             kind: Kind::Decades,
             include: Vec::new(),
-            format: format::seconds,
+            format: format::mark_seconds,
         },
         lines,
         dots: false,

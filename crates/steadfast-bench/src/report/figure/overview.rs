@@ -1,15 +1,13 @@
 //! Everything at once: how many times better than the peer, test by test.
 
 use super::{Figure, hue};
+use crate::report::chart::PANEL_WIDTH;
 use crate::report::chart::forest::{Mark, Panel};
 use crate::report::comparison::{Group, Tally, View};
 use crate::report::format;
 use crate::report::table::group_name;
 use crate::result::Suite;
 use crate::statistics::Verdict;
-
-/// The panels are wider than others: names of tests and a scale beside each other.
-const WIDTH: f64 = 540.0;
 
 /// The picture.
 pub fn figure(view: &View) -> Option<Figure> {
@@ -28,7 +26,7 @@ pub fn figure(view: &View) -> Option<Figure> {
         ),
         alternative: format!("Ratios of every test to {}", peer.name),
         panels: panels.iter().map(Panel::draw).collect(),
-        columns: 2,
+        columns: 3,
         first: true,
     })
 }
@@ -57,7 +55,7 @@ fn panel(view: &View, suite: &Suite) -> Option<Panel> {
         series: view.others().map(|(_, target)| (target.id.clone(), hue(view, &target.id))).collect(),
         rows,
         noise: view.run.noise.floor,
-        width: WIDTH,
+        width: PANEL_WIDTH,
     })
 }
 

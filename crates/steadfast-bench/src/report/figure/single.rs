@@ -4,9 +4,10 @@ use super::curves::{is_matrix, is_on_a_curve};
 use super::{Figure, file_name, hue};
 use crate::report::chart::bars::{Bar, Panel};
 use crate::report::chart::{Drawing, PANEL_WIDTH};
-use crate::report::comparison::{View, sign, why_not};
+use crate::report::comparison::{Against, View, sign, why_not};
 use crate::report::format;
 use crate::result::{Better, Suite, Test};
+use crate::statistics::Verdict;
 
 /// The pictures of a suite: one a workload, a panel a test.
 pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
@@ -58,18 +59,18 @@ fn panel(view: &View, test: &Test, include: Vec<f64>) -> Panel {
         let text = match (value, cell.against) {
             (None, _) => why_not(cell.measurement).to_owned(),
             (Some(value), None) => format::value(test.unit, value),
-            (Some(value), Some(against)) => format!(
-                "{} · {} {}",
-                format::value(test.unit, value),
-                format::factor(against.factor),
-                sign(against.verdict)
-            ),
+            (Some(value), Some(against)) => {
+                let drawn = if against.is_clear() { "" } else { sign(against.verdict) };
+                let factor = format::factor(against.factor);
+                format!("{} · {factor} {drawn}", format::value(test.unit, value)).trim_end().to_owned()
+            }
         };
         Bar {
             label: target.id.clone(),
             hue: hue(view, &target.id),
             value,
             spread: cell.summary.map(|summary| (summary.least, summary.most)),
+            better: cell.against.filter(Against::is_clear).map(|against| against.verdict == Verdict::Better),
             tooltip: format!("{}: {text}", target.name),
             text,
         }

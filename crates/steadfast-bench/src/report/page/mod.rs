@@ -67,8 +67,16 @@ struct Section {
 struct Score {
     name: String,
     sentence: String,
-    /// Class and share in percent.
-    parts: Vec<(&'static str, String, usize)>,
+    /// What there is of each verdict.
+    parts: Vec<Part>,
+}
+
+/// A part of the bar of a score: class, share in percent, number, and whether there is room for it.
+struct Part {
+    class: &'static str,
+    share: String,
+    count: usize,
+    wide: bool,
 }
 
 /// A target, for the list of what was measured.
@@ -261,7 +269,8 @@ fn scores(view: &View) -> Vec<Score> {
         let count = |verdict| found.iter().filter(|other| **other == verdict).count();
         let part = |class: &'static str, verdict| {
             let count = count(verdict);
-            (class, format!("{:.2}", count as f64 / found.len() as f64 * 100.0), count)
+            let share = count as f64 / found.len() as f64;
+            Part { class, share: format!("{:.2}", share * 100.0), count, wide: share >= 0.04 }
         };
         let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
         let (same, unknown) = (count(Verdict::WithinNoise), count(Verdict::Unknown));

@@ -47,8 +47,8 @@ pub struct Row {
 /// What a publication says.
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
-    /// A figure, in the row's unit.
-    Is(f64),
+    /// A figure, in the row's unit, digit for digit.
+    Is(&'static str),
     /// Words: some publications have curves only.
     Said(&'static str),
     /// Nothing.
@@ -119,7 +119,7 @@ impl Published {
     #[must_use]
     pub fn row_factor(&self, row: &Row) -> Option<f64> {
         let figure = |index: usize| match row.values.get(index) {
-            Some(Value::Is(value)) => Some(*value),
+            Some(Value::Is(value)) => value.parse::<f64>().ok(),
             _ => None,
         };
         let (subject, other) = (figure(self.factor.0)?, figure(self.factor.1)?);
@@ -210,6 +210,9 @@ mod tests {
             );
             for row in published.rows {
                 assert_eq!(row.values.len(), published.columns.len(), "{}: {}", published.suite, row.test);
+                for value in row.values {
+                    assert!(!matches!(value, Value::Is(text) if text.parse::<f64>().is_err()), "{value:?}");
+                }
             }
         }
     }
