@@ -37,6 +37,7 @@ fn written(run: &RunResult, name: &str) -> (String, Vec<String>) {
 }
 
 fn check_page(page: &str) {
+    assert!(page.chars().all(|c| c == '\n' || !c.is_control() && !('\u{202a}'..='\u{202e}').contains(&c)));
     for never in ["<script", "http:", "https:", "url(//", "<link", "<iframe", "javascript:"] {
         assert!(!page.contains(never), "the page has {never}");
     }
@@ -257,7 +258,7 @@ fn hostile_numbers_leave_a_report_behind() {
     let mut next = values.iter().cycle();
     let mut value = || *next.next().unwrap();
     for test in run.suites.iter_mut().flat_map(|suite| &mut suite.tests) {
-        for (_, parameter) in &mut test.parameters {
+        for parameter in test.parameters.values_mut() {
             if let Parameter::Number(number) = parameter {
                 *number = if *number % 3 == 0 { 0 } else { u64::MAX / *number };
             }

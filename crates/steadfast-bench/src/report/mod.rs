@@ -57,7 +57,7 @@ pub enum ReportError {
 /// The peer is unknown, a file cannot be written, a picture cannot be drawn.
 pub fn write(run: &RunResult, peer: Option<&str>, directory: &Path) -> Result<PathBuf, ReportError> {
     let view = View::new(run, peer).map_err(ReportError::Peer)?;
-    let (overview, figures) = page::pictures(&view);
+    let (overview, figures) = figure::all(&view);
     let pictures = directory.join(PICTURES);
     let io_error = |path: &Path| {
         let path = path.to_owned();

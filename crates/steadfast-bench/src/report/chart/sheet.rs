@@ -16,11 +16,12 @@ pub fn sheet(title: &str, subtitle: &str, panels: &[Drawing], columns: usize, so
     let room = width - 2.0 * MARGIN;
     // Bold is a little wider than what is measured.
     sheet.text("head", (MARGIN, MARGIN + 16.0), Anchor::Start, &text::fit(title, 21.0, room));
-    let mut y = MARGIN + 28.0;
-    if !subtitle.is_empty() {
-        sheet.text("sub", (MARGIN, MARGIN + 38.0), Anchor::Start, &text::fit(subtitle, 13.0, room));
-        y += 22.0;
+    let mut y = MARGIN + 38.0;
+    for line in text::wrap(subtitle, 13.0, room) {
+        sheet.text("sub", (MARGIN, y), Anchor::Start, &text::fit(&line, 13.0, room));
+        y += 17.0;
     }
+    y += 3.0;
     for row in panels.chunks(columns) {
         for (index, panel) in row.iter().enumerate() {
             sheet.place((MARGIN + index as f64 * (column + GAP), y), panel);

@@ -27,6 +27,21 @@ pub enum Anchor {
     End,
 }
 
+/// The character, or the replacement character for one that XML does not allow, or that turns the direction of what follows,
+/// so that a page could say something else.
+#[must_use]
+pub fn harmless(c: char) -> char {
+    match c {
+        '\u{0}'..='\u{1f}'
+        | '\u{7f}'..='\u{9f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{fffe}'
+        | '\u{ffff}' => '\u{fffd}',
+        _ => c,
+    }
+}
+
 /// Text as content or attribute of XML. Characters that XML does not allow become the replacement character.
 #[must_use]
 pub fn escape(text: &str) -> String {
@@ -39,10 +54,7 @@ pub fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\t' | '\n' => escaped.push(' '),
-            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            // Signs that turn the direction of what follows could make a page say something else.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
-            _ => escaped.push(c),
+            _ => escaped.push(harmless(c)),
         }
     }
     escaped

@@ -49,6 +49,21 @@ pub fn fit(text: &str, size: f64, room: f64) -> String {
     String::new()
 }
 
+/// The text in lines that fit, broken between words; a word that is too long stays whole.
+pub fn wrap(text: &str, size: f64, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(line, size) + width(" ", size) + width(word, size) <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +82,13 @@ mod tests {
         assert!(width(&short, 11.0) <= 100.0);
         assert_eq!(fit("ext4", 11.0, 100.0), "ext4");
         assert_eq!(fit("ext4", 11.0, 1.0), "");
+    }
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        let lines = wrap("one two three four five six", 12.0, 60.0);
+        assert!(lines.len() > 2 && lines.iter().all(|line| width(line, 12.0) <= 60.0), "{lines:?}");
+        assert_eq!(lines.join(" "), "one two three four five six");
+        assert!(wrap("", 12.0, 60.0).is_empty());
     }
 }

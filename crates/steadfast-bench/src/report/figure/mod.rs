@@ -53,32 +53,36 @@ impl Figure {
 }
 
 /// The picture over all suites, if there is a peer.
-#[must_use]
-pub fn overview(view: &View) -> Option<Figure> {
+fn overview(view: &View) -> Option<Figure> {
     overview::figure(view)
 }
 
 /// The pictures of a suite, in the order in which one wants to see them.
-#[must_use]
-pub fn of_suite(view: &View, suite: &Suite) -> Vec<Figure> {
+fn of_suite(view: &View, suite: &Suite) -> Vec<Figure> {
     let mut figures = curves::figures(view, suite);
     figures.extend(heat::figures(view, suite));
     figures.extend(single::figures(view, suite));
     figures.extend(latency::figures(view, suite));
     figures.extend(cpu::figures(view, suite));
-    // File names must differ, whatever the tests are called.
-    for index in 1..figures.len() {
-        let (before, rest) = figures.split_at_mut(index);
-        if let Some(figure) = rest.first_mut() {
-            let plain = figure.name.clone();
-            let mut number = 2;
-            while before.iter().any(|other| other.name == figure.name) {
-                figure.name = format!("{plain}-{number}");
-                number += 1;
-            }
-        }
-    }
     figures
+}
+
+/// All pictures of a run: the one over everything, and those of each suite. Their names differ, whatever the tests are called.
+#[must_use]
+pub fn all(view: &View) -> (Option<Figure>, Vec<Vec<Figure>>) {
+    let overview = overview(view);
+    let mut suites: Vec<Vec<Figure>> = view.run.suites.iter().map(|suite| of_suite(view, suite)).collect();
+    let mut taken: Vec<String> = overview.iter().map(|figure| figure.name.clone()).collect();
+    for figure in suites.iter_mut().flatten() {
+        let plain = figure.name.clone();
+        let mut number = 2;
+        while taken.contains(&figure.name) {
+            figure.name = format!("{plain}-{number}");
+            number += 1;
+        }
+        taken.push(figure.name.clone());
+    }
+    (overview, suites)
 }
 
 /// The colour of a target: the same in all pictures of a run, whoever the peer is.

@@ -3,17 +3,20 @@
 //! Style, fonts and pictures are in it; no script, no address of anything elsewhere. It follows the reader's choice of light
 //! or dark, prints on light ground, and is laid out for a phone as for a screen.
 
+mod origin;
+
 use askama::Template;
 use base64::Engine;
 
 use super::chart::png::FONTS;
+use super::chart::svg;
 use super::chart::theme::{self, Use};
 use super::comparison::{View, sign};
 use super::figure::Figure;
+use super::format;
 use super::published::{self, Line};
 use super::table::{self, Table};
-use super::{figure, format};
-use crate::result::{Status, Suite};
+use crate::result::Suite;
 use crate::statistics::Verdict;
 
 /// A picture on the page.
@@ -79,26 +82,6 @@ struct Part {
     wide: bool,
 }
 
-/// A target, for the list of what was measured.
-struct Subject {
-    id: String,
-    name: String,
-    colour: String,
-    how: String,
-    status: String,
-    status_class: &'static str,
-    remarks: Vec<String>,
-}
-
-/// A cross-check with fio.
-struct Check {
-    test: String,
-    target: String,
-    ratio: String,
-    agrees: bool,
-    explanation: String,
-}
-
 #[derive(Template)]
 #[template(path = "lab.html")]
 struct Page {
@@ -116,14 +99,14 @@ struct Page {
     overview: Option<Picture>,
     sections: Vec<Section>,
     head: Vec<String>,
-    subjects: Vec<Subject>,
-    checks: Vec<Check>,
+    subjects: Vec<origin::Subject>,
+    checks: Vec<origin::Check>,
     probes: Vec<(String, String, String)>,
     provenance: Vec<(&'static str, String)>,
     command: String,
 }
 
-/// The page, with the pictures that [`super::pictures`] has.
+/// The page, with the pictures that [`super::figure::all`] has.
 ///
 /// # Errors
 /// When formatting fails, which writing to memory does not.
@@ -160,7 +143,7 @@ pub fn render(
         failures: view.failures(),
         warnings: run.noise.warnings.clone(),
         scores: scores(view),
-        facts: facts(view),
+        facts: origin::facts(view),
         overview: overview.map(picture),
         sections: run
             .suites
@@ -169,8 +152,8 @@ pub fn render(
             .map(|(suite, figures)| section(view, suite, figures))
             .collect(),
         head: view.targets.iter().map(|target| target.id.clone()).collect(),
-        subjects: subjects(view),
-        checks: checks(view),
+        subjects: origin::subjects(view),
+        checks: origin::checks(view),
         probes: run
             .noise
             .probes
@@ -181,10 +164,12 @@ pub fn render(
                 (probe.title.clone(), median, format!("±{}", format::percent(probe.spread)))
             })
             .collect(),
-        provenance: origin(view),
+        provenance: origin::provenance(view),
         command: provenance.command.join(" "),
     };
-    page.render().map_err(|_| std::fmt::Error)
+    // What is invisible could hide something, or turn the direction of what follows.
+    let text = page.render().map_err(|_| std::fmt::Error)?;
+    Ok(text.chars().map(|c| if c == '\n' { c } else { svg::harmless(c) }).collect())
 }
 
 fn picture(figure: &Figure) -> Picture {
@@ -297,134 +282,4 @@ fn scores(view: &View) -> Vec<Score> {
         })
     };
     view.others().filter_map(|(_, target)| score(target)).collect()
-}
-
-fn facts(view: &View) -> Vec<(&'static str, String)> {
-    let run = view.run;
-    let tests: usize = run.suites.iter().map(|suite| suite.tests.len()).sum();
-    let rounds = run.suites.iter().flat_map(|suite| &suite.tests).flat_map(|test| &test.measurements);
-    let rounds = rounds.map(|measurement| measurement.samples.len()).max().unwrap_or(0);
-    let verified: u64 = run
-        .suites
-        .iter()
-        .flat_map(|suite| &suite.tests)
-        .flat_map(|test| &test.measurements)
-        .fold(0, |sum, measurement| sum.saturating_add(measurement.verification.bytes));
-    vec![
-        ("tests", format::count(tests as u64)),
-        ("file systems", format::count(view.targets.len() as u64)),
-        ("rounds, interleaved", format::count(rounds as u64)),
-        ("noise of the machine", format!("±{}", format::percent(run.noise.floor))),
-        ("read back and verified", format::bytes(verified as f64)),
-        ("time", format::duration(run.progress.seconds)),
-    ]
-}
-
-fn subjects(view: &View) -> Vec<Subject> {
-    let subject = |(index, target): (usize, &crate::result::Target)| {
-        let (status, status_class) = match &target.status {
-            Status::Ok => (String::new(), ""),
-            Status::Skipped { reason } => (format!("skipped: {reason}"), "same"),
-            Status::Failed { reason } => (format!("failed: {reason}"), "worse"),
-        };
-        let size = target.volume_size.map(|size| format!("volume of {}", format::bytes(size as f64)));
-        let parts = [
-            size.unwrap_or_default(),
-            target.format.clone(),
-            target.mount_options.clone(),
-            target.version.clone(),
-        ];
-        Subject {
-            id: target.id.clone(),
-            name: target.name.clone(),
-            colour: theme::Hue::Series(index).role(),
-            how: parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · "),
-            status,
-            status_class,
-            remarks: target.remarks.clone(),
-        }
-    };
-    view.run.targets.iter().enumerate().map(subject).collect()
-}
-
-fn checks(view: &View) -> Vec<Check> {
-    let tests = view.run.suites.iter().flat_map(|suite| &suite.tests);
-    tests
-        .flat_map(|test| {
-            test.measurements.iter().filter_map(move |measurement| {
-                let check = measurement.cross_check.as_ref()?;
-                Some(Check {
-                    test: format::test(test),
-                    target: measurement.target.clone(),
-                    ratio: format::factor(check.ratio),
-                    agrees: check.agrees,
-                    explanation: check.explanation.clone().unwrap_or_default(),
-                })
-            })
-        })
-        .collect()
-}
-
-/// Where the figures come from, for the table at the end.
-fn origin(view: &View) -> Vec<(&'static str, String)> {
-    let provenance = &view.run.provenance;
-    let backing = &provenance.backing;
-    let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
-    let medium = [
-        backing.path.clone(),
-        backing.file_system.clone(),
-        backing.device.clone(),
-        backing.model.clone().unwrap_or_default(),
-        match backing.rotational {
-            Some(true) => "says that it rotates".to_owned(),
-            Some(false) => "does not rotate".to_owned(),
-            None => String::new(),
-        },
-        backing.write_cache.as_ref().map_or_else(String::new, |cache| format!("cache {cache}")),
-    ];
-    vec![
-        (
-            "steadfast",
-            format!("{} {}, {} build", provenance.version, known(&provenance.commit), provenance.profile),
-        ),
-        ("started", format::time(provenance.started)),
-        ("host", provenance.host.clone()),
-        ("system", format!("{}, {}", provenance.system, provenance.kernel)),
-        (
-            "processor",
-            format!(
-                "{}, {} in use, governor {}, virtualisation {}",
-                provenance.cpu,
-                provenance.cpus,
-                known(&provenance.governor),
-                known(&provenance.virtualisation)
-            ),
-        ),
-        (
-            "memory",
-            format!(
-                "{}, {} free at the start",
-                format::bytes(provenance.memory as f64),
-                format::bytes(provenance.memory_available as f64)
-            ),
-        ),
-        ("medium", medium.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")),
-        (
-            "load",
-            format!(
-                "{:.2} at the start, {:.2} at the end; {} of the processor time taken by the hypervisor",
-                view.run.noise.load.0,
-                view.run.noise.load.1,
-                format::percent(view.run.noise.stolen)
-            ),
-        ),
-        ("seed", provenance.seed.to_string()),
-    ]
-}
-
-/// All pictures of a run: the one over everything, and those of each suite.
-#[must_use]
-pub fn pictures(view: &View) -> (Option<Figure>, Vec<Vec<Figure>>) {
-    let suites = view.run.suites.iter().map(|suite| figure::of_suite(view, suite)).collect();
-    (figure::overview(view), suites)
 }
