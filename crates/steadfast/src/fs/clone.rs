@@ -95,31 +95,93 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if from.0 == to.0 && from.1 < to_end && to.1 < end {
             return Err(Error::InvalidArgument("the ranges overlap"));
         }
+        let (_, result) = self.share_blocks(&source, from, to, end);
+        result.map(|()| length)
+    }
+
+    /// Shares as much as can be shared of the `length` bytes of a copy, from its beginning on. Returns how many bytes that
+    /// was, also where there is an error: 0 where the beginning has to be copied, because it is not a block, or is kept in
+    /// the tree and can stay so.
+    pub(super) fn share_front(
+        &self,
+        from: (InodeNumber, u64),
+        to: (InodeNumber, u64),
+        length: u64,
+    ) -> (u64, Result<()>) {
+        let _guards = self.two_inode_locks(from.0, to.0);
+        match self.shareable(from, to, length) {
+            Ok(Some((source, end))) => {
+                let (done, result) = self.share_blocks(&source, from, to, end);
+                (done, result.map(|()| self.note_access(from.0, &source)))
+            }
+            Ok(None) => (0, Ok(())),
+            Err(error) => (0, Err(error)),
+        }
+    }
+
+    /// The source, and the end of what can be shared of the `length` bytes from the beginning on.
+    fn shareable(
+        &self,
+        from: (InodeNumber, u64),
+        to: (InodeNumber, u64),
+        length: u64,
+    ) -> Result<Option<(Inode, u64)>> {
+        self.check_writable()?;
+        let parameters = self.parameters();
+        let reader = self.reader()?;
+        let (source, target) = (Inode::load_regular(&reader, from.0)?, Inode::load_regular(&reader, to.0)?);
+        let end = from.1.saturating_add(length).min(source.size);
+        let bytes = end.saturating_sub(from.1);
+        let whole = |bytes: u64| bytes.is_multiple_of(parameters.block());
+        let at_end = end == source.size && to.1.saturating_add(bytes) >= target.size;
+        let end = if at_end { end } else { end - end % parameters.block() };
+        let inline_max = parameters.inline_max.min(reader.value_len_max()) as u64;
+        let small = source.has(FLAG_INLINE) && bytes <= inline_max;
+        Ok((whole(from.1) && whole(to.1) && end > from.1 && !small).then_some((source, end)))
+    }
+
+    /// Shares the blocks from `from` to byte `end` of the source, which the caller has found possible and holds the locks
+    /// for. Returns how many bytes that went well for.
+    fn share_blocks(
+        &self,
+        source: &Inode,
+        from: (InodeNumber, u64),
+        to: (InodeNumber, u64),
+        end: u64,
+    ) -> (u64, Result<()>) {
+        let parameters = self.parameters();
+        let length = end.saturating_sub(from.1);
         if length == 0 {
-            return Ok(0);
+            return (0, Ok(()));
         }
-        self.spill(to.0)?;
-        let first = parameters.block_of(to.1);
-        self.prepare_growth(to.0, to_end, Some(first..parameters.blocks_for(to_end)))?;
-        let mut from_at = parameters.block_of(from.1);
-        if source.has(FLAG_INLINE) && from.0 != to.0 {
-            from_at += self.copy_inline(&parameters, from, to, end)?;
-        }
+        let first = parameters.block_of(from.1);
         let mut range = Range {
             from: from.0,
-            from_at,
+            from_at: first,
             from_end: parameters.blocks_for(end),
             to: to.0,
-            to_at: first + (from_at - parameters.block_of(from.1)),
-            tail: !whole(end),
-            size: to_end,
+            to_at: parameters.block_of(to.1),
+            tail: !end.is_multiple_of(parameters.block()),
+            size: to.1.saturating_add(length),
         };
-        while range.from_at < range.from_end {
-            let done = self.update(SpaceClass::Normal, |tx| share(tx, &parameters, &range))?;
-            range.from_at += done;
-            range.to_at += done;
-        }
-        Ok(length)
+        let mut share_all = || {
+            self.spill(to.0)?;
+            let blocks = range.to_at..parameters.blocks_for(range.size);
+            self.prepare_growth(to.0, range.size, Some(blocks))?;
+            if source.has(FLAG_INLINE) && from.0 != to.0 {
+                let done = self.copy_inline(&parameters, from, to, end)?;
+                range.from_at += done;
+                range.to_at += done;
+            }
+            while range.from_at < range.from_end {
+                let done = self.update(SpaceClass::Normal, |tx| share(tx, &parameters, &range))?;
+                range.from_at += done;
+                range.to_at += done;
+            }
+            Ok(())
+        };
+        let result = share_all();
+        (((range.from_at - first) * parameters.block()).min(length), result)
     }
 
     /// Writes the part of a range that the source keeps in the tree. Returns the number of blocks written.

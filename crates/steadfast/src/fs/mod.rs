@@ -10,6 +10,7 @@ mod attr;
 mod attributes;
 mod change;
 mod clone;
+mod copy;
 mod create;
 pub(crate) mod dirent;
 #[cfg(test)]
@@ -17,7 +18,7 @@ mod double;
 mod file;
 pub(crate) mod inode;
 mod link;
-mod map;
+pub(crate) mod map;
 pub(crate) mod memory;
 mod name;
 mod names;

@@ -3,6 +3,10 @@
 //! A move copies blocks with the checksums that they have, bad ones included: what could not be read before cannot be read
 //! afterwards, and never reads as something else. It is one batch, which only goes through where the file still has
 //! exactly the extents that were copied; times and size stay. Each step is bounded in bytes and in keys.
+//!
+//! Blocks that several extents name would be there once more for the one that moves. Defragmenting leaves them where they
+//! are: moving takes more room than it saves seeks, and people clone files to save room. Making a volume smaller moves them
+//! once ([`crate::volume`], `move_shared`).
 
 use alloc::vec::Vec;
 
@@ -92,11 +96,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             0 => self.place_for(attributes.blocks)?,
             goal => Some(BlockAddress(goal)),
         };
-        let old = self.neighbours(inode, cursor.block, None)?;
+        let old = self.neighbours(inode, cursor.block, &|_| true)?;
         let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(None) };
         let next = last.end();
         let before = breaks(cursor.goal, old.iter().map(|mapped| mapped.extent.run()));
-        let moved = if before == 0 || first.extent.unwritten {
+        let shared = self.is_shared(self.reader()?.root(), first.extent.run())?;
+        let moved = if before == 0 || first.extent.unwritten || shared {
             None
         } else {
             let fewer = |new: &[BlockRun]| breaks(cursor.goal, new.iter().copied()) < before;
@@ -122,18 +127,22 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Extents of a file from block `from` on, as many as one step can move: written ones that follow each other without
-    /// a hole, or one that is unwritten. `beyond`: only such as reach past this block of the volume.
-    fn neighbours(&self, inode: InodeNumber, from: u64, beyond: Option<BlockAddress>) -> Result<Vec<Mapped>> {
+    /// a hole, or one that is unwritten or shared. Only such as are `wanted`.
+    fn neighbours(
+        &self,
+        inode: InodeNumber,
+        from: u64,
+        wanted: &dyn Fn(BlockRun) -> bool,
+    ) -> Result<Vec<Mapped>> {
         let parameters = self.parameters();
         let reader = self.reader()?;
-        let wanted = |mapped: &Mapped| beyond.is_none_or(|limit| mapped.extent.run().end() > limit.0);
+        let wanted = |mapped: &Mapped| wanted(mapped.extent.run());
         let mut old: Vec<Mapped> = Vec::new();
         let (mut at, mut blocks) = (from, 0);
         while let Some(mapped) = map::starting(&reader, &parameters, inode, at, u64::MAX)? {
             blocks += u64::from(mapped.extent.length);
-            let follows = old.last().is_none_or(|last| {
-                last.end() == mapped.index && !mapped.extent.unwritten && !last.extent.unwritten
-            });
+            let alone = mapped.extent.unwritten || self.is_shared(reader.root(), mapped.extent.run())?;
+            let follows = old.last().is_none_or(|last| last.end() == mapped.index && !alone);
             let full = old.len() == STEP_EXTENTS || blocks * parameters.block() > STEP_BYTES;
             if !old.is_empty() && (!follows || full || !wanted(&mapped)) {
                 break;
@@ -144,20 +153,23 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             } else {
                 blocks = 0;
             }
+            if alone && !old.is_empty() {
+                break;
+            }
         }
         Ok(old)
     }
 
-    /// Moves what a file has at and beyond block `limit` of the volume to somewhere else, from block `from` of the file
-    /// on. Returns where to go on in the file. New blocks have to come from below the limit.
-    pub(crate) fn move_below(
+    /// Moves extents whose blocks are `wanted` to somewhere else, a few from block `from` of the file on; for making a
+    /// volume smaller. Returns where to go on in the file.
+    pub(crate) fn move_away(
         &self,
         inode: InodeNumber,
         from: u64,
-        limit: BlockAddress,
+        wanted: &dyn Fn(BlockRun) -> bool,
     ) -> Result<Option<u64>> {
         let _guard = self.inode_lock(inode);
-        let mut old = self.neighbours(inode, from, Some(limit))?;
+        let mut old = self.neighbours(inode, from, wanted)?;
         let mut rest = None;
         // Where there is little room, little moves at a time.
         loop {

@@ -1,20 +1,17 @@
-//! Finding data and holes, and copying between files.
+//! Finding data and holes.
 
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::fs::attr::SeekTo;
 use crate::fs::inode::{FLAG_INLINE, Inode};
-use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
-use crate::fs::{map, memory};
+use crate::fs::map;
+use crate::fs::parameters::Parameters;
 use crate::key::{Key, Kind};
 use crate::keyspace::KeyspaceRead;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
-
-/// Bytes copied at once.
-const COPY_BYTES: u64 = 256 << 10;
 
 /// The first byte of data at or after `offset`, or the first of a hole; unwritten extents are holes, the end is one.
 fn find(
@@ -68,47 +65,5 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             };
         }
         find(&reader, &self.parameters(), inode, attributes.size, offset, to)
-    }
-
-    /// copy_file_range: copies up to `length` bytes, returns how many (fewer only at the end of the source). Each piece of
-    /// 256 KiB is one write.
-    ///
-    /// # Errors
-    /// `InvalidArgument` where source and target overlap in one file; those of [`read`](Self::read) and
-    /// [`write`](Self::write) where nothing was copied yet.
-    pub fn copy_range(
-        &self,
-        from: InodeNumber,
-        from_offset: u64,
-        to: InodeNumber,
-        to_offset: u64,
-        length: u64,
-    ) -> Result<u64> {
-        let size = {
-            let reader = self.reader()?;
-            Inode::load_regular(&reader, to)?;
-            Inode::load_regular(&reader, from)?.size
-        };
-        let length = length.min(size.saturating_sub(from_offset));
-        if from == to && from_offset.abs_diff(to_offset) < length {
-            return Err(Error::InvalidArgument("source and target overlap"));
-        }
-        to_offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
-        let mut buffer = memory::zeroed(length.min(COPY_BYTES) as usize)?;
-        let mut done = 0;
-        while done < length {
-            let piece = (length - done).min(COPY_BYTES) as usize;
-            let copied = self.read(from, from_offset + done, &mut buffer[..piece]).and_then(|count| {
-                self.write(to, to_offset + done, &buffer[..count], false)?;
-                Ok(count as u64)
-            });
-            match copied {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(error) if done == 0 => return Err(error),
-                Err(_) => break,
-            }
-        }
-        Ok(done)
     }
 }

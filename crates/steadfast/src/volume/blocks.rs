@@ -144,8 +144,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
+    /// Whether one of these blocks is named by several extents of this tree.
+    pub(crate) fn is_shared(&self, root: &Root, run: BlockRun) -> Result<bool> {
+        Ok(!self.shared_extents(root, run.start.0, run.end())?.is_empty())
+    }
+
     /// The shared extents that overlap `start..end`, in order.
-    fn shared_extents(&self, root: &Root, start: u64, end: u64) -> Result<Vec<Shared>> {
+    pub(super) fn shared_extents(&self, root: &Root, start: u64, end: u64) -> Result<Vec<Shared>> {
         let mut found = Vec::new();
         let (first, _) = Key::kind_range(InodeNumber::SYSTEM, Kind::SharedExtent);
         let key = |block: u64| Key::shared_extent(BlockAddress(block));

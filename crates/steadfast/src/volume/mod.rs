@@ -29,6 +29,7 @@ mod format;
 mod hold;
 mod identify;
 mod map;
+mod move_shared;
 mod open;
 mod reader;
 mod resize;

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use super::Volume;
+use super::move_shared::SharedMoves;
 use super::room::More;
 use super::state::Working;
 use crate::error::{Error, Result};
@@ -206,6 +207,23 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     fn move_data(&self, limit: u64, moved: &mut u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        loop {
+            let mut shared = SharedMoves::default();
+            self.walk_data(limit, &mut shared, moved, progress)?;
+            if !shared.left_out {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Moves the data of all files, but for what is shared and cannot be remembered.
+    fn walk_data(
+        &self,
+        limit: u64,
+        shared: &mut SharedMoves,
+        moved: &mut u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
         let mut from = Key::MIN;
         loop {
             let found = {
@@ -218,7 +236,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             from = next;
             let Some(run) = run.filter(|run| run.end() > limit) else { continue };
             let (inode, index) = (key.inode_number(), key.suffix());
-            let step = self.with_room(|| self.move_below(inode, index, BlockAddress(limit)))?;
+            let step = self.with_room(|| self.move_extent(inode, index, BlockAddress(limit), shared))?;
             *moved += run.count;
             progress(*moved);
             match step {
@@ -274,7 +292,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Runs a step, once more behind a checkpoint where what earlier steps freed is needed.
-    fn with_room<T>(&self, step: impl Fn() -> Result<T>) -> Result<T> {
+    fn with_room<T>(&self, mut step: impl FnMut() -> Result<T>) -> Result<T> {
         match step() {
             Err(Error::NoSpace) => {
                 self.checkpoint_now()?;

@@ -1,0 +1,92 @@
+//! Copying between files: blocks are shared wherever source and target are at the same place within a block, and the rest
+//! is read and written.
+//!
+//! With offsets that differ by whole blocks only the bytes in front of the first whole block and behind the last one are
+//! moved; the last block of the source is shared, too, where the target ends with it. What is small enough to be kept in the
+//! tree is copied, so that a copy of a small file is one.
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::fs::inode::Inode;
+use crate::fs::memory;
+use crate::fs::parameters::FILE_SIZE_MAX;
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+/// Bytes that are read and written at once.
+const COPY_BYTES: u64 = 256 << 10;
+
+/// A place in a file.
+type Place = (InodeNumber, u64);
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// copy_file_range: copies up to `length` bytes, returns how many (fewer only at the end of the source, or where an
+    /// error follows that the next call would report). Whole blocks are shared between both files, as by
+    /// [`clone_range`](Self::clone_range), where the offsets differ by whole blocks; each piece of at most 256 KiB of the
+    /// rest is one write.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where source and target overlap in one file; those of [`read`](Self::read),
+    /// [`write`](Self::write) and [`clone_range`](Self::clone_range) where nothing was copied yet.
+    pub fn copy_range(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        let size = {
+            let reader = self.reader()?;
+            Inode::load_regular(&reader, to)?;
+            Inode::load_regular(&reader, from)?.size
+        };
+        let length = length.min(size.saturating_sub(from_offset));
+        if from == to && from_offset.abs_diff(to_offset) < length {
+            return Err(Error::InvalidArgument("source and target overlap"));
+        }
+        to_offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        let mut done = 0;
+        while done < length {
+            let places = ((from, from_offset + done), (to, to_offset + done));
+            let (count, result) = self.copy_some(places.0, places.1, length - done);
+            done += count;
+            match result {
+                Err(error) if done == 0 => return Err(error),
+                Ok(()) if count > 0 => {}
+                _ => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Copies some bytes, returns how many: 0 without an error at the end of the source, which may have come closer.
+    fn copy_some(&self, from: Place, to: Place, length: u64) -> (u64, Result<()>) {
+        let block = self.parameters().block();
+        let mut piece = length.min(COPY_BYTES);
+        if from.1 % block == to.1 % block {
+            let (shared, result) = self.share_front(from, to, length);
+            if shared > 0 || result.is_err() {
+                return (shared, result.and_then(|()| self.event(TransactionMask::WRITE)));
+            }
+            let front = from.1.next_multiple_of(block) - from.1;
+            if front > 0 && length - front.min(length) >= block {
+                piece = front;
+            }
+        }
+        match self.copy_bytes(from, to, piece) {
+            Ok(count) => (count, Ok(())),
+            Err(error) => (0, Err(error)),
+        }
+    }
+
+    fn copy_bytes(&self, from: Place, to: Place, length: u64) -> Result<u64> {
+        let mut buffer = memory::zeroed(length as usize)?;
+        let count = self.read(from.0, from.1, &mut buffer)?;
+        self.write(to.0, to.1, &buffer[..count], false)?;
+        Ok(count as u64)
+    }
+}
