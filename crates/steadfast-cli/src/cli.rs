@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    atomically, cat, check, completions, defrag, df, dump, get, image, info, ls, manpages, map, mask, mkfs,
-    mount, put, rm, rollback, scrub, snapshot, top, torture, transact, tree, umount,
+    atomically, cat, check, clone, completions, defrag, df, dump, get, image, info, ls, manpages, map, mask,
+    mkfs, mount, put, rm, rollback, scrub, snapshot, top, torture, transact, tree, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -42,6 +42,7 @@ enum Command {
     Rollback(rollback::Args),
     Mask(mask::Args),
     Snapshot(snapshot::Args),
+    Clone(clone::Args),
     Atomically(atomically::Args),
     Image(image::Args),
     Dump(dump::Args),
@@ -97,6 +98,7 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Rollback(args) => rollback::run(args),
         Command::Mask(args) => mask::run(args),
         Command::Snapshot(args) => snapshot::run(args),
+        Command::Clone(args) => clone::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Cat(args) => cat::run(args),
         Command::Put(args) => put::run(args),

@@ -3,6 +3,7 @@
 pub mod atomically;
 pub mod cat;
 pub mod check;
+pub mod clone;
 pub mod completions;
 pub mod defrag;
 pub mod df;

@@ -12,7 +12,7 @@ use crate::sys::{self, Mapping};
 const SIZE: u64 = 128 << 20;
 const MIB: usize = 1 << 20;
 
-fn both_modes(test: impl Fn(&Place, &MountOptions)) {
+pub fn both_modes(test: impl Fn(&Place, &MountOptions)) {
     if !can_mount() {
         return;
     }

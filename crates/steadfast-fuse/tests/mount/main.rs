@@ -1,6 +1,7 @@
 //! The file system through real mounts. Needs /dev/fuse; tests say so and pass where it is missing.
 
 mod atomic;
+mod clones;
 mod commands;
 mod crashes;
 mod data;

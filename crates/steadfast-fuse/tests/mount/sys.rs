@@ -63,6 +63,11 @@ pub fn copy_file_range(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
+pub fn ficlone(from: &File, to: &File) -> io::Result<()> {
+    // SAFETY: both descriptors are open.
+    check(unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE as _, from.as_raw_fd()) }).map(drop)
+}
+
 pub fn mknod(path: &Path, mode: u32, device: u64) -> io::Result<()> {
     let path = c_path(path);
     // SAFETY: a NUL-terminated path.

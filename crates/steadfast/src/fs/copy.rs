@@ -25,8 +25,8 @@ type Place = (InodeNumber, u64);
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// copy_file_range: copies up to `length` bytes, returns how many (fewer only at the end of the source, or where an
     /// error follows that the next call would report). Whole blocks are shared between both files, as by
-    /// [`clone_range`](Self::clone_range), where the offsets differ by whole blocks; each piece of at most 256 KiB of the
-    /// rest is one write.
+    /// [`clone_range`](Self::clone_range), where the offsets differ by whole blocks; the rest is written in pieces of at
+    /// most 256 KiB. All of it is one event for the transaction mask.
     ///
     /// # Errors
     /// `InvalidArgument` where source and target overlap in one file; those of [`read`](Self::read),
@@ -60,6 +60,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 _ => break,
             }
         }
+        if done > 0 {
+            self.event(TransactionMask::WRITE)?;
+        }
         Ok(done)
     }
 
@@ -70,7 +73,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if from.1 % block == to.1 % block {
             let (shared, result) = self.share_front(from, to, length);
             if shared > 0 || result.is_err() {
-                return (shared, result.and_then(|()| self.event(TransactionMask::WRITE)));
+                return (shared, result);
             }
             let front = from.1.next_multiple_of(block) - from.1;
             if front > 0 && length - front.min(length) >= block {
@@ -86,7 +89,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn copy_bytes(&self, from: Place, to: Place, length: u64) -> Result<u64> {
         let mut buffer = memory::zeroed(length as usize)?;
         let count = self.read(from.0, from.1, &mut buffer)?;
-        self.write(to.0, to.1, &buffer[..count], false)?;
+        let _guard = self.inode_lock(to.0);
+        self.write_locked(to.0, to.1, &buffer[..count])?;
         Ok(count as u64)
     }
 }
