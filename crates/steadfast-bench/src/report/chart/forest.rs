@@ -3,7 +3,7 @@
 use super::scale::{Kind, Scale};
 use super::svg::{Anchor, Drawing};
 use super::text;
-use super::theme::Hue;
+use super::theme::{Hue, SERIES};
 
 /// A mark: a ratio with its interval.
 #[derive(Debug, Clone)]
@@ -38,7 +38,9 @@ pub struct Panel {
 }
 
 const LEGEND_ROW: f64 = 16.0;
+/// Height of a mark, and of one that has its name beside it.
 const MARK: f64 = 9.0;
+const NAMED_MARK: f64 = 11.5;
 /// Height of the name of a test, which stands over its marks: so a phone has its whole width for the scale.
 const NAME: f64 = 15.0;
 
@@ -64,7 +66,7 @@ impl Panel {
         let within = ratios.filter(|ratio| ratio.is_finite() && *ratio > 1e-4 && *ratio < 1e4);
         let x = Scale::around(Kind::Doublings, within.chain([0.5, 2.0])).over(left + 6.0, right - 6.0);
         let heights: Vec<f64> =
-            self.rows.iter().map(|(_, marks)| marks.len() as f64 * MARK + NAME + 6.0).collect();
+            self.rows.iter().map(|(_, marks)| marks.len() as f64 * self.mark() + NAME + 6.0).collect();
         let bottom = top + heights.iter().sum::<f64>();
 
         let mut drawing = Drawing::new(self.width, bottom + 40.0);
@@ -116,21 +118,44 @@ impl Panel {
         for (index, mark) in marks.iter().enumerate() {
             let Some(hue) = self.series.get(mark.series).map(|(_, hue)| *hue) else { continue };
             let Some(place) = x.place(mark.ratio) else { continue };
-            let middle = y + NAME + 2.0 + (index as f64 + 0.5) * MARK;
+            let middle = y + NAME + 2.0 + (index as f64 + 0.5) * self.mark();
             if let Some((low, high)) = mark.interval.and_then(|(low, high)| x.place(low).zip(x.place(high))) {
                 drawing.line(&format!("whisker {}", hue.line()), (low, middle), (high, middle));
             }
             let class =
                 if mark.clear { hue.fill() } else { format!("hollow {}", hue.line().replace(" dash", "")) };
             drawing.dot(&class, (place, middle), 3.4, &mark.tooltip);
+            if self.is_named() {
+                let ends = mark.interval.and_then(|(low, high)| x.place(low).zip(x.place(high)));
+                let (low, high) = ends.unwrap_or((place, place));
+                let name = self.series.get(mark.series).map_or("", |(name, _)| name);
+                let fits = high.max(place) + 8.0 + text::width(name, 9.5) < right;
+                let (at, anchor) = if fits {
+                    (high.max(place) + 6.0, Anchor::Start)
+                } else {
+                    (low.min(place) - 6.0, Anchor::End)
+                };
+                let shown = text::fit(name, 9.5, self.width / 2.0 - 10.0);
+                drawing.text_with_tooltip("small", (at, middle + 3.2), anchor, &shown, name);
+            }
         }
+    }
+
+    /// Whether marks have their names beside them: when there are more than colours.
+    const fn is_named(&self) -> bool {
+        self.series.len() > SERIES
+    }
+
+    /// Height of a mark.
+    const fn mark(&self) -> f64 {
+        if self.is_named() { NAMED_MARK } else { MARK }
     }
 
     /// Row and horizontal place of each entry of the legend.
     fn legend(&self) -> Vec<(usize, f64, &(String, Hue))> {
         let (mut row, mut at) = (0, 2.0);
         let mut entries = Vec::new();
-        for entry in &self.series {
+        for entry in self.series.iter().filter(|_| !self.is_named()) {
             let width = text::width(&entry.0, 11.0).min(self.width - 20.0) + 26.0;
             if at > 2.0 && at + width > self.width {
                 (row, at) = (row + 1, 2.0);
