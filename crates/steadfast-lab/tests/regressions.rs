@@ -244,7 +244,6 @@ fn removing_succeeds_right_after_the_volume_was_made_smaller() {
 
 /// A snapshot on a small volume left no room for the dead list of what is removed under it, so that removing failed.
 #[test]
-#[ignore = "fails from 23 files on: the room that a snapshot leaves is still short where every removal is a checkpoint"]
 fn what_a_snapshot_holds_can_be_removed_from_a_small_volume() {
     let world = World::new(56, Profile::Names).on(MediumProfile::of_seed(56));
     let remove = |name| Operation::Unlink { directory: path(&[]), name: Name(name) };

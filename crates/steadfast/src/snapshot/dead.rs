@@ -26,6 +26,11 @@ pub(crate) fn entries_max(value_len_max: usize) -> usize {
     (((value_len_max + ITEM_OVERHEAD) / 4).saturating_sub(ITEM_OVERHEAD) / ENTRY_LEN).max(1)
 }
 
+/// Length of a value with so many entries, bytes.
+pub(crate) const fn dead_item_len(entries: usize) -> usize {
+    entries * ENTRY_LEN
+}
+
 /// The value for some entries.
 ///
 /// # Errors

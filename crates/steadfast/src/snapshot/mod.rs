@@ -22,7 +22,7 @@ mod dead;
 mod record;
 mod shared;
 
-pub(crate) use dead::{DeadEntry, Dying, decode_dead_list, encode_dead_list, entries_max};
+pub(crate) use dead::{DeadEntry, Dying, dead_item_len, decode_dead_list, encode_dead_list, entries_max};
 pub use record::Snapshot;
 pub(crate) use record::{Record, check_name};
 pub(crate) use shared::Shared;

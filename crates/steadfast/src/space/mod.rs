@@ -163,6 +163,23 @@ impl Space {
         self.full.fill(0);
     }
 
+    /// The groups of these runs, in order.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn groups_of(&self, runs: &[BlockRun]) -> Result<Vec<u64>> {
+        let mut indexes = memory::collect(runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0))?;
+        indexes.sort_unstable();
+        indexes.dedup();
+        Ok(indexes)
+    }
+
+    /// Whether the groups of a run have changed since they were last put into the tree, or are among `others`, in order.
+    pub fn is_dirty_or_in(&self, run: BlockRun, others: &[u64]) -> bool {
+        let dirty = |index: &u64| self.groups.get(index).is_some_and(|group| group.dirty);
+        self.parts(run).all(|(index, ..)| dirty(&index) || others.binary_search(&index).is_ok())
+    }
+
     /// Groups of these runs whose bitmap has not changed since it was last put into the tree.
     ///
     /// # Errors
@@ -170,14 +187,6 @@ impl Space {
     pub fn clean_groups(&self, runs: &[BlockRun]) -> Result<u64> {
         let dirty = |index: &u64| self.groups.get(index).is_some_and(|group| group.dirty);
         Ok(self.groups_of(runs)?.iter().filter(|index| !dirty(index)).count() as u64)
-    }
-
-    /// The groups that runs touch, in order.
-    fn groups_of(&self, runs: &[BlockRun]) -> Result<Vec<u64>> {
-        let mut indexes = memory::collect(runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0))?;
-        indexes.sort_unstable();
-        indexes.dedup();
-        Ok(indexes)
     }
 
     fn allocatable(&self, index: u64) -> Result<Bitmap> {

@@ -20,7 +20,7 @@ mod write;
 
 pub use cache::CacheUse;
 pub use diff::{Difference, Found};
-pub use node::{NODE_MAGIC, Node};
+pub use node::{NODE_MAGIC, Node, item_size};
 pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;
 pub use seal::SealedNode;
@@ -36,6 +36,11 @@ pub const HEIGHT_MAX: u32 = 64;
 /// Largest value that fits a node of this size, bytes.
 pub const fn value_len_max(node_size: usize) -> usize {
     node::capacity(node_size) - node::item_size(0)
+}
+
+/// Bytes for items in a node of this size.
+pub const fn item_capacity(node_size: usize) -> usize {
+    node::capacity(node_size)
 }
 
 /// Where a node is, and how to know that it is the right one.

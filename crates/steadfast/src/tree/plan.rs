@@ -42,6 +42,9 @@ pub struct Plan {
     pub released: usize,
     /// Entries of dead lists that come with the change beside those of its nodes; the caller's to say.
     pub buried: usize,
+    /// Groups of blocks, in order. With them the change lets go of neighbours only in these groups, in those of the nodes
+    /// visited, and where the bitmap changes in any case: room for more has not been counted.
+    pub confined: Option<Vec<u64>>,
 }
 
 /// What a node on the path of the last put will have to take.
@@ -135,7 +138,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
         let copies = visited.iter().filter(|visited| visited.pointer.generation != generation).count();
         let released = visited.len() + released;
-        Ok(Plan { nodes: copies as u64 + splits, visited, released, buried: 0 })
+        Ok(Plan { nodes: copies as u64 + splits, visited, released, buried: 0, confined: None })
     }
 
     fn visit(&self, visited: &mut Vec<Visited>, pointer: &NodePointer, node: &Arc<Node>) -> Result<()> {

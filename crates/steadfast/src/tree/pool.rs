@@ -28,9 +28,10 @@ impl NodePool {
         self.free.len()
     }
 
-    /// The blocks of the addresses at hand.
-    pub fn addresses(&self) -> impl Iterator<Item = BlockAddress> + '_ {
-        self.free.iter().flatten().copied().filter(|address| *address != BlockAddress::NONE)
+    /// The blocks of the next `count` nodes that are [taken](Self::take).
+    pub fn next(&self, count: usize) -> impl Iterator<Item = BlockAddress> + '_ {
+        let next = &self.free[self.free.len().saturating_sub(count)..];
+        next.iter().flatten().copied().filter(|address| *address != BlockAddress::NONE)
     }
 
     /// Adds a reserved address pair.
@@ -99,5 +100,10 @@ impl NodePool {
     /// Gives back every address that was not taken.
     pub fn drain(&mut self) -> Vec<[BlockAddress; 2]> {
         core::mem::take(&mut self.free)
+    }
+
+    /// Gives back an address while there are more than `count`.
+    pub fn pop_beyond(&mut self, count: usize) -> Option<[BlockAddress; 2]> {
+        if self.free.len() > count { self.free.pop() } else { None }
     }
 }

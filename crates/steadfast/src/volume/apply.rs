@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use super::Volume;
-use super::room::More;
+use super::room_check::Wanted;
 use super::state::Working;
 use crate::error::{Error, Result};
 use crate::fs::memory;
@@ -61,17 +61,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         mutations.sort_unstable_by_key(|mutation| (mutation.value.is_none(), mutation.key));
         let runs = memory::collect(blocks.published.iter().chain(&blocks.freed).copied())?;
 
-        // A record is many batches in one. Nobody sees what it leaves in between, and planned as one it could ask for more
-        // nodes than the batches did, on a volume that has no more.
-        let step = if origin == Origin::Replay { BATCH_MUTATIONS_MAX } else { mutations.len() };
-        let mut steps = mutations.chunks(step).peekable();
-        while let Some(part) = steps.next() {
-            let last = steps.peek().is_none();
-            let dead = blocks.dead.len() as u64;
-            self.change_keys(working, part, if last { &runs } else { &[] }, dead, origin)?;
-            if !last {
-                self.settle(working);
-            }
+        let dead = blocks.dead.len();
+        match origin {
+            Origin::Operation(_) => self.change_keys(working, &mutations, &runs, dead, origin)?,
+            Origin::Replay => self.change_keys_in_steps(working, &mutations, &runs, dead)?,
         }
 
         let pinned = self.pins.lock();
@@ -80,6 +73,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         drop(pinned);
         for entry in &blocks.dead {
+            working.held_data = working.held_data.saturating_sub(entry.run.count);
             working.bury(*entry);
         }
         for run in &blocks.published {
@@ -97,6 +91,36 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
+    /// As [`change_keys`](Self::change_keys), for a record of the log: many batches in one, on a volume that may have no
+    /// more room than those took. Nobody sees what is there in between. What the batches removed goes first, or for a
+    /// moment there would be the old and the new; and a plan asks for the more beyond what it uses the longer it is.
+    fn change_keys_in_steps(
+        &self,
+        working: &mut Working,
+        mutations: &[Mutation],
+        runs: &[BlockRun],
+        dead: usize,
+    ) -> Result<()> {
+        let removals = mutations.partition_point(|mutation| mutation.value.is_some());
+        let (puts, removals) = mutations.split_at(removals);
+        for part in [removals, puts] {
+            let (mut rest, mut step) = (part, BATCH_MUTATIONS_MAX);
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(step.min(rest.len()));
+                match self.change_keys(working, now, &[], 0, Origin::Replay) {
+                    Ok(()) => rest = later,
+                    Err(Error::NoSpace) if now.len() > 1 => step = now.len() / 2,
+                    Err(error) => return Err(error),
+                }
+                self.settle(working);
+            }
+        }
+        let roots = self.roots(working);
+        working.space.prepare(&self.store, &roots, runs)?;
+        working.space.reserve_notes(runs)?;
+        working.dying.reserve(dead)
+    }
+
     /// Puts and removes keys in the tree. Afterwards the groups of `runs` are in memory, and those of every node that the
     /// tree took or let go.
     fn change_keys(
@@ -104,7 +128,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working: &mut Working,
         mutations: &[Mutation],
         runs: &[BlockRun],
-        dead: u64,
+        dead: usize,
         origin: Origin,
     ) -> Result<()> {
         let roots = self.roots(working);
@@ -118,18 +142,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let address = self.store.superblock.log.start;
             return Err(Error::CorruptMetadata { address, reason: "value longer than a node" });
         }
-        let mut plan = self.store.plan(&roots.working, working.generation, &changes)?;
-        plan.buried = dead as usize;
-        if let Origin::Operation(class) = origin {
-            let copies = u64::from(self.store.superblock.metadata_copies);
-            let released = plan.nodes.min(working.snapshots.shared_nodes) * copies;
-            let more = More { groups: working.space.clean_groups(runs)?, dead: dead + released };
-            let freeze = self.freeze_cost(working, &roots.working, more);
-            let needed = (plan.nodes * self.node_cost()).saturating_add(freeze);
-            if self.available(working) < needed.saturating_add(self.reserve_for(working, class)) {
-                return Err(Error::NoSpace);
+        let plan = match origin {
+            Origin::Replay => self.store.plan(&roots.working, working.generation, &changes)?,
+            Origin::Operation(class) => {
+                self.check_room(working, &roots, &Wanted { changes: &changes, runs, dead, class })?
             }
-        }
+        };
         self.prepare_change(working, &roots, &plan, runs)?;
         self.change_tree(working, plan, |tree| {
             for mutation in mutations {
@@ -155,7 +173,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         // After the pool: looking for its addresses may take groups out of memory.
         let count = self.store.superblock.node_blocks();
         let released = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
-        let taken = working.pool.addresses();
+        let taken = working.pool.next(plan.nodes as usize);
         let nodes = released.chain(taken).map(|start| BlockRun { start, count });
         let nodes = memory::collect(nodes.chain(runs.iter().copied()))?;
         working.space.prepare(&self.store, roots, &nodes)?;
@@ -224,10 +242,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Gives the addresses that were set aside back: a change that might have needed many leaves many.
     pub(super) fn empty_pool(&self, working: &mut Working) {
+        self.trim_pool(working, 0);
+    }
+
+    /// As [`empty_pool`](Self::empty_pool), but `nodes` stay set aside.
+    pub(super) fn trim_pool(&self, working: &mut Working, nodes: u64) {
         let count = self.store.superblock.node_blocks();
-        for address in working.pool.drain().into_iter().flatten() {
-            if address != BlockAddress::NONE {
-                working.space.release(BlockRun { start: address, count });
+        let nodes = usize::try_from(nodes).unwrap_or(usize::MAX);
+        while let Some(addresses) = working.pool.pop_beyond(nodes) {
+            for start in addresses.into_iter().filter(|address| *address != BlockAddress::NONE) {
+                working.space.release(BlockRun { start, count });
             }
         }
     }
@@ -243,12 +267,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         plan: Plan,
         change: impl FnOnce(&mut TreeWriter<'_, M, P>) -> Result<T>,
     ) -> Result<T> {
-        let mut visited = plan.visited;
+        let Plan { mut visited, confined, .. } = plan;
         self.store.keep(&visited)?;
         // The cache is their only owner now, so that they are changed in place.
         visited.iter_mut().for_each(|visited| visited.node = None);
         let count = self.store.superblock.node_blocks();
         let space = &working.space;
+        let run = |start: BlockAddress| BlockRun { start, count };
         let changed = change(&mut TreeWriter {
             store: &self.store,
             root: &mut self.view.write(),
@@ -258,8 +283,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             path: &mut working.path,
             // A neighbour's pointer comes from the medium, and nobody has followed it yet.
             releasable: &|pointer| {
-                let mut runs = pointer.copies().map(|start| BlockRun { start, count });
-                runs.all(|run| self.store.contains(run) && space.is_loaded(run))
+                let counted = |run| confined.as_ref().is_none_or(|groups| space.is_dirty_or_in(run, groups));
+                let mut runs = pointer.copies().map(run);
+                runs.all(|run| self.store.contains(run) && space.is_loaded(run) && counted(run))
             },
         });
         self.store.let_go(&visited);

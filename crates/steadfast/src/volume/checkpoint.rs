@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::layout::Metaroot;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
-use crate::tree::{PlannedChange, Root, SealedNode};
+use crate::tree::{Plan, PlannedChange, Root, SealedNode};
 use crate::types::Generation;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
@@ -64,13 +64,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn flush_groups(&self, working: &mut Working) -> Result<bool> {
         let roots = self.roots(working);
         let value_len = Some(1 + self.store.superblock.group_blocks as usize / 8);
-        let dirty = working.space.dirty_group_indexes()?;
+        let groups = working.space.dirty_group_indexes()?;
         let changes =
-            memory::collect(dirty.iter().map(|index| PlannedChange { key: Key::group(*index), value_len }))?;
+            memory::collect(groups.iter().map(|index| PlannedChange { key: Key::group(*index), value_len }))?;
         if changes.is_empty() {
             return Ok(false);
         }
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
+        let plan = Plan { confined: Some(groups), ..plan };
         self.prepare_change(working, &roots, &plan, &[])?;
         let mut values = working.space.take_dirty_groups()?;
         // Removals come last: merging then cannot make a leaf fuller than planned.

@@ -13,11 +13,13 @@ use crate::keyspace::Value;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::snapshot::{DeadEntry, decode_dead_list, encode_dead_list, entries_max};
-use crate::tree::{PlannedChange, Root, value_len_max};
+use crate::tree::{Plan, PlannedChange, Root, value_len_max};
 use crate::types::{BlockRun, Generation};
 
 /// Memory of an entry that waits, bytes, about.
 const DYING_MEMORY: usize = 64;
+/// Values put into the tree at once: about two leaves full, so that the plan for it stays small.
+const ROUND_VALUES: usize = 6;
 /// Fewest and most entries that wait.
 const DYING_LIMITS: (usize, usize) = (32, 4096);
 
@@ -41,14 +43,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         (self.space_memory / DYING_MEMORY / 4).clamp(DYING_LIMITS.0, DYING_LIMITS.1)
     }
 
-    /// Entries put into the tree at once: about two leaves full, so that the plan for it stays small.
-    fn dead_round(&self) -> usize {
-        entries_max(value_len_max(self.store.superblock.node_size as usize)) * 6
-    }
-
     /// Puts some of the entries that wait into the newest snapshot's dead list; `true` when there were any.
     pub(super) fn flush_dead(&self, working: &mut Working) -> Result<bool> {
-        let entries = working.dying.first(self.dead_round())?;
+        let value = entries_max(value_len_max(self.store.superblock.node_size as usize));
+        match self.flush_dead_entries(working, value * ROUND_VALUES) {
+            // A plan asks for more nodes than it uses, the more so the longer it is.
+            Err(Error::NoSpace) => self.flush_dead_entries(working, value),
+            other => other,
+        }
+    }
+
+    fn flush_dead_entries(&self, working: &mut Working, limit: usize) -> Result<bool> {
+        let entries = working.dying.first(limit)?;
         if entries.is_empty() {
             return Ok(false);
         }
@@ -58,6 +64,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             puts.iter().map(|(key, value)| PlannedChange { key: *key, value_len: Some(value.len()) }),
         )?;
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
+        let plan = Plan { confined: Some(Vec::new()), ..plan };
         self.prepare_change(working, &roots, &plan, &[])?;
         working.dying.remove(&entries);
         self.change_tree(working, plan, |tree| {

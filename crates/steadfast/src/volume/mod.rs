@@ -35,6 +35,9 @@ mod reader;
 mod resize;
 mod rollback;
 mod room;
+mod room_check;
+#[cfg(test)]
+mod room_tests;
 mod scrub;
 mod snapshot_delete;
 mod snapshot_diff;

@@ -51,6 +51,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         volume.superblock_damaged = damaged;
         let replayed = {
             let mut working = volume.working.lock();
+            volume.find_held_data(&mut working);
             let found = volume.read_log(&metaroot)?;
             volume.replay_into(&mut working, &found)?
         };
@@ -203,6 +204,7 @@ fn working_state(superblock: &Superblock, metaroot: &Metaroot, space_memory: usi
         durable: *metaroot,
         parameters_changed: false,
         snapshots: metaroot.snapshots,
+        held_data: u64::MAX,
         dying: Dying::default(),
     })
 }

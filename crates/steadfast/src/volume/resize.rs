@@ -45,8 +45,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let fixed = superblock.first_block() + superblock.head_blocks();
         // The reserve depends on the size: twice is enough, it is a 64th.
         let node_cost = self.node_cost();
-        let reserve = reserve_blocks((used + slack) * 2, superblock.block_size, node_cost)
-            + self.kept_for_removal(working.snapshots.shared_nodes);
+        let reserve =
+            reserve_blocks((used + slack) * 2, superblock.block_size, node_cost) + self.kept(&working);
         let blocks = (fixed + used + slack + reserve).max(crate::layout::blocks_min(&superblock));
         (blocks * u64::from(superblock.block_size)).next_multiple_of(superblock.cell_size())
     }
@@ -117,7 +117,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let mut working = self.working.lock();
             let root = *self.view.read();
             // On a full volume what is in the way of its owner can still be removed: the same holds afterwards.
-            let kept = new.reserve_blocks + self.kept_for_removal(working.snapshots.shared_nodes);
+            let kept = new.reserve_blocks + self.kept(&working);
             let spare = self.freeze_cost(&working, &root, More::default()) + kept;
             if !working.space.fits_below(limit, spare) {
                 return Err(Error::NoSpace);

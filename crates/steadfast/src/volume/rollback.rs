@@ -64,6 +64,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             *view = metaroot.root();
             *working = restored;
         }
+        self.find_held_data(&mut working);
         let replayed = self.replay_into(&mut working, &found);
         working.log.raise_epoch(epoch);
         // Commits go on counting, so that nobody takes an old one for a new one.

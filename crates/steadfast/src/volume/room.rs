@@ -1,13 +1,32 @@
 //! How much room a change must leave: a freeze always finds the nodes that it needs, and what holds space can be removed
 //! on a full volume.
+//!
+//! # What removing needs
+//! Without a snapshot the copies that removing makes come back with the next checkpoint, so the reserve is enough for any
+//! number of removals. Under a snapshot nothing comes back. But nothing is taken twice either:
+//! - a node that the newest snapshot holds is copied once; the copy belongs to the live tree alone, and copies of that come
+//!   back. So at most one new node for each node in common: `shared_nodes`;
+//! - each copy of such a node, and each run of data that the snapshot holds, gets one entry in the dead list. Runs of data are
+//!   no more than their blocks (`held_data`), and no more than the extents that fit the nodes of the live tree.
+//!
+//! [`kept_for_removal`](Volume::kept_for_removal) is the sum, with the dead list's leaves half full and its branches. An
+//! operation that is no removal leaves it, beside the reserve and [`freeze_cost`](Volume::freeze_cost); taking a snapshot,
+//! which makes the whole tree common, is refused where it is not there. A removal makes the sum smaller by what it takes, so
+//! the reserve is there for the next one, behind a checkpoint. Both counts are upper bounds that are known without a look.
+//!
+//! # What a removal is checked against
+//! Estimates of what the next freeze needs have to be good for any tree, which is far too much for a small one. Where
+//! they say no to a removal, [`check_room`](Volume::check_room) plans the change and the freeze together and counts.
 
 use steadfast_media::Medium;
 
 use super::Volume;
 use super::state::Working;
+use crate::extent::EXTENT_HEADER_LEN;
 use crate::keyspace::SpaceClass;
 use crate::platform::Platform;
-use crate::tree::Root;
+use crate::snapshot::{dead_item_len, entries_max};
+use crate::tree::{NodePointer, Root, item_capacity, item_size, value_len_max};
 
 /// What a change will have touched, beside its own nodes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,16 +37,22 @@ pub(super) struct More {
     pub dead: u64,
 }
 
-/// Bytes of a leaf that one entry of a dead list takes, with its share of the item, where nodes are smallest.
-const DEAD_ENTRY_BYTES: u64 = 26;
-
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Blocks of all copies of one node.
     pub(super) fn node_cost(&self) -> u64 {
         self.store.superblock.node_blocks() * u64::from(self.store.superblock.metadata_copies)
     }
 
-    /// Blocks that the next freeze may need to write the bitmaps of changed groups and the dead list.
+    fn copies(&self) -> u64 {
+        u64::from(self.store.superblock.metadata_copies)
+    }
+
+    fn node_size(&self) -> usize {
+        self.store.superblock.node_size as usize
+    }
+
+    /// Blocks that the next freeze may need to write the bitmaps of changed groups and the dead list: an estimate for any
+    /// tree, without a look at it.
     pub(super) fn freeze_cost(&self, working: &Working, root: &Root, more: More) -> u64 {
         let all = working.space.groups();
         let groups = (working.space.dirty_groups() as u64 + 2).min(all);
@@ -44,49 +69,65 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Nodes that the dead list may need when `more` entries and those for `copies` nodes come to what there is.
     fn dead_list_cost(&self, working: &Working, root: &Root, more: u64, copies: u64) -> u64 {
-        let shared = working.snapshots.shared_nodes;
-        let dying = working.dying.len() as u64;
-        if working.snapshots.newest.0 == 0 || (shared == 0 && dying == 0 && more == 0) {
+        if working.snapshots.newest.0 == 0 {
             return 0;
         }
-        self.dead_list_nodes(root, dying.saturating_add(more), copies, shared)
+        let old_nodes = copies.min(working.snapshots.shared_nodes).saturating_mul(self.copies());
+        let entries = (working.dying.len() as u64).saturating_add(more).saturating_add(old_nodes);
+        self.dead_nodes(entries).saturating_add(u64::from(root.height) + 2)
     }
 
-    /// Nodes for a dead list of so many `entries` and those for `copies` nodes, `shared` of which a snapshot holds.
-    fn dead_list_nodes(&self, root: &Root, entries: u64, copies: u64, shared: u64) -> u64 {
-        let height = u64::from(root.height);
-        let old_nodes = copies.saturating_add(height).min(shared);
-        let entries = entries
-            .saturating_add(old_nodes.saturating_mul(u64::from(self.store.superblock.metadata_copies)));
-        // New leaves are half full at least. What the last round plans is more than it uses.
-        let half = u64::from(self.store.superblock.node_size) / 2;
-        entries.saturating_mul(DEAD_ENTRY_BYTES).div_ceil(half).saturating_add(4 * height + 16)
+    /// Nodes of a dead list with so many entries.
+    fn dead_nodes(&self, entries: u64) -> u64 {
+        if entries == 0 {
+            return 0;
+        }
+        let per_item = entries_max(value_len_max(self.node_size()));
+        let capacity = item_capacity(self.node_size());
+        // A leaf that splits for one item more keeps half of them.
+        let kept = |size: usize| ((capacity / size).max(1) as u64).div_ceil(2);
+        let mut nodes = entries.div_ceil(kept(item_size(dead_item_len(per_item))) * per_item as u64);
+        let mut all = nodes;
+        let fan_out = kept(item_size(NodePointer::LEN)).max(2);
+        while nodes > 1 {
+            nodes = nodes.div_ceil(fan_out);
+            all = all.saturating_add(nodes);
+        }
+        all
     }
 
     /// Blocks that a change must leave beside those for the freeze.
     pub(super) fn reserve_for(&self, working: &Working, class: SpaceClass) -> u64 {
         match class {
-            SpaceClass::Normal => {
-                let kept = self.kept_for_removal(working.snapshots.shared_nodes);
-                self.store.superblock.reserve_blocks.saturating_add(kept)
-            }
+            SpaceClass::Normal => self.store.superblock.reserve_blocks.saturating_add(self.kept(working)),
             SpaceClass::Freeing => 0,
         }
     }
 
-    /// Blocks kept so that everything can be removed, in any order, while a snapshot holds it and nothing comes back: a
-    /// copy of every node that the tree has in common with the snapshot, and dead lists of what is in them.
-    pub(super) fn kept_for_removal(&self, shared_nodes: u64) -> u64 {
-        shared_nodes.saturating_add(shared_nodes / 4).saturating_mul(self.node_cost())
+    /// Blocks kept for removals under the newest snapshot.
+    pub(super) fn kept(&self, working: &Working) -> u64 {
+        match working.snapshots.newest.0 {
+            0 => 0,
+            _ => {
+                let data = working.held_data.min(self.live_data(working));
+                self.kept_for_removal(working.nodes, working.snapshots.shared_nodes, data)
+            }
+        }
     }
 
-    /// Blocks that the first freeze after the first snapshot may need beyond what it needs without one: its dead list.
-    /// Where there is a snapshot already, [`freeze_cost`](Self::freeze_cost) has it.
-    pub(super) fn first_dead_list_cost(&self, working: &Working, root: &Root) -> u64 {
-        if working.snapshots.newest.0 != 0 && working.snapshots.shared_nodes != 0 {
-            return 0;
-        }
-        self.dead_list_nodes(root, 0, working.nodes, working.nodes).saturating_mul(self.node_cost())
+    /// Blocks that removing everything can take under a snapshot that has `shared` of the live tree's `nodes` and `data`
+    /// of its blocks of data in common with it; see the module.
+    pub(super) fn kept_for_removal(&self, nodes: u64, shared: u64, data: u64) -> u64 {
+        let extents = (item_capacity(self.node_size()) / item_size(EXTENT_HEADER_LEN)) as u64;
+        let runs = data.min(nodes.saturating_mul(extents));
+        let entries = shared.saturating_mul(self.copies()).saturating_add(runs);
+        shared.saturating_add(self.dead_nodes(entries)).saturating_mul(self.node_cost())
+    }
+
+    /// Blocks of data that the live tree names.
+    pub(super) fn live_data(&self, working: &Working) -> u64 {
+        let nodes = working.nodes.saturating_mul(self.node_cost());
+        working.space.used().saturating_sub(nodes).saturating_sub(working.snapshots.blocks)
     }
 
     /// Blocks that can be allocated, counting those set aside for nodes.
@@ -96,9 +137,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Blocks of file data that can be reserved now: what is free less the reserve.
     pub(super) fn available_for_data(&self, working: &Working) -> u64 {
+        let kept = self.kept_from_data(working);
+        self.available(working).saturating_sub(kept).min(working.space.available_for_data())
+    }
+
+    /// Blocks that data leaves: for the freeze, the reserve, and what is kept for removals.
+    pub(super) fn kept_from_data(&self, working: &Working) -> u64 {
         let root = *self.view.read();
         let reserve = self.reserve_for(working, SpaceClass::Normal);
-        let kept = reserve.saturating_add(self.freeze_cost(working, &root, More::default()));
-        self.available(working).saturating_sub(kept).min(working.space.available_for_data())
+        reserve.saturating_add(self.freeze_cost(working, &root, More::default()))
     }
 }

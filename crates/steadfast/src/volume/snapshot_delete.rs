@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use steadfast_media::Medium;
 
 use super::Volume;
-use super::room::More;
+use super::room_check::Wanted;
 use super::state::Working;
 use crate::error::{Error, Result};
 use crate::fs::memory;
@@ -68,11 +68,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             while self.flush_dead(&mut working)? {}
             let root = *self.view.read();
             let record = self.snapshot_record(&root, name)?.ok_or(Error::NotFound)?;
-            let before = working.snapshots;
-            working.snapshots = self.counts_without(&root, &record, before)?;
+            let before = (working.snapshots, working.held_data);
+            let without = self.counts_without(&root, &record, &working)?;
+            (working.snapshots, working.held_data) = without;
             let marked = self.put_record(&mut working, &Record { deleting: true, ..record });
             if let Err(error) = marked {
-                working.snapshots = before;
+                (working.snapshots, working.held_data) = before;
                 return Err(error);
             }
         }
@@ -80,19 +81,27 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.freeze_and_finish(&mut commit)
     }
 
-    /// The counts when `record` is a snapshot no more.
-    fn counts_without(&self, root: &Root, record: &Record, counts: SnapshotCounts) -> Result<SnapshotCounts> {
+    /// The counts, and the data in common with the newest snapshot, when `record` is a snapshot no more.
+    fn counts_without(
+        &self,
+        root: &Root,
+        record: &Record,
+        working: &Working,
+    ) -> Result<(SnapshotCounts, u64)> {
+        let counts = working.snapshots;
         if record.generation != counts.newest {
-            return Ok(counts);
+            return Ok((counts, working.held_data));
         }
-        let (mut newest, mut shared_nodes) = (Generation(0), 0);
+        let (mut newest, mut shared_nodes, mut data) = (Generation(0), 0, 0);
         self.visit_records(root, |other| {
             if !other.deleting && other.generation < record.generation {
-                (newest, shared_nodes) = (other.generation, other.nodes);
+                (newest, shared_nodes, data) = (other.generation, other.nodes, self.data_of(&other));
             }
             Ok(other.generation < record.generation)
         })?;
-        Ok(SnapshotCounts { newest, shared_nodes: counts.shared_nodes.min(shared_nodes), ..counts })
+        // What is in common with the one before is in common with both.
+        let shared_nodes = counts.shared_nodes.min(shared_nodes);
+        Ok((SnapshotCounts { newest, shared_nodes, ..counts }, working.held_data.min(data)))
     }
 
     /// Whether background work has a snapshot to delete, as far as is known without a look.
@@ -239,15 +248,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The nodes that a unit needs, where the volume has room for them and for the freeze afterwards.
-    fn room_for_unit(&self, working: &Working, roots: &Roots, unit: &Unit) -> Result<Plan> {
+    fn room_for_unit(&self, working: &mut Working, roots: &Roots, unit: &Unit) -> Result<Plan> {
         let changes = memory::collect(unit.changes())?;
-        let plan = self.store.plan(&roots.working, working.generation, &changes)?;
-        let released = plan.nodes.min(working.snapshots.shared_nodes);
-        let dead = released * u64::from(self.store.superblock.metadata_copies);
-        let more = More { groups: working.space.clean_groups(&unit.freed)?, dead };
-        let needed = (plan.nodes * self.node_cost())
-            .saturating_add(self.freeze_cost(working, &roots.working, more))
-            .saturating_add(self.reserve_for(working, SpaceClass::Freeing));
-        if self.available(working) < needed { Err(Error::NoSpace) } else { Ok(plan) }
+        let wanted = Wanted { changes: &changes, runs: &unit.freed, dead: 0, class: SpaceClass::Freeing };
+        self.check_room(working, roots, &wanted)
     }
 }

@@ -120,6 +120,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             log: working.log.clone(),
             durable: working.durable,
             pending: Pending::default(),
+            held_data: self.data_of(record),
             ..now
         };
         let root: Root = record.root;

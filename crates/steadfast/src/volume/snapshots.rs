@@ -16,9 +16,9 @@ use super::writer::RECLAIM_TRIES;
 use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::key::{Key, Kind};
-use crate::keyspace::SpaceClass;
 use crate::platform::Platform;
 use crate::snapshot::{GENERATION_MAX, Record, Snapshot, check_name};
+use crate::space::Roots;
 use crate::tree::{PlannedChange, Root};
 use crate::types::{Generation, InodeNumber};
 
@@ -59,12 +59,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             // Every node will be one of an earlier generation.
             let generation = Generation(working.generation.0 + 1);
             let nodes = self.store.plan(&root, generation, &[change])?.nodes;
-            self.check_room_for_snapshot(&working, &root, nodes)?;
+            let roots = self.roots(&working);
+            self.check_room_for_snapshot(&mut working, &roots, nodes)?;
             self.freeze(&mut working)?;
-            let before = working.snapshots;
+            let before = (working.snapshots, working.held_data);
             let entered = self.enter_snapshot(&mut working, &mut record);
             if entered.is_err() {
-                working.snapshots = before;
+                (working.snapshots, working.held_data) = before;
             }
             (record, entered)
         };
@@ -97,17 +98,36 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         })
     }
 
-    fn check_room_for_snapshot(&self, working: &Working, root: &Root, nodes: u64) -> Result<()> {
-        let kept = self.kept_for_removal(working.nodes).saturating_sub(
-            // What an older snapshot has set aside serves the new one.
-            self.kept_for_removal(working.snapshots.shared_nodes),
-        );
+    /// The room that is kept once the snapshot is there must be there now.
+    fn check_room_for_snapshot(&self, working: &mut Working, roots: &Roots, nodes: u64) -> Result<()> {
+        // The freeze may still make some nodes.
+        let all = working.nodes.saturating_add(nodes).saturating_add(u64::from(roots.working.height));
+        let freeze = self.freeze_cost(working, &roots.working, More { groups: 4, dead: 2 * nodes });
         let needed = (nodes * self.node_cost())
-            .saturating_add(kept)
-            .saturating_add(self.reserve_for(working, SpaceClass::Normal))
-            .saturating_add(self.first_dead_list_cost(working, root))
-            .saturating_add(2 * self.freeze_cost(working, root, More { groups: 4, dead: 2 * nodes }));
-        if self.available(working) < needed { Err(Error::NoSpace) } else { Ok(()) }
+            .saturating_add(self.kept_for_removal(all, all, self.live_data(working)))
+            .saturating_add(self.store.superblock.reserve_blocks)
+            .saturating_add(2 * freeze);
+        if self.has_room(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// How much data the live tree can have in common with the newest snapshot, from what is kept of both. Where the
+    /// snapshot's key cannot be read that is all there is.
+    pub(super) fn find_held_data(&self, working: &mut Working) {
+        working.held_data = u64::MAX;
+        let newest = working.snapshots.newest;
+        let record = |value: &[u8]| Record::decode(newest, value);
+        let root = *self.view.read();
+        if newest.0 > 0
+            && let Ok(Some(Ok(record))) = self.store.get_with(&root, &Key::snapshot(newest), record)
+        {
+            working.held_data = self.data_of(&record);
+        }
+    }
+
+    /// Blocks of data of a snapshot's state.
+    pub(super) fn data_of(&self, record: &Record) -> u64 {
+        let nodes = record.nodes.saturating_mul(self.node_cost());
+        record.used_blocks.saturating_sub(nodes).saturating_sub(record.snapshots.blocks)
     }
 
     /// The working state has just been frozen: makes that one a snapshot.
@@ -120,6 +140,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working.snapshots.newest = record.generation;
         working.snapshots.keys = working.snapshots.keys.saturating_add(1);
         working.snapshots.shared_nodes = frozen.nodes;
+        working.held_data = self.data_of(record);
         self.put_record(working, record)
     }
 

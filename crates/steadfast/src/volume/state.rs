@@ -108,6 +108,8 @@ pub struct Working {
     /// Mask or timer have changed since the durable metaroot.
     pub parameters_changed: bool,
     pub snapshots: SnapshotCounts,
+    /// Blocks of data that the live tree has in common with the newest snapshot, at most.
+    pub held_data: u64,
     /// What the newest snapshot's dead list has to take at the next freeze.
     pub dying: Dying,
 }

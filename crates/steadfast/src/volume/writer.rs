@@ -91,14 +91,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     fn reserve_in(&self, working: &mut Working, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
+        let roots = self.roots(working);
+        let kept = self.kept_from_data(working);
+        if !self.has_room(working, &roots, kept)? {
+            return Err(Error::NoSpace);
+        }
         if self.available_for_data(working) < blocks {
-            self.empty_pool(working);
+            let together = self.store.superblock.node_blocks() > 1;
+            self.trim_pool(working, if together { kept.div_ceil(self.node_cost()) } else { 0 });
         }
         let blocks = blocks.min(self.available_for_data(working));
         if blocks == 0 {
             return Err(Error::NoSpace);
         }
-        let roots = self.roots(working);
         working.space.reserve_data(&self.store, &roots, blocks, goal)
     }
 
