@@ -145,4 +145,28 @@ struct sf_ioc_snapshot_diff {
 };
 #define SF_IOC_SNAPSHOT_DIFF _IOWR(SF_IOC_TYPE, 0x34, struct sf_ioc_snapshot_diff)
 
+/* Reads everything and compares it with the checksums, in the background. EBUSY: a pass is under way. */
+struct sf_ioc_scrub_start {
+    uint64_t rate; /* bytes a second; 0: as fast as it goes */
+};
+#define SF_IOC_SCRUB_START _IOW(SF_IOC_TYPE, 0x50, struct sf_ioc_scrub_start)
+#define SF_IOC_SCRUB_STOP _IO(SF_IOC_TYPE, 0x51)
+/* Argument of SF_IOC_SCRUB_STATUS: how far the pass is, or what the last one has found. */
+struct sf_ioc_scrub_status {
+    uint32_t state; /* 0: never, 1: under way, 2: done, 3: stopped, 4: could not go on */
+    uint32_t reserved;
+    uint64_t rate;
+    uint64_t elapsed_ms;
+    uint64_t bytes;       /* read */
+    uint64_t bytes_total; /* to be read, about */
+    uint64_t nodes;
+    uint64_t data_blocks;
+    uint64_t healed; /* copies that were bad and are good again */
+    uint64_t bad;    /* what is bad and stays so */
+    char text[8192]; /* findings, a line each */
+};
+#define SF_IOC_SCRUB_STATUS _IOR(SF_IOC_TYPE, 0x52, struct sf_ioc_scrub_status)
+
+/* Clones have no number: copy_file_range(2) shares blocks. Counters are in `steadfast top --json` and in metrics. */
+
 #endif /* STEADFAST_IOCTL_H */

@@ -57,6 +57,9 @@
 // The name exists already.
 #define SF_EEXIST 17
 
+// The files are on different volumes.
+#define SF_EXDEV 18
+
 // The medium has gone.
 #define SF_ENODEV 19
 
@@ -87,7 +90,7 @@
 // A name is too long.
 #define SF_ENAMETOOLONG 36
 
-// The directory has entries.
+// The directory has entries, or there are newer snapshots.
 #define SF_ENOTEMPTY 39
 
 // Too many symbolic links on a path.
@@ -213,6 +216,30 @@
 
 // `sf_volume_info.flags`: a copy of the superblock was found damaged.
 #define SF_INFO_SUPERBLOCK_DAMAGED 4
+
+// Longest name of a snapshot, bytes.
+#define SF_SNAPSHOT_NAME_MAX 63
+
+// `sf_snapshot_rollback`: newer snapshots are destroyed. Without it they make the call fail with -SF_ENOTEMPTY.
+#define SF_DESTROY_NEWER 1
+
+// `sf_change.flags`: made in between.
+#define SF_CHANGE_CREATED 1
+
+// `sf_change.flags`: removed in between.
+#define SF_CHANGE_REMOVED 2
+
+// `sf_change.flags`: data, size or target of a link.
+#define SF_CHANGE_CONTENT 4
+
+// `sf_change.flags`: permissions, owner, links or extended attributes.
+#define SF_CHANGE_ATTRIBUTES 8
+
+// `sf_change.flags`: names in this directory.
+#define SF_CHANGE_ENTRIES 16
+
+// `sf_change.flags`: times of modification or change.
+#define SF_CHANGE_TIMES 32
 
 // No transaction points but those of `sf_transact` and `sf_checkpoint`.
 #define SF_MASK_MANUAL 0
@@ -460,6 +487,34 @@ typedef struct sf_volume_info {
     uint64_t reserved[4];
 } sf_volume_info;
 
+// A snapshot.
+typedef struct sf_snapshot {
+    // Orders snapshots by age.
+    uint64_t generation;
+    // When it was taken: seconds since 1970.
+    int64_t created_s;
+    // And nanoseconds.
+    uint32_t created_ns;
+    // Zero.
+    uint32_t reserved;
+    // Inodes in it.
+    uint64_t inodes;
+    // Blocks that it refers to, most of them often shared with its neighbours in time.
+    uint64_t used_blocks;
+    // Its name, with a zero at its end.
+    char name[64];
+} sf_snapshot;
+
+// An inode that differs between two states.
+typedef struct sf_change {
+    // Number of the inode.
+    uint64_t inode;
+    // One of SF_KIND_….
+    uint32_t kind;
+    // SF_CHANGE_….
+    uint32_t flags;
+} sf_change;
+
 // A block device as functions of the program.
 //
 // Offsets and lengths are multiples of `atomic_unit`, and requests lie within `size`. Functions return 0, or a negative
@@ -500,6 +555,25 @@ extern void sf_bare_release(void *memory, size_t size, size_t alignment);
 
 // The meaning of an error number, negative as functions return it or positive. Never NULL, never to be freed.
 const char *sf_strerror(int code);
+
+// Copies up to `length` bytes from one file to another (or the same) of one volume. Returns how many: fewer at the end of
+// the source. Whole blocks at the same place within a block in both files are shared instead of copied and take no space
+// until one of the files changes them. -SF_EINVAL: the ranges overlap in one file.
+int64_t sf_copy_range(struct sf_file *from,
+                      int64_t from_offset,
+                      struct sf_file *to,
+                      int64_t to_offset,
+                      uint64_t length);
+
+// Makes `length` bytes (0: up to the end of the source) of one file the same as those of another one (or the same) of one
+// volume by sharing their blocks, or fails. Returns how many bytes that are. Offsets and length are multiples of the block
+// size; only the end may be that of the source, where it is not before that of the target. -SF_EINVAL: they are not, or
+// the ranges overlap in one file, or end behind the source.
+int64_t sf_clone_range(struct sf_file *from,
+                       int64_t from_offset,
+                       struct sf_file *to,
+                       int64_t to_offset,
+                       uint64_t length);
 
 // Opens a directory for reading its entries. On failure `*directory` is left alone.
 int sf_dir_open(struct sf_volume *volume, const char *path, struct sf_dir **directory);
@@ -596,6 +670,14 @@ int sf_open_image(const char *path,
                   const struct sf_open_options *options,
                   struct sf_volume **volume);
 
+// Opens a snapshot of the volume in an image file or on a block device as a volume of its own, for reading. The image is
+// locked as by `sf_open_image` with SF_OPEN_READ_ONLY: nobody may have it open for writing. Close it with `sf_close`.
+// `options` may be NULL. On failure `*volume` is left alone.
+int sf_snapshot_open_image(const char *path,
+                           const char *name,
+                           const struct sf_open_options *options,
+                           struct sf_volume **volume);
+
 // The attributes of what a path leads to. `flags`: 0 or SF_NOFOLLOW.
 int sf_stat(struct sf_volume *volume, const char *path, uint32_t flags, struct sf_attributes *attributes);
 
@@ -665,6 +747,47 @@ int sf_statistics(struct sf_volume *volume, struct sf_space *space);
 
 // What the volume is and how it is doing.
 int sf_info(struct sf_volume *volume, struct sf_volume_info *info);
+
+// Takes a snapshot of the volume as it is now, which is a transaction point. The name has 1 to 63 bytes of UTF-8 without
+// a slash. -SF_EEXIST: there is one of this name. -SF_ENOSPC: removing files under it might not find the room that it
+// needs.
+int sf_snapshot_create(struct sf_volume *volume,
+                       const char *name);
+
+// Copies up to `count` snapshots that are younger than generation `after` (0: all), the oldest first. Returns how many;
+// fewer than `count`: there are no more.
+int sf_snapshot_list(struct sf_volume *volume,
+                     uint64_t after,
+                     struct sf_snapshot *snapshots,
+                     size_t count);
+
+// Deletes a snapshot. Its space comes back in steps of `sf_background`. It must not be open. -SF_ENOENT: there is none of
+// this name.
+int sf_snapshot_delete(struct sf_volume *volume,
+                       const char *name);
+
+// Returns the volume to a snapshot, which stays. `flags`: SF_DESTROY_NEWER. Files that are open stay open; one that did
+// not exist then answers -SF_ESTALE.
+int sf_snapshot_rollback(struct sf_volume *volume,
+                         const char *name,
+                         uint32_t flags);
+
+// Copies up to `count` inodes that differ between the snapshot `before` and the snapshot `after` (NULL: the live volume),
+// from inode number `*next` on: 0 at first. Sets `*next` to where to go on, 0 at the end. Returns how many it has copied,
+// which can be none before the end.
+int sf_snapshot_diff(struct sf_volume *volume,
+                     const char *before,
+                     const char *after,
+                     uint64_t *next,
+                     struct sf_change *changes,
+                     size_t count);
+
+// Opens a snapshot of the volume on a device as a volume of its own, for reading; also while the volume itself is open.
+// Close it with `sf_close`. It must not be deleted meanwhile. `options` may be NULL. On failure `*volume` is left alone.
+int sf_snapshot_open(const struct sf_device *device,
+                     const char *name,
+                     const struct sf_open_options *options,
+                     struct sf_volume **volume);
 
 // Sets a transaction point: makes everything durable that was accepted so far, all of it together.
 int sf_transact(struct sf_volume *volume);

@@ -28,6 +28,8 @@ pub const SF_EFAULT: c_int = 14;
 pub const SF_EBUSY: c_int = 16;
 /// The name exists already.
 pub const SF_EEXIST: c_int = 17;
+/// The files are on different volumes.
+pub const SF_EXDEV: c_int = 18;
 /// The medium has gone.
 pub const SF_ENODEV: c_int = 19;
 /// A directory was needed.
@@ -48,7 +50,7 @@ pub const SF_EMLINK: c_int = 31;
 pub const SF_ERANGE: c_int = 34;
 /// A name is too long.
 pub const SF_ENAMETOOLONG: c_int = 36;
-/// The directory has entries.
+/// The directory has entries, or there are newer snapshots.
 pub const SF_ENOTEMPTY: c_int = 39;
 /// Too many symbolic links on a path.
 pub const SF_ELOOP: c_int = 40;
@@ -80,6 +82,7 @@ const TEXTS: &[(c_int, &CStr)] = &[
     (SF_EFAULT, c"a pointer is NULL"),
     (SF_EBUSY, c"in use"),
     (SF_EEXIST, c"exists already"),
+    (SF_EXDEV, c"different volumes"),
     (SF_ENODEV, c"the medium has gone"),
     (SF_ENOTDIR, c"not a directory"),
     (SF_EISDIR, c"is a directory"),
@@ -90,7 +93,7 @@ const TEXTS: &[(c_int, &CStr)] = &[
     (SF_EMLINK, c"too many links"),
     (SF_ERANGE, c"buffer too small"),
     (SF_ENAMETOOLONG, c"name too long"),
-    (SF_ENOTEMPTY, c"directory not empty"),
+    (SF_ENOTEMPTY, c"not empty"),
     (SF_ELOOP, c"too many levels of symbolic links"),
     (SF_ENODATA, c"no such extended attribute"),
     (SF_EOPNOTSUPP, c"not supported"),
@@ -108,7 +111,7 @@ pub fn of(error: &Error) -> c_int {
         AlreadyExists => SF_EEXIST,
         NotADirectory => SF_ENOTDIR,
         IsADirectory => SF_EISDIR,
-        DirectoryNotEmpty => SF_ENOTEMPTY,
+        DirectoryNotEmpty | NewerSnapshots => SF_ENOTEMPTY,
         NotARegularFile | InvalidName | InvalidArgument(_) | MoveIntoSelf | BadBlockSize(_) => SF_EINVAL,
         NameTooLong => SF_ENAMETOOLONG,
         ValueTooLong => SF_E2BIG,
@@ -127,7 +130,7 @@ pub fn of(error: &Error) -> c_int {
         | UnsupportedParameter(_) => SF_EOPNOTSUPP,
         NoSpace | DirectoryFull | VolumeTooSmall { .. } => SF_ENOSPC,
         ReadOnly | Poisoned(_) => SF_EROFS,
-        Busy => SF_EBUSY,
+        Busy | Held => SF_EBUSY,
         Conflict => SF_EAGAIN,
         OutOfMemory => SF_ENOMEM,
         // What the caller's own callback said is more use than a guess.

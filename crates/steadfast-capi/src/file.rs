@@ -66,7 +66,7 @@ impl Drop for sf_file {
 }
 
 impl sf_file {
-    fn check_open_for(&self, flag: u32) -> Outcome {
+    pub(crate) fn check_open_for(&self, flag: u32) -> Outcome {
         if self.flags & flag != 0 {
             return Ok(());
         }
@@ -74,7 +74,11 @@ impl sf_file {
         Err(Failure::new(codes::SF_EBADF, format_args!("the file is not open for {what}")))
     }
 
-    fn inode(&self) -> engine::InodeNumber {
+    pub(crate) fn volume(&self) -> &'static sf_volume {
+        self.volume
+    }
+
+    pub(crate) fn inode(&self) -> engine::InodeNumber {
         self.file.inode()
     }
 }
@@ -83,14 +87,17 @@ impl sf_file {
 ///
 /// # Safety
 /// `file` is NULL or came from `sf_file_open` and was not closed.
-unsafe fn on_file<T>(file: *const sf_file, work: impl FnOnce(&sf_file) -> Outcome<T>) -> Outcome<T> {
+pub(crate) unsafe fn on_file<T>(
+    file: *const sf_file,
+    work: impl FnOnce(&sf_file) -> Outcome<T>,
+) -> Outcome<T> {
     // SAFETY: as the caller says.
     let file = unsafe { reference(file, "file") }?;
     on(file.volume, |_| work(file))
 }
 
 /// An offset that a file can have.
-fn offset_of(offset: i64, name: &str) -> Outcome<u64> {
+pub(crate) fn offset_of(offset: i64, name: &str) -> Outcome<u64> {
     u64::try_from(offset).map_err(|_| Failure::invalid(format_args!("{name} is negative")))
 }
 

@@ -180,6 +180,14 @@ pub unsafe fn bytes_mut<'a>(buffer: *mut c_void, length: usize, name: &str) -> O
     Ok(unsafe { slice::from_raw_parts_mut(buffer.cast(), length) })
 }
 
+/// That there is a place for `count` values, before anything is done.
+pub fn check_length_of<T>(place: *mut T, count: usize, name: &str) -> Outcome {
+    if count > 0 {
+        check_place(place, name)?;
+    }
+    check_length(count.saturating_mul(size_of::<T>()))
+}
+
 fn check_length(length: usize) -> Outcome {
     if length > isize::MAX as usize {
         return Err(Failure::invalid(format_args!("a buffer cannot have {length} bytes")));

@@ -122,17 +122,45 @@ pub unsafe extern "C" fn sf_open_image(
         check_place(volume, "volume")?;
         // SAFETY: the header asks for a text and a valid structure.
         let (path, (options, background)) = unsafe { (host_path(path)?, options::open(options)?) };
-        let core = open_core(path, &options)?;
+        let core = open_core(path, &options, None)?;
         // SAFETY: the header asks for room for a pointer.
         unsafe { volume::open(core, background, volume) }
     })
 }
 
-fn open_core(path: &Path, options: &OpenOptions) -> Outcome<Core> {
+/// Opens a snapshot of the volume in an image file or on a block device as a volume of its own, for reading. The image is
+/// locked as by `sf_open_image` with SF_OPEN_READ_ONLY: nobody may have it open for writing. Close it with `sf_close`.
+/// `options` may be NULL. On failure `*volume` is left alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_snapshot_open_image(
+    path: *const c_char,
+    name: *const c_char,
+    options: *const sf_open_options,
+    volume: *mut *mut sf_volume,
+) -> c_int {
+    call_int("sf_snapshot_open_image", || {
+        check_place(volume, "volume")?;
+        // SAFETY: the header asks for texts, a valid structure and room for a pointer.
+        unsafe {
+            let (path, name) = (host_path(path)?, crate::snapshot::name(name, "name")?);
+            let (mut options, background) = options::open(options)?;
+            options.read_only = true;
+            let core = open_core(path, &options, Some(name))?;
+            volume::open(core, background, volume)
+        }
+    })
+}
+
+fn open_core(path: &Path, options: &OpenOptions, snapshot: Option<&str>) -> Outcome<Core> {
     let attempt = |block_size| -> Outcome<_> {
         let medium = open_file(path, &file_options(options.read_only, block_size))?;
         let is_file = !medium.is_block_device();
-        Ok((is_file, Core::open(AnyMedium::Image(medium), options.clone(), Surroundings::default())))
+        let (medium, options) = (AnyMedium::Image(medium), options.clone());
+        let opened = match snapshot {
+            Some(name) => Core::open_snapshot(medium, Surroundings::default(), options, name),
+            None => Core::open(medium, options, Surroundings::default()),
+        };
+        Ok((is_file, opened))
     };
     let at_path = |error: Error| Failure::new(codes::of(&error), format_args!("{}: {error}", path.display()));
     match attempt(SECTOR)? {

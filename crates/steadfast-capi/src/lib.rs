@@ -22,6 +22,7 @@ extern crate alloc;
 #[cfg(not(feature = "std"))]
 mod bare;
 mod codes;
+mod copy;
 mod device;
 mod directory;
 mod error;
@@ -33,6 +34,7 @@ mod medium;
 mod names;
 mod options;
 mod report;
+mod snapshot;
 mod transaction;
 mod types;
 mod volume;

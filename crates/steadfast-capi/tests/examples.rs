@@ -48,6 +48,13 @@ fn wrong_calls_are_errors_and_nothing_else() {
 }
 
 #[test]
+fn snapshots_and_clones() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = compile_and_run("crates/steadfast-capi/tests/c/snapshots.c", &[], &directory);
+    assert_eq!(output, "ok\n");
+}
+
+#[test]
 fn the_header_is_cplusplus_too() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("all.cpp");

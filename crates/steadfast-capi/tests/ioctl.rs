@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
 
 use steadfast_fuse::ioctl::{self, InfoArgument, MaskArgument, RollbackArgument, info_flag};
+use steadfast_fuse::scrub::{self, ScrubStatusArgument};
 use toolchain::{Toolchain, repository};
 
 /// Every `pub const NAME: u32 = number(…)` of the mount: a command that is added there has to get into the header.
@@ -13,12 +14,16 @@ fn commands_of_the_mount() -> Vec<String> {
     let read = |name: &str| {
         std::fs::read_to_string(repository().join("crates/steadfast-fuse/src").join(name)).unwrap()
     };
-    let source = read("ioctl.rs") + &read("ioctl/snapshot.rs");
-    let names = source.lines().filter_map(|line| {
-        let (name, value) = line.strip_prefix("pub const ")?.split_once(": u32 = ")?;
-        value.starts_with("number(").then(|| name.to_owned())
-    });
-    names.collect()
+    let names = |source: String, prefix: &str| -> Vec<String> {
+        let names = source.lines().filter_map(|line| {
+            let (name, value) = line.strip_prefix("pub const ")?.split_once(": u32 = ")?;
+            value.starts_with("number(").then(|| format!("{prefix}{name}"))
+        });
+        names.collect()
+    };
+    let mut all = names(read("ioctl.rs") + &read("ioctl/snapshot.rs"), "");
+    all.extend(names(read("scrub.rs"), "SCRUB_"));
+    all
 }
 
 #[test]
@@ -41,6 +46,8 @@ fn the_numbers_are_those_of_the_mount() {
         ("incarnation", "offsetof(struct sf_ioc_info, incarnation)", offset_of!(InfoArgument, incarnation)),
         ("flags", "offsetof(struct sf_ioc_info, flags)", offset_of!(InfoArgument, flags)),
         ("poisoned", "offsetof(struct sf_ioc_info, poisoned)", offset_of!(InfoArgument, poisoned)),
+        ("bad", "offsetof(struct sf_ioc_scrub_status, bad)", offset_of!(ScrubStatusArgument, bad)),
+        ("text", "offsetof(struct sf_ioc_scrub_status, text)", offset_of!(ScrubStatusArgument, text)),
         ("timer", "offsetof(struct sf_ioc_mask, timer_ms)", offset_of!(MaskArgument, timer_ms)),
         ("damaged", "SF_IOC_INFO_SUPERBLOCK_DAMAGED", info_flag::SUPERBLOCK_DAMAGED as usize),
         ("read only", "SF_IOC_INFO_READ_ONLY", info_flag::READ_ONLY as usize),
@@ -80,6 +87,9 @@ fn the_numbers_are_those_of_the_mount() {
         ("SNAPSHOT_ROLLBACK", ioctl::SNAPSHOT_ROLLBACK),
         ("SNAPSHOT_LIST", ioctl::SNAPSHOT_LIST),
         ("SNAPSHOT_DIFF", ioctl::SNAPSHOT_DIFF),
+        ("SCRUB_START", scrub::START),
+        ("SCRUB_STOP", scrub::STOP),
+        ("SCRUB_STATUS", scrub::STATUS),
     ];
     for name in &names {
         let value = known.iter().find(|(known, _)| known == name);
