@@ -139,6 +139,17 @@ impl<'a> View<'a> {
         Tally::of(&found)
     }
 
+    /// What makes the figures doubtful, one sentence each.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.run.noise.warnings.clone();
+        let profile = &self.run.provenance.profile;
+        if profile != "release" {
+            warnings.push(format!("steadfast itself is a {profile} build: its figures say nothing"));
+        }
+        warnings
+    }
+
     /// Every failure of the run, as (target, test, reason); for a target that failed as a whole without a test.
     #[must_use]
     pub fn failures(&self) -> Vec<(String, String, String)> {

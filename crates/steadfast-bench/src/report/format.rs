@@ -162,7 +162,8 @@ pub fn factor(value: f64) -> String {
         _ if value >= 99.5 => format!("{}×", grouped(value.round())),
         _ if value >= 9.95 => format!("{value:.1}×"),
         _ if value >= 0.095 || value <= 0.0 => format!("{value:.2}×"),
-        _ if value >= 0.000_95 => format!("{value:.3}×"),
+        _ if value >= 0.009_5 => format!("{value:.3}×"),
+        _ if value >= 0.000_095 => format!("{value:.4}×"),
         _ => format!("{value:.0e}×"),
     }
 }
@@ -214,6 +215,7 @@ pub fn parameter(key: &str, value: &Parameter) -> String {
         ("file_bytes", Parameter::Number(0)) => "empty files".to_owned(),
         ("file_bytes", Parameter::Number(size)) => format!("files of {}", bytes(*size as f64)),
         ("files", Parameter::Number(number)) => plural(*number, "file", "files"),
+        ("operations", Parameter::Number(number)) => plural(*number, "operation", "operations"),
         ("threads", Parameter::Number(number)) => plural(*number, "thread", "threads"),
         ("processes", Parameter::Number(number)) => plural(*number, "process", "processes"),
         ("condition", Parameter::Text(text)) => text.clone(),
@@ -239,6 +241,20 @@ pub fn parameters(test: &Test, without: &[&str]) -> String {
 pub fn test(test: &Test) -> String {
     let parameters = parameters(test, &["seed"]);
     if parameters.is_empty() { test.title.clone() } else { format!("{}, {parameters}", test.title) }
+}
+
+/// Words of a command line, so that they can be given to a shell again.
+#[must_use]
+pub fn command(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
+    let quoted = |word: &String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// A time of day: `2026-11-22 03:10 UTC`.
@@ -304,6 +320,12 @@ mod tests {
         assert_eq!(time(1_760_000_000), "2025-10-09 08:53 UTC");
         // No panic, whatever the file says.
         assert!(!time(u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn commands_can_be_given_again() {
+        let words = ["lab", "--iozone", "-a -e", "it's", ""].map(str::to_owned);
+        assert_eq!(command(&words), "lab --iozone '-a -e' 'it'\\''s' ''");
     }
 
     #[test]

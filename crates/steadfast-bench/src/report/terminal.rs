@@ -98,7 +98,7 @@ fn head(text: &mut String, view: &View) {
             sign(Verdict::Unknown)
         );
     }
-    for warning in &view.run.noise.warnings {
+    for warning in &view.warnings() {
         let _ = writeln!(text, "doubtful: {}", one_line(warning));
     }
 }

@@ -46,7 +46,8 @@ const NAME: f64 = 15.0;
 
 /// A factor as people say it.
 fn factor(value: f64) -> String {
-    format!("{value}×")
+    // Marks are round; what binary fractions add is taken away.
+    format!("{}×", (value * 1e6).round() / 1e6)
 }
 
 impl Panel {
@@ -64,7 +65,13 @@ impl Panel {
             })
         });
         let within = ratios.filter(|ratio| ratio.is_finite() && *ratio > 1e-4 && *ratio < 1e4);
-        let x = Scale::around(Kind::Doublings, within.chain([0.5, 2.0])).over(left + 6.0, right - 6.0);
+        let within: Vec<f64> = within.chain([0.5, 2.0]).collect();
+        let (least, most) = within
+            .iter()
+            .fold((1.0f64, 1.0f64), |(least, most), ratio| (least.min(*ratio), most.max(*ratio)));
+        // Powers of two as long as they are few.
+        let kind = if most / least > 100.0 { Kind::Decades } else { Kind::Doublings };
+        let x = Scale::around(kind, within).over(left + 6.0, right - 6.0);
         let heights: Vec<f64> =
             self.rows.iter().map(|(_, marks)| marks.len() as f64 * self.mark() + NAME + 6.0).collect();
         let bottom = top + heights.iter().sum::<f64>();

@@ -25,7 +25,6 @@ struct Picture {
     title: String,
     caption: String,
     panels: Vec<String>,
-    wide: bool,
 }
 
 /// A published table beside ours.
@@ -141,7 +140,7 @@ pub fn render(
         floor: format::percent(run.noise.floor),
         complete: run.progress.complete,
         failures: view.failures(),
-        warnings: run.noise.warnings.clone(),
+        warnings: view.warnings(),
         scores: scores(view),
         facts: origin::facts(view),
         overview: overview.map(picture),
@@ -165,7 +164,7 @@ pub fn render(
             })
             .collect(),
         provenance: origin::provenance(view),
-        command: provenance.command.join(" "),
+        command: format::command(&provenance.command),
     };
     // What is invisible could hide something, or turn the direction of what follows.
     let text = page.render().map_err(|_| std::fmt::Error)?;
@@ -187,7 +186,6 @@ fn picture(figure: &Figure) -> Picture {
             .enumerate()
             .map(|(index, panel)| panel.inline(&alternative(index)))
             .collect(),
-        wide: figure.panels.iter().any(|panel| panel.width > 400.0),
     }
 }
 
