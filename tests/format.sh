@@ -188,6 +188,18 @@ compare() {
     ok "$1: $(wc -l <"$2") paths; $(cat "$WORK/verify")"
 }
 
+# clones FILE CLONE...: clones of a file of m/simple that share its blocks; the last one has a part of its own.
+clones() {
+    local file=$1 clone
+    shift
+    for clone in "$@"; do
+        timeout 60 "$STEADFAST" clone "$MNT/m/simple/$file" "$MNT/m/simple/$clone" >"$WORK/clone.log" 2>&1 ||
+            die "clone: $(cat "$WORK/clone.log")"
+    done
+    head -c 200000 /dev/urandom | dd of="$MNT/m/simple/$clone" bs=50000 seek=$(($# * 10)) conv=notrunc,fsync status=none
+    for clone in "$@"; do touch -d "2026-01-02 03:04:05.6" "$MNT/m/simple/$clone"; done
+}
+
 # volume BLOCK NODE COPIES LOG
 volume() {
     local what="block $1 node $2 copies $3 log $4"
@@ -200,11 +212,24 @@ volume() {
     files show "$MNT" >"$WORK/shown"
     (IMAGE=$WORK/put.img && compare "$what, put" "$WORK/shown")
     files rich "$MNT/m" "mount $what" 2>"$WORK/rich.err" || die "filling: $(cat "$WORK/rich.err")"
+    clones size2000003 "of all" "of it"
     files show "$MNT" >"$WORK/shown"
     umount_volume
     compare "$what, mount" "$WORK/shown"
 
+    # What follows changes and removes what snapshots hold; one of them goes before, one stays in between.
+    cp "$WORK/shown" "$WORK/held"
+    for name in held gone later; do
+        timeout 60 "$STEADFAST" snapshot create "$IMAGE" "$name" >"$WORK/snapshot.log" 2>&1 ||
+            die "snapshot create: $(cat "$WORK/snapshot.log")"
+    done
+    timeout 60 "$STEADFAST" snapshot delete "$IMAGE" gone >"$WORK/snapshot.log" 2>&1 ||
+        die "snapshot delete: $(cat "$WORK/snapshot.log")"
+
     mount_volume -o timer=1h
+    rm -r "$MNT/m/many"
+    clones "of it" later
+    rm "$MNT/m/simple/of all"
     mkfifo "$WORK/wait"
     files records "$MNT" "log $what" <"$WORK/wait" >"$WORK/shown" 2>"$WORK/records.err" &
     local filler=$!
@@ -227,6 +252,13 @@ volume() {
     umount_volume
     diff "$WORK/shown" "$WORK/recovered" >"$WORK/diff" || die "$what: recovery differs: $(head -c 3000 "$WORK/diff")"
     compare "$what, recovered" "$WORK/shown"
+    python3 "$TESTS/format_reader.py" "$IMAGE" snapshots | cut -d" " -f1 | diff - <(printf 'held\nlater\n') >"$WORK/diff" ||
+        die "$what: snapshots: $(cat "$WORK/diff")"
+    for name in held later; do
+        python3 "$TESTS/format_reader.py" "$IMAGE" list "$name" | diff "$WORK/held" - >"$WORK/diff" ||
+            die "$what: snapshot $name differs: $(head -c 3000 "$WORK/diff")"
+    done
+    ok "$what: two snapshots as they were"
     check_volume "$what"
 }
 

@@ -308,9 +308,9 @@ fn draw_space(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot) {
         ("metadata", space.metadata, Color::Magenta, '▓'),
         ("snapshots", space.snapshots, Color::Cyan, '▒'),
         ("almost free", space.almost_free, Color::Yellow, '░'),
-        ("in flight", space.reserved, Color::Red, '▒'),
-        ("log", space.log, Color::Green, '▓'),
-        ("fixed", space.fixed, Color::Gray, '█'),
+        ("in flight", space.reserved, Color::Red, '▚'),
+        ("log", space.log, Color::Green, '≡'),
+        ("fixed", space.fixed, Color::Gray, '■'),
         ("free", space.free, Color::DarkGray, '·'),
     ];
     let widths = share_out(&states.map(|state| state.1), usize::from(inner.width));
