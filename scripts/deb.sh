@@ -24,6 +24,10 @@ install -d "$stage/usr/sbin"
 ln -sf ../bin/steadfast "$stage/usr/sbin/mount.steadfast"
 ln -sf ../bin/steadfast "$stage/usr/sbin/mount.fuse.steadfast"
 
+# cargo-deb strips what cargo has built only.
+strip --strip-unneeded "$stage"/usr/lib/libsteadfast.so.1
+strip --strip-debug "$stage"/usr/lib/libsteadfast.a
+
 for variant in '' libsteadfast1 libsteadfast-dev; do
     cargo-deb --quiet --strip --no-build --locked -p steadfast-cli ${variant:+--variant "$variant"}
 done

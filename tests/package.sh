@@ -29,6 +29,12 @@ done
 dpkg-deb --fsys-tarfile "${packages[0]}" | tar -tv >"$WORK/listing"
 grep -q 'sbin/mount\.fuse\.steadfast -> \.\./bin/steadfast$' "$WORK/listing" ||
     die "mount.fuse.steadfast is not a link to the command"
+for place in 0:usr/bin/steadfast 1:usr/lib/libsteadfast.so.1; do
+    dpkg-deb --fsys-tarfile "${packages[${place%%:*}]}" >"$WORK/package.tar"
+    tar -xOf "$WORK/package.tar" "./${place#*:}" >"$WORK/binary"
+    readelf -SW "$WORK/binary" >"$WORK/sections"
+    ! grep -qE '\.(symtab|debug_info) ' "$WORK/sections" || die "${place#*:} has symbols that only debuggers use"
+done
 ok "three packages of version $version"
 
 # --- a clean root
@@ -53,8 +59,13 @@ else
     # No mirror: an empty root with the C library of this machine, to which dpkg adds the packages.
     clean="an empty root (no package mirror could be reached)"
     force=(--force-depends)
-    mkdir -p "$root"/{bin,etc,tmp,usr/bin,var/lib/dpkg/updates,var/lib/dpkg/info} && : >"$root/var/lib/dpkg/status"
-    for library in $(ldd "$target/release/steadfast" /bin/sh /bin/mount /bin/umount | grep -o '/[^ ]*' | sort -u); do
+    mkdir -p "$root"/{etc,tmp,usr,var/lib/dpkg/updates,var/lib/dpkg/info} && : >"$root/var/lib/dpkg/status"
+    # As in every Debian; mount(8) looks for helpers in /sbin.
+    for directory in bin sbin lib lib64; do
+        mkdir "$root/usr/$directory" && ln -s "usr/$directory" "$root/$directory"
+    done
+    # Lines of libraries begin with a tab, those that say whose they are do not.
+    for library in $(ldd "$target/release/steadfast" /bin/sh /bin/mount /bin/umount | grep '^\s' | grep -o '/[^ ]*' | sort -u); do
         mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"
     done
     for program in sh mount umount; do cp -L "/bin/$program" "$root/bin/"; done
@@ -66,7 +77,6 @@ ok "installed in $clean"
 # Its own mounts, which are gone with the last process in it, and its own process table, whose end takes the daemon along.
 cat >"$root/tmp/try.sh" <<'INSIDE'
 set -e
-mkdir -p /proc /dev /mnt
 /bin/mount -t proc proc /proc
 [ -e /dev/fuse ]
 cd /tmp
@@ -84,7 +94,7 @@ read -r line </mnt/file
 steadfast umount /mnt
 steadfast info --export disk.img
 INSIDE
-mkdir -p "$root/dev"
+mkdir -p "$root"/{dev,proc,mnt,tmp}
 [ -c "$root/dev/null" ] || mknod -m 666 "$root/dev/null" c 1 3
 [ -c "$root/dev/fuse" ] || mknod -m 666 "$root/dev/fuse" c 10 229
 said=$(timeout 60 unshare --mount --pid --fork --kill-child --propagation private chroot "$root" /bin/sh /tmp/try.sh 2>&1) ||
