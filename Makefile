@@ -34,8 +34,8 @@ embedded: ## Build the core for a microcontroller without an operating system
 fuzz: ## Fuzz images and operations, FUZZ_SECONDS (60) for each target; needs a nightly compiler
 	@scripts/fuzz.sh
 
-bench: ## Measure how long mounting takes, on this machine
-	@bench/mount-time.sh
+bench: ## Measure this machine's file systems side by side and write the report (root; quick suites)
+	@scripts/bench.sh
 
 PREFIX ?= /usr/local
 install: ## Install command, mount helpers and the library for C below $(PREFIX) (as root; DESTDIR for packages)

@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    atomically, cat, check, clone, completions, defrag, df, dump, get, image, info, ls, manpages, map, mask,
-    mkfs, mount, put, rm, rollback, scrub, snapshot, top, torture, transact, tree, umount,
+    atomically, cat, check, clone, completions, defrag, df, dump, get, image, info, lab, ls, manpages, map,
+    mask, mkfs, mount, put, rm, rollback, scrub, snapshot, top, torture, transact, tree, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -56,6 +56,7 @@ enum Command {
     Map(map::Args),
     Tree(tree::Args),
     Torture(torture::Args),
+    Lab(lab::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Manpages(manpages::Args),
@@ -108,6 +109,7 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Map(args) => map::run(args),
         Command::Tree(args) => tree::run(args),
         Command::Torture(args) => torture::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Manpages(args) => manpages::run(args),
     };

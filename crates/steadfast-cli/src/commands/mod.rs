@@ -11,6 +11,7 @@ pub mod dump;
 pub mod get;
 pub mod image;
 pub mod info;
+pub mod lab;
 pub mod ls;
 pub mod manpages;
 pub mod map;

@@ -1,0 +1,161 @@
+//! Processor time and memory of this process, of daemons and of kernel threads.
+//!
+//! Times come from `/proc/PID/task/*/schedstat` in nanoseconds; where the kernel has none, from `stat` in ticks. Threads that
+//! have ended in between are lost from `schedstat`, so daemons whose threads come and go are counted a little low; ours
+//! and those of Steadfast stay.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use crate::Trouble;
+use crate::result::Cpu;
+
+/// The flag in `/proc/PID/stat` by which a kernel thread is known.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// Kernel threads that work for file systems and loop devices.
+const WORKERS: [&str; 6] = ["kworker", "loop", "jbd2", "xfs", "btrfs", "ext4"];
+
+/// Processor times at one moment.
+#[derive(Debug, Clone)]
+pub struct CpuClock {
+    at: Instant,
+    user_ticks: u64,
+    system_ticks: u64,
+    process: f64,
+    daemon: f64,
+    kernel_threads: f64,
+}
+
+impl CpuClock {
+    /// Now, with these processes as the daemon.
+    pub fn now(daemon: &[u32]) -> CpuClock {
+        let own = Path::new("/proc/self");
+        let (user_ticks, system_ticks) = ticks(own).unwrap_or_default();
+        CpuClock {
+            at: Instant::now(),
+            user_ticks,
+            system_ticks,
+            process: process_seconds(own),
+            daemon: daemon_seconds(daemon),
+            kernel_threads: kernel_seconds(),
+        }
+    }
+
+    /// What was used since then. User and system time are told apart by ticks of 10 ms; with fewer than ten everything counts
+    /// as `user` for a library and as `system` otherwise.
+    pub fn since(&self, daemon: &[u32], in_process: bool) -> Cpu {
+        let now = CpuClock::now(daemon);
+        let process = (now.process - self.process).max(0.0);
+        let user = now.user_ticks.saturating_sub(self.user_ticks) as f64;
+        let system = now.system_ticks.saturating_sub(self.system_ticks) as f64;
+        let share = match user + system {
+            ticks if ticks >= 10.0 => user / ticks,
+            _ if in_process => 1.0,
+            _ => 0.0,
+        };
+        Cpu {
+            elapsed: (now.at - self.at).as_secs_f64(),
+            user: process * share,
+            system: process * (1.0 - share),
+            daemon: (now.daemon - self.daemon).max(0.0),
+            kernel_threads: (now.kernel_threads - self.kernel_threads).max(0.0),
+            curve: Vec::new(),
+        }
+    }
+}
+
+/// Processor seconds of these processes.
+pub(super) fn daemon_seconds(processes: &[u32]) -> f64 {
+    processes.iter().map(|pid| process_seconds(Path::new(&format!("/proc/{pid}")))).sum()
+}
+
+/// Processor seconds of a process, all its threads together.
+pub(super) fn process_seconds(process: &Path) -> f64 {
+    let mut sum = None;
+    for task in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
+        if let Some(seconds) = scheduled(&task.path()) {
+            sum = Some(sum.unwrap_or(0.0) + seconds);
+        }
+    }
+    sum.unwrap_or_else(|| {
+        let (user, system) = ticks(process).unwrap_or_default();
+        (user + system) as f64 / rustix::param::clock_ticks_per_second() as f64
+    })
+}
+
+/// Processor seconds of the kernel threads that may work for a file system. There is no telling for which one; nothing else
+/// is under load while a target is measured.
+fn kernel_seconds() -> f64 {
+    let mut sum = 0.0;
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if !entry.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
+            continue;
+        }
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((head, rest)) = stat.rsplit_once(')') else { continue };
+        let flags: u64 = rest.split_whitespace().nth(6).and_then(|word| word.parse().ok()).unwrap_or(0);
+        let name = head.split_once('(').map_or("", |(_, name)| name);
+        if flags & KERNEL_THREAD != 0 && WORKERS.iter().any(|worker| name.starts_with(worker)) {
+            sum += scheduled(&entry.path()).unwrap_or(0.0);
+        }
+    }
+    sum
+}
+
+fn scheduled(task: &Path) -> Option<f64> {
+    let text = fs::read_to_string(task.join("schedstat")).ok()?;
+    let nanoseconds: u64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(nanoseconds as f64 / 1e9)
+}
+
+/// User and system time of a process in ticks.
+fn ticks(process: &Path) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(process.join("stat")).ok()?;
+    // The name may hold anything; behind its closing bracket come the numbers, from field 3.
+    let mut words = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+/// The most memory that was resident of the largest of these processes, bytes; none: this process.
+pub fn resident_most(processes: &[u32]) -> Option<u64> {
+    let own = [std::process::id()];
+    let processes = if processes.is_empty() { &own[..] } else { processes };
+    let most = |pid: &u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+    };
+    processes.iter().filter_map(most).max()
+}
+
+/// Empties the kernel's page, name and inode caches. The caller has made everything durable before.
+///
+/// # Errors
+/// `Skip` without the right to do so.
+pub fn drop_caches() -> crate::Outcome {
+    fs::write("/proc/sys/vm/drop_caches", "3")
+        .map_err(|error| Trouble::Skip(format!("cannot drop the kernel's caches ({error}): run as root")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_costs_time_and_none_costs_nothing() {
+        let clock = CpuClock::now(&[]);
+        let start = Instant::now();
+        let mut sum = 0u64;
+        while process_seconds(Path::new("/proc/self")) - clock.process < 0.05
+            && start.elapsed().as_secs() < 30
+        {
+            sum = sum.wrapping_mul(31).wrapping_add(7);
+        }
+        let used = clock.since(&[], true);
+        assert!(used.user + used.system >= 0.05, "{used:?} {sum}");
+        assert_eq!(used.daemon, 0.0);
+        assert!(resident_most(&[]).is_some_and(|bytes| bytes > 100_000));
+    }
+}

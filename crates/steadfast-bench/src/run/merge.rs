@@ -1,0 +1,166 @@
+//! Puts what a step has found into the result.
+
+use super::plan::{Plan, PlannedSuite};
+use crate::Trouble;
+use crate::measure::Histogram;
+use crate::result::{Cpu, Measurement, Medium, Memory, RunResult, Status, Suite, Test, Verification};
+use crate::workload::{Finding, TestSpec};
+
+/// The suites of a plan without values.
+pub fn empty_suites(plan: &Plan) -> Vec<Suite> {
+    plan.suites.iter().map(empty_suite).collect()
+}
+
+fn empty_suite(planned: &PlannedSuite) -> Suite {
+    let mut tests: Vec<Test> = Vec::new();
+    for spec in planned.workloads.iter().flat_map(|workload| workload.tests()) {
+        if !tests.iter().any(|test| test.id == spec.id()) {
+            tests.push(empty_test(spec));
+        }
+    }
+    Suite {
+        id: planned.id.clone(),
+        title: planned.title.clone(),
+        answers: planned.answers.clone(),
+        missing: planned.missing.clone(),
+        tests,
+    }
+}
+
+fn empty_test(spec: TestSpec) -> Test {
+    Test {
+        id: spec.id(),
+        workload: spec.workload.into(),
+        name: spec.name,
+        title: spec.title,
+        parameters: spec.parameters,
+        unit: spec.unit,
+        better: spec.better,
+        cache: spec.cache,
+        measurements: Vec::new(),
+    }
+}
+
+/// Enters the findings of a step; tests of the workload without one get the trouble that ended it.
+pub fn enter(
+    result: &mut RunResult,
+    suite: usize,
+    target: &str,
+    tests: &[TestSpec],
+    findings: Vec<Finding>,
+    trouble: Option<&Trouble>,
+) {
+    let order: Vec<String> = result.targets.iter().map(|target| target.id.clone()).collect();
+    let Some(suite) = result.suites.get_mut(suite) else { return };
+    for spec in tests {
+        let id = spec.id();
+        let Some(test) = suite.tests.iter_mut().find(|test| test.id == id) else { continue };
+        let measurement = place(test, target, &order);
+        let mut found = false;
+        for finding in findings.iter().filter(|finding| finding.test == id) {
+            found = true;
+            join(measurement, finding);
+        }
+        if let Some(trouble) = trouble.filter(|_| !found) {
+            worsen(&mut measurement.status, status(trouble));
+        }
+    }
+}
+
+/// What a trouble makes of a test.
+pub fn status(trouble: &Trouble) -> Status {
+    match trouble {
+        Trouble::Skip(reason) => Status::Skipped { reason: reason.clone() },
+        Trouble::Stopped => Status::Skipped { reason: "the run was stopped".into() },
+        other => Status::Failed { reason: other.to_string() },
+    }
+}
+
+/// The measurement of a target, in the order of the targets.
+fn place<'t>(test: &'t mut Test, target: &str, order: &[String]) -> &'t mut Measurement {
+    let rank = |id: &str| order.iter().position(|other| other == id);
+    let index = match test.measurements.iter().position(|measurement| measurement.target == target) {
+        Some(index) => index,
+        None => {
+            let after =
+                test.measurements.iter().take_while(|other| rank(&other.target) < rank(target)).count();
+            test.measurements.insert(after, empty(target));
+            after
+        }
+    };
+    &mut test.measurements[index]
+}
+
+fn empty(target: &str) -> Measurement {
+    Measurement {
+        target: target.into(),
+        status: Status::Ok,
+        samples: Vec::new(),
+        latency: None,
+        cpu: None,
+        memory: None,
+        medium: None,
+        verification: Verification::default(),
+        cross_check: None,
+    }
+}
+
+fn join(measurement: &mut Measurement, finding: &Finding) {
+    worsen(&mut measurement.status, finding.status.clone());
+    if let Some(sample) = finding.sample {
+        // A step that is run again after a stop counts once.
+        measurement.samples.retain(|other| other.round != sample.round);
+        measurement.samples.push(sample);
+        measurement.samples.sort_by_key(|sample| sample.round);
+    }
+    let mut latency = measurement.latency.as_ref().map(Histogram::from_result).unwrap_or_default();
+    latency.merge(&finding.latency);
+    measurement.latency = latency.to_result();
+    measurement.verification.bytes += finding.verification.bytes;
+    measurement.verification.items += finding.verification.items;
+    if let Some(cpu) = &finding.cpu {
+        measurement.cpu = Some(match measurement.cpu.take() {
+            Some(before) => Cpu {
+                elapsed: before.elapsed + cpu.elapsed,
+                user: before.user + cpu.user,
+                system: before.system + cpu.system,
+                daemon: before.daemon + cpu.daemon,
+                kernel_threads: before.kernel_threads + cpu.kernel_threads,
+                curve: cpu.curve.clone(),
+            },
+            None => cpu.clone(),
+        });
+    }
+    if let Some(memory) = finding.memory {
+        let before = measurement.memory.map_or(0, |memory| memory.resident_most);
+        measurement.memory = Some(Memory { resident_most: memory.resident_most.max(before), ..memory });
+    }
+    if let Some(medium) = finding.medium {
+        measurement.medium = Some(match measurement.medium {
+            Some(before) => Medium {
+                bytes_asked: before.bytes_asked + medium.bytes_asked,
+                bytes_written: before.bytes_written + medium.bytes_written,
+                bytes_read: before.bytes_read + medium.bytes_read,
+                writes: before.writes + medium.writes,
+                reads: before.reads + medium.reads,
+                flushes: before.flushes.zip(medium.flushes).map(|(before, now)| before + now),
+            },
+            None => medium,
+        });
+    }
+    if finding.cross_check.is_some() {
+        measurement.cross_check = finding.cross_check.clone();
+    }
+}
+
+/// A failure stays, a skip stays until a failure.
+fn worsen(status: &mut Status, other: Status) {
+    let rank = |status: &Status| match status {
+        Status::Ok => 0,
+        Status::Skipped { .. } => 1,
+        Status::Failed { .. } => 2,
+    };
+    if rank(&other) > rank(status) {
+        *status = other;
+    }
+}

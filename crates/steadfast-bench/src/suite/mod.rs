@@ -1,0 +1,58 @@
+//! The suites: which workloads answer which published comparison.
+//!
+//! A suite holds what can be run today, and says in [`PlannedSuite::missing`] what the published comparison has besides:
+//! rows are not invented.
+
+mod b1;
+mod b2;
+mod b3;
+mod b4;
+mod b5;
+
+use crate::run::{Effort, PlannedSuite};
+use crate::workload::Workload;
+use crate::workload::iozone::Iozone;
+use crate::{Outcome, Trouble};
+
+/// The suites that exist, in the order of `all`.
+pub const NAMES: [&str; 5] = ["b1", "b2", "b3", "b4", "b5"];
+
+/// The suite of this name: one of [`NAMES`].
+///
+/// # Errors
+/// `Skip` when there is none of this name.
+pub fn by_name(name: &str, effort: Effort) -> Outcome<PlannedSuite> {
+    match name {
+        "b1" => b1::suite(effort),
+        "b2" => b2::suite(effort),
+        "b3" => b3::suite(effort),
+        "b4" => b4::suite(effort),
+        "b5" => b5::suite(effort),
+        _ => {
+            Err(Trouble::Skip(format!("there is no suite '{name}': known are {} and all", NAMES.join(", "))))
+        }
+    }
+}
+
+/// IOzone with the words of its own command line.
+///
+/// # Errors
+/// `Skip` with the word that is not understood.
+pub fn iozone(words: &str) -> Outcome<PlannedSuite> {
+    Ok(PlannedSuite {
+        id: "iozone".into(),
+        title: format!("IOzone {words}"),
+        answers: String::new(),
+        missing: Vec::new(),
+        workloads: boxed(Iozone::parse(words)?),
+    })
+}
+
+fn boxed<W: Workload + 'static>(workloads: Vec<W>) -> Vec<Box<dyn Workload>> {
+    workloads.into_iter().map(|workload| Box::new(workload) as Box<dyn Workload>).collect()
+}
+
+/// IOzone's workloads for words that are in the program.
+fn iozone_words(words: &str) -> Outcome<Vec<Box<dyn Workload>>> {
+    Iozone::parse(words).map(boxed)
+}

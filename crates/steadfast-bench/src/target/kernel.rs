@@ -1,0 +1,282 @@
+//! File systems that mkfs and mount(8) know: those of the kernel, and fuse2fs, on a loop device.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::cleanup::{self, Guard};
+use super::image::{Image, mount_point};
+use super::system::SystemFiles;
+use super::tool::{run_tool, version_of};
+use super::{Files, Site, Target};
+use crate::result::{self, Access, Status};
+use crate::{Outcome, Trouble};
+
+/// How a file system is made and mounted.
+#[derive(Debug, Clone, Copy)]
+pub struct Recipe {
+    /// As given to `--on`.
+    pub id: &'static str,
+    mkfs: &'static str,
+    /// Everything is initialised at once and nothing is discarded: no background work in the first minutes, and the image
+    /// stays allocated.
+    mkfs_options: &'static [&'static str],
+    kernel: bool,
+    /// Option that makes mkfs say its version.
+    version: &'static str,
+    /// Smallest volume that mkfs accepts, bytes.
+    size_least: u64,
+}
+
+const RECIPES: [Recipe; 4] = [
+    Recipe {
+        id: "ext4",
+        mkfs: "mkfs.ext4",
+        mkfs_options: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+        kernel: true,
+        version: "-V",
+        size_least: 2 << 20,
+    },
+    Recipe {
+        id: "xfs",
+        mkfs: "mkfs.xfs",
+        mkfs_options: &["-q", "-f", "-K"],
+        kernel: true,
+        version: "-V",
+        size_least: 300 << 20,
+    },
+    Recipe {
+        id: "btrfs",
+        mkfs: "mkfs.btrfs",
+        mkfs_options: &["-q", "-f", "-K"],
+        kernel: true,
+        version: "--version",
+        size_least: 110 << 20,
+    },
+    Recipe {
+        id: "fuse2fs",
+        mkfs: "mkfs.ext4",
+        mkfs_options: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+        kernel: false,
+        version: "-V",
+        size_least: 2 << 20,
+    },
+];
+
+impl Recipe {
+    /// The recipe for this name of `--on`.
+    pub fn by_name(name: &str) -> Option<Recipe> {
+        RECIPES.into_iter().find(|recipe| recipe.id == name)
+    }
+
+    fn driver(&self) -> Outcome {
+        if !self.kernel {
+            return match version_of("fuse2fs", "-V") {
+                Some(_) => Ok(()),
+                None => Err(Trouble::Skip("fuse2fs is not installed: install fuse2fs".into())),
+            };
+        }
+        let known = || {
+            let list = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+            list.lines().any(|line| line.split_whitespace().last() == Some(self.id))
+        };
+        if !known() {
+            // It may be a module that is not loaded yet; whether that worked, the list says.
+            let _ = run_tool("modprobe", &[self.id]);
+        }
+        if known() { Ok(()) } else { Err(Trouble::Skip(format!("this kernel has no {}", self.id))) }
+    }
+}
+
+/// A volume of such a file system.
+pub struct KernelTarget {
+    recipe: Recipe,
+    site: Site,
+    // Taken away in this order.
+    mounted: Option<(Guard, SystemFiles)>,
+    image: Option<Image>,
+    directory: Option<PathBuf>,
+    options: String,
+    daemon: Vec<u32>,
+}
+
+impl KernelTarget {
+    /// Nothing is made yet.
+    pub fn new(recipe: Recipe, site: &Site) -> KernelTarget {
+        KernelTarget {
+            recipe,
+            site: site.clone(),
+            mounted: None,
+            image: None,
+            directory: None,
+            options: String::new(),
+            daemon: Vec::new(),
+        }
+    }
+
+    fn mount_command(&self, device: &Path, directory: &Path) -> Outcome {
+        if self.recipe.kernel {
+            run_tool(
+                "mount",
+                &["-t".as_ref(), self.recipe.id.as_ref(), device.as_os_str(), directory.as_os_str()],
+            )?;
+        } else {
+            let options = ["-o", "fakeroot,allow_other"].map(std::ffi::OsStr::new);
+            run_tool("fuse2fs", &[&options[..], &[device.as_os_str(), directory.as_os_str()]].concat())?;
+        }
+        Ok(())
+    }
+}
+
+impl Target for KernelTarget {
+    fn id(&self) -> &str {
+        self.recipe.id
+    }
+
+    fn describe(&self) -> result::Target {
+        let tool = version_of(self.recipe.mkfs, self.recipe.version).unwrap_or_default();
+        let daemon = if self.recipe.kernel { None } else { version_of("fuse2fs", "-V") };
+        result::Target {
+            id: self.recipe.id.into(),
+            name: self.recipe.id.into(),
+            access: if self.recipe.kernel { Access::Kernel } else { Access::Fuse },
+            status: Status::Ok,
+            volume_size: Some(self.site.volume_size),
+            format: format!("{} {}", self.recipe.mkfs, self.recipe.mkfs_options.join(" ")),
+            mount_options: self.options.clone(),
+            version: [Some(tool), daemon].into_iter().flatten().collect::<Vec<_>>().join(", "),
+            remarks: Vec::new(),
+        }
+    }
+
+    fn make(&mut self) -> Outcome {
+        self.unmount()?;
+        self.recipe.driver()?;
+        if self.site.volume_size < self.recipe.size_least {
+            let least = self.recipe.size_least >> 20;
+            return Err(Trouble::Skip(format!("{} needs at least {least} MiB: use --size", self.recipe.id)));
+        }
+        if self.image.is_none() {
+            self.image = Some(Image::new(&self.site, self.recipe.id)?);
+        }
+        let Some(image) = &self.image else { return Err(not_made(self.recipe.id)) };
+        let mut words: Vec<&std::ffi::OsStr> =
+            self.recipe.mkfs_options.iter().map(|word| word.as_ref()).collect();
+        words.push(image.device().as_os_str());
+        run_tool(self.recipe.mkfs, &words)?;
+        self.directory = Some(mount_point(&self.site, self.recipe.id)?);
+        self.mount().map(|_| ())
+    }
+
+    fn unmount(&mut self) -> Outcome {
+        if let Some((guard, files)) = self.mounted.take() {
+            if let Err(trouble) = run_tool("umount", &[guard.path()]) {
+                self.mounted = Some((guard, files));
+                return Err(trouble);
+            }
+            guard.done();
+            wait_for_end(&self.daemon);
+            self.daemon.clear();
+        }
+        Ok(())
+    }
+
+    fn mount(&mut self) -> Outcome<Duration> {
+        let (Some(image), Some(directory)) = (&self.image, &self.directory) else {
+            return Err(not_made(self.recipe.id));
+        };
+        let guard = cleanup::mount(directory);
+        let start = Instant::now();
+        if let Err(trouble) = self.mount_command(image.device(), directory) {
+            guard.done();
+            return Err(trouble);
+        }
+        let time = start.elapsed();
+        self.options = options_of(directory);
+        if !self.recipe.kernel {
+            self.daemon = processes_with(image.device());
+        }
+        let files = SystemFiles::new(directory);
+        self.mounted = Some((guard, files));
+        Ok(time)
+    }
+
+    fn cut_power(&mut self) -> Outcome {
+        let Some((guard, _)) = &self.mounted else { return Err(not_made(self.recipe.id)) };
+        if self.recipe.kernel {
+            super::shutdown::shut_down(guard.path(), self.recipe.id)?;
+        } else {
+            kill(&self.daemon)?;
+        }
+        self.unmount()
+    }
+
+    fn files(&self) -> Outcome<&dyn Files> {
+        self.mounted.as_ref().map(|(_, files)| files as &dyn Files).ok_or_else(|| not_made(self.recipe.id))
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.daemon.clone()
+    }
+
+    fn device(&self) -> Option<String> {
+        self.image.as_ref().and_then(Image::device_name)
+    }
+}
+
+pub(super) fn not_made(id: &str) -> Trouble {
+    Trouble::Skip(format!("{id} is not mounted"))
+}
+
+/// The options of the mount on a directory, as the kernel shows them.
+pub(super) fn options_of(directory: &Path) -> String {
+    let Ok(mounts) = std::fs::read_to_string("/proc/self/mounts") else { return String::new() };
+    let found = mounts.lines().rev().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        (Path::new(words.next()?) == directory).then(|| words.nth(1).unwrap_or_default().to_owned())
+    });
+    found.unwrap_or_default()
+}
+
+/// Processes that have this path among their arguments.
+pub(super) fn processes_with(path: &Path) -> Vec<u32> {
+    let wanted = path.as_os_str().as_encoded_bytes();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Ok(arguments) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        if pid != std::process::id() && arguments.split(|byte| *byte == 0).any(|word| word == wanted) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Kills processes as a power cut would: they write nothing more.
+pub(super) fn kill(processes: &[u32]) -> Outcome {
+    use rustix::process::{Pid, Signal, kill_process};
+    for pid in processes {
+        let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid else { continue };
+        match kill_process(pid, Signal::KILL) {
+            Err(error) if error != rustix::io::Errno::SRCH => {
+                return Err(Trouble::Io { doing: "kill the daemon".into(), error: error.into() });
+            }
+            _ => {}
+        }
+    }
+    wait_for_end(processes);
+    Ok(())
+}
+
+/// Waits (at most ten seconds) until these processes are gone: a daemon that still writes would disturb what comes next.
+pub(super) fn wait_for_end(processes: &[u32]) {
+    let end = Instant::now() + Duration::from_secs(10);
+    let alive = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // A zombie has ended; its parent just has not looked.
+        !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+    };
+    while processes.iter().any(alive) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,139 @@
+//! Steadfast through FUSE: our own program as the daemon, on a loop device like the file systems of the kernel.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::cleanup::{self, Guard};
+use super::image::{Image, mount_point};
+use super::kernel::{kill, not_made, options_of, processes_with, wait_for_end};
+use super::system::SystemFiles;
+use super::tool::{run_tool, version_of};
+use super::{Files, Site, Target};
+use crate::result::{self, Access, Status};
+use crate::{Outcome, Trouble};
+
+const ID: &str = "steadfast";
+
+/// Options of the mount: the loop device is not cached a second time.
+const OPTIONS: &str = "direct";
+
+/// A Steadfast volume, mounted by the `steadfast` program.
+pub struct FuseTarget {
+    site: Site,
+    // Taken away in this order.
+    mounted: Option<(Guard, SystemFiles)>,
+    image: Option<Image>,
+    directory: Option<PathBuf>,
+    options: String,
+    daemon: Vec<u32>,
+}
+
+impl FuseTarget {
+    /// Nothing is made yet.
+    pub fn new(site: &Site) -> FuseTarget {
+        FuseTarget {
+            site: site.clone(),
+            mounted: None,
+            image: None,
+            directory: None,
+            options: String::new(),
+            daemon: Vec::new(),
+        }
+    }
+
+    fn program(&self, words: &[&OsStr]) -> Outcome<String> {
+        let Some(program) = self.site.program.to_str() else {
+            return Err(Trouble::Skip("the path of the steadfast program is not UTF-8".into()));
+        };
+        run_tool(program, words)
+    }
+}
+
+impl Target for FuseTarget {
+    fn id(&self) -> &str {
+        ID
+    }
+
+    fn describe(&self) -> result::Target {
+        result::Target {
+            id: ID.into(),
+            name: "Steadfast (FUSE)".into(),
+            access: Access::Fuse,
+            status: Status::Ok,
+            volume_size: Some(self.site.volume_size),
+            format: "steadfast mkfs --force".into(),
+            mount_options: format!("-o {OPTIONS}; kernel: {}", self.options),
+            version: self
+                .site
+                .program
+                .to_str()
+                .and_then(|program| version_of(program, "--version"))
+                .unwrap_or_default(),
+            remarks: vec!["default transaction mask, timer 5 s; data and metadata are protected".into()],
+        }
+    }
+
+    fn make(&mut self) -> Outcome {
+        self.unmount()?;
+        if self.image.is_none() {
+            self.image = Some(Image::new(&self.site, ID)?);
+        }
+        let Some(image) = &self.image else { return Err(not_made(ID)) };
+        let device = OsString::from(image.device());
+        self.program(&["mkfs".as_ref(), "--force".as_ref(), &device])?;
+        self.directory = Some(mount_point(&self.site, ID)?);
+        self.mount().map(|_| ())
+    }
+
+    fn unmount(&mut self) -> Outcome {
+        if let Some((guard, files)) = self.mounted.take() {
+            let path = OsString::from(guard.path());
+            if let Err(trouble) = self.program(&["umount".as_ref(), "--quiet".as_ref(), &path]) {
+                self.mounted = Some((guard, files));
+                return Err(trouble);
+            }
+            guard.done();
+            wait_for_end(&self.daemon);
+            self.daemon.clear();
+        }
+        Ok(())
+    }
+
+    fn mount(&mut self) -> Outcome<Duration> {
+        let (Some(image), Some(directory)) = (&self.image, &self.directory) else { return Err(not_made(ID)) };
+        let guard = cleanup::mount(directory);
+        let words: [&OsStr; 5] =
+            ["mount".as_ref(), "-o".as_ref(), OPTIONS.as_ref(), image.device().as_ref(), directory.as_ref()];
+        let start = Instant::now();
+        if let Err(trouble) = self.program(&words) {
+            guard.done();
+            return Err(trouble);
+        }
+        let time = start.elapsed();
+        self.options = options_of(directory);
+        self.daemon = processes_with(image.device());
+        self.mounted = Some((guard, SystemFiles::new(directory)));
+        Ok(time)
+    }
+
+    fn cut_power(&mut self) -> Outcome {
+        if self.mounted.is_none() || self.daemon.is_empty() {
+            return Err(not_made(ID));
+        }
+        kill(&self.daemon)?;
+        self.unmount()
+    }
+
+    fn files(&self) -> Outcome<&dyn Files> {
+        self.mounted.as_ref().map(|(_, files)| files as &dyn Files).ok_or_else(|| not_made(ID))
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.daemon.clone()
+    }
+
+    fn device(&self) -> Option<String> {
+        self.image.as_ref().and_then(Image::device_name)
+    }
+}

@@ -1,0 +1,294 @@
+//! What a workload works with: the target, the clock, and the place for its values.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::measure::{Histogram, MediumCounters, drop_caches, resident_most};
+use crate::result::{
+    Better, Cache, Cpu, CrossCheck, Medium, Memory, Parameter, Sample, Status, Unit, Verification,
+};
+use crate::run::Stop;
+use crate::target::{Files, Target};
+use crate::trouble::Doing;
+use crate::{Outcome, Trouble};
+
+/// What a test is, before it has been run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestSpec {
+    /// The family: `iozone`.
+    pub workload: &'static str,
+    /// Which one of the family: `random-write`.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// See [`crate::result::Test::parameters`].
+    pub parameters: BTreeMap<String, Parameter>,
+    /// What its samples are in.
+    pub unit: Unit,
+    /// Direction.
+    pub better: Better,
+    /// Caches at the start.
+    pub cache: Cache,
+}
+
+impl TestSpec {
+    /// A test with warm caches; more is better for rates, less for times.
+    pub fn new(workload: &'static str, name: &str, unit: Unit) -> TestSpec {
+        let rate =
+            matches!(unit, Unit::BytesPerSecond | Unit::OperationsPerSecond | Unit::OperationsPerMinute);
+        TestSpec {
+            workload,
+            name: name.into(),
+            title: name.replace('-', " "),
+            parameters: BTreeMap::new(),
+            unit,
+            better: if rate { Better::Higher } else { Better::Lower },
+            cache: Cache::Warm,
+        }
+    }
+
+    /// With a number as parameter.
+    pub fn with(mut self, key: &str, value: u64) -> TestSpec {
+        self.parameters.insert(key.into(), Parameter::Number(value));
+        self
+    }
+
+    /// With a word as parameter.
+    pub fn with_text(mut self, key: &str, value: &str) -> TestSpec {
+        self.parameters.insert(key.into(), Parameter::Text(value.into()));
+        self
+    }
+
+    /// With other caches.
+    pub fn cached(mut self, cache: Cache) -> TestSpec {
+        self.cache = cache;
+        self
+    }
+
+    /// Name of the test in its suite.
+    pub fn id(&self) -> String {
+        let parameters: Vec<String> =
+            self.parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let slash = if parameters.is_empty() { "" } else { "/" };
+        format!("{}/{}{slash}{}", self.workload, self.name, parameters.join(","))
+    }
+}
+
+/// The value of one test in one round, and what was seen beside it.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// [`TestSpec::id`].
+    pub test: String,
+    /// Why there is no value, if there is none.
+    pub status: Status,
+    /// The value.
+    pub sample: Option<Sample>,
+    /// Times of single operations.
+    pub latency: Histogram,
+    /// Processor time, if counted.
+    pub cpu: Option<Cpu>,
+    /// Memory, if counted.
+    pub memory: Option<Memory>,
+    /// Traffic of the medium, if counted.
+    pub medium: Option<Medium>,
+    /// What was compared.
+    pub verification: Verification,
+    /// fio's value for the same.
+    pub cross_check: Option<CrossCheck>,
+}
+
+/// A stopwatch for operations.
+#[derive(Debug, Clone, Default)]
+pub struct Timed {
+    /// Times of single operations.
+    pub latency: Histogram,
+    /// Their sum.
+    pub total: Duration,
+    /// How many operations count; not always each timed call is one.
+    pub operations: u64,
+    /// Bytes of data.
+    pub bytes: u64,
+    /// What was compared.
+    pub verification: Verification,
+}
+
+impl Timed {
+    /// Times one operation.
+    pub fn operation<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let value = work();
+        let time = start.elapsed();
+        self.latency.add(time);
+        self.total += time;
+        self.operations += 1;
+        value
+    }
+
+    /// Times something that belongs to the test without being one of its operations: the flush at the end.
+    pub fn beside<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let value = work();
+        self.total += start.elapsed();
+        value
+    }
+
+    /// The value in a unit, if it is one of the clock.
+    pub fn value(&self, unit: Unit) -> Option<f64> {
+        // A clock that saw nothing pass would make rates infinite.
+        let seconds = self.total.as_secs_f64().max(1e-9);
+        let operations = self.operations as f64;
+        match unit {
+            Unit::BytesPerSecond => Some(self.bytes as f64 / seconds),
+            Unit::OperationsPerSecond => Some(operations / seconds),
+            Unit::OperationsPerMinute => Some(operations / seconds * 60.0),
+            Unit::Seconds => Some(seconds),
+            Unit::SecondsPerOperation => (self.operations > 0).then(|| seconds / operations),
+            Unit::CpuSecondsPerGib | Unit::CpuSecondsPerOperation | Unit::Bytes | Unit::Ratio => None,
+        }
+    }
+}
+
+/// One round of one workload on one target.
+pub struct Bench<'t> {
+    /// The target, with a fresh volume.
+    pub target: &'t mut dyn Target,
+    /// The seed of everything random; the same for every target and round.
+    pub seed: u64,
+    /// Counted from 0.
+    pub round: u32,
+    stop: &'t Stop,
+    findings: Vec<Finding>,
+}
+
+impl<'t> Bench<'t> {
+    /// For one round.
+    pub fn new(target: &'t mut dyn Target, seed: u64, round: u32, stop: &'t Stop) -> Bench<'t> {
+        Bench { target, seed, round, stop, findings: Vec::new() }
+    }
+
+    /// The file system.
+    ///
+    /// # Errors
+    /// When it is not mounted.
+    pub fn files(&self) -> Outcome<&dyn Files> {
+        self.target.files()
+    }
+
+    /// To be called now and then.
+    ///
+    /// # Errors
+    /// `Stopped` when the user wants to stop.
+    pub fn check_stop(&self) -> Outcome {
+        if self.stop.is_set() { Err(Trouble::Stopped) } else { Ok(()) }
+    }
+
+    /// Enters what a stopwatch has seen.
+    pub fn enter(&mut self, spec: &TestSpec, timed: Timed) -> &mut Finding {
+        let value = timed.value(spec.unit);
+        self.enter_value(spec, value, timed)
+    }
+
+    /// Enters a value that is not the stopwatch's own.
+    pub fn enter_value(&mut self, spec: &TestSpec, value: Option<f64>, timed: Timed) -> &mut Finding {
+        let sample = value.filter(|value| value.is_finite()).map(|value| Sample {
+            round: self.round,
+            value,
+            seconds: timed.total.as_secs_f64(),
+            operations: timed.operations,
+            bytes: timed.bytes,
+        });
+        let status = match sample {
+            Some(_) => Status::Ok,
+            None => Status::Skipped { reason: "nothing was measured".into() },
+        };
+        let finding = Finding {
+            test: spec.id(),
+            status,
+            sample,
+            latency: timed.latency,
+            cpu: None,
+            memory: None,
+            medium: None,
+            verification: timed.verification,
+            cross_check: None,
+        };
+        self.push(finding)
+    }
+
+    /// Enters that a test cannot be done here, and goes on; other troubles are returned.
+    ///
+    /// # Errors
+    /// Everything but `Skip`.
+    pub fn enter_or_skip(&mut self, spec: &TestSpec, outcome: Outcome<Timed>) -> Outcome {
+        match outcome {
+            Ok(timed) => {
+                self.enter(spec, timed);
+                Ok(())
+            }
+            Err(Trouble::Skip(reason)) => {
+                self.skip(spec, reason);
+                Ok(())
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// The counters of the medium now, where the target has a device of its own.
+    pub fn counters(&self) -> Option<MediumCounters> {
+        MediumCounters::of(&self.target.device()?)
+    }
+
+    /// Adds to the last value what reached the medium since `before`, and the memory of the target's daemon.
+    pub fn add_costs(&mut self, before: Option<MediumCounters>, bytes_asked: u64) {
+        let medium = before.zip(self.counters()).map(|(before, now)| before.until(&now, bytes_asked));
+        let daemon = self.target.processes();
+        // Of a file system in the kernel nobody can say how much memory it takes; in this process it is not alone.
+        let resident = if daemon.is_empty() { None } else { resident_most(&daemon) };
+        if let Some(finding) = self.findings.last_mut().filter(|finding| finding.sample.is_some()) {
+            finding.medium = medium;
+            finding.memory = resident.map(|resident_most| Memory { resident_most, limit: None });
+        }
+    }
+
+    /// Enters why a test has no value.
+    pub fn skip(&mut self, spec: &TestSpec, reason: String) {
+        let finding = self.enter_value(spec, None, Timed::default());
+        finding.status = Status::Skipped { reason };
+    }
+
+    fn push(&mut self, finding: Finding) -> &mut Finding {
+        let place = self.findings.len();
+        self.findings.push(finding);
+        // Just pushed.
+        &mut self.findings[place]
+    }
+
+    /// Whether a test has got a value.
+    pub fn has_value(&self, spec: &TestSpec) -> bool {
+        let id = spec.id();
+        self.findings.iter().any(|finding| finding.test == id && finding.sample.is_some())
+    }
+
+    /// Unmounts, empties the caches and mounts again, so that nothing is cached. The time is that of the mount.
+    ///
+    /// # Errors
+    /// `Skip` where that cannot be done.
+    pub fn go_cold(&mut self) -> Outcome<Duration> {
+        self.target.unmount()?;
+        drop_caches()?;
+        self.target.mount()
+    }
+
+    /// Makes everything durable, untimed.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn settle(&self) -> Outcome {
+        self.files()?.sync().doing(|| "sync".into())
+    }
+
+    /// What was found.
+    pub fn into_findings(self) -> Vec<Finding> {
+        self.findings
+    }
+}

@@ -1,0 +1,157 @@
+//! The tests of IOzone 3 (W. Norcott, D. Capps, iozone.org), as its source and documentation define them.
+//!
+//! For one file size and each record size, on one file: write, re-write, read, re-read, random read, random write, backward
+//! read, record re-write, stride read, fwrite and fread (through a buffered stream with a buffer of one record), pwrite and
+//! pread; each also through a memory map (`-B`) or around the page cache (`-I`). The file is opened before the clock
+//! starts; `fsync` is in the time with `-e`, `close` with `-c`. What is written without `-e` is made durable after the clock
+//! has stopped, so that no test pays for the one before.
+//!
+//! Different from IOzone on purpose: only the calls are timed, so that every byte that is read can be compared.
+
+mod map;
+mod options;
+mod pass;
+mod pattern;
+
+pub use options::{Options, TestGroup, Way};
+pub use pattern::Pattern;
+
+use super::content::Content;
+use super::{Bench, TestSpec, Workload};
+use crate::Outcome;
+use crate::result::{Cache, Unit};
+use crate::trouble::Doing;
+use pass::{Call, Cell, Pass};
+
+/// IOzone's tests on a file of one size, with each record size in turn.
+#[derive(Debug, Clone)]
+pub struct Iozone {
+    /// Size of the file, bytes.
+    pub file_size: u64,
+    /// Sizes of the records, bytes, each at most that of the file.
+    pub record_sizes: Vec<u64>,
+    /// The rest.
+    pub options: Options,
+}
+
+/// Which test, in which order, with which calls. The number is IOzone's `-i`.
+const TESTS: [(TestGroup, &str, Pattern, bool, Call); 17] = {
+    use Call::{Positional, Sequential, Stream};
+    use Pattern::{Backward, Forward, Random, Same};
+    [
+        (TestGroup::Write, "write", Forward, true, Sequential),
+        (TestGroup::Write, "rewrite", Forward, true, Sequential),
+        (TestGroup::Read, "read", Forward, false, Sequential),
+        (TestGroup::Read, "reread", Forward, false, Sequential),
+        (TestGroup::Random, "random-read", Random, false, Sequential),
+        (TestGroup::Random, "random-write", Random, true, Sequential),
+        (TestGroup::Backward, "backward-read", Backward, false, Sequential),
+        (TestGroup::RecordRewrite, "record-rewrite", Same, true, Sequential),
+        (TestGroup::Stride, "stride-read", Pattern::Stride(17), false, Sequential),
+        (TestGroup::Fwrite, "fwrite", Forward, true, Stream),
+        (TestGroup::Fwrite, "frewrite", Forward, true, Stream),
+        (TestGroup::Fread, "fread", Forward, false, Stream),
+        (TestGroup::Fread, "freread", Forward, false, Stream),
+        (TestGroup::Pwrite, "pwrite", Forward, true, Positional),
+        (TestGroup::Pwrite, "repwrite", Forward, true, Positional),
+        (TestGroup::Pread, "pread", Forward, false, Positional),
+        (TestGroup::Pread, "repread", Forward, false, Positional),
+    ]
+};
+
+impl Iozone {
+    fn spec(&self, name: &str, write: bool, record_size: u64) -> TestSpec {
+        let spec = TestSpec::new("iozone", name, Unit::BytesPerSecond)
+            .with("file_size", self.file_size)
+            .with("record_size", record_size);
+        let spec = match self.options.way {
+            Way::Calls => spec,
+            way => spec.with_text("way", way.name()),
+        };
+        let spec = if self.options.sync && write { spec.with_text("open", "O_SYNC") } else { spec };
+        // Without it, what was just written is still in the cache.
+        let cache = match (self.options.way, self.options.cold && !write) {
+            (Way::Direct, _) => Cache::Bypassed,
+            (_, true) => Cache::Cold,
+            _ => Cache::Warm,
+        };
+        spec.cached(cache)
+    }
+
+    /// What is run for a record size: tests of the groups that were asked for, and the write that all need.
+    fn chosen(&self) -> impl Iterator<Item = (&'static str, Pattern, bool, Call)> {
+        let groups = self.options.groups.clone();
+        let stride = self.options.stride;
+        TESTS.into_iter().filter(move |(group, ..)| groups.is_empty() || groups.contains(group)).map(
+            move |(_, name, pattern, write, call)| match pattern {
+                Pattern::Stride(_) => (name, Pattern::Stride(stride), write, call),
+                _ => (name, pattern, write, call),
+            },
+        )
+    }
+}
+
+impl Workload for Iozone {
+    fn label(&self) -> String {
+        let way = if self.options.way == Way::Calls { "" } else { self.options.way.name() };
+        let space = if way.is_empty() { "" } else { " " };
+        let sync = if self.options.sync { " O_SYNC" } else { "" };
+        let records: Vec<String> = self.record_sizes.iter().map(u64::to_string).collect();
+        format!("iozone{space}{way}{sync} file_size={} record_size={}", self.file_size, records.join("+"))
+    }
+
+    fn tests(&self) -> Vec<TestSpec> {
+        let mut tests = Vec::new();
+        for record_size in &self.record_sizes {
+            tests.extend(self.chosen().map(|(name, _, write, _)| self.spec(name, write, *record_size)));
+        }
+        tests
+    }
+
+    fn run(&self, bench: &mut Bench<'_>) -> Outcome {
+        let content = Content::new(bench.seed, self.options.dedupable);
+        for record_size in &self.record_sizes {
+            let mut cell = Cell::new(&content, &self.options, self.file_size, *record_size, bench.seed);
+            if !self.chosen().any(|(name, ..)| name == "write") {
+                cell.prepare(bench)?;
+            }
+            for (name, pattern, write, call) in self.chosen() {
+                let spec = self.spec(name, write, *record_size);
+                if self.options.cold && !write {
+                    bench.go_cold()?;
+                }
+                let pass =
+                    Pass { pattern, write, call, fresh: matches!(name, "write" | "fwrite" | "pwrite") };
+                let before = bench.counters();
+                let timed = cell.run(bench, pass);
+                let asked = if write { timed.as_ref().map_or(0, |timed| timed.bytes) } else { 0 };
+                bench.enter_or_skip(&spec, timed)?;
+                // What was written is durable by now, with -e or without.
+                bench.add_costs(before, asked);
+            }
+            for name in [pass::FILE, pass::FILE_OF_ONE_RECORD] {
+                match bench.files()?.unlink(name) {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    unlinked => unlinked.doing(|| format!("unlink {name}"))?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_those_that_were_asked_for() {
+        let options = Options { groups: vec![TestGroup::Read, TestGroup::Random], ..Options::default() };
+        let iozone = Iozone { file_size: 65536, record_sizes: vec![4096, 8192], options };
+        let ids: Vec<String> = iozone.tests().iter().map(TestSpec::id).collect();
+        assert_eq!(ids.len(), 8);
+        assert_eq!(ids[0], "iozone/read/file_size=65536,record_size=4096");
+        let all = Iozone { options: Options::default(), ..iozone };
+        assert_eq!(all.tests().len(), 34);
+    }
+}

@@ -1,0 +1,242 @@
+//! `steadfast lab run`: from the command line to a plan.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use steadfast_bench::report::terminal::Part;
+use steadfast_bench::result::{RunResult, Status};
+use steadfast_bench::run::{self, Effort, Plan, PlannedSuite, RunError, Stop};
+use steadfast_bench::target::{self, DirectoryTarget, Site, Target, cleanup};
+use steadfast_bench::{Trouble, suite};
+
+use super::progress::Progress;
+use super::show;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::size;
+
+/// Measure; the result is DIR/result.json, the report DIR/index.html
+///
+/// Targets of --on: steadfast (through FUSE), steadfast-lib (the library in this process), ext4, xfs, btrfs, fuse2fs. Each
+/// gets a fresh volume on an image file below --backing with a loop device; that needs root. --dir takes any directory,
+/// and no rights. What is missing on this machine is skipped and said.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Suites: b1, b2, b3, b4, b5, or all
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required_unless_present = "iozone")]
+    suite: Vec<String>,
+    /// IOzone with options of its own command line, such as "-a -e -g 32m" or "-s 10m -r 8k -i 0 -i 2"
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    iozone: Option<String>,
+    /// File systems to make and measure
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    on: Vec<String>,
+    /// Also measure this directory, whatever it is on
+    #[arg(long, value_name = "DIR")]
+    dir: Vec<PathBuf>,
+    /// Where the result goes
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Directory for the images of the volumes
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    backing: PathBuf,
+    /// Size of each volume [default: 512M with --quick, else 1G]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    size: Option<u64>,
+    /// At most two minutes: small files, three rounds
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Everything, seven rounds
+    #[arg(long)]
+    full: bool,
+    /// How often each test is run on each target
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The target to which ratios are given
+    #[arg(long, value_name = "NAME")]
+    peer: Option<String>,
+    /// Go on with the run in --out that was stopped
+    #[arg(long)]
+    resume: bool,
+    /// Only problems on standard error
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong call; a result that cannot be written; a target that failed or returned a wrong byte.
+pub fn run(args: &Args) -> Outcome {
+    let effort = match (args.quick, args.full) {
+        (true, _) => Effort::Quick,
+        (_, true) => Effort::Full,
+        _ => Effort::Default,
+    };
+    let suites = suites(args, effort)?;
+    if args.on.is_empty() && args.dir.is_empty() {
+        return Err(usage(
+            "nothing to measure",
+            "--on",
+            "name file systems with --on, or directories with --dir",
+        ));
+    }
+    std::fs::create_dir_all(&args.out).map_err(|error| Failure::host(&error, "make", &args.out))?;
+    let program =
+        std::env::current_exe().map_err(|error| Failure::host(&error, "find", Path::new("steadfast")))?;
+    let scratch = target::scratch(&args.backing).map_err(|trouble| failed(&trouble, &args.backing))?;
+    let site = Site {
+        scratch: scratch.path().to_owned(),
+        volume_size: args.size.unwrap_or(effort.pick(512 << 20, 1 << 30, 1 << 30)),
+        program,
+    };
+    let plan = Plan {
+        suites,
+        targets: targets(args, &site)?,
+        peer: peer(args)?,
+        rounds: args.rounds.unwrap_or(effort.rounds()),
+        seed: args.seed,
+        effort,
+        backing: args.backing.clone(),
+        result: args.out.join("result.json"),
+        resume: args.resume,
+    };
+    let stop = Stop::new();
+    watch_signals(&stop)
+        .map_err(|error| Failure::host(&error, "watch signals of", Path::new("this process")))?;
+    let mut progress = Progress::new(args.quiet);
+    let ended = run::run(plan, &mut progress, &stop);
+    progress.end();
+    drop(scratch);
+    let result = ended.map_err(|error| run_failure(&error, &args.out))?;
+    if !args.quiet {
+        show::print(&result, None, Part::Summary, &args.out)?;
+    }
+    // Part of it is of use, too; what went wrong is said below.
+    show::write_report(&result, None, &args.out)?;
+    judge(&result, args, &stop)
+}
+
+fn suites(args: &Args, effort: Effort) -> Outcome<Vec<PlannedSuite>> {
+    let mut names: Vec<&str> = args.suite.iter().map(String::as_str).collect();
+    if names.contains(&"all") {
+        names = suite::NAMES.to_vec();
+    }
+    let mut suites = Vec::new();
+    for name in names {
+        suites.push(
+            suite::by_name(name, effort)
+                .map_err(|trouble| usage(&trouble.to_string(), "--suite", "see --help"))?,
+        );
+    }
+    if let Some(words) = &args.iozone {
+        let parsed = suite::iozone(words);
+        suites.push(parsed.map_err(|trouble| usage(&trouble.to_string(), "--iozone", "see docs/LAB.md"))?);
+    }
+    Ok(suites)
+}
+
+fn targets(args: &Args, site: &Site) -> Outcome<Vec<Box<dyn Target>>> {
+    let mut targets: Vec<Box<dyn Target>> = Vec::new();
+    for name in &args.on {
+        let target = target::by_name(name, site)
+            .map_err(|trouble| usage(&trouble.to_string(), "--on", "see --help"))?;
+        targets.push(target);
+    }
+    for directory in &args.dir {
+        if !directory.is_dir() {
+            return Err(usage(
+                "not a directory",
+                &directory.display().to_string(),
+                "give a directory that exists",
+            ));
+        }
+        targets.push(Box::new(DirectoryTarget::new(directory)));
+    }
+    let twice = targets
+        .iter()
+        .enumerate()
+        .find(|(index, target)| targets.iter().take(*index).any(|other| other.id() == target.id()));
+    match twice {
+        Some((_, target)) => Err(usage("named twice", target.id(), "name each target once")),
+        None => Ok(targets),
+    }
+}
+
+fn peer(args: &Args) -> Outcome<Option<String>> {
+    let Some(name) = &args.peer else { return Ok(None) };
+    let known = args
+        .on
+        .iter()
+        .cloned()
+        .chain(args.dir.iter().map(|directory| format!("dir:{}", directory.display())));
+    match known.into_iter().any(|known| known == *name) {
+        true => Ok(Some(name.clone())),
+        false => Err(usage("not one of the targets", name, "give --peer one of the names of --on")),
+    }
+}
+
+/// The first Ctrl-C stops the run after the operation that runs; the second takes everything away and ends at once.
+fn watch_signals(stop: &Stop) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let flag = stop.flag();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            if flag.swap(true, Ordering::Relaxed) {
+                cleanup::everything();
+                std::process::exit(130);
+            }
+            eprintln!("steadfast: stopping after this operation; again to stop at once");
+        }
+    })?;
+    Ok(())
+}
+
+/// What the command returns: a failure on a target fails the command, the result is there all the same.
+fn judge(result: &RunResult, args: &Args, stop: &Stop) -> Outcome {
+    let place = args.out.join("result.json");
+    let mut failures =
+        result.targets.iter().filter(|target| matches!(target.status, Status::Failed { .. })).count();
+    let tests = result.suites.iter().flat_map(|suite| &suite.tests);
+    failures += tests
+        .flat_map(|test| &test.measurements)
+        .filter(|measurement| matches!(measurement.status, Status::Failed { .. }))
+        .count();
+    if failures > 0 {
+        let what = format!("{failures} measurements failed");
+        return Err(Failure::new(
+            Exit::Failed,
+            what,
+            place.display(),
+            "see the messages above; the result says which",
+        ));
+    }
+    if stop.is_set() {
+        let advice = "go on with the same command and --resume";
+        return Err(Failure::new(Exit::Failed, "stopped", place.display(), advice));
+    }
+    if result.targets.iter().all(|target| target.status != Status::Ok) {
+        return Err(Failure::new(
+            Exit::Failed,
+            "no target could be measured",
+            place.display(),
+            "see the messages above",
+        ));
+    }
+    Ok(())
+}
+
+fn run_failure(error: &RunError, out: &Path) -> Failure {
+    Failure::new(Exit::Failed, error.to_string(), out.display(), "see 'steadfast lab run --help'")
+}
+
+fn failed(trouble: &Trouble, place: &Path) -> Failure {
+    Failure::new(Exit::Failed, trouble.to_string(), place.display(), "use another --backing")
+}
+
+fn usage(what: &str, place: &str, advice: &str) -> Failure {
+    Failure::new(Exit::Usage, what, place, advice)
+}

@@ -1,0 +1,120 @@
+//! `steadfast lab show` and `steadfast lab compare`: results of runs as tables, and what changed between two.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use steadfast_bench::report::terminal::{self, Part, Style};
+use steadfast_bench::result::{self, RunResult};
+use steadfast_bench::{compare, report};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{json, line};
+
+/// Print the tables of a result
+#[derive(Debug, clap::Args)]
+pub struct ShowArgs {
+    /// result.json of 'lab run', or the directory that it is in
+    file: PathBuf,
+    /// A row for every test
+    #[arg(long, conflicts_with = "iozone")]
+    full: bool,
+    /// The tables that IOzone prints
+    #[arg(long)]
+    iozone: bool,
+    /// The target to which ratios are given
+    #[arg(long, value_name = "NAME")]
+    peer: Option<String>,
+    /// Also write the page and its pictures into this directory
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+}
+
+/// Show what changed between two results, and whether that is more than noise
+#[derive(Debug, clap::Args)]
+pub struct CompareArgs {
+    /// The earlier result
+    before: PathBuf,
+    /// The later one
+    after: PathBuf,
+    /// Also what did not change
+    #[arg(long)]
+    all: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints a result.
+///
+/// # Errors
+/// It cannot be read, is no result, or does not have the peer.
+pub fn show(args: &ShowArgs) -> Outcome {
+    let run = read(&args.file)?;
+    let part = match (args.full, args.iozone) {
+        (true, _) => Part::Full,
+        (_, true) => Part::Iozone,
+        _ => Part::Summary,
+    };
+    print(&run, args.peer.as_deref(), part, &args.file)?;
+    match &args.report {
+        Some(directory) => write_report(&run, args.peer.as_deref(), directory),
+        None => Ok(()),
+    }
+}
+
+/// Prints what changed.
+///
+/// # Errors
+/// One cannot be read, or they have no test in common.
+pub fn compare(args: &CompareArgs) -> Outcome {
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
+    let comparison = compare::compare(&before, &after).map_err(|error| {
+        Failure::new(Exit::Failed, error.to_string(), args.after.display(), "give results of the same suite")
+    })?;
+    if args.json {
+        return json(&comparison);
+    }
+    line(compare::print(&comparison, args.all, style()).trim_end())
+}
+
+/// Prints a part of a result on standard output.
+///
+/// # Errors
+/// The peer is not in it.
+pub fn print(run: &RunResult, peer: Option<&str>, part: Part, place: &Path) -> Outcome {
+    let text = terminal::print(run, peer, part, style());
+    let text =
+        text.map_err(|what| Failure::new(Exit::Usage, what, place.display(), "see 'steadfast lab show'"))?;
+    line(text.trim_end())
+}
+
+/// Writes the page and its pictures, and says where.
+///
+/// # Errors
+/// They cannot be written.
+pub fn write_report(run: &RunResult, peer: Option<&str>, directory: &Path) -> Outcome {
+    let page = report::write(run, peer, directory).map_err(|error| {
+        Failure::new(Exit::Failed, error.to_string(), directory.display(), "the result itself is kept")
+    })?;
+    line(format_args!("report: {}", page.display()))
+}
+
+/// Reads a result file, or the one in a directory.
+fn read(path: &Path) -> Outcome<RunResult> {
+    let path = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
+    result::read(&path).map_err(|error| {
+        Failure::new(
+            Exit::Failed,
+            error.to_string(),
+            path.display(),
+            "give the result.json of 'steadfast lab run'",
+        )
+    })
+}
+
+fn style() -> Style {
+    let terminal = std::io::stdout().is_terminal();
+    let size = terminal.then(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok()).flatten();
+    let width = size.map(|size| size.ws_col).filter(|columns| *columns >= 40).unwrap_or(120);
+    Style { width, colour: terminal && std::env::var_os("NO_COLOR").is_none() }
+}

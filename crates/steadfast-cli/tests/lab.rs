@@ -1,0 +1,168 @@
+//! `steadfast lab` on real volumes: small, once, seconds. Needs root and loop devices; says so where there are none.
+
+use std::path::Path;
+use std::process::Command;
+
+use steadfast_bench::result::{self, Status};
+use steadfast_bench::run::{self, Effort, Observer, Plan, PlannedSuite, StepReport, Stop};
+use steadfast_bench::target::{self, Site};
+use steadfast_bench::workload::Workload;
+use steadfast_bench::workload::durability::Durability;
+use steadfast_bench::workload::fileops::FileOperations;
+use steadfast_bench::workload::general::General;
+use steadfast_bench::workload::iozone::Iozone;
+use steadfast_bench::workload::lat_fs::LatFs;
+use steadfast_bench::workload::mount::{Condition, Mount};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_steadfast");
+
+/// Prints what a run says.
+struct Printer;
+
+impl Observer for Printer {
+    fn step(&mut self, _: &StepReport) {}
+    fn message(&mut self, text: &str) {
+        println!("{text}");
+    }
+}
+
+/// Whether volumes can be made here.
+fn can_make_volumes() -> bool {
+    let can = rustix::process::geteuid().is_root()
+        && Path::new("/dev/loop-control").exists()
+        && Path::new("/dev/fuse").exists();
+    if !can {
+        println!("skipped: needs root, /dev/loop-control and /dev/fuse");
+    }
+    can
+}
+
+/// Loop devices and mounts that belong to a directory.
+fn left_behind(directory: &Path) -> String {
+    let losetup = Command::new("losetup").arg("--all").output().expect("losetup");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+    let text = String::from_utf8_lossy(&losetup.stdout).into_owned() + &mounts;
+    let name = directory.display().to_string();
+    text.lines().filter(|line| line.contains(&name)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_workload_on_every_file_system_that_is_here() {
+    if !can_make_volumes() {
+        return;
+    }
+    // On a disk: tmpfs has no direct I/O for loop devices everywhere.
+    let base = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let site = Site { scratch: base.path().to_owned(), volume_size: 48 << 20, program: PROGRAM.into() };
+    let names = ["steadfast", "steadfast-lib", "ext4", "fuse2fs", "xfs"];
+    let mut workloads: Vec<Box<dyn Workload>> = vec![
+        Box::new(FileOperations { force: 2, file_bytes: 4096 }),
+        Box::new(LatFs { files: 30, file_bytes: 2048 }),
+        Box::new(Durability { record_sizes: vec![4096], count: 5 }),
+        Box::new(General { operations: 400, files: 40 }),
+        Box::new(Mount { condition: Condition::AfterPowerCut, times: 1 }),
+        Box::new(Mount { condition: Condition::Full, times: 1 }),
+    ];
+    for iozone in Iozone::parse("-s 256k -r 4k -r 64k -e -U").expect("words") {
+        workloads.push(Box::new(iozone));
+    }
+    let plan = Plan {
+        suites: vec![PlannedSuite {
+            id: "smoke".into(),
+            title: "smoke".into(),
+            answers: String::new(),
+            missing: Vec::new(),
+            workloads,
+        }],
+        targets: names.iter().map(|name| target::by_name(name, &site).expect("known")).collect(),
+        peer: None,
+        rounds: 1,
+        seed: 1,
+        effort: Effort::Quick,
+        backing: base.path().to_owned(),
+        result: base.path().join("result.json"),
+        resume: false,
+    };
+    let result = run::run(plan, &mut Printer, &Stop::new()).expect("a result");
+    assert!(result.progress.complete);
+    // 48 MiB are too little for XFS: it is skipped and says why, and the rest goes on.
+    let Some(Status::Skipped { reason }) = result.target("xfs").map(|target| &target.status) else {
+        panic!("{:?}", result.target("xfs"))
+    };
+    assert!(reason.contains("xfs"), "{reason}");
+    for id in ["steadfast", "steadfast-lib", "ext4"] {
+        let target = result.target(id).expect("the target");
+        if let Status::Skipped { reason } = &target.status {
+            // Where mkfs.ext4 is missing; ours never is.
+            assert!(id == "ext4", "{id}: {reason}");
+            println!("skipped {id}: {reason}");
+            continue;
+        }
+        for test in &result.suites[0].tests {
+            if test.name == "write" && test.workload == "iozone" {
+                let medium =
+                    test.measurement(id).and_then(|measurement| measurement.medium).expect("counted");
+                assert!(
+                    medium.bytes_asked == 256 << 10 && medium.bytes_written >= 256 << 10,
+                    "{id}: {medium:?}"
+                );
+            }
+            let measurement = test.measurement(id).unwrap_or_else(|| panic!("{id} has no {}", test.id));
+            match &measurement.status {
+                Status::Ok => assert_eq!(measurement.samples.len(), 1, "{id} {}", test.id),
+                // The first write after some mounts; nothing else.
+                Status::Skipped { reason } => {
+                    assert_eq!(test.name, "first-write", "{id} {}: {reason}", test.id)
+                }
+                Status::Failed { reason } => panic!("{id} {}: {reason}", test.id),
+            }
+        }
+    }
+    assert_eq!(left_behind(base.path()), "");
+}
+
+#[test]
+fn the_command_writes_result_and_report_and_shows_them() {
+    let base = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let out = base.path().join("out");
+    let backing = base.path().to_str().expect("UTF-8");
+    let run = |words: &[&str]| {
+        let output = Command::new(PROGRAM).arg("lab").args(words).output().expect("runs");
+        let text = [&output.stdout[..], &output.stderr[..]].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let place = out.to_str().expect("UTF-8");
+    let words = [
+        "run",
+        "--iozone",
+        "-s 64k -r 4k -i 0 -i 1",
+        "--dir",
+        backing,
+        "--backing",
+        backing,
+        "--rounds",
+        "2",
+        "--out",
+        place,
+    ];
+    let (code, text) = run(&words);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(out.join("index.html").is_file() && out.join("result.json").is_file(), "{text}");
+    let result = result::read(&out.join("result.json")).expect("a result");
+    assert_eq!(result.suites[0].tests.len(), 4);
+    for words in [vec!["show", place], vec!["show", "--iozone", place], vec!["compare", place, place]] {
+        let (code, text) = run(&words);
+        assert_eq!(code, Some(0), "{words:?}: {text}");
+    }
+    for (words, wanted) in [
+        (vec!["run", "--suite", "b9", "--dir", backing, "--out", place], "no suite 'b9'"),
+        (vec!["run", "--suite", "b1", "--on", "zfs", "--out", place], "no target 'zfs'"),
+        (vec!["run", "--suite", "b1", "--out", place], "nothing to measure"),
+        (vec!["run", "--iozone", "-x", "--dir", backing, "--out", place], "-x"),
+        (vec!["show", "/no/such/file"], "/no/such/file"),
+    ] {
+        let (code, text) = run(&words);
+        assert_ne!(code, Some(0), "{words:?}");
+        assert!(text.contains(wanted) && text.trim_end().lines().count() == 1, "{words:?}: {text}");
+    }
+}
