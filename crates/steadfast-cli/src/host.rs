@@ -63,7 +63,12 @@ pub fn open_snapshot(path: &Path, direct: bool, options: OpenOptions, name: &str
     let opened = retry_small_sectors(path, medium, true, |medium| {
         Volume::open_snapshot(medium, HostPlatform::new(), options.clone(), name)
     });
-    opened.map_err(|failure| match failure.what == Error::NotFound.to_string() {
+    opened.map_err(|failure| no_snapshot(failure, path, name))
+}
+
+/// Not found means the snapshot here.
+fn no_snapshot(failure: Failure, path: &Path, name: &str) -> Failure {
+    match failure.what == Error::NotFound.to_string() {
         true => Failure::new(
             Exit::Failed,
             format!("there is no snapshot '{name}'"),
@@ -71,6 +76,21 @@ pub fn open_snapshot(path: &Path, direct: bool, options: OpenOptions, name: &str
             "see 'steadfast snapshot list'",
         ),
         false => failure,
+    }
+}
+
+/// As [`with_medium`], where `work` answers `NotFound` for a snapshot that is not there.
+///
+/// # Errors
+/// As [`with_medium`].
+pub fn with_snapshot_named<T>(
+    path: &Path,
+    name: Option<&str>,
+    work: impl FnMut(&FileMedium) -> Result<T, Error>,
+) -> Outcome<T> {
+    with_medium(path, work).map_err(|failure| match name {
+        Some(name) => no_snapshot(failure, path, name),
+        None => failure,
     })
 }
 

@@ -136,24 +136,37 @@ fn rot_finds_a_checksum_that_is_ignored() {
     let _ = std::panic::take_hook();
 }
 
-/// A snapshot, and changes behind it; whether the check is content.
-fn snapshot_is_kept() -> bool {
+/// Snapshots, clones, and changes behind them; whether the check is content.
+fn snapshots_are_kept() -> bool {
     let (medium, files) = filled();
     let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
     volume.write(files[1].0, 0, &[9; 2000], false).expect("written");
-    volume.snapshot_create("kept").expect("a snapshot");
+    let copy = volume.create(InodeNumber::ROOT, b"copy", NewNode::Regular, 0o644, &Caller::default());
+    let copy = copy.expect("a file").inode;
+    volume.clone_range(files[3].0, 0, copy, 0, 0).expect("a clone");
+    volume.snapshot_create("first").expect("a snapshot");
+    volume.snapshot_create("second").expect("a snapshot");
     for (inode, bytes) in &files {
         volume.write(*inode, 0, &vec![1; bytes.len()], false).expect("written");
     }
     volume.checkpoint().expect("a checkpoint");
+    volume.snapshot_delete("second").expect("deleted");
+    while volume.background().expect("background work") {}
     volume.close().expect("closed");
     let report = check(&medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {});
     report.is_ok_and(|report| report.is_clean())
 }
 
 #[test]
-fn the_check_finds_a_snapshot_that_is_not_kept() {
-    assert!(snapshot_is_kept());
-    let kept = with(Sabotage::SnapshotBirthOffByOne, || std::panic::catch_unwind(snapshot_is_kept));
-    assert!(!kept.unwrap_or(false), "blocks of a snapshot that are given away go unnoticed");
+fn the_check_finds_snapshots_and_clones_that_are_not_kept() {
+    assert!(snapshots_are_kept());
+    for bug in [
+        Sabotage::SnapshotBirthOffByOne,
+        Sabotage::ForgetHeld,
+        Sabotage::DeleteBirthOffByOne,
+        Sabotage::SharedCountOffByOne,
+    ] {
+        let kept = with(bug, || std::panic::catch_unwind(snapshots_are_kept));
+        assert!(!kept.unwrap_or(false), "{bug:?} goes unnoticed");
+    }
 }

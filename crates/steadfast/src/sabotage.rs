@@ -47,6 +47,12 @@ pub enum Sabotage {
     RenameInTwo,
     /// Blocks that a snapshot holds are freed when the live tree lets them go, if they are just as old as it is.
     SnapshotBirthOffByOne,
+    /// What a snapshot holds is freed when the live tree lets it go, instead of going to the dead list.
+    ForgetHeld,
+    /// Deleting a snapshot frees blocks that are just as old as the snapshot before it, which holds them.
+    DeleteBirthOffByOne,
+    /// Blocks that several files share are counted once more than there are files.
+    SharedCountOffByOne,
 }
 
 #[cfg(not(feature = "sabotage"))]

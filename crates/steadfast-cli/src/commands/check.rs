@@ -19,7 +19,8 @@ use crate::salvage;
 ///
 /// With --salvage: copies to DIR whatever can still be read, also where the volume does not open any more. Lost parts of
 /// files are zeros and listed in DIR/salvage-report.txt; files whose directory is lost are below DIR/lost+found by their
-/// inode number. Exit code 0: all there; 4: something is missing or may be out of date.
+/// inode number. Exit code 0: all there; 4: something is missing or may be out of date. What the present state has lost may
+/// be whole in a snapshot: --snapshot NAME copies what that holds instead, so use another directory for it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -30,6 +31,9 @@ pub struct Args {
     /// Copy what can still be read to this directory (made, or empty)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["no_data", "cache"])]
     salvage: Option<PathBuf>,
+    /// With --salvage: the files of this snapshot instead of the present ones
+    #[arg(long, value_name = "NAME", requires = "salvage")]
+    snapshot: Option<String>,
     /// Memory for cached nodes
     #[arg(long, value_name = "SIZE", value_parser = mount_options::cache_size)]
     cache: Option<u64>,
@@ -82,7 +86,7 @@ pub fn run(args: &Args) -> Outcome {
     // Hidden where standard error is no terminal.
     let bar = if args.quiet { ProgressBar::hidden() } else { progress_bar(args) };
     if let Some(directory) = &args.salvage {
-        return salvage::run(&args.image, directory, args.json, args.quiet, &bar);
+        return salvage::run(&args.image, directory, args.snapshot.as_deref(), args.json, args.quiet, &bar);
     }
     let cache = args.cache.unwrap_or(mount_options::CACHE_SIZE_DEFAULT);
     let options =

@@ -10,7 +10,7 @@ mod report;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use steadfast::salvage::Salvage;
+use steadfast::salvage::{Salvage, SalvageProgress};
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -21,19 +21,30 @@ use copy::Copy;
 /// Name of the report in the directory.
 pub const REPORT: &str = "salvage-report.txt";
 
-/// Copies everything out of `image` into `directory`, which is made, or is empty.
+/// Copies everything out of `image`, or out of one snapshot in it, into `directory`, which is made, or is empty.
 ///
 /// # Errors
 /// Where nothing says what the volume was, where the host cannot take it, and, when all that is left has been copied, that
 /// something is missing.
-pub fn run(image: &Path, directory: &Path, json: bool, quiet: bool, bar: &ProgressBar) -> Outcome {
+pub fn run(
+    image: &Path,
+    directory: &Path,
+    snapshot: Option<&str>,
+    json: bool,
+    quiet: bool,
+    bar: &ProgressBar,
+) -> Outcome {
     // The image first: a wrong path leaves no directory behind.
-    let summary = host::with_medium(image, |medium| {
+    let summary = host::with_snapshot_named(image, snapshot, |medium| {
         let platform = HostPlatform::new();
-        let salvage = Salvage::gather(medium, &platform, &mut |progress| {
+        let mut progress = |progress: SalvageProgress| {
             bar.set_length(progress.total);
             bar.set_position(progress.done);
-        })?;
+        };
+        let salvage = match snapshot {
+            None => Salvage::gather(medium, &platform, &mut progress)?,
+            Some(name) => Salvage::gather_snapshot(medium, &platform, name, &mut progress)?,
+        };
         bar.finish_and_clear();
         Ok(Copy::new(directory, image).and_then(|copy| copy.run(&salvage)))
     })??;

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Metaroot, Superblock};
 use crate::options::OpenOptions;
 use crate::platform::Platform;
+use crate::salvage::search_superblock;
 use crate::tree::Root;
 use crate::volume::Volume;
 
@@ -44,7 +45,13 @@ pub fn check<M: Medium, P: Platform>(
     options: &CheckOptions,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
-    let (superblock, superblock_damaged) = Superblock::read(&medium, platform)?;
+    // The second copy of a volume that is smaller than its medium is not at the end of that, where opening looks.
+    let (superblock, superblock_damaged) = match Superblock::read(&medium, platform) {
+        Err(error @ (Error::NotSteadfast | Error::SuperblockDamaged)) => {
+            (search_superblock(medium, platform).ok_or(error)?.0, true)
+        }
+        found => found?,
+    };
     let metaroot = Metaroot::read_newest(&medium, &superblock, platform)?;
     let mut reporter = Reporter::new(metaroot.used_blocks, progress);
     if superblock_damaged {
@@ -53,7 +60,8 @@ pub fn check<M: Medium, P: Platform>(
     fixed::check_metaroots(medium, &superblock, platform, &metaroot, &mut reporter);
 
     let open_options = OpenOptions { read_only: true, cache_size: options.cache_size, access_times: false };
-    let volume = match Volume::open(medium, open_options.clone(), platform) {
+    let found = (superblock.clone(), superblock_damaged);
+    let volume = match Volume::open_found(medium, open_options.clone(), platform, found) {
         Ok(volume) => volume,
         Err(error @ (Error::CorruptMetadata { .. } | Error::Medium(_))) => {
             let what = reason(&error);

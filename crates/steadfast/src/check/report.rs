@@ -194,12 +194,10 @@ impl<'a> Reporter<'a> {
         self.add(Severity::Damaged, at, text);
     }
 
-    fn add(&mut self, severity: Severity, mut at: At, mut text: String) {
+    fn add(&mut self, severity: Severity, at: At, mut text: String) {
         if self.report.findings.len() < FINDINGS_MAX {
             let (block, inode, bytes) = (at.block, at.inode, at.bytes.clone());
             if let Some(name) = &self.snapshot {
-                // Names of the live tree are not those of the snapshot.
-                at = At::default();
                 text = match text.starts_with("snapshot ") {
                     true => text,
                     false => format!("snapshot {name:?}: {text}"),
@@ -221,6 +219,27 @@ impl<'a> Reporter<'a> {
         for (finding, at) in self.report.findings.iter_mut().zip(&self.places) {
             if finding.paths.is_empty() && (at.inode.is_some() || at.keys.is_some()) {
                 (finding.paths, finding.more_paths) = paths(at);
+            }
+        }
+    }
+
+    /// How many findings there are, to look up the paths of [later ones](Self::locate_since).
+    pub fn mark(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is a finding since the mark whose paths can be looked up.
+    pub fn has_places_since(&self, mark: usize) -> bool {
+        self.places.iter().skip(mark).any(|at| at.inode.is_some() || at.keys.is_some())
+    }
+
+    /// As [`locate`](Self::locate) for findings since the mark, in a tree that is not the live one: nobody else looks up
+    /// their paths after this.
+    pub fn locate_since(&mut self, mark: usize, mut paths: impl FnMut(&At) -> (Vec<Vec<u8>>, u64)) {
+        for (finding, at) in self.report.findings.iter_mut().zip(&mut self.places).skip(mark) {
+            let at = core::mem::take(at);
+            if at.inode.is_some() || at.keys.is_some() {
+                (finding.paths, finding.more_paths) = paths(&at);
             }
         }
     }

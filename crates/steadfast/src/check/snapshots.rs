@@ -13,13 +13,15 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use steadfast_media::Medium;
 
-use super::files::Files;
+use super::files::{Files, Name};
+use super::paths::Names;
 use super::reason;
 use super::report::Reporter;
 use super::usage::Usage;
 use super::walk::{Copies, Event, walk};
 use crate::error::Error;
 use crate::extent::{Extent, decode_birth};
+use crate::fs::dirent::Dirent;
 use crate::key::{Key, Kind};
 use crate::layout::Metaroot;
 use crate::platform::Platform;
@@ -170,7 +172,9 @@ impl Directory {
                 expected.add(store, &live, list.generation, record.generation, reporter);
             }
             let damaged = core::mem::replace(&mut reporter.tree_damaged, false);
+            let mark = reporter.mark();
             verify_tree(store, record, nodes, usage, &mut expected, files, reporter);
+            locate(store, record, mark, reporter);
             if !reporter.tree_damaged {
                 expected.report_rest(record, reporter);
             }
@@ -254,6 +258,33 @@ impl Expected {
             ));
         }
     }
+}
+
+/// Looks up the paths of what was found in a snapshot since `mark`: its names are not those of the live tree.
+fn locate<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    record: &Record,
+    mark: usize,
+    reporter: &mut Reporter<'_>,
+) {
+    if !reporter.has_places_since(mark) {
+        return;
+    }
+    let mut names: Vec<Name> = Vec::new();
+    // What cannot be read has been reported.
+    let mut quiet = |_| {};
+    let mut nobody = Reporter::new(0, &mut quiet);
+    walk(store, &record.root, Copies::Any, None, &mut nobody, &mut |event, _| {
+        if let Event::Item(key, value) = event
+            && key.kind() == Some(Kind::Dirent)
+            && let Ok(entry) = Dirent::decode(value)
+        {
+            let (directory, suffix) = (key.inode_number(), key.suffix());
+            names.push(Name { inode: entry.inode, directory, suffix, kind: entry.kind });
+        }
+    });
+    let names = Names::new(store, &record.root, &names);
+    reporter.locate_since(mark, |at| names.affected(at));
 }
 
 fn verify_tree<M: Medium, P: Platform>(

@@ -56,11 +56,13 @@ pub fn superblock(
     Err(failure)
 }
 
-/// A valid superblock anywhere that says itself that it belongs there.
-fn search_superblock(medium: &impl Medium, platform: &impl Platform) -> Option<(Superblock, u64)> {
+/// A valid superblock anywhere that says itself that it belongs there, and where it is. There may be several: that of an
+/// earlier volume, which no metaroot fits, and the second copy from before the volume grew, which says a smaller size.
+pub(crate) fn search_superblock(medium: &impl Medium, platform: &impl Platform) -> Option<(Superblock, u64)> {
     let size = medium.geometry().size;
     let step = STRUCTURE_SIZE as u64;
     let mut buffer = vec![0; CHUNK as usize];
+    let mut best: Option<((u64, u64), Superblock, u64)> = None;
     let mut at = 0;
     while at < size {
         let length = CHUNK.min(size - at) as usize;
@@ -71,13 +73,17 @@ fn search_superblock(medium: &impl Medium, platform: &impl Platform) -> Option<(
                 if let Ok(found) = Superblock::decode(piece, platform)
                     && (offset == 0 || offset == found.second_offset())
                 {
-                    return Some((found, offset));
+                    let (roots, _) = metaroots(medium, &found, platform);
+                    let rank = (roots.first().map_or(0, |root| root.generation.0), found.blocks);
+                    if best.as_ref().is_none_or(|(known, ..)| *known < rank) {
+                        best = Some((rank, found, offset));
+                    }
                 }
             }
         }
         at += length as u64;
     }
-    None
+    best.map(|(_, superblock, offset)| (superblock, offset))
 }
 
 /// Parameters that fit a metaroot in its place and the root node that it points to. The log region is left out: its length is

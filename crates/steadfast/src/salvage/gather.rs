@@ -15,8 +15,9 @@ use crate::key::{Key, Kind};
 use crate::layout::{Metaroot, Superblock};
 use crate::log::replay;
 use crate::platform::Platform;
+use crate::snapshot::Record;
 use crate::tree::{Node, NodePointer, Root, Store};
-use crate::types::{BlockRun, Generation};
+use crate::types::{BlockRun, Generation, InodeNumber};
 
 impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
     /// Finds everything that is left of the volume on `medium`. `progress` is called now and then while the whole medium
@@ -47,6 +48,34 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         }
         if let Some(metaroot) = newest {
             salvage.take_log(metaroot);
+        }
+        Ok(salvage)
+    }
+
+    /// As [`gather`](Self::gather), but what a snapshot holds instead of the present state: what that has lost may be whole
+    /// there. The snapshot is found as long as its key is, in the tree or by searching.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather); `NotFound` where no snapshot of this name was found.
+    pub fn gather_snapshot(
+        medium: &'m M,
+        platform: &'m P,
+        name: &str,
+        progress: &mut dyn FnMut(SalvageProgress),
+    ) -> Result<Self> {
+        let live = Self::gather(medium, platform, progress)?;
+        let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Snapshot);
+        let decoded = |(key, item): (&Key, &Item)| Record::decode(Generation(key.suffix()), &item.value).ok();
+        let mut records = live.items.range(first..=last).rev().filter_map(decoded);
+        let found = records.find(|record| !record.deleting && record.name == name);
+        drop(records);
+        let record = found.ok_or(Error::NotFound)?;
+        let mut salvage =
+            Salvage { items: BTreeMap::new(), gone: KeyRanges::default(), notes: Vec::new(), ..live };
+        let mut lost = KeyRanges::default();
+        salvage.take_tree(&record.root, &mut lost);
+        if !lost.is_empty() {
+            salvage.search(&lost, Some(record.generation), progress);
         }
         Ok(salvage)
     }

@@ -6,6 +6,8 @@
 //!    every block of the medium, the newest generation first. A leaf that some branch points to with the right checksum is
 //!    preferred to one that only says of itself that it belongs here.
 //!
+//! [`Salvage::gather_snapshot`] does the same with the tree of a snapshot, without the log.
+//!
 //! [`Salvage::entries`] then makes files of it, [`Salvage::read`] gives their bytes: those that match their checksums. What
 //! does not is reported and left out; no byte is ever guessed. Nothing is written to the medium.
 //!
@@ -30,6 +32,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 pub use entries::{Entry, Problem};
+pub(crate) use find::search_superblock;
 pub use read::{Sink, Xattr};
 
 use crate::key::Key;

@@ -21,6 +21,7 @@ use crate::fs::memory;
 use crate::key::{Key, Kind};
 use crate::keyspace::Mutation;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::snapshot::{DeadEntry, Shared};
 use crate::space::Roots;
 use crate::tree::Root;
@@ -195,7 +196,8 @@ struct SharedChange {
 
 impl SharedChange {
     fn set(&mut self, range: Counted) -> Result<()> {
-        let count = u32::try_from(range.count.max(0)).map_err(|_| Error::TooManyLinks)?;
+        let more = i64::from(range.count > 1 && planted(Sabotage::SharedCountOffByOne));
+        let count = u32::try_from(range.count.max(0) + more).map_err(|_| Error::TooManyLinks)?;
         let first = self.after.partition_point(|key| key.end <= range.start);
         let behind = first + self.after[first..].partition_point(|key| key.start < range.end);
         let overlaps = &self.after[first..behind];

@@ -28,6 +28,7 @@ impl Working {
     pub fn is_held(&self, birth: Generation) -> bool {
         birth <= self.snapshots.newest
             && !(planted(Sabotage::SnapshotBirthOffByOne) && birth == self.snapshots.newest)
+            && !planted(Sabotage::ForgetHeld)
     }
 
     /// The live tree lets go of blocks that the newest snapshot holds: they stay in use.

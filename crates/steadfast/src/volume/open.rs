@@ -37,8 +37,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`, `ReadOnlyFeatures`,
     /// `UnsupportedParameter`, `Truncated`, `NoMetaroot`, `CorruptMetadata`, or the medium's error.
     pub fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
+        let found = Superblock::read(&Patient(&medium), &platform)?;
+        Self::open_found(medium, options, platform, found)
+    }
+
+    /// As [`open`](Self::open), with a superblock that was found, and whether a copy of it is damaged.
+    pub(crate) fn open_found(
+        medium: M,
+        options: OpenOptions,
+        platform: P,
+        (superblock, damaged): (Superblock, bool),
+    ) -> Result<Self> {
         let patient = Patient(&medium);
-        let (superblock, damaged) = Superblock::read(&patient, &platform)?;
         let unknown = superblock.features_read_only & !FEATURES_READ_ONLY;
         if unknown != 0 && !options.read_only {
             return Err(Error::ReadOnlyFeatures(unknown));

@@ -22,6 +22,7 @@ use crate::key::Key;
 use crate::keyspace::{SpaceClass, Value};
 use crate::layout::SnapshotCounts;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::snapshot::{DeadEntry, Record};
 use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange, Root};
@@ -220,7 +221,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             left -= now.len();
             for entry in now {
-                match entry.birth > before {
+                match entry.birth > before
+                    || (entry.birth == before && planted(Sabotage::DeleteBirthOffByOne))
+                {
                     true => memory::push(&mut unit.freed, entry.run)?,
                     false => memory::push(&mut moved, *entry)?,
                 }

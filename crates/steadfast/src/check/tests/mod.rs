@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod forge;
+mod resized;
 mod snapshots;
 
 use alloc::sync::Arc;

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use steadfast_media::MemoryMedium;
+use steadfast_media::{Medium, MemoryMedium};
 
 use crate::check::{CheckOptions, CheckReport, check};
 use crate::error::Result;
@@ -135,4 +135,28 @@ fn damage_to_snapshots_is_found() {
         let found = report.findings.iter().any(|finding| finding.text.contains(expected));
         assert!(found, "{expected}: {:#?}", report.findings);
     }
+}
+
+/// What is damaged in a snapshot alone is named by the snapshot and by the path that the file has there.
+#[test]
+fn damage_inside_a_snapshot_names_it_and_the_path() {
+    let (medium, volume) = with_snapshots();
+    drop(volume);
+    let view = Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), "one").unwrap();
+    let inode = view.lookup(InodeNumber::ROOT, b"b").unwrap().inode;
+    let extent = view.store().get(&view.working_root(), &Key::extent(inode, 0)).unwrap().unwrap();
+    drop(view);
+    let run_of = crate::extent::decode_run(&extent).unwrap();
+    medium.write(run_of.start.0 * 512, &[0xee; 512]).unwrap();
+    let report = run(&medium).unwrap();
+    assert_eq!(report.damaged, 1, "{:#?}", report.findings);
+    let finding = &report.findings[0];
+    assert!(finding.text.starts_with("snapshot \"one\": "), "{finding}");
+    assert_eq!(
+        (&finding.paths[..], finding.bytes.clone()),
+        (&[b"/b".to_vec()][..], Some(0..512)),
+        "{finding}"
+    );
+    let line = alloc::format!("{finding}");
+    assert!(line.contains("affects /b, bytes 0 to 511"), "{line}");
 }
