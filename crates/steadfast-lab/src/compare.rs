@@ -197,25 +197,36 @@ pub fn compare_attributes(
     seen: &Attributes,
     path: &str,
 ) -> Result<(), String> {
-    let check = |what: &str, seen: String, right: String| {
-        if seen == right { Ok(()) } else { Err(format!("{path}: {what} is {seen}, right is {right}")) }
-    };
-    check("inode", format!("{}", seen.inode.0), format!("{}", inode.0))?;
-    check("kind", format!("{:?}", seen.kind), format!("{:?}", node.kind))?;
-    check("permissions", format!("{:o}", seen.permissions), format!("{:o}", node.permissions))?;
-    check("links", format!("{}", seen.links), format!("{}", node.links))?;
-    check("uid", format!("{}", seen.uid), format!("{}", node.uid))?;
-    check("gid", format!("{}", seen.gid), format!("{}", node.gid))?;
-    check("device", format!("{}", seen.device), format!("{}", node.device))?;
-    check("size", format!("{}", seen.size), format!("{}", node.size()))?;
-    check("mtime", format!("{:?}", seen.modified), format!("{:?}", node.modified))?;
-    check("ctime", format!("{:?}", seen.changed), format!("{:?}", node.changed))?;
-    check("atime", format!("{:?}", seen.accessed), format!("{:?}", node.accessed))?;
-    check("creation time", format!("{:?}", seen.created), format!("{:?}", node.created))
+    // Most of the time nothing differs, and this is done for every file after every cut: words are made only when needed.
+    fn check<T: PartialEq + std::fmt::Debug>(
+        path: &str,
+        what: &str,
+        seen: T,
+        right: T,
+    ) -> Result<(), String> {
+        if seen == right { Ok(()) } else { Err(format!("{path}: {what} is {seen:?}, right is {right:?}")) }
+    }
+    if seen.permissions != node.permissions {
+        let (seen, right) = (seen.permissions, node.permissions);
+        return Err(format!("{path}: permissions are {seen:o}, right is {right:o}"));
+    }
+    check(path, "inode", seen.inode.0, inode.0)?;
+    check(path, "kind", seen.kind, node.kind)?;
+    check(path, "links", seen.links, node.links)?;
+    check(path, "uid", seen.uid, node.uid)?;
+    check(path, "gid", seen.gid, node.gid)?;
+    check(path, "device", seen.device, node.device)?;
+    check(path, "size", seen.size, node.size())?;
+    check(path, "mtime", seen.modified, node.modified)?;
+    check(path, "ctime", seen.changed, node.changed)?;
+    check(path, "atime", seen.accessed, node.accessed)?;
+    check(path, "creation time", seen.created, node.created)
 }
 
 /// Bytes read in one call; odd, so that reads start and end inside blocks.
 const READ_LENGTH: usize = 40_001;
+/// Bytes asked for at the end of a file.
+const READ_BEYOND: usize = 16;
 
 fn compare_content<S: Subject>(
     subject: &S,
@@ -225,8 +236,8 @@ fn compare_content<S: Subject>(
     depth: Depth,
 ) -> Result<(), String> {
     let size = content.size();
-    let mut buffer = vec![0; READ_LENGTH];
-    let mut right = vec![0; READ_LENGTH];
+    let longest = size.clamp(READ_BEYOND as u64, READ_LENGTH as u64) as usize;
+    let (mut buffer, mut right) = (vec![0; longest], vec![0; longest]);
     // The places that hold something, a little around them, and the end.
     let mut stretches: Vec<(u64, u64)> = content
         .ranges()
@@ -255,7 +266,7 @@ fn compare_content<S: Subject>(
         }
     }
     let beyond = subject
-        .read(inode, size, &mut buffer[..16])
+        .read(inode, size, &mut buffer[..READ_BEYOND])
         .map_err(|error| format!("{path}: read at the end: {error}"))?;
     if beyond != 0 {
         return Err(format!("{path}: {beyond} bytes read at the end"));

@@ -128,6 +128,7 @@ impl<'a> Cutter<'a> {
             match keep.choose(values) {
                 Kept::Before => {}
                 Kept::Value(value) => store(&mut image, self.unit, *unit, value),
+                Kept::Damage(value) if keep.is_unreadable(value) => image.spoil(unit * self.unit, self.unit),
                 Kept::Damage(value) => {
                     let mut bytes = vec![0; self.unit as usize];
                     image.read(unit * self.unit, &mut bytes);

@@ -1,5 +1,6 @@
 //! The bytes of a medium, cheap to copy: branching at every I/O copies pointers, not bytes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::digest::{Digest, digest_of};
@@ -14,13 +15,15 @@ type Page = [u8; PAGE];
 pub struct Image {
     size: u64,
     pages: Vec<Arc<Page>>,
+    /// Stretches that cannot be read, start and end, until they are written.
+    bad: Arc<BTreeMap<u64, u64>>,
 }
 
 impl Image {
     /// An image of zeros.
     pub fn new(size: u64) -> Image {
         let zero = Arc::new([0; PAGE]);
-        Image { size, pages: vec![zero; size.div_ceil(PAGE as u64) as usize] }
+        Image { size, pages: vec![zero; size.div_ceil(PAGE as u64) as usize], bad: Arc::default() }
     }
 
     /// Length in bytes.
@@ -47,8 +50,23 @@ impl Image {
         }
     }
 
-    /// Stores `data` at `offset`; the range lies inside.
+    /// From now on the medium says of this stretch that it cannot read it, as of a page with too many bit errors.
+    pub fn spoil(&mut self, offset: u64, length: u64) {
+        Arc::make_mut(&mut self.bad).insert(offset, offset + length);
+    }
+
+    /// Whether the medium can read all of this stretch.
+    pub fn is_readable(&self, offset: u64, length: u64) -> bool {
+        let end = offset.saturating_add(length);
+        self.bad.range(..end).next_back().is_none_or(|(_, bad_end)| *bad_end <= offset)
+    }
+
+    /// Stores `data` at `offset`; the range lies inside. What was spoilt there can be read again.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
+        if !self.is_readable(offset, data.len() as u64) {
+            let end = offset + data.len() as u64;
+            Arc::make_mut(&mut self.bad).retain(|start, bad_end| *start >= end || *bad_end <= offset);
+        }
         let mut at = offset;
         let mut rest = data;
         while !rest.is_empty() {
@@ -69,6 +87,9 @@ impl Image {
             if !Arc::ptr_eq(page, before) {
                 digest.number(index as u64).number(digest_of(&page[..]) as u64);
             }
+        }
+        for (start, end) in self.bad.iter() {
+            digest.number(*start).number(*end);
         }
         digest.value()
     }
@@ -98,6 +119,12 @@ mod tests {
         assert_eq!(seen, [7, 8, 8]);
         assert_eq!(one.digest_since(&one), two.digest_since(&two));
         assert_ne!(one.digest_since(&one), two.digest_since(&one));
+        two.spoil(4096, 512);
+        let readable = [(4000, 96), (4000, 97), (4607, 1), (4608, 100)];
+        assert_eq!(readable.map(|(at, length)| two.is_readable(at, length)), [true, false, false, true]);
+        assert!(one.is_readable(0, 10_000));
+        two.write(4096, &[1; 512]);
+        assert!(two.is_readable(0, 10_000));
         assert!(one.holds(9_999, 1) && !one.holds(9_999, 2) && !one.holds(u64::MAX, 2));
     }
 }

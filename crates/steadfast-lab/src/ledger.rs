@@ -68,6 +68,12 @@ impl Ledger {
         &self.points[self.first_candidate(self.last_index())..]
     }
 
+    /// The last point with another state than the last one has.
+    pub fn before_last(&self) -> Option<&Point> {
+        let last = self.last().digest();
+        self.points.iter().rev().find(|point| point.digest() != last)
+    }
+
     /// It has turned out that this is the state at the last acknowledged point.
     pub fn settle(&mut self, state: &Arc<State>) {
         let first = self.first_candidate(self.last_index());

@@ -13,6 +13,8 @@ pub enum Remains {
     Mix,
     /// Any bytes: noise, all ones (erased), all zeros, or bits of the old and the new value together.
     Garbage,
+    /// Nothing: reading it is an error of the medium until it is written again.
+    Unreadable,
 }
 
 /// A kind of medium.
@@ -50,7 +52,7 @@ impl MediumProfile {
     };
 
     /// Every profile.
-    pub const ALL: [MediumProfile; 6] = [
+    pub const ALL: [MediumProfile; 8] = [
         Self::SECTOR,
         MediumProfile {
             name: "disk-512",
@@ -92,6 +94,25 @@ impl MediumProfile {
             forced_is_reliable: false,
             in_order: true,
         },
+        MediumProfile {
+            name: "disk-ecc",
+            about: "disk with sectors of 512 bytes; a sector whose writing was interrupted gives a read error",
+            unit: Some(512),
+            remains: &[Remains::Unreadable],
+            extent: 512,
+            forced_is_reliable: false,
+            in_order: false,
+        },
+        MediumProfile {
+            name: "nand-ecc",
+            about: "NAND pages of 2048 bytes, programmed in order; the page in flight holds garbage or cannot be corrected: \
+                    a read error",
+            unit: Some(2048),
+            remains: &[Remains::Unreadable, Remains::Garbage, Remains::Unreadable],
+            extent: 2048,
+            forced_is_reliable: false,
+            in_order: true,
+        },
     ];
 
     /// The profile with this name.
@@ -99,8 +120,8 @@ impl MediumProfile {
         Self::ALL.into_iter().find(|profile| profile.name == name)
     }
 
-    /// The profile that a seed is played on where none is asked for: all in turn. As there are six, and five profiles of
-    /// operations, each meets each.
+    /// The profile that a seed is played on where none is asked for: all in turn. As there are eight, and five profiles
+    /// of operations, each meets each.
     pub fn of_seed(seed: u64) -> MediumProfile {
         Self::ALL[(seed % Self::ALL.len() as u64) as usize]
     }

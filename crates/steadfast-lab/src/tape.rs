@@ -209,6 +209,10 @@ impl Medium for Tape {
         if let Some(reads) = &mut inner.reads {
             reads.insert((offset, offset + buffer.len() as u64));
         }
+        if !inner.image.is_readable(offset, buffer.len() as u64) {
+            let (operation, length) = (MediumOperation::Read, buffer.len() as u64);
+            return Err(MediumError { operation, offset, length, class: ErrorClass::Permanent, os_error: 5 });
+        }
         inner.image.read(offset, buffer);
         Ok(())
     }

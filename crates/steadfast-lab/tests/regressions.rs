@@ -41,6 +41,10 @@ fn rename(from: &[u8], from_name: u8, to: &[u8], to_name: u8) -> Operation {
     Operation::Rename { from: path(from), from_name, to: path(to), to_name, mode: RenameMode::Replace }
 }
 
+fn medium(name: &str) -> MediumProfile {
+    MediumProfile::from_name(name).expect("a kind of medium")
+}
+
 /// Runs a sequence in the world of a seed.
 fn run(seed: u64, profile: Profile, operations: &[Operation]) {
     run_in(&World::new(seed, profile), operations);
@@ -188,7 +192,7 @@ fn a_range_is_zeroed_as_a_whole_or_not_at_all() {
 /// addresses for: the volume said "no space" and did not open.
 #[test]
 fn a_record_that_removes_what_was_never_in_the_tree_is_replayed() {
-    let world = World::new(2584, Profile::Full).on(MediumProfile::of_seed(2584));
+    let world = World::new(2584, Profile::Full).on(medium("sd-512"));
     let operations = [
         create(&[], 8, Make::Regular),
         create(&[], 4, Make::Fifo),
@@ -215,7 +219,7 @@ fn a_record_that_removes_what_was_never_in_the_tree_is_replayed() {
 /// A volume that was made smaller kept only half of what removing needs, and refused to remove a file.
 #[test]
 fn removing_succeeds_right_after_the_volume_was_made_smaller() {
-    let world = World::new(678, Profile::Names).on(MediumProfile::of_seed(678)).with_extras();
+    let world = World::new(678, Profile::Names).on(medium("sector")).with_extras();
     let operations = [
         create(&[], 3, Make::Regular),
         Operation::Link { from: path(&[3]), directory: path(&[]), name: Name(2) },
@@ -245,7 +249,7 @@ fn removing_succeeds_right_after_the_volume_was_made_smaller() {
 /// A snapshot on a small volume left no room for the dead list of what is removed under it, so that removing failed.
 #[test]
 fn what_a_snapshot_holds_can_be_removed_from_a_small_volume() {
-    let world = World::new(56, Profile::Names).on(MediumProfile::of_seed(56));
+    let world = World::new(56, Profile::Names).on(medium("disk-4096"));
     let remove = |name| Operation::Unlink { directory: path(&[]), name: Name(name) };
     let effort = Effort { operations: 0, cuts: Some(4), survivals: 1, recovery_cuts: [0; 3] };
     let no_space = |operations: Vec<Operation>| {

@@ -1,6 +1,6 @@
 //! Everything that can go wrong, one variant a cause. Mapped to errno and to text for people only at the edges.
 
-use steadfast_media::MediumError;
+use steadfast_media::{ErrorClass, MediumError};
 
 use crate::types::{BlockAddress, InodeNumber};
 
@@ -122,6 +122,14 @@ pub enum Error {
     },
     /// Block size not a power of two from 128 to 65,536, or below the medium's atomic unit.
     BadBlockSize(u32),
+}
+
+impl Error {
+    /// Whether the medium says that this will never be read: an uncorrectable sector or page. A power cut can leave one
+    /// where something was being written; the next write of it helps.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self, Error::Medium(error) if error.class == ErrorClass::Permanent)
+    }
 }
 
 impl From<MediumError> for Error {

@@ -140,6 +140,16 @@ impl Keep {
         }
     }
 
+    fn remains(&self, value: &Written) -> Option<&Remains> {
+        let stretch = mix(self.stretch(value));
+        self.medium.remains.get(stretch as usize % self.medium.remains.len().max(1))
+    }
+
+    /// Whether an interrupted write of `value` leaves a unit that cannot be read.
+    pub fn is_unreadable(&self, value: &Written) -> bool {
+        self.remains(value) == Some(&Remains::Unreadable)
+    }
+
     /// Turns the old value of a unit into what an interrupted write of `value` leaves.
     pub fn damage(&self, value: &Written, bytes: &mut [u8]) {
         let stretch = mix(self.stretch(value));
@@ -149,8 +159,7 @@ impl Keep {
             None => &discarded,
         };
         let mut random = Random::new(mix(stretch ^ value.start as u64));
-        let kind = self.medium.remains.get(stretch as usize % self.medium.remains.len().max(1));
-        match (kind, random.below(4)) {
+        match (self.remains(value), random.below(4)) {
             (Some(Remains::Mix), choice) => {
                 let at = random.index(self.unit + 1);
                 if choice % 2 == 0 {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use steadfast_media::MediumOperation;
+
 use super::{Session, Verdict, limits};
 use crate::ledger::Ledger;
 use crate::model::{Model, State};
@@ -19,20 +21,27 @@ impl<S: Subject> Session<'_, S> {
 
     /// Opens the volume, which is closed, and finds out which state it is in.
     pub(super) fn reopen(&mut self) -> Result<Verdict, String> {
+        let strikes = self.tape.strikes(MediumOperation::Read);
         self.subject = self.open_subject()?;
         let limits = limits(&self.subject)?;
         let mut differences = String::new();
         let last: Vec<Arc<State>> =
             self.ledger.last_candidates().iter().map(|point| point.state.clone()).collect();
         let in_flight = std::mem::take(&mut self.in_flight);
-        for state in in_flight.iter().rev().chain(last.iter().rev()) {
+        // The log is kept once: a last record that can never be read is taken for one that was interrupted.
+        let unread = self.tape.strikes(MediumOperation::Read) > strikes;
+        let before = self.ledger.before_last().filter(|_| unread).map(|point| point.state.clone());
+        for state in in_flight.iter().rev().chain(last.iter().rev()).chain(&before) {
             self.model = Model::open(state.as_ref().clone(), limits, self.model.now);
             match self.compare() {
                 Ok(()) => {
                     if last.iter().any(|last| Arc::ptr_eq(state, last)) {
                         self.ledger.settle(state);
-                    } else {
+                    } else if before.as_ref().is_some_and(|before| Arc::ptr_eq(state, before)) {
                         self.ledger = Ledger::new(state.clone());
+                    } else {
+                        let end = self.tape.position();
+                        self.ledger.add(state.clone(), "what was in flight".to_owned(), end, end);
                     }
                     self.numbers = self.model.state.nodes().map(|(inode, _)| inode).collect();
                     self.slots = [None; ALL_SLOTS];

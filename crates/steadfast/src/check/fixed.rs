@@ -97,6 +97,16 @@ pub(super) fn check_log<M: Medium, P: Platform>(
             return;
         }
     };
+    if let Some(error) = found.unreadable {
+        let block = BlockAddress(region.start.0 + found.end.block);
+        let text = format!(
+            "the intent log cannot be read behind record {}: a transaction point that a power cut interrupted, or one that \
+             is lost ({})",
+            found.end.lsn.0,
+            reason(&error)
+        );
+        reporter.degraded_at(At::block(block), text);
+    }
     match stranded(store, &found.end) {
         Ok(Some(last)) => {
             let block = BlockAddress(region.start.0 + found.end.block);

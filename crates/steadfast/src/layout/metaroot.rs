@@ -78,6 +78,12 @@ pub enum SlotCopy {
     Invalid,
 }
 
+/// Bytes that are read to see a metaroot: no more than the medium writes whole. What lies behind it in its cell must not
+/// decide whether it can be read, or a write of the cell that was interrupted twice could bring it back.
+fn read_size(medium: &impl Medium) -> usize {
+    STRUCTURE_SIZE.next_multiple_of(medium.geometry().atomic_unit.max(1) as usize)
+}
+
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| Some(byte) == bytes.first())
 }
@@ -87,23 +93,26 @@ impl Metaroot {
     ///
     /// # Errors
     /// `NoMetaroot`, or the medium's error where neither copy of a slot can be read: the newest state may be there, and an
-    /// older one must not pass for it.
+    /// older one must not pass for it. But not where the medium says that reading will never succeed: so it is with what a
+    /// power cut has interrupted, on flash or a disk whose checksums no longer match.
     pub fn read_newest(
         medium: &impl Medium,
         superblock: &Superblock,
         platform: &impl Platform,
     ) -> Result<Metaroot> {
         let mut newest: Option<Metaroot> = None;
+        let mut unreadable = None;
         for slot in 0..2 {
             match Self::read_slot(medium, superblock, platform, slot) {
                 Ok(found) if newest.is_none_or(|known| known.generation < found.generation) => {
                     newest = Some(found)
                 }
                 Ok(_) | Err(Error::NoMetaroot) => {}
+                Err(error) if error.is_unreadable() => unreadable = Some(error),
                 Err(error) => return Err(error),
             }
         }
-        newest.ok_or(Error::NoMetaroot)
+        newest.ok_or(unreadable.unwrap_or(Error::NoMetaroot))
     }
 
     /// Reads one slot from whichever copy is good.
@@ -113,7 +122,7 @@ impl Metaroot {
         platform: &impl Platform,
         slot: u64,
     ) -> Result<Metaroot> {
-        let mut buffer = memory::zeroed(superblock.cell_size() as usize)?;
+        let mut buffer = memory::zeroed(read_size(medium))?;
         let mut newest: Option<Metaroot> = None;
         let mut unreadable = None;
         let mut readable = 0;
@@ -146,7 +155,7 @@ impl Metaroot {
         platform: &impl Platform,
         offset: u64,
     ) -> SlotCopy {
-        let mut buffer = vec![0; superblock.cell_size() as usize];
+        let mut buffer = vec![0; read_size(medium)];
         if medium.read(offset, &mut buffer).is_err() {
             return SlotCopy::Invalid;
         }
@@ -262,15 +271,17 @@ impl Metaroot {
             return Ok(());
         }
         let mut erased = false;
-        let mut buffer = memory::zeroed(superblock.cell_size() as usize)?;
+        let mut buffer = memory::zeroed(read_size(medium))?;
         for offset in superblock.metaroot_offsets(self.generation.0 + 1) {
-            if medium.read(offset, &mut buffer).is_err() {
-                continue;
-            }
-            let structure = &buffer[..STRUCTURE_SIZE];
-            if !is_blank(structure) && Self::decode(&buffer, superblock, platform).is_none() {
-                buffer.fill(ERASED);
-                medium.write(offset, &buffer)?;
+            let torn = match medium.read(offset, &mut buffer).map_err(Error::from) {
+                Ok(()) => {
+                    let found = Self::decode(&buffer, superblock, platform);
+                    found.is_none() && !is_blank(&buffer[..STRUCTURE_SIZE])
+                }
+                Err(error) => error.is_unreadable(),
+            };
+            if torn {
+                medium.write(offset, &memory::filled(ERASED, superblock.cell_size() as usize)?)?;
                 erased = true;
             }
         }

@@ -135,13 +135,16 @@ impl Log {
     }
 }
 
-/// Reads `count` blocks of the ring from block `at` on.
-fn read_ring<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, count: u64) -> Result<Vec<u8>> {
+/// Reads the first `length` bytes of the ring from block `at` on, rounded up to what the medium writes whole and no further:
+/// what lies behind a record in its last block must not decide whether the record can be read, or a half-done erasure
+/// could bring it back.
+fn read_ring<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, length: usize) -> Result<Vec<u8>> {
     let region = store.superblock.log;
     let block_size = u64::from(store.superblock.block_size);
-    let mut bytes = memory::zeroed((count * block_size) as usize)?;
-    let first = count.min(region.count - at);
-    let (head, tail) = bytes.split_at_mut((first * block_size) as usize);
+    let length = length.next_multiple_of(store.medium.geometry().atomic_unit.max(1) as usize);
+    let mut bytes = memory::zeroed(length)?;
+    let first = ((region.count - at) * block_size).min(length as u64);
+    let (head, tail) = bytes.split_at_mut(first as usize);
     let offset = |block: u64| BlockAddress(region.start.0 + block).0 * block_size;
     store.medium.read(offset(at), head)?;
     if !tail.is_empty() {

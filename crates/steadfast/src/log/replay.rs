@@ -1,11 +1,13 @@
 //! Finding the end of the log after a power cut.
 //!
 //! The log ends before the first record that is torn, out of sequence or malformed. The last record may have been in
-//! flight together with the data that it names; then it counts only if that data is there.
+//! flight together with the data that it names; then it counts only if that data is there. What the medium says it will
+//! never read (flash and disks with checksums of their own say so of what a power cut interrupted) counts as torn, unless
+//! a later record shows that it was durable once.
 
 use alloc::vec::Vec;
 
-use steadfast_media::{ErrorClass, Medium};
+use steadfast_media::Medium;
 
 use super::read_ring;
 use super::record::{RECORD_HEADER, Record};
@@ -59,6 +61,8 @@ pub struct Replayed {
     pub birth_max: Generation,
     /// Behind the end lies what a record has left that was in flight: torn, or without its data.
     pub unfinished: bool,
+    /// The log may go on behind its end: the medium could not read what is there, or the data of the record there.
+    pub unreadable: Option<Error>,
 }
 
 impl Replayed {
@@ -93,7 +97,7 @@ impl Replayed {
             reason: "log record changed while it was replayed",
         };
         let located = self.records.get(index).ok_or(damaged)?;
-        let bytes = read_ring(store, located.block, located.blocks)?;
+        let bytes = read_ring(store, located.block, RECORD_HEADER + located.payload)?;
         let record = Record::decode(&bytes, located.payload, |bytes| store.crc(bytes))?.ok_or(damaged)?;
         record.mutations()?.ok_or(damaged)
     }
@@ -107,7 +111,7 @@ pub fn replay<M: Medium, P: Platform>(
 ) -> Result<Replayed> {
     let mut found = Replayed::empty(start);
     let mut last: Option<(Record, (LogPosition, u64, usize, Generation))> = None;
-    while let Some((record, located)) = read_record(store, &found)? {
+    while let Some((record, located)) = read_record(store, &mut found)? {
         let Some(mutations) = record.mutations()? else { break };
         let before = (found.end, found.blocks, found.runs.len(), found.birth_max);
         for run in data_runs(store, &mutations) {
@@ -127,7 +131,8 @@ pub fn replay<M: Medium, P: Platform>(
     if let Some((record, (end, blocks, runs, birth_max))) = last {
         let mutations = record.mutations()?.unwrap_or_default();
         let checked = record.check_data && !planted(Sabotage::AcceptRecordWithoutData);
-        if checked && !data_is_there(store, &mutations, generation)? {
+        let there = !checked || data_is_there(store, &mutations, generation, &mut found.unreadable)?;
+        if !there {
             found.records.pop();
             found.runs.truncate(runs);
             found.birth_max = birth_max;
@@ -136,21 +141,39 @@ pub fn replay<M: Medium, P: Platform>(
             found.blocks = blocks;
         }
     }
-    found.unfinished = header_behind(store, &found)?.is_some();
+    found.unfinished = header_behind(store, &mut found)?.is_some() || found.unreadable.is_some();
+    if let Some(error) = found.unreadable
+        && stranded(store, &found.end)?.is_some()
+    {
+        return Err(error);
+    }
     Ok(found)
+}
+
+/// What `read` gives; nothing, and a note in `unreadable`, where the medium says twice that it never will.
+fn unless_unreadable<T>(read: impl Fn() -> Result<T>, unreadable: &mut Option<Error>) -> Result<Option<T>> {
+    match read().or_else(|error| if error.is_unreadable() { read() } else { Err(error) }) {
+        Err(error) if error.is_unreadable() => {
+            *unreadable = Some(error);
+            Ok(None)
+        }
+        result => result.map(Some),
+    }
 }
 
 /// Length of the payload of what looks like the record after those found so far.
 fn header_behind<M: Medium, P: Platform>(
     store: &Store<M, P>,
-    found: &Replayed,
+    found: &mut Replayed,
 ) -> Result<Option<(Vec<u8>, usize)>> {
     let region = store.superblock.log;
     let header_blocks = (RECORD_HEADER as u64).div_ceil(u64::from(store.superblock.block_size));
     if found.blocks + header_blocks > region.count {
         return Ok(None);
     }
-    let header = read_ring(store, found.end.block, header_blocks)?;
+    let at = found.end.block;
+    let header = unless_unreadable(|| read_ring(store, at, RECORD_HEADER), &mut found.unreadable)?;
+    let Some(header) = header else { return Ok(None) };
     let payload = Record::payload_len(&header, &found.end, store.volume_id());
     Ok(payload.map(|payload| (header, payload)))
 }
@@ -158,17 +181,23 @@ fn header_behind<M: Medium, P: Platform>(
 /// The record after those found so far, if there is one.
 fn read_record<M: Medium, P: Platform>(
     store: &Store<M, P>,
-    found: &Replayed,
+    found: &mut Replayed,
 ) -> Result<Option<(Record, Located)>> {
     let region = store.superblock.log;
     let block_size = u64::from(store.superblock.block_size);
     let Some((header, payload)) = header_behind(store, found)? else { return Ok(None) };
-    let header_blocks = header.len() as u64 / block_size;
     let blocks = (RECORD_HEADER as u64 + payload as u64).div_ceil(block_size);
     if found.blocks + blocks > region.count {
         return Ok(None);
     }
-    let bytes = if blocks > header_blocks { read_ring(store, found.end.block, blocks)? } else { header };
+    let mut bytes = header;
+    if bytes.len() < RECORD_HEADER + payload {
+        let at = found.end.block;
+        let whole =
+            unless_unreadable(|| read_ring(store, at, RECORD_HEADER + payload), &mut found.unreadable)?;
+        let Some(whole) = whole else { return Ok(None) };
+        bytes = whole;
+    }
     let record = Record::decode(&bytes, payload, |bytes| store.crc(bytes))?;
     Ok(record.map(|record| {
         let lsn = record.lsn;
@@ -184,8 +213,10 @@ pub fn stranded<M: Medium, P: Platform>(store: &Store<M, P>, end: &LogPosition) 
     let header_blocks = (RECORD_HEADER as u64).div_ceil(block_size);
     let mut highest = None;
     for block in 0..if header_blocks <= region.count { region.count } else { 0 } {
-        let header = read_ring(store, block, header_blocks)?;
-        let Some((position, payload)) = Record::any_header(&header, store.volume_id()) else { continue };
+        let mut unreadable = None;
+        let header = unless_unreadable(|| read_ring(store, block, RECORD_HEADER), &mut unreadable)?;
+        let header = header.as_deref().and_then(|header| Record::any_header(header, store.volume_id()));
+        let Some((position, payload)) = header else { continue };
         // Of an earlier mount: what it wrote behind the end was passed over by a later one.
         if position.lsn <= end.lsn || position.epoch < end.epoch || Some(position.lsn) <= highest {
             continue;
@@ -194,7 +225,8 @@ pub fn stranded<M: Medium, P: Platform>(store: &Store<M, P>, end: &LogPosition) 
         if blocks > region.count {
             continue;
         }
-        let bytes = read_ring(store, block, blocks)?;
+        let bytes = unless_unreadable(|| read_ring(store, block, RECORD_HEADER + payload), &mut unreadable)?;
+        let Some(bytes) = bytes else { continue };
         if Record::decode(&bytes, payload, |bytes| store.crc(bytes))?.is_some() {
             highest = Some(position.lsn);
         }
@@ -215,11 +247,13 @@ fn latest_birth(mutations: &[Mutation]) -> Generation {
     extents.filter_map(|mutation| decode_birth(mutation.value.as_deref()?)).max().unwrap_or_default()
 }
 
-/// Whether the data written since the checkpoint of `generation` that the mutations name matches its checksums.
+/// Whether the data written since the checkpoint of `generation` that the mutations name can be read and matches its
+/// checksums.
 fn data_is_there<M: Medium, P: Platform>(
     store: &Store<M, P>,
     mutations: &[Mutation],
     generation: Generation,
+    unreadable: &mut Option<Error>,
 ) -> Result<bool> {
     let granule = store.superblock.checksum_granule() as usize;
     let granules_per_block = store.superblock.block_size as usize / granule;
@@ -231,14 +265,12 @@ fn data_is_there<M: Medium, P: Platform>(
         }
         let mut at = extent.address;
         for checksums in extent.checksums.chunks(CHECKED_AT_ONCE / granule) {
-            let mut buffer = memory::zeroed(checksums.len() * granule)?;
-            match store.read_blocks(at, &mut buffer) {
-                Ok(()) => {}
-                // Whether it was written cannot be known. What a power cut interrupts is old or new and can be read, so the
-                // record is taken for a finished one: better a block that gives an error than an acknowledged point lost.
-                Err(Error::Medium(error)) if error.class == ErrorClass::Permanent => buffer.clear(),
-                Err(error) => return Err(error),
-            }
+            let read = || {
+                let mut buffer = memory::zeroed(checksums.len() * granule)?;
+                store.read_blocks(at, &mut buffer).map(|()| buffer)
+            };
+            // It was in flight together with the record: what cannot be read has most likely been interrupted.
+            let Some(buffer) = unless_unreadable(read, unreadable)? else { return Ok(false) };
             let matches = |(bytes, checksum): (&[u8], &u32)| store.crc(bytes) == *checksum;
             if !buffer.chunks_exact(granule).zip(checksums).all(matches) {
                 return Ok(false);

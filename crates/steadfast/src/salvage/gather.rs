@@ -184,6 +184,12 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
             return;
         };
         let result = replay(store, metaroot.log, metaroot.generation).and_then(|found| {
+            if let Some(error) = found.unreadable {
+                self.notes.push(format!(
+                    "the intent log cannot be read behind record {} ({error}): what was committed last may be missing",
+                    found.end.lsn.0
+                ));
+            }
             (0..found.len()).map(|index| found.mutations(store, index)).collect::<Result<Vec<_>, Error>>()
         });
         match result {

@@ -113,11 +113,14 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// Whether a run lies wholly in the part of the volume that can be allocated.
     pub fn contains(&self, run: BlockRun) -> bool {
-        let end = *self.blocks.read() - self.superblock.head_blocks();
+        let below = |blocks: u64| {
+            let end = blocks - self.superblock.head_blocks();
+            run.start.0 < end && run.count <= end - run.start.0
+        };
+        // The volume only grows while it is open: where an address was good once, nobody needs the lock.
         run.count > 0
             && run.start.0 >= self.superblock.first_block()
-            && run.start.0 < end
-            && run.count <= end - run.start.0
+            && (below(self.superblock.blocks) || below(*self.blocks.read()))
     }
 
     fn byte_offset(&self, address: BlockAddress) -> u64 {

@@ -54,6 +54,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Err(Error::NoMetaroot);
         }
         let found = self.read_log(&metaroot)?;
+        // Opening takes a last record that cannot be read for one that was never finished. Here it is known that it was.
+        if let Some(error) = found.unreadable
+            && found.end.lsn < working.log.position().lsn
+        {
+            return Err(error);
+        }
         let restored = self.working_at(&metaroot)?;
         let (epoch, sequence, next_inode) =
             (working.log.position().epoch, working.sequence, working.next_inode);
