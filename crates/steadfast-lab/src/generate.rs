@@ -314,6 +314,7 @@ impl Generator {
         match self.random.below(4) {
             0 => Operation::SetTimer { ms: self.random.pick(&[100, 1000, 5000]) },
             1 => Operation::Compare,
+            _ if self.extras.fixed_mask => Operation::Sync,
             _ => {
                 let events = mask(&mut self.random);
                 Operation::SetMask { mask: events.0 & TransactionMask::ALL.0 }

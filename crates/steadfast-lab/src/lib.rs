@@ -29,6 +29,7 @@ pub mod sabotage;
 pub mod schedule;
 pub mod session;
 pub mod subject;
+pub mod sweep;
 pub mod tape;
 pub mod torture;
 pub mod toy;

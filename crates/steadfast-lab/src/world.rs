@@ -47,6 +47,8 @@ pub struct Extras {
     pub holds: bool,
     /// Growing and shrinking the volume.
     pub resizes: bool,
+    /// The transaction mask stays what it was at the start.
+    pub fixed_mask: bool,
 }
 
 /// The parameters of one test.
@@ -127,7 +129,8 @@ impl World {
     #[must_use]
     pub fn with_extras(mut self) -> World {
         let one_in = |label, count| Random::new(self.seed).fork(label).chance(1, count);
-        self.extras = Extras { snapshots: one_in(6, 2), holds: one_in(7, 2), resizes: one_in(8, 3) };
+        self.extras =
+            Extras { snapshots: one_in(6, 2), holds: one_in(7, 2), resizes: one_in(8, 3), ..self.extras };
         if self.extras.resizes {
             let part = Random::new(self.seed).fork(9).between(2, 8);
             self.format.size = Some(self.size / 8 * part);

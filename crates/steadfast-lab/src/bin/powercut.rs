@@ -9,13 +9,14 @@ use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::minimise::minimise;
 use steadfast_lab::powercut::{Effort, Script, Tally, Violation, torture};
 use steadfast_lab::subject::LabVolume;
+use steadfast_lab::sweep::{Combination, Table};
 use steadfast_lab::tape::Lie;
 use steadfast_lab::world::{Profile, World};
 
 const USAGE: &str = "\
 usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|all]
                 [--survivals N] [--recovery N,M,O] [--jobs N] [--minimise N] [--seconds N]
-                [--medium NAME|all] [--keep-going] [--dump DIR] [--lie flush|fua] [--list]
+                [--medium NAME|all] [--sweep] [--keep-going] [--dump DIR] [--lie flush|fua] [--list]
 
   --seeds       seeds to run (default 0..100)
   --profile     mixed, names, data, full, transactions, or all in turn (default all)
@@ -24,6 +25,8 @@ usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|a
   --survivals   random choices of what survives each cut, beside the three fixed ones (default 2)
   --recovery    cuts in each recovery, in the recovery from that, and in the one from that (default 1,1,1)
   --medium      kind of medium, or all in turn (default all); --list shows them
+  --sweep       instead of what --profile and --medium say: each seed one combination of profile, medium and mask (no
+                event, each alone, the default, all), in turn; prints a table
   --list        show the kinds of media and end
   --jobs        threads (default 1)
   --seconds     begin no seed after so many seconds
@@ -44,6 +47,7 @@ struct Arguments {
     dump: Option<std::path::PathBuf>,
     lie: Lie,
     list: bool,
+    sweep: bool,
 }
 
 fn arguments() -> Result<Arguments, String> {
@@ -59,6 +63,7 @@ fn arguments() -> Result<Arguments, String> {
         dump: None,
         lie: Lie::None,
         list: false,
+        sweep: false,
     };
     let mut rest = std::env::args().skip(1);
     while let Some(option) = rest.next() {
@@ -87,6 +92,7 @@ fn arguments() -> Result<Arguments, String> {
                 };
             }
             "--list" => parsed.list = true,
+            "--sweep" => parsed.sweep = true,
             "--operations" => parsed.effort.operations = number(&value()?)?,
             "--cuts" => {
                 let text = value()?;
@@ -118,6 +124,9 @@ fn arguments() -> Result<Arguments, String> {
             other => return Err(format!("unknown option '{other}'")),
         }
     }
+    if parsed.sweep && (parsed.profile.is_some() || parsed.medium.is_some()) {
+        return Err("--sweep takes every profile and every medium in turn".to_owned());
+    }
     Ok(parsed)
 }
 
@@ -140,6 +149,7 @@ fn main() -> ExitCode {
     let started = Instant::now();
     let next = AtomicU64::new(arguments.seeds.start);
     let total = Mutex::new(Tally::default());
+    let table = Mutex::new(Table::default());
     let violations = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs {
@@ -151,15 +161,22 @@ fn main() -> ExitCode {
                     if seed >= arguments.seeds.end || stop {
                         return;
                     }
-                    let profile = arguments
-                        .profile
-                        .unwrap_or(Profile::ALL[(seed % Profile::ALL.len() as u64) as usize].1);
-                    let medium = arguments.medium.unwrap_or(MediumProfile::of_seed(seed));
-                    let mut world = World::new(seed, profile).on(medium).with_extras();
+                    let combination = Combination::of_seed(seed);
+                    let mut world = if arguments.sweep {
+                        combination.world(seed)
+                    } else {
+                        let profile = arguments
+                            .profile
+                            .unwrap_or(Profile::ALL[(seed % Profile::ALL.len() as u64) as usize].1);
+                        let medium = arguments.medium.unwrap_or(MediumProfile::of_seed(seed));
+                        World::new(seed, profile).on(medium).with_extras()
+                    };
                     world.lie = arguments.lie;
-                    let mut tally = Tally::default();
+                    let (mut tally, begun) = (Tally::default(), Instant::now());
                     let result = torture::<LabVolume>(&world, &Script::Drawn, &arguments.effort, &mut tally);
                     total.lock().add(&tally);
+                    let seconds = begun.elapsed().as_secs_f64();
+                    table.lock().add(&combination, &tally, result.is_err(), seconds);
                     if let Err(violation) = result {
                         report(&world, &arguments, &violation);
                         violations.lock().push(seed);
@@ -170,6 +187,9 @@ fn main() -> ExitCode {
     });
     let (tally, violations) = (total.into_inner(), violations.into_inner());
     let seconds = started.elapsed().as_secs_f64();
+    if arguments.sweep {
+        println!("{}\n{} combinations", table.into_inner(), steadfast_lab::sweep::count());
+    }
     println!(
         "{tally}, {seconds:.1} s, {:.0} cuts/s, {} violations",
         tally.cuts as f64 / seconds,
