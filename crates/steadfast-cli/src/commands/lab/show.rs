@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use steadfast_bench::report::terminal::{self, Part, Style};
 use steadfast_bench::result::{self, RunResult};
+use steadfast_bench::statistics::Verdict;
 use steadfast_bench::{compare, report};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -21,6 +22,9 @@ pub struct ShowArgs {
     /// The tables that IOzone prints
     #[arg(long)]
     iozone: bool,
+    /// Print JSON: the result as it is
+    #[arg(long, conflicts_with_all = ["full", "iozone", "peer", "report"])]
+    json: bool,
     /// The target to which ratios are given
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
@@ -42,6 +46,9 @@ pub struct CompareArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Exit with 1 if something is worse by more than noise
+    #[arg(long)]
+    fail_if_worse: bool,
 }
 
 /// Prints a result.
@@ -50,6 +57,9 @@ pub struct CompareArgs {
 /// It cannot be read, is no result, or does not have the peer.
 pub fn show(args: &ShowArgs) -> Outcome {
     let run = read(&args.file)?;
+    if args.json {
+        return json(&run);
+    }
     let part = match (args.full, args.iozone) {
         (true, _) => Part::Full,
         (_, true) => Part::Iozone,
@@ -65,16 +75,24 @@ pub fn show(args: &ShowArgs) -> Outcome {
 /// Prints what changed.
 ///
 /// # Errors
-/// One cannot be read, or they have no test in common.
+/// One cannot be read, they have no test in common, or with `--fail-if-worse` something is worse.
 pub fn compare(args: &CompareArgs) -> Outcome {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     let comparison = compare::compare(&before, &after).map_err(|error| {
         Failure::new(Exit::Failed, error.to_string(), args.after.display(), "give results of the same suite")
     })?;
     if args.json {
-        return json(&comparison);
+        json(&comparison)?;
+    } else {
+        line(compare::print(&comparison, args.all, style()).trim_end())?;
     }
-    line(compare::print(&comparison, args.all, style()).trim_end())
+    match comparison.count(Verdict::Worse) {
+        worse if worse > 0 && args.fail_if_worse => {
+            let what = format!("{worse} of {} measurements are worse", comparison.changes.len());
+            Err(Failure::new(Exit::Failed, what, args.after.display(), "see the table"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints a part of a result on standard output.
