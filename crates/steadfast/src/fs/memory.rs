@@ -44,8 +44,11 @@ pub(crate) fn append<T>(list: &mut Vec<T>, items: &mut Vec<T>) -> Result<()> {
 }
 
 /// Appends one item.
+#[inline]
 pub(crate) fn push<T>(list: &mut Vec<T>, item: T) -> Result<()> {
-    list.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+    if list.len() == list.capacity() {
+        list.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+    }
     list.push(item);
     Ok(())
 }

@@ -58,7 +58,7 @@ impl Node {
         address: u64,
     ) -> Result<Node, Error> {
         let mut node = Node::blank(node_size)?;
-        node.begin(level, generation, volume, address);
+        node.begin(node_size, level, generation, volume, address);
         Ok(node)
     }
 
@@ -68,12 +68,15 @@ impl Node {
     /// # Errors
     /// `OutOfMemory`.
     pub fn blank(node_size: usize) -> Result<Node, Error> {
-        Ok(Node { bytes: memory::zeroed(node_size)? })
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(node_size).map_err(|_| Error::OutOfMemory)?;
+        Ok(Node { bytes })
     }
 
     /// Makes it an empty node, see [`new`](Self::new).
-    pub fn begin(&mut self, level: u8, generation: Generation, volume: u64, address: u64) {
-        self.bytes.fill(0);
+    pub fn begin(&mut self, node_size: usize, level: u8, generation: Generation, volume: u64, address: u64) {
+        self.bytes.clear();
+        self.bytes.resize(node_size, 0);
         self.put(0, &MAGIC.to_le_bytes());
         self.bytes[AT_LEVEL] = level;
         self.put(AT_VOLUME, &volume.to_le_bytes());
@@ -91,7 +94,8 @@ impl Node {
 
     /// Makes it equal to `other`, a node of the same volume.
     pub fn copy_from(&mut self, other: &Node) {
-        self.bytes.copy_from_slice(&other.bytes);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&other.bytes);
     }
 
     /// Takes a buffer that was read; `Err` says what is wrong with it.

@@ -277,7 +277,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     fn empty_node(&mut self, level: u8, address: u64) -> Result<Arc<Node>> {
         let mut node = self.pool.take_node()?;
-        own_mut(&mut node)?.begin(level, self.generation, self.store.volume_id(), address);
+        let size = self.store.superblock.node_size as usize;
+        own_mut(&mut node)?.begin(size, level, self.generation, self.store.volume_id(), address);
         Ok(node)
     }
 
