@@ -190,8 +190,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.zero_mapped(&parameters, inode, offset, whole_start.min(size))?;
         self.zero_mapped(&parameters, inode, whole_end, end.min(size))?;
         let (mut at, to) = (whole_start / block, whole_end / block);
+        let first = map::overlap(&self.reader()?, &parameters, inode, at, to)?;
+        let class = self.class_of_hole(first.is_some_and(|first| first.surrounds(at, to)));
         while at < to {
-            at = self.update(SpaceClass::Freeing, |tx| {
+            at = self.update(class, |tx| {
                 let mut attributes = Inode::load_regular(tx, inode)?;
                 let done = map::clear(tx, &parameters, (inode, &mut attributes), at, to, STEP_KEYS)?;
                 attributes.touch(tx.now());

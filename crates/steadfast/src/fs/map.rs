@@ -25,6 +25,11 @@ impl Mapped {
         self.index + u64::from(self.extent.length)
     }
 
+    /// Whether it goes on before and behind `from..end`: making that a hole leaves two.
+    pub fn surrounds(&self, from: u64, end: u64) -> bool {
+        self.index < from && end < self.end()
+    }
+
     /// The part within `from..end`, which it overlaps.
     pub fn clip(&self, from: u64, end: u64) -> Result<Mapped> {
         let (from, end) = (from.max(self.index), end.min(self.end()));

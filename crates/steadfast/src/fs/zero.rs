@@ -78,7 +78,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let Some(old) = self.old_pieces(&parameters, inode, from, to)? else { return Ok(false) };
         let mut plan = Plan { from, end: to, parts: Vec::new(), size, times: true };
         let done = self.zero_parts(&parameters, inode, &edges, &old, whole, &mut plan).and_then(|fits| {
-            let class = if plan.parts.is_empty() { SpaceClass::Freeing } else { SpaceClass::Normal };
+            let class = match plan.parts.is_empty() {
+                true => self.class_of_hole(old.first().is_some_and(|first| first.surrounds(from, to))),
+                false => SpaceClass::Normal,
+            };
             if fits {
                 self.update(class, |tx| publish::publish(tx, &parameters, inode, &plan))?;
             }

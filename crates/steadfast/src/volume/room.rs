@@ -104,6 +104,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
+    /// What making a hole may use up. One in the middle of an extent (`splits`) makes two keys of one; where a snapshot or
+    /// another file may have the blocks, too, nothing comes back for that, and it is no removal.
+    pub(crate) fn class_of_hole(&self, splits: bool) -> SpaceClass {
+        let held = || {
+            let snapshots = self.working.lock().snapshots;
+            snapshots.newest.0 > 0 || snapshots.shared_extents > 0
+        };
+        if splits && held() { SpaceClass::Normal } else { SpaceClass::Freeing }
+    }
+
     /// Blocks kept for removals under the newest snapshot.
     pub(super) fn kept(&self, working: &Working) -> u64 {
         match working.snapshots.newest.0 {
