@@ -36,7 +36,9 @@ pub struct Generator {
 impl Generator {
     /// A generator for this world; `label` tells several of one world apart.
     pub fn new(world: &World, label: u64) -> Generator {
-        let write_max = (world.size / 16).clamp(2_000, 200_000);
+        // A few dozen operations have to fill a volume that is there to be filled.
+        let share = if world.profile == Profile::Full { 5 } else { 16 };
+        let write_max = (world.size / share).clamp(2_000, 200_000);
         Generator {
             random: Random::new(world.seed).fork(label),
             profile: world.profile,
@@ -199,6 +201,10 @@ impl Generator {
         let place = if self.random.chance(29, 30) { self.file(model) } else { self.place(model) };
         let size = self.size(model, &place);
         let full = self.profile == Profile::Full;
+        if full && self.random.chance(1, 4) {
+            let length = self.random.between(self.write_max / 2, self.write_max) as u32;
+            return Operation::Append { place, length, fill: self.fill(), sync: false };
+        }
         match self.random.below(100) {
             0..45 => {
                 let length = self.length();

@@ -87,7 +87,8 @@ impl World {
         // From the smallest volume there is to 8 MiB.
         let blocks =
             if random.chance(1, small) { random.between(64, 160) } else { random.between(200, 4096) };
-        let size = (blocks * u64::from(block_size)).clamp(16 << 10, 8 << 20);
+        let size_max = if profile == Profile::Full { 1 << 20 } else { 8 << 20 };
+        let size = (blocks * u64::from(block_size)).clamp(16 << 10, size_max.max(64 * u64::from(block_size)));
         let node_size = random.chance(1, 2).then(|| {
             let least = block_size.max(512);
             random.pick(&[512, 1024, 2048, 4096, 16_384]).max(least)
