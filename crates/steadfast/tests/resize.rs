@@ -95,6 +95,31 @@ fn formats() -> Vec<FormatOptions> {
     vec![with(512, 512, 2, 16 * KIB), with(512, 4096, 2, 0), with(4096, 4096, 2, 64 * KIB)]
 }
 
+/// The metaroot before the newest one was of more blocks than the smaller volume has, and `check` called it damaged.
+#[test]
+fn a_volume_that_was_full_a_checkpoint_ago_is_clean_when_it_is_smaller() {
+    for options in formats() {
+        // One copy, or there are nodes to move: that takes checkpoints, after which no metaroot is of the full volume.
+        let options = FormatOptions { metadata_copies: Some(1), ..options };
+        let image = volume(&options, 2048 * KIB, 2048 * KIB, 0);
+        let volume = open(&image);
+        let caller = Caller::default();
+        let big = volume.create(InodeNumber::ROOT, b"big", NewNode::Regular, 0o644, &caller).unwrap().inode;
+        for piece in 0..15u64 {
+            volume.write(big, piece * 100_000, &vec![piece as u8; 100_000], false).unwrap();
+        }
+        volume.checkpoint().unwrap();
+        volume.unlink(InodeNumber::ROOT, b"big").unwrap();
+        while volume.background().unwrap() {}
+        volume.checkpoint().unwrap();
+        drop(volume);
+        let volume = open(&image);
+        volume.shrink(1024 * KIB, &mut |_| {}).unwrap();
+        drop(volume);
+        verify(&image, 0, "smaller");
+    }
+}
+
 /// Filled to the last block it lets everything be removed.
 #[test]
 fn a_volume_made_as_small_as_can_be_can_be_filled_and_emptied() {

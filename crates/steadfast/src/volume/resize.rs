@@ -177,6 +177,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn write_end_of_smaller(&self, new: &Superblock) -> Result<()> {
         let _checkpoint = self.checkpoint.lock();
         let working = self.working.lock();
+        // The metaroot before the newest one can be of more blocks than there will be: then it is none, and looks damaged.
+        let [other_at, _] = new.metaroot_offsets(working.durable.generation.0 + 1);
+        self.store.medium.write(other_at, &memory::zeroed(new.cell_size() as usize)?)?;
         self.write_structures(&working, new)
     }
 
