@@ -9,6 +9,7 @@ use super::Volume;
 use crate::error::{Error, Result};
 use crate::layout::{LogPosition, Metaroot, Superblock};
 use crate::options::OpenOptions;
+use crate::patient::Patient;
 use crate::platform::Platform;
 use crate::snapshot::{Record, check_name};
 
@@ -23,10 +24,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn open_snapshot(medium: M, platform: P, options: OpenOptions, name: &str) -> Result<Self> {
         check_name(name).map_err(|_| Error::NotFound)?;
         let options = OpenOptions { read_only: true, access_times: false, ..options };
-        let (superblock, damaged) = Superblock::read(&medium, &platform)?;
+        let (superblock, damaged) = Superblock::read(&Patient(&medium), &platform)?;
         let mut tries = 0;
         let metaroot = loop {
-            let metaroot = Metaroot::read_newest(&medium, &superblock, &platform)?;
+            let metaroot = Metaroot::read_newest(&Patient(&medium), &superblock, &platform)?;
             let found = find(&medium, &platform, &superblock, &metaroot, &options, name);
             tries += 1;
             match found {
@@ -34,7 +35,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Ok(None) => return Err(Error::NotFound),
                 Err(error) => {
                     // A live volume uses the nodes of the state before the last one again.
-                    let now = Metaroot::read_newest(&medium, &superblock, &platform)?;
+                    let now = Metaroot::read_newest(&Patient(&medium), &superblock, &platform)?;
                     if now.generation == metaroot.generation || tries == TRIES {
                         return Err(error);
                     }

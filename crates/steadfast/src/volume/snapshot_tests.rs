@@ -5,7 +5,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use std::sync::Arc;
 
-use steadfast_media::MemoryMedium;
+use steadfast_media::sim::{Action, Fault};
+use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium, SimMedium, SimOptions};
 
 use super::tests::TestPlatform;
 use super::{InodeChange, Volume};
@@ -281,4 +282,20 @@ fn clones_and_snapshots_share_the_same_blocks() {
     volume.checkpoint().unwrap();
     assert_eq!(volume.statistics().unwrap().blocks_snapshots, 0);
     assert_clean(&medium);
+}
+
+/// Superblock and metaroots were read once only.
+#[test]
+fn a_transient_fault_while_a_snapshot_is_opened_is_seen_by_nobody() {
+    let medium = SimMedium::new(SimOptions::disk(4 << 20));
+    Volume::format(&medium, &FormatOptions::default(), &TestPlatform).unwrap();
+    let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform).unwrap();
+    volume.snapshot_create("first").unwrap();
+    let open = || Volume::open_snapshot(&medium, TestPlatform, OpenOptions::default(), "first").map(drop);
+    for read in 0..6 {
+        let hiccup = Fault::new(Action::Fail(ErrorClass::Transient)).on(MediumOperation::Read);
+        medium.arm(hiccup.after(read).times(2));
+        assert_eq!(open(), Ok(()), "read {read}");
+        medium.disarm();
+    }
 }
