@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use steadfast::fs::{Attributes, Caller, FileKind, NewNode, RenameMode, SetAttributes};
 use steadfast::{FormatOptions, InodeNumber, OpenOptions, Volume};
-use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, random_uuid};
+use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, OpenError, random_uuid};
 
 use super::files::{Files, Kind, Open, OpenFile, Stat};
 use super::image::Image;
@@ -19,6 +19,10 @@ use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
 const ID: &str = "steadfast-lib";
+
+/// How long the device may still seem to be in use: a program that another thread is starting has a copy of every open file
+/// until it runs, those that were closed meanwhile too.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// Names fetched from a directory at once.
 const DIRECTORY_BATCH: usize = 256;
@@ -47,7 +51,15 @@ impl LibraryTarget {
     fn medium(&self) -> Outcome<FileMedium> {
         let Some(image) = &self.image else { return Err(not_made(ID)) };
         let options = FileOptions { direct: true, ..FileOptions::default() };
-        FileMedium::open(image.device(), &options).map_err(|error| failed("open the device", &error))
+        let start = Instant::now();
+        loop {
+            match FileMedium::open(image.device(), &options) {
+                Err(OpenError::DeviceInUse(_)) if start.elapsed() < CLOSING => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                opened => return opened.map_err(|error| failed("open the device", &error)),
+            }
+        }
     }
 }
 
