@@ -1,8 +1,8 @@
 //! Calls that are done in steps: what may be there between two of them.
 //!
-//! A clone shares a few extents at a time. Between two steps a full volume may set a transaction point, and the next step
-//! may find no space or fail; what was shared before stays. So each state in which a prefix of the range, in whole blocks,
-//! has been shared is one that can be seen then.
+//! A clone, and a copy that shares blocks, takes a few extents at a time. Between two steps a full volume may set a transaction point, and the next step
+//! may find no space or fail; what was shared before stays. So each state in which a prefix of the range,
+//! up to the end of a block, has been taken is one that can be seen then.
 
 use super::Session;
 use crate::model::{Model, State};
@@ -15,14 +15,35 @@ impl<S: Subject> Session<'_, S> {
     /// The states that a call passes through before it is done, in order: the one `before` it, and those between steps.
     pub(crate) fn steps(&self, call: &Call<'_>, before: &State) -> Vec<State> {
         let mut states = vec![before.clone()];
-        let Call::CloneRange { from, from_offset, to, to_offset, length } = *call else { return states };
         let model = Model { state: before.clone(), ..self.model.clone() };
-        let Ok(length) = model.clone_length(from, from_offset, to, to_offset, length) else { return states };
+        let (range, copies) = match *call {
+            Call::CloneRange { from, from_offset, to, to_offset, length } => {
+                ((from, from_offset, to, to_offset, length), false)
+            }
+            Call::CopyRange { from, from_offset, to, to_offset, length } => {
+                ((from, from_offset, to, to_offset, length), true)
+            }
+            _ => return states,
+        };
+        let (from, from_offset, to, to_offset, length) = range;
+        let length = match copies {
+            true => model.copy_length(from, from_offset, to, to_offset, length),
+            false => model.clone_length(from, from_offset, to, to_offset, length),
+        };
+        let Ok(length) = length else { return states };
         let block = self.model.limits.block_size.max(1);
-        for blocks in 1..=PREFIX_BLOCKS_MAX {
-            let count = blocks * block;
+        let first = block - to_offset % block;
+        for blocks in 0..PREFIX_BLOCKS_MAX {
+            let count = first + blocks * block;
+            if count >= length {
+                break;
+            }
             let mut part = model.clone();
-            if count >= length || part.clone_range(from, from_offset, to, to_offset, count).is_err() {
+            let done = match copies {
+                true => part.copy_range(from, from_offset, to, to_offset, count),
+                false => part.clone_range(from, from_offset, to, to_offset, count),
+            };
+            if done.is_err() {
                 break;
             }
             states.push(part.state);
