@@ -57,6 +57,8 @@ mod stress;
 mod tamper;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod unreadable_tests;
 mod writer;
 
 use core::sync::atomic::{AtomicBool, AtomicU32};

@@ -4,8 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use std::sync::Arc;
 
-use steadfast_media::sim::{Action, Fault};
-use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium, SimMedium, SimOptions};
+use steadfast_media::MemoryMedium;
 
 use super::Volume;
 use super::tests::TestPlatform;
@@ -300,38 +299,6 @@ fn nodes_that_were_only_planned_go_back_to_data() {
     }
     let free = volume.statistics().unwrap().blocks_available;
     assert!(free < 32, "{free} blocks are left");
-}
-
-/// Data of the last record that can never be read: a power cut has interrupted it, and the record does not count, just as
-/// with data that does not match. Who knows that it was acknowledged says that it cannot be read.
-#[test]
-fn unreadable_data_of_the_last_record_counts_as_interrupted_at_opening_only() {
-    let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
-    let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform);
-    let volume = open().unwrap();
-    let caller = Caller::default();
-    let file = volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &caller).unwrap().inode;
-    volume.write(file, 0, &[1; 8192], false).unwrap();
-    volume.transact().unwrap();
-    let (_, found) =
-        volume.reader().unwrap().next(&Key::extent(file, 0), &Key::extent(file, 9)).unwrap().unwrap();
-    let start = crate::extent::decode_run(&found.value).unwrap().start.0 * 4096;
-    let fault = |class| Fault::new(Action::Fail(class)).on(MediumOperation::Read).within(start..start + 4096);
-    medium.arm(fault(ErrorClass::Permanent).times(2));
-    assert!(matches!(volume.rollback(), Err(Error::Medium(_))));
-    volume.rollback().unwrap();
-    assert_eq!(volume.lookup(InodeNumber::ROOT, b"file").unwrap().size, 8192);
-    drop(volume);
-    medium.arm(fault(ErrorClass::Transient).times(3));
-    assert!(matches!(open().err(), Some(Error::Medium(_))), "try again rather than guess");
-    medium.arm(fault(ErrorClass::Permanent).times(1));
-    assert_eq!(open().unwrap().info().replayed_records, 1, "once is not for ever");
-    medium.arm(fault(ErrorClass::Permanent).forever());
-    let volume = open().unwrap();
-    assert_eq!(volume.info().replayed_records, 0);
-    assert_eq!(volume.lookup(InodeNumber::ROOT, b"file").err(), Some(Error::NotFound));
 }
 
 /// Keys in no order, as hashed names are, leave nodes two thirds full.
