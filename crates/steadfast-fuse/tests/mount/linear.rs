@@ -4,6 +4,10 @@
 //!
 //! The histories are checked by the lab (`linear`), which knows nothing of FUSE; both directories are one object, so
 //! that renames between them are judged, too. Links are made from open files: by path they are two steps on any system.
+//!
+//! The kernel answers from its own names, too, and those follow the daemon's only when a call returns. So every answer
+//! is judged for the order of the calls; but whether a transaction point holds a change that was under way is not
+//! judged by what others then saw of that name ([`seen_by_the_daemon`]).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use steadfast_fuse::{MountOptions, ioctl};
 use steadfast_lab::linear::namespace::{Answer, Id, Namespace, Operation, Path, State};
-use steadfast_lab::linear::{Call, check};
+use steadfast_lab::linear::{Call, Refused, check};
 use steadfast_lab::random::Random;
 
 use crate::support::{Place, QUIET, can_mount};
@@ -87,7 +91,9 @@ impl Client<'_> {
             let invoked = self.shared.tick();
             let answer = self.perform(operation, file);
             let returned = answer.map(|answer| (answer, self.shared.tick()));
-            history.push(Call { operation, invoked, returned });
+            if !refused_by_the_kernel(operation, answer) {
+                history.push(Call { operation, invoked, returned });
+            }
             self.shared.done.fetch_add(1, Ordering::Relaxed);
             if returned.is_none() {
                 break;
@@ -132,11 +138,10 @@ impl Client<'_> {
             }
             Operation::Unlink(path) => fs::remove_file(shared.path(path)).map(|()| Answer::Done),
             Operation::Lookup(path) if self.random.chance(1, 4) => {
-                File::open(shared.path(path)).and_then(|found| self.keep(found))
+                again_if_stale(|| File::open(shared.path(path))).and_then(|found| self.keep(found))
             }
-            Operation::Lookup(path) => {
-                fs::symlink_metadata(shared.path(path)).map(|found| Answer::Found(found.ino()))
-            }
+            Operation::Lookup(path) => again_if_stale(|| fs::symlink_metadata(shared.path(path)))
+                .map(|found| Answer::Found(found.ino())),
             Operation::Commit if self.random.chance(1, 2) => {
                 File::open(&shared.mount_point).and_then(|root| ioctl::transact(&root)).map(|()| Answer::Done)
             }
@@ -147,11 +152,12 @@ impl Client<'_> {
         };
         match result {
             Ok(answer) => Some(answer),
+            // Whatever it says: the path may have led to where nothing is mounted any more.
+            Err(_) if shared.killing.load(Ordering::SeqCst) => None,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Some(Answer::Exists),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_open(operation) => {
                 Some(Answer::Missing)
             }
-            Err(_) if shared.killing.load(Ordering::SeqCst) => None,
             Err(error) => panic!("{operation:?}: {error}"),
         }
     }
@@ -164,6 +170,23 @@ impl Client<'_> {
         self.open.push((number, file));
         Ok(Answer::Found(number))
     }
+}
+
+/// A path whose file is replaced twice while the call is under way can be stale (POSIX.md).
+fn again_if_stale<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Whether this answer can have come from the kernel's own count of links, which says nothing about ours: a removal
+/// counts down what a lookup beside it has just brought up to date, and until the kernel asks again it refuses to link
+/// an inode that it takes for removed. A refused link changes nothing, so that it need not be judged.
+fn refused_by_the_kernel(operation: Operation, answer: Option<Answer>) -> bool {
+    matches!((operation, answer), (Operation::Link(..), Some(Answer::Missing)))
 }
 
 /// Operations that cannot find something missing.
@@ -204,29 +227,73 @@ fn settled(found: &Found) -> State {
     State::settled(found.iter().map(|(path, number)| (*path, Id::Number(*number))).collect())
 }
 
-fn explains(start: &State, history: &History, found: &Found) -> bool {
-    check(&Namespace, start.clone(), history, |state| state.may_leave(found)).is_ok()
+/// Whether there is an order of the calls, and one in which a transaction point leaves what was found.
+fn explains(start: &State, history: &History, found: &Found) -> Result<(), Refused> {
+    let mut calls = history.clone();
+    calls.retain(|call| call.operation != Operation::Commit);
+    check(&Namespace, start.clone(), &calls, |_| true)?;
+    let calls = seen_by_the_daemon(history);
+    check(&Namespace, start.clone(), &calls, |state| state.may_leave(found))?;
+    Ok(())
+}
+
+/// The history without what was seen of a name while a call that may change it was under way. The daemon had made the
+/// change, and a transaction point could hold it and be acknowledged, while the kernel still showed the name as before.
+fn seen_by_the_daemon(history: &History) -> History {
+    let changes: Vec<_> = history.iter().filter(|call| may_change(call)).collect();
+    let seen = |call: &&Call<Operation, Answer>| {
+        let beside = |change: &&Call<Operation, Answer>| {
+            change.invoked < end(call)
+                && call.invoked < end(change)
+                && paths(call.operation).iter().any(|path| paths(change.operation).contains(path))
+        };
+        may_change(call) || !changes.iter().any(beside)
+    };
+    history.iter().filter(seen).cloned().collect()
+}
+
+fn end(call: &Call<Operation, Answer>) -> u64 {
+    call.returned.map_or(u64::MAX, |(_, at)| at)
+}
+
+fn may_change(call: &Call<Operation, Answer>) -> bool {
+    let refused = matches!(call.returned, Some((Answer::Exists | Answer::Missing, _)));
+    !refused && !matches!(call.operation, Operation::Lookup(_))
+}
+
+fn paths(operation: Operation) -> Vec<Path> {
+    match operation {
+        Operation::Create(path, _)
+        | Operation::Link(_, path)
+        | Operation::Unlink(path)
+        | Operation::Lookup(path) => vec![path],
+        Operation::Rename(from, to) => vec![from, to],
+        Operation::Commit | Operation::Rollback => Vec::new(),
+    }
 }
 
 /// The checker has to refuse what cannot have been.
 fn corrupted_is_refused(start: &State, history: &History, found: &Found, random: &mut Random) {
-    let answered: Vec<usize> = (0..history.len())
-        .filter(|index| matches!(history[*index].returned, Some((Answer::Found(_), _))))
+    // From when on a creation that nobody heard of could have made any inode.
+    let unheard = history.iter().filter(|call| call.returned.is_none()).map(|call| call.invoked).min();
+    let mut lookups: Vec<usize> = (0..history.len())
+        .filter(|index| {
+            let call = &history[*index];
+            matches!((call.operation, call.returned), (Operation::Lookup(_), Some((Answer::Found(_), _))))
+                && end(call) < unheard.unwrap_or(u64::MAX)
+        })
         .collect();
-    for _ in 0..3 {
+    for _ in 0..lookups.len().min(3) {
         let mut corrupted = history.clone();
-        let index = answered[random.index(answered.len())];
+        let index = lookups.swap_remove(random.index(lookups.len()));
         if let Some((answer, _)) = &mut corrupted[index].returned {
             *answer = Answer::Found(u64::MAX);
         }
-        // An inode that one caller saw and nobody else: it can only have been made, never found.
-        if matches!(corrupted[index].operation, Operation::Lookup(_)) {
-            assert!(!explains(start, &corrupted, found), "an inode out of nowhere is accepted");
-        }
+        assert!(explains(start, &corrupted, found).is_err(), "an inode out of nowhere is accepted");
     }
     let mut ghost = found.clone();
     ghost.insert(Path { directory: 0, name: NAMES }, 1 << 40);
-    assert!(!explains(start, history, &ghost), "a name that nobody made is accepted");
+    assert!(explains(start, history, &ghost).is_err(), "a name that nobody made is accepted");
 }
 
 fn round(place: &Place, seed: u64) {
@@ -255,7 +322,7 @@ fn round(place: &Place, seed: u64) {
     let mounted = place.mount(&MountOptions::default());
     let found = names(&place.mount_point());
     mounted.unmount();
-    let order = check(&Namespace, start.clone(), &history, |state| state.may_leave(&found));
+    let order = explains(&start, &history, &found);
     assert!(
         order.is_ok(),
         "seed {seed}: killed after {operations} operations: no order leaves {found:?}: {}",
@@ -265,7 +332,7 @@ fn round(place: &Place, seed: u64) {
 }
 
 /// The calls around the place where no order goes on.
-fn trouble(history: &History, refused: Option<steadfast_lab::linear::Refused>) -> String {
+fn trouble(history: &History, refused: Option<Refused>) -> String {
     let Some(refused) = refused else { return String::new() };
     let mut rest: Vec<_> = (0..history.len())
         .filter(|index| !refused.longest.contains(index))
