@@ -1,0 +1,15 @@
+//! Steadfast on raw NAND flash.
+//!
+//! The file system above knows a [`Medium`](steadfast_media::Medium) and nothing of flash; what is here makes one out of
+//! NAND, from the part upwards:
+//!
+//! - [`nand`]: the [`Nand`](nand::Nand) trait that drivers implement, with [`NandGeometry`](nand::NandGeometry) and
+//!   [`NandError`](nand::NandError);
+//! - [`part`]: the parts that are known, with their timing and endurance.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod nand;
+pub mod part;

@@ -1,0 +1,211 @@
+//! Sizes and rules of a part, and addresses in it.
+
+use core::fmt;
+
+/// Number of an erase block, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockNumber(pub u32);
+
+/// Number of a page, counted through all blocks: `block * pages_per_block + page`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageAddress(pub u32);
+
+/// Strength of the error-correcting code that a [`Nand`](super::Nand) has inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ecc {
+    /// Bits that are corrected in each codeword; 0: no code, bytes are given as read.
+    pub bits: u16,
+    /// Data bytes in a codeword.
+    pub codeword: u16,
+}
+
+impl Ecc {
+    /// No code: a raw part.
+    pub const NONE: Ecc = Ecc { bits: 0, codeword: 512 };
+}
+
+/// Which pages share cells: an interrupted program of one can damage the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairing {
+    /// One bit a cell: no page shares cells.
+    None,
+    /// Two bits a cell, pages paired 0/3, 1/4, 2/5, 6/9, 7/10, 8/11 and so on.
+    Distance3,
+}
+
+impl Pairing {
+    /// The page of the same block, programmed earlier, that an interrupted program of `page` can damage.
+    #[must_use]
+    pub fn damaged_by(self, page: u32) -> Option<u32> {
+        match self {
+            Pairing::None => None,
+            Pairing::Distance3 => (page % 6 >= 3).then(|| page - 3),
+        }
+    }
+
+    /// How many pages before the one in flight can be damaged at most: the reach of the pairing.
+    #[must_use]
+    pub fn reach(self) -> u32 {
+        match self {
+            Pairing::None => 0,
+            Pairing::Distance3 => 3,
+        }
+    }
+}
+
+/// Sizes and rules of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NandGeometry {
+    /// Data bytes of a page: a power of two, 512 to 16,384.
+    pub page_size: u32,
+    /// OOB bytes of a page that the caller may use (see [`Nand`](super::Nand)).
+    pub oob_size: u32,
+    /// Pages of an erase block: 4 to 512.
+    pub pages_per_block: u32,
+    /// Erase blocks, bad ones included: 1 to 65,536.
+    pub blocks: u32,
+    /// How often a page may be programmed between two erasures (each part of it once); at least 1.
+    pub partial_programs: u32,
+    /// Whether the pages of a block must be programmed in rising order.
+    pub in_order: bool,
+    /// The code that already corrects what [`Nand::read`](super::Nand::read) gives.
+    pub ecc: Ecc,
+    /// Which pages share cells.
+    pub pairing: Pairing,
+    /// Erasures that a block is rated for.
+    pub cycles: u32,
+    /// Blocks that may be bad from the factory, or go bad within the rated life.
+    pub bad_max: u32,
+}
+
+impl NandGeometry {
+    /// The most erase blocks.
+    pub const BLOCKS_MAX: u32 = 65_536;
+
+    /// The geometry, if a part can have it.
+    ///
+    /// # Errors
+    /// [`NandGeometryError`] names what is out of range.
+    pub fn checked(self) -> Result<NandGeometry, NandGeometryError> {
+        if !self.page_size.is_power_of_two() || !(512..=16_384).contains(&self.page_size) {
+            return Err(NandGeometryError::PageSize(self.page_size));
+        }
+        if !(4..=512).contains(&self.pages_per_block) {
+            return Err(NandGeometryError::PagesPerBlock(self.pages_per_block));
+        }
+        if self.blocks == 0 || self.blocks > Self::BLOCKS_MAX {
+            return Err(NandGeometryError::Blocks(self.blocks));
+        }
+        if self.partial_programs == 0 {
+            return Err(NandGeometryError::PartialPrograms);
+        }
+        Ok(self)
+    }
+
+    /// Pages of the whole part.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.blocks * self.pages_per_block
+    }
+
+    /// Data bytes of an erase block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        u64::from(self.page_size) * u64::from(self.pages_per_block)
+    }
+
+    /// Data bytes of the whole part, bad blocks included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.block_bytes() * u64::from(self.blocks)
+    }
+
+    /// The address of page `page` of `block`.
+    #[must_use]
+    pub fn page(&self, block: BlockNumber, page: u32) -> PageAddress {
+        PageAddress(block.0 * self.pages_per_block + page)
+    }
+
+    /// The block that a page lies in.
+    #[must_use]
+    pub fn block_of(&self, page: PageAddress) -> BlockNumber {
+        BlockNumber(page.0 / self.pages_per_block)
+    }
+
+    /// The number of a page within its block.
+    #[must_use]
+    pub fn page_in_block(&self, page: PageAddress) -> u32 {
+        page.0 % self.pages_per_block
+    }
+}
+
+/// A geometry that no part can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NandGeometryError {
+    /// Not a power of two from 512 to 16,384.
+    PageSize(u32),
+    /// Not from 4 to 512.
+    PagesPerBlock(u32),
+    /// Not from 1 to 65,536.
+    Blocks(u32),
+    /// A page must be programmable at least once.
+    PartialPrograms,
+}
+
+impl fmt::Display for NandGeometryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NandGeometryError::PageSize(size) => {
+                write!(f, "page size {size} is not a power of two from 512 to 16384")
+            }
+            NandGeometryError::PagesPerBlock(pages) => {
+                write!(f, "{pages} pages in an erase block are not from 4 to 512")
+            }
+            NandGeometryError::Blocks(blocks) => write!(f, "{blocks} erase blocks are not from 1 to 65536"),
+            NandGeometryError::PartialPrograms => f.write_str("a page that may be programmed 0 times"),
+        }
+    }
+}
+
+impl core::error::Error for NandGeometryError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::Part;
+
+    #[test]
+    fn pairs_follow_the_data_sheet() {
+        let pairs: [(u32, Option<u32>); 10] = [
+            (0, None),
+            (1, None),
+            (2, None),
+            (3, Some(0)),
+            (4, Some(1)),
+            (5, Some(2)),
+            (6, None),
+            (9, Some(6)),
+            (10, Some(7)),
+            (11, Some(8)),
+        ];
+        for (page, partner) in pairs {
+            assert_eq!(Pairing::Distance3.damaged_by(page), partner, "page {page}");
+            assert_eq!(Pairing::None.damaged_by(page), None);
+        }
+    }
+
+    #[test]
+    fn impossible_geometries_are_refused() {
+        let good = Part::SLC_1GBIT.geometry;
+        assert!(good.checked().is_ok());
+        assert!(NandGeometry { page_size: 3000, ..good }.checked().is_err());
+        assert!(NandGeometry { pages_per_block: 2, ..good }.checked().is_err());
+        assert!(NandGeometry { blocks: 65_537, ..good }.checked().is_err());
+        assert!(NandGeometry { partial_programs: 0, ..good }.checked().is_err());
+        assert_eq!(good.page(BlockNumber(3), 5), PageAddress(197));
+        assert_eq!(
+            (good.block_of(PageAddress(197)), good.page_in_block(PageAddress(197))),
+            (BlockNumber(3), 5)
+        );
+    }
+}
