@@ -5,11 +5,13 @@
 //!
 //! - [`nand`]: the [`Nand`](nand::Nand) trait that drivers implement, with [`NandGeometry`](nand::NandGeometry) and
 //!   [`NandError`](nand::NandError);
+//! - [`ecc`]: error-correcting codes in software, for parts without one;
 //! - [`part`]: the parts that are known, with their timing and endurance.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod ecc;
 pub mod nand;
 pub mod part;

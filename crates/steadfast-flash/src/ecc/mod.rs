@@ -1,0 +1,161 @@
+//! Error correction in software, for parts and controllers without it.
+//!
+//! A [`Code`] protects a codeword: a step of a page's data, and a few bytes of its out-of-band area where wanted, by parity
+//! bytes that are kept out of band. What is read is corrected in place; more flips than the code corrects are
+//! [`Uncorrectable`].
+//!
+//! - Erased bytes have an erased parity, so an erased page is read without an error, and a few flips in it are corrected like
+//!   any others. [`flips_if_erased`] tells an erased page from a written one where there may be more.
+//! - No allocation, no unwinding, constant tables of about 40 KiB, of which a program gets those of the codes that it uses.
+//! - Parities are those of Linux' software codes (SmartMedia order for Hamming, 13-bit field and left-aligned for BCH).
+//!
+//! Speed: `cargo run --release -p steadfast-flash --example ecc_speed`.
+
+mod bch;
+mod field;
+mod hamming;
+mod locator;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use bch::{BCH4, BCH8, Bch};
+
+/// An error-correcting code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// Hamming: 1 bit per 256 bytes, in 3 bytes; two flips are always detected.
+    Hamming256,
+    /// Hamming: 1 bit per 512 bytes, in 3 bytes; two flips are always detected.
+    Hamming512,
+    /// BCH: 4 bits per 512 bytes, in 7 bytes.
+    Bch4,
+    /// BCH: 8 bits per 512 bytes, in 13 bytes.
+    Bch8,
+}
+
+/// A codeword has more flipped bits than the code corrects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uncorrectable;
+
+impl fmt::Display for Uncorrectable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("more bits have flipped than the code corrects")
+    }
+}
+
+impl core::error::Error for Uncorrectable {}
+
+impl Code {
+    /// Every code.
+    pub const ALL: [Code; 4] = [Code::Hamming256, Code::Hamming512, Code::Bch4, Code::Bch8];
+
+    /// Most parity bytes that a code has.
+    pub const PARITY_MAX: usize = bch::PARITY_MAX;
+
+    /// Bytes of page data in a codeword.
+    pub const fn step_bytes(self) -> usize {
+        match self {
+            Code::Hamming256 => 256,
+            Code::Hamming512 | Code::Bch4 | Code::Bch8 => 512,
+        }
+    }
+
+    /// Flipped bits that are corrected in a codeword, its parity included.
+    pub const fn strength(self) -> u32 {
+        match self {
+            Code::Hamming256 | Code::Hamming512 => 1,
+            Code::Bch4 => 4,
+            Code::Bch8 => 8,
+        }
+    }
+
+    /// Parity bytes of a codeword.
+    pub const fn parity_bytes(self) -> usize {
+        match self {
+            Code::Hamming256 | Code::Hamming512 => hamming::PARITY_BYTES,
+            Code::Bch4 => 7,
+            Code::Bch8 => 13,
+        }
+    }
+
+    /// Most bytes that a codeword protects, data and out of band together.
+    pub const fn protected_max(self) -> usize {
+        match self {
+            Code::Hamming256 => 1 << 8,
+            Code::Hamming512 => hamming::DATA_MAX,
+            Code::Bch4 | Code::Bch8 => bch::DATA_MAX,
+        }
+    }
+
+    /// Address bits of the bytes of a Hamming codeword.
+    fn rows(self) -> u32 {
+        self.step_bytes().trailing_zeros()
+    }
+
+    fn bch(self) -> Option<&'static Bch> {
+        match self {
+            Code::Hamming256 | Code::Hamming512 => None,
+            Code::Bch4 => Some(&BCH4),
+            Code::Bch8 => Some(&BCH8),
+        }
+    }
+
+    /// Whether a codeword can have these lengths; an odd number of bytes would have no erased Hamming parity.
+    fn admits(self, protected: usize, parity: usize) -> bool {
+        let even = self.bch().is_some() || protected.is_multiple_of(2);
+        even && protected <= self.protected_max() && parity == self.parity_bytes()
+    }
+
+    /// Writes the parity of `data` and `spare`, one behind the other.
+    ///
+    /// `parity` has [`parity_bytes`](Self::parity_bytes) bytes, data and spare together at most
+    /// [`protected_max`](Self::protected_max), an even number for Hamming codes.
+    ///
+    /// # Errors
+    /// [`Uncorrectable`] for other lengths; nothing was written.
+    pub fn encode(self, data: &[u8], spare: &[u8], parity: &mut [u8]) -> Result<(), Uncorrectable> {
+        if !self.admits(data.len() + spare.len(), parity.len()) {
+            return Err(Uncorrectable);
+        }
+        match self.bch() {
+            Some(bch) => bch.encode(data, spare, parity),
+            None => {
+                let bytes = hamming::encode(data, spare, self.rows());
+                parity.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+            }
+        }
+        Ok(())
+    }
+
+    /// Corrects data, spare bytes and parity in place; how many bits had flipped.
+    ///
+    /// # Errors
+    /// More flips than [`strength`](Self::strength), or lengths that [`encode`](Self::encode) refuses; nothing was changed.
+    pub fn decode(self, data: &mut [u8], spare: &mut [u8], parity: &mut [u8]) -> Result<u32, Uncorrectable> {
+        if !self.admits(data.len() + spare.len(), parity.len()) {
+            return Err(Uncorrectable);
+        }
+        match self.bch() {
+            Some(bch) => bch.decode(data, spare, parity),
+            None => {
+                let parity = parity.first_chunk_mut().ok_or(Uncorrectable)?;
+                hamming::decode(data, spare, parity, self.rows())
+            }
+        }
+    }
+}
+
+/// How many bits of `bytes` are not erased (are zero), where they are at most `limit`; `None` where more are: something has
+/// been written. Stops at the first that is too many.
+pub fn flips_if_erased(bytes: &[u8], limit: u32) -> Option<u32> {
+    let mut flips = 0;
+    for byte in bytes {
+        flips += byte.count_zeros();
+        if flips > limit {
+            return None;
+        }
+    }
+    Some(flips)
+}

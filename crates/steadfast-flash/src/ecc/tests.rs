@@ -1,0 +1,370 @@
+//! The codes against codes written in the plainest way, against parities that Linux has made, and against every kind of damage.
+
+extern crate std;
+
+use std::vec;
+use std::vec::Vec;
+
+use super::*;
+
+/// A small generator, so that every run is the same.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A codeword in one piece: data, spare, parity.
+struct Word {
+    code: Code,
+    data: usize,
+    spare: usize,
+    bytes: Vec<u8>,
+}
+
+impl Word {
+    fn new(code: Code, data: &[u8], spare: &[u8]) -> Word {
+        let mut parity = vec![0; code.parity_bytes()];
+        code.encode(data, spare, &mut parity).unwrap();
+        let bytes = [data, spare, &parity].concat();
+        Word { code, data: data.len(), spare: spare.len(), bytes }
+    }
+
+    /// Bits that count: all but those that are left over in the last byte of the parity.
+    fn bits(&self) -> usize {
+        let parity = match self.code {
+            Code::Hamming256 => 22,
+            Code::Hamming512 => 24,
+            Code::Bch4 => 52,
+            Code::Bch8 => 104,
+        };
+        8 * (self.data + self.spare) + parity
+    }
+
+    /// Flips bit `bit`; those of the parity are counted as BCH has them, most significant first.
+    fn flip(&mut self, bit: usize) {
+        self.bytes[bit / 8] ^= 0x80 >> (bit % 8);
+    }
+
+    fn decode(&mut self) -> Result<u32, Uncorrectable> {
+        let (data, rest) = self.bytes.split_at_mut(self.data);
+        let (spare, parity) = rest.split_at_mut(self.spare);
+        self.code.decode(data, spare, parity)
+    }
+}
+
+/// The BCH parity as a division of polynomials, one coefficient at a time, by a generator that is found by trying: the
+/// polynomial of least degree among products of what divides `x^8191 + 1` is not needed; each minimal polynomial is the
+/// first linear relation among the powers of its root.
+fn plain_bch(strength: usize, data: &[u8]) -> Vec<u8> {
+    let alpha_times = |a: u32| if a & 0x1000 == 0 { a << 1 } else { (a << 1) ^ 0x201b };
+    let times = |a: u32, b: u32| {
+        (0..13).rev().fold(0, |sum, bit| alpha_times(sum) ^ if b >> bit & 1 == 1 { a } else { 0 })
+    };
+    let mut generator = vec![true];
+    for odd in (1..2 * strength).step_by(2) {
+        let root = (0..odd).fold(1, |power, _| alpha_times(power));
+        let powers: Vec<u32> =
+            std::iter::successors(Some(1), |power| Some(times(*power, root))).take(14).collect();
+        // 2^14 sums of powers: the one polynomial of degree 13 that has the root.
+        let minimal = (1u32 << 13..1 << 14)
+            .find(|polynomial| {
+                (0..14).fold(0, |sum, i| sum ^ if polynomial >> i & 1 == 1 { powers[i] } else { 0 }) == 0
+            })
+            .unwrap();
+        let mut product = vec![false; generator.len() + 13];
+        for (i, coefficient) in generator.iter().enumerate() {
+            for j in 0..14 {
+                product[i + j] ^= *coefficient && minimal >> j & 1 == 1;
+            }
+        }
+        generator = product;
+    }
+    let degree = generator.len() - 1;
+    let remainder = |bytes: &[u8]| {
+        let mut bits: Vec<bool> =
+            bytes.iter().flat_map(|byte| (0..8).map(move |i| byte >> (7 - i) & 1 == 1)).collect();
+        let data_bits = bits.len();
+        bits.resize(data_bits + degree, false);
+        for at in 0..data_bits {
+            if bits[at] {
+                for i in 0..=degree {
+                    bits[at + i] ^= generator[degree - i];
+                }
+            }
+        }
+        bits.split_off(data_bits)
+    };
+    let parity = remainder(data);
+    let erased = remainder(&vec![0xff; data.len()]);
+    let mut bytes = vec![0xff; degree.div_ceil(8)];
+    for (at, (bit, erased)) in parity.into_iter().zip(erased).enumerate() {
+        if bit ^ erased {
+            bytes[at / 8] ^= 0x80 >> (at % 8);
+        }
+    }
+    bytes
+}
+
+/// The Hamming parity from its definition: one parity at a time, over every bit.
+fn plain_hamming(data: &[u8], rows: usize) -> [u8; 3] {
+    let parity = |address_bit: usize, value: usize| {
+        let ones = (0..data.len() * 8)
+            .filter(|bit| bit >> address_bit & 1 == value && data[bit / 8] >> (bit % 8) & 1 == 1)
+            .count();
+        ones % 2 == 1
+    };
+    let mut bytes = [0xff; 3];
+    let mut put = |byte: usize, bit: usize, one: bool| {
+        if one {
+            bytes[byte] ^= 1 << bit;
+        }
+    };
+    for row in 0..rows {
+        let (byte, bit) = if row < 8 { (row / 4, row % 4 * 2) } else { (2, 0) };
+        put(byte, bit, parity(3 + row, 0));
+        put(byte, bit + 1, parity(3 + row, 1));
+    }
+    for column in 0..3 {
+        put(2, 2 + 2 * column, parity(column, 0));
+        put(2, 3 + 2 * column, parity(column, 1));
+    }
+    bytes
+}
+
+fn parity(code: Code, data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; code.parity_bytes()];
+    code.encode(data, &[], &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn parities_are_those_of_plain_codes() {
+    let mut random = Random(1);
+    for length in [512, 512, 256, 530, 64, 8] {
+        let data = random.bytes(length);
+        assert_eq!(parity(Code::Bch4, &data), plain_bch(4, &data), "{length}");
+        assert_eq!(parity(Code::Bch8, &data), plain_bch(8, &data), "{length}");
+        if length <= 512 {
+            assert_eq!(parity(Code::Hamming512, &data), plain_hamming(&data, 9), "{length}");
+        }
+        if length <= 256 {
+            assert_eq!(parity(Code::Hamming256, &data), plain_hamming(&data, 8), "{length}");
+        }
+    }
+}
+
+#[test]
+fn two_pieces_are_one_codeword() {
+    let mut random = Random(2);
+    for code in Code::ALL {
+        for cut in [0, 1, 7, 8, 100, 255, 256] {
+            let data = random.bytes(256);
+            let mut pieces = vec![0; code.parity_bytes()];
+            code.encode(&data[..cut], &data[cut..], &mut pieces).unwrap();
+            assert_eq!(pieces, parity(code, &data), "{code:?} {cut}");
+        }
+    }
+}
+
+#[test]
+fn an_erased_codeword_is_one_and_heals() {
+    for code in Code::ALL {
+        let step = code.step_bytes();
+        for spare in [0, 8] {
+            if step + spare > code.protected_max() {
+                continue;
+            }
+            let mut word = Word::new(code, &vec![0xff; step], &vec![0xff; spare]);
+            assert!(word.bytes.iter().all(|byte| *byte == 0xff), "{code:?}");
+            for flip in 0..code.strength() as usize {
+                word.flip(17 + 501 * flip);
+            }
+            assert_eq!(flips_if_erased(&word.bytes, code.strength()), Some(code.strength()));
+            assert_eq!(flips_if_erased(&word.bytes, code.strength() - 1), None);
+            assert_eq!(word.decode(), Ok(code.strength()));
+            assert!(word.bytes.iter().all(|byte| *byte == 0xff), "{code:?}");
+        }
+    }
+}
+
+#[test]
+fn every_single_flip_is_corrected() {
+    let mut random = Random(3);
+    for (code, data, spare) in [
+        (Code::Hamming256, 256, 0),
+        (Code::Hamming512, 512, 0),
+        (Code::Hamming512, 0, 20),
+        (Code::Bch4, 512, 16),
+        (Code::Bch8, 512, 0),
+    ] {
+        let word = Word::new(code, &random.bytes(data), &random.bytes(spare));
+        for bit in 0..8 * (data + spare) + 8 * code.parity_bytes() {
+            let mut damaged = Word { bytes: word.bytes.clone(), ..word };
+            damaged.flip(bit);
+            // The bits that are left over are not looked at.
+            let counted = bit < word.bits();
+            assert_eq!(damaged.decode(), Ok(u32::from(counted)), "{code:?} bit {bit}");
+            assert!(!counted || damaged.bytes == word.bytes, "{code:?} bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn hamming_sees_every_two_flips() {
+    let word = Word::new(Code::Hamming256, &Random(4).bytes(256), &[]);
+    let bits = word.bits();
+    // Every first bit with every second one in a stride that is prime; all of a small codeword.
+    for first in 0..bits {
+        for second in (first + 1..bits).step_by(13) {
+            let mut damaged = Word { bytes: word.bytes.clone(), ..word };
+            damaged.flip(first);
+            damaged.flip(second);
+            assert_eq!(damaged.decode(), Err(Uncorrectable), "{first} {second}");
+        }
+    }
+    let word = Word::new(Code::Hamming512, &[0x5a, 0x03, 0xfe, 0x00], &[0xff, 0x01]);
+    for first in 0..72 {
+        for second in first + 1..72 {
+            let mut damaged = Word { bytes: word.bytes.clone(), ..word };
+            damaged.flip(first);
+            damaged.flip(second);
+            assert_eq!(damaged.decode(), Err(Uncorrectable), "{first} {second}");
+        }
+    }
+}
+
+/// `count` different bits below `bits`.
+fn draw(random: &mut Random, bits: usize, count: usize) -> Vec<usize> {
+    let mut chosen = Vec::new();
+    while chosen.len() < count {
+        let bit = random.below(bits);
+        if !chosen.contains(&bit) {
+            chosen.push(bit);
+        }
+    }
+    chosen
+}
+
+#[test]
+fn bch_corrects_up_to_its_strength() {
+    let mut random = Random(5);
+    for (code, spare) in [(Code::Bch4, 0), (Code::Bch4, 8), (Code::Bch8, 0), (Code::Bch8, 24)] {
+        for flips in 0..=code.strength() as usize {
+            for round in 0..400 {
+                let word = Word::new(code, &random.bytes(512), &random.bytes(spare));
+                let mut damaged = Word { bytes: word.bytes.clone(), ..word };
+                // Spread, in a burst, or in the parity.
+                let bits = word.bits();
+                let places = match round % 4 {
+                    0 => {
+                        let start = random.below(bits - 16);
+                        draw(&mut random, 16, flips).into_iter().map(|bit| start + bit).collect()
+                    }
+                    1 => draw(&mut random, 52, flips).into_iter().map(|bit| bits - 1 - bit).collect(),
+                    _ => draw(&mut random, bits, flips),
+                };
+                for bit in &places {
+                    damaged.flip(*bit);
+                }
+                assert_eq!(damaged.decode(), Ok(flips as u32), "{code:?} {places:?}");
+                assert!(damaged.bytes == word.bytes, "{code:?} {places:?}");
+            }
+        }
+    }
+}
+
+/// All patterns of up to four flips in a codeword of one byte (60 bits).
+#[test]
+fn bch4_corrects_every_pattern_of_a_short_codeword() {
+    let word = Word::new(Code::Bch4, &[0xa7], &[]);
+    let bits = word.bits();
+    let check = |places: &[usize]| {
+        let mut damaged = Word { bytes: word.bytes.clone(), ..word };
+        places.iter().for_each(|bit| damaged.flip(*bit));
+        assert_eq!(damaged.decode(), Ok(places.len() as u32), "{places:?}");
+        assert!(damaged.bytes == word.bytes, "{places:?}");
+    };
+    for a in 0..bits {
+        for b in 0..a {
+            check(&[a, b]);
+            for c in 0..b {
+                check(&[a, b, c]);
+                for d in (0..c).step_by(2) {
+                    check(&[a, b, c, d]);
+                }
+            }
+        }
+    }
+}
+
+/// Beyond its strength the code notices, or takes the damage for another codeword at most as far away as it can correct:
+/// never anything else, and not more often than counting says.
+#[test]
+fn bch_beyond_its_strength() {
+    let mut random = Random(6);
+    for (code, most) in [(Code::Bch4, 40), (Code::Bch8, 0)] {
+        let mut mistaken = 0;
+        for round in 0..4000 {
+            let flips = code.strength() as usize + 1 + round % 3;
+            let word = Word::new(code, &random.bytes(512), &[]);
+            let mut damaged = Word { bytes: word.bytes.clone(), ..word };
+            for bit in draw(&mut random, word.bits(), flips) {
+                damaged.flip(bit);
+            }
+            let before = damaged.bytes.clone();
+            match damaged.decode() {
+                Err(Uncorrectable) => assert!(damaged.bytes == before, "refused and changed"),
+                Ok(count) => {
+                    mistaken += 1;
+                    assert!(count <= code.strength());
+                    assert_eq!(damaged.decode(), Ok(0), "what was made is a codeword");
+                }
+            }
+        }
+        assert!(mistaken <= most, "{code:?}: {mistaken}");
+    }
+}
+
+/// Any bytes at all: an answer, never a panic, and what is accepted is a codeword.
+#[test]
+fn noise_is_answered() {
+    let mut random = Random(7);
+    for code in Code::ALL {
+        for _ in 0..2000 {
+            let bytes = random.bytes(code.step_bytes() + code.parity_bytes());
+            let mut word = Word { code, data: code.step_bytes(), spare: 0, bytes };
+            if word.decode().is_ok() {
+                assert_eq!(word.decode(), Ok(0));
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_lengths_are_refused() {
+    for code in Code::ALL {
+        let mut parity = vec![0; code.parity_bytes()];
+        let long = vec![0; code.protected_max() + 2];
+        assert!(code.encode(&long, &[], &mut parity).is_err());
+        assert!(code.encode(&[0; 256], &[], &mut parity[1..]).is_err());
+        assert!(code.decode(&mut [0; 256], &mut [], &mut []).is_err());
+        assert!(code.step_bytes() <= code.protected_max() && code.parity_bytes() <= Code::PARITY_MAX);
+    }
+    assert!(Code::Hamming256.encode(&[0; 3], &[], &mut [0; 3]).is_err());
+}
