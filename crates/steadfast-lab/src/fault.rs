@@ -43,6 +43,8 @@ pub enum Fault {
     NewerSnapshots,
     /// An atomic command is running.
     Held,
+    /// The volume cannot have this size.
+    Size,
     /// No space.
     NoSpace,
     /// Everything that a healthy volume on a healthy medium never says.

@@ -8,12 +8,13 @@
 //! - opened again the volume is at the last acknowledged transaction point or at one that was in flight, `check` is clean,
 //!   and it takes changes.
 
+mod judge;
+
 use std::sync::Arc;
 
-use steadfast::{Error, TransactionMask};
+use steadfast::Error;
 use steadfast_media::{ErrorClass, MediumOperation};
 
-use crate::fault::Fault;
 use crate::generate::Generator;
 use crate::image::Image;
 use crate::ledger::Point;
@@ -21,10 +22,9 @@ use crate::model::State;
 use crate::operation::Operation;
 use crate::platform::Clock;
 use crate::powercut::guard;
-use crate::session::{Attempt, Session, Verdict};
-use crate::subject::{Call, LabVolume, Reply, Subject};
+use crate::session::Session;
+use crate::subject::{LabVolume, Subject};
 use crate::tape::{Lie, Tape};
-use crate::triggers::{is_commit, triggers};
 use crate::trouble::{Armed, Lasting};
 use crate::world::World;
 
@@ -171,6 +171,9 @@ fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
             // Where the whole volume is read, and where it is opened.
             3 => Operation::Compare,
             7 => Operation::Remount { clean: number % 16 == 7 },
+            1 | 5 if world.extras.snapshots => generator.snapshot(),
+            2 if world.extras.holds && !session.model.held => Operation::Hold,
+            6 if world.extras.resizes => generator.resize(),
             _ => generator.next(&session.model),
         };
         session.step_in_trouble(&operation)?;
@@ -179,127 +182,4 @@ fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
     use MediumOperation::{Flush, Read, Write};
     let counts = [Read, Write, Flush].map(|operation| (operation, tape.count(operation)));
     Ok(Some(Prepared { image, state, tick, operations, counts }))
-}
-
-impl<S: Subject> Session<'_, S> {
-    /// Why the volume went read-only by itself, if it did.
-    pub fn failure(&self) -> Option<&'static str> {
-        self.subject.failure()
-    }
-
-    /// Does one operation while the medium may fail; returns 1 where it was refused for that.
-    fn step_in_trouble(&mut self, operation: &Operation) -> Result<u64, String> {
-        if *operation == Operation::Compare {
-            let strikes = self.tape.all_strikes();
-            let seen = self.compare_with(&self.model.state, 5);
-            return match seen {
-                Ok(()) => Ok(0),
-                Err(_) if self.tape.all_strikes() > strikes => {
-                    self.compare().map_err(|what| format!("after a failed read: {what}"))?;
-                    Ok(1)
-                }
-                Err(what) => Err(what),
-            };
-        }
-        match self.step(operation)? {
-            Verdict::Refused(Fault::Broken) => {
-                if *operation == Operation::Rollback && self.failure().is_some() {
-                    self.roll_back_again()?;
-                }
-                Ok(1)
-            }
-            _ => Ok(0),
-        }
-    }
-
-    /// A rollback that could not read everything can be repeated, and nothing is shown until one has succeeded.
-    fn roll_back_again(&mut self) -> Result<(), String> {
-        if self.tape.strikes(MediumOperation::Read) == 0 {
-            // A write failed: it is read-only for good.
-            return Ok(());
-        }
-        let tape = self.tape.clone();
-        tape.undisturbed(|| self.step(&Operation::Rollback)).map(|_| ())
-    }
-
-    /// Whether an error may come from a fault of the medium.
-    pub(crate) fn is_struck(&self, error: &Error) -> bool {
-        self.tape.all_strikes() > 0 && matches!(error, Error::Medium(_) | Error::Poisoned(_))
-    }
-
-    /// Judges a call that a fault has stopped.
-    pub(crate) fn judge_fault(&mut self, attempt: &Attempt<'_>, error: Error) -> Result<Verdict, String> {
-        let Attempt { call, label, begun, points, ref before, .. } = *attempt;
-        let refused = Ok(Verdict::Refused(Fault::Broken));
-        self.check_failure(matches!(call, Call::Rollback))?;
-        if points > 0 {
-            // It was full and committed what came before.
-            self.points_before(call, label, begun, before);
-        }
-        if matches!(call, Call::Rollback) {
-            if self.subject.failure().is_none() {
-                self.compare().map_err(|what| format!("refused with '{error}', but: {what}"))?;
-            }
-            return refused;
-        }
-        if matches!(error, Error::Poisoned(_)) && self.in_flight.len() > 2 {
-            // It has been looked at often enough.
-            return refused;
-        }
-        self.in_flight.push(Arc::new(self.model.state.clone()));
-        let mask = self.subject.witness().mask;
-        let sets_point =
-            triggers(call, mask) || is_commit(call) || mask.contains(TransactionMask::VOLUME_FULL);
-        let after = self.after(call);
-        if let Err(what) = self.compare_refused(call) {
-            // The change was made, and then its own transaction point failed.
-            let Some(made) = after.clone().filter(|_| triggers(call, mask)) else {
-                return Err(format!("refused with '{error}', but something has changed: {what}"));
-            };
-            self.tape.undisturbed(|| self.compare_with(&made, 9)).map_err(|other| {
-                format!("refused with '{error}', but neither undone ({what}) nor done ({other})")
-            })?;
-            self.model.state = made;
-        }
-        if sets_point {
-            let between = self.steps(call, before).into_iter().skip(1);
-            self.in_flight.extend(between.chain(after).map(Arc::new));
-        }
-        refused
-    }
-
-    /// Judges background work that a fault has stopped.
-    pub(crate) fn judge_background_fault(&mut self, error: Error) -> Result<(), String> {
-        self.check_failure(false)?;
-        self.in_flight.push(Arc::new(self.model.state.clone()));
-        self.compare().map_err(|what| format!("background work met '{error}', but: {what}"))
-    }
-
-    /// A volume that has gone read-only says why, and had to.
-    fn check_failure(&self, rollback: bool) -> Result<(), String> {
-        let Some(why) = self.subject.failure() else { return Ok(()) };
-        let written =
-            self.tape.strikes(MediumOperation::Write) + self.tape.strikes(MediumOperation::Flush) > 0;
-        if !written && !rollback {
-            return Err(format!("a failed read made the volume read-only: {why}"));
-        }
-        if why.is_empty() {
-            return Err("the volume is read-only and does not say why".to_owned());
-        }
-        Ok(())
-    }
-
-    /// The state that the call would have made. The inode of a file that it made is looked up.
-    fn after(&self, call: &Call<'_>) -> Option<State> {
-        let made = match call {
-            Call::Create { directory, name, .. } => {
-                let found = self.tape.undisturbed(|| self.subject.lookup(*directory, name)).ok()?;
-                Some(Reply::Attributes(found))
-            }
-            _ => None,
-        };
-        let mut model = self.model.clone();
-        model.apply(call, made.as_ref()).ok()?;
-        Some(model.state)
-    }
 }

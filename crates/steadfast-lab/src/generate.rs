@@ -67,7 +67,7 @@ impl Generator {
             return if self.random.chance(2, 3) { Operation::CommitHeld } else { Operation::RollBackHeld };
         }
         if self.extras.resizes && self.random.chance(1, 30) {
-            return Operation::Resize { eighths: self.random.between(1, 8) as u8 };
+            return self.resize();
         }
         if self.extras.snapshots && self.random.chance(1, 25) {
             return self.snapshot();
@@ -307,7 +307,13 @@ impl Generator {
         }
     }
 
-    fn snapshot(&mut self) -> Operation {
+    /// A change of the size.
+    pub fn resize(&mut self) -> Operation {
+        Operation::Resize { eighths: self.random.between(1, 8) as u8 }
+    }
+
+    /// The next operation on a snapshot.
+    pub fn snapshot(&mut self) -> Operation {
         let name = self.random.below(3) as u8;
         match self.random.below(6) {
             0..3 => Operation::SnapshotCreate { name },

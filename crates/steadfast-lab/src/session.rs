@@ -54,7 +54,7 @@ pub struct Session<'w, S: Subject> {
     tick: u64,
     monotonic_ms: u64,
     /// When the oldest change that no transaction point covers was made.
-    dirty_since_ms: Option<u64>,
+    pub(crate) dirty_since_ms: Option<u64>,
     /// The state that is durable before the snapshot that is being taken.
     snapshot_begins: Option<Point>,
     /// How often `NoSpace` was the answer.

@@ -202,6 +202,11 @@ pub trait Subject: Sized {
         Ok(Vec::new())
     }
 
+    /// Whether an atomic command holds the volume.
+    fn is_held(&self) -> bool {
+        false
+    }
+
     /// Opens a snapshot to read it, while the volume may be open, too.
     ///
     /// # Errors
@@ -296,6 +301,10 @@ impl Subject for LabVolume {
 
     fn failure(&self) -> Option<&'static str> {
         self.info().poisoned
+    }
+
+    fn is_held(&self) -> bool {
+        Volume::is_held(self)
     }
 
     fn witness(&self) -> Witness {

@@ -1,7 +1,7 @@
 //! Every request of a run fails once. Longer: `STEADFAST_SEEDS=0..2000`.
 
 use steadfast_lab::faults::{Effort, Tally, strike_all};
-use steadfast_lab::world::{Profile, World};
+use steadfast_lab::world::{Extras, Profile, World};
 
 fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
     std::env::var("STEADFAST_SEEDS")
@@ -22,10 +22,19 @@ fn world(seed: u64, profile: Profile) -> World {
 }
 
 fn strike(profile: Profile, seeds: std::ops::Range<u64>) {
+    strike_with(profile, Extras::default(), seeds);
+}
+
+/// Worlds with more than files in them.
+fn strike_with(profile: Profile, extras: Extras, seeds: std::ops::Range<u64>) {
     let effort = Effort { before: 120, operations: 24, requests: 60 };
     let mut tally = Tally::default();
     for seed in seeds {
-        if let Err(what) = strike_all(&world(seed, profile), &effort, &mut tally) {
+        let mut world = World { extras, ..world(seed, profile) };
+        if extras.resizes {
+            world.format.size = Some(world.size / 8 * (3 + seed % 6));
+        }
+        if let Err(what) = strike_all(&world, &effort, &mut tally) {
             panic!("{what}");
         }
     }
@@ -56,4 +65,29 @@ fn faults_on_a_full_volume() {
 #[test]
 fn faults_among_transactions() {
     strike(Profile::Transactions, seeds(400..406));
+}
+
+#[test]
+fn faults_among_snapshots() {
+    let extras = Extras { snapshots: true, ..Extras::default() };
+    strike_with(Profile::Transactions, extras, seeds(400..406));
+    strike_with(Profile::Mixed, extras, seeds(500..506));
+}
+
+#[test]
+fn faults_among_atomic_commands() {
+    let extras = Extras { holds: true, ..Extras::default() };
+    strike_with(Profile::Transactions, extras, seeds(600..606));
+}
+
+#[test]
+fn faults_while_the_size_changes() {
+    let extras = Extras { resizes: true, ..Extras::default() };
+    strike_with(Profile::Mixed, extras, seeds(700..706));
+}
+
+#[test]
+fn faults_among_everything() {
+    let extras = Extras { snapshots: true, holds: true, resizes: true, ..Extras::default() };
+    strike_with(Profile::Transactions, extras, seeds(800..804));
 }

@@ -236,7 +236,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let result = self.roll_back(true, || Ok(self.volume.roll_back_held()?));
         if self.volume.is_held() {
             log_error!(
-                "an atomic command could not be rolled back: no memory. Nothing is committed until the volume is mounted again, which rolls it back"
+                "an atomic command could not be rolled back now. Nothing is committed until the volume is mounted again, which rolls it back"
             );
         }
         *self.lease.holder() = None;

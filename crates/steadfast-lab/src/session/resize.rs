@@ -39,6 +39,13 @@ impl<S: Subject> Session<'_, S> {
             Ok(_) => return self.resized(new, old, begun, label),
             Err(error) => error,
         };
+        let points = self.subject.witness().transaction_points.wrapping_sub(before);
+        if self.is_struck(&error) {
+            if points > 0 {
+                self.point(format!("in {label}"), begun);
+            }
+            return self.judge_resize_fault(error, [old, new]);
+        }
         let torn = u64::from(self.world.atomic_unit) < SUPERBLOCK && old.max(new) != longest;
         let right = match error {
             Error::Held => self.model.held,
@@ -51,7 +58,6 @@ impl<S: Subject> Session<'_, S> {
         if !right {
             return Err(format!("refused with '{error}'"));
         }
-        let points = self.subject.witness().transaction_points.wrapping_sub(before);
         if points > 0 {
             // What is to move has to be durable first.
             if matches!(error, Error::Held | Error::Unsupported(_) | Error::Truncated { .. }) {
@@ -60,7 +66,7 @@ impl<S: Subject> Session<'_, S> {
             self.point(format!("in {label}"), begun);
         }
         self.compare().map_err(|what| format!("refused with '{error}', but: {what}"))?;
-        Ok(Verdict::Refused(Fault::from(error)))
+        Ok(Verdict::Refused(Fault::Size))
     }
 
     fn resized(&mut self, new: u64, old: u64, begun: usize, label: &str) -> Result<Verdict, String> {

@@ -47,28 +47,29 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// it or nothing.
     ///
     /// # Errors
-    /// As [`transact`](Self::transact). The hold has ended then, but with `OutOfMemory`: nothing has been decided, and the
-    /// holder tries again or rolls back.
+    /// As [`transact`](Self::transact). Where the volume is read-only then, the hold has ended; otherwise nothing has been
+    /// decided ([`is_held`](Self::is_held)), and the holder tries again or rolls back.
     pub fn commit_held(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let was_held = self.held.swap(false, Ordering::AcqRel);
         self.check_writable()?;
         let committed = self.lead_commit(&mut commit);
         // Nobody commits what the holder may still roll back.
-        self.held.store(was_held && committed == Err(Error::OutOfMemory), Ordering::Release);
+        let undecided = committed.is_err() && !self.failed.load(Ordering::Acquire);
+        self.held.store(was_held && undecided, Ordering::Release);
         committed
     }
 
     /// Returns the volume to where it was when [`hold`](Self::hold) returned, and ends the hold.
     ///
     /// # Errors
-    /// As [`rollback`](Self::rollback). The hold has ended then, but with `OutOfMemory`: it can be tried again, and what is
-    /// not rolled back is not committed.
+    /// As [`rollback`](Self::rollback). Where nothing has changed the hold goes on ([`is_held`](Self::is_held)), so that what
+    /// is not rolled back is not committed by anybody else: it can be tried again. Where the volume takes no changes any
+    /// more the hold has ended.
     pub fn roll_back_held(&self) -> Result<()> {
         let result = self.rollback_now();
         let _commit = self.commit.lock();
-        // What is not rolled back for want of memory is not committed by anybody else either.
-        if result != Err(Error::OutOfMemory) || self.failed.load(Ordering::Acquire) {
+        if result.is_ok() || self.failed.load(Ordering::Acquire) {
             self.held.store(false, Ordering::Release);
         }
         result

@@ -25,6 +25,8 @@ mod checkpoint;
 mod commit;
 mod data;
 mod dead;
+#[cfg(test)]
+mod fault_tests;
 mod format;
 mod hold;
 mod identify;

@@ -163,10 +163,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `Poisoned` after close, `CorruptMetadata`, `OutOfMemory`, `Medium`.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        // One whose key is not durable, because it is being taken or the medium has failed, cannot be opened.
+        let durable = self.working.lock().durable.generation;
         let reader = self.reader()?;
         let mut list = Vec::new();
         self.visit_records(reader.root(), |record| {
-            if !record.deleting {
+            if !record.deleting && record.generation < durable {
                 memory::push(&mut list, record.to_snapshot()?)?;
             }
             Ok(true)

@@ -1,0 +1,209 @@
+//! What may be there behind an operation that a fault has stopped; the rules are those of [`faults`](super).
+
+use std::sync::Arc;
+
+use steadfast::{Error, InodeNumber, TransactionMask};
+use steadfast_media::MediumOperation;
+
+use crate::fault::Fault;
+use crate::model::State;
+use crate::operation::Operation;
+use crate::session::{Attempt, Session, Verdict};
+use crate::subject::{Call, Reply, Subject};
+use crate::triggers::{is_commit, triggers};
+
+/// Calls that give up what is not durable.
+const fn is_rollback(call: &Call<'_>) -> bool {
+    matches!(call, Call::Rollback | Call::RollBackHeld | Call::SnapshotRollback { .. })
+}
+
+impl<S: Subject> Session<'_, S> {
+    /// Why the volume went read-only by itself, if it did.
+    pub fn failure(&self) -> Option<&'static str> {
+        self.subject.failure()
+    }
+
+    /// Does one operation while the medium may fail; returns 1 where it was refused for that.
+    pub(super) fn step_in_trouble(&mut self, operation: &Operation) -> Result<u64, String> {
+        if *operation == Operation::Compare {
+            let strikes = self.tape.all_strikes();
+            let seen = self.compare_with(&self.model.state, 5);
+            return match seen {
+                Ok(()) => Ok(0),
+                Err(_) if self.tape.all_strikes() > strikes => {
+                    self.compare().map_err(|what| format!("after a failed read: {what}"))?;
+                    Ok(1)
+                }
+                Err(what) => Err(what),
+            };
+        }
+        match self.step(operation)? {
+            Verdict::Refused(Fault::Broken) => {
+                let rollback = matches!(
+                    operation,
+                    Operation::Rollback | Operation::RollBackHeld | Operation::SnapshotRollback { .. }
+                );
+                if rollback && self.failure().is_some() {
+                    self.roll_back_again()?;
+                }
+                Ok(1)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// A rollback that could not read everything can be repeated, and nothing is shown until one has succeeded.
+    fn roll_back_again(&mut self) -> Result<(), String> {
+        if self.tape.strikes(MediumOperation::Read) == 0 {
+            // A write failed: it is read-only for good.
+            return Ok(());
+        }
+        let tape = self.tape.clone();
+        tape.undisturbed(|| self.step(&Operation::Rollback)).map(|_| ())
+    }
+
+    /// Whether an error may come from a fault of the medium.
+    pub(crate) fn is_struck(&self, error: &Error) -> bool {
+        self.tape.all_strikes() > 0 && matches!(error, Error::Medium(_) | Error::Poisoned(_))
+    }
+
+    /// Judges a call that a fault has stopped.
+    pub(crate) fn judge_fault(&mut self, attempt: &Attempt<'_>, error: Error) -> Result<Verdict, String> {
+        let Attempt { call, label, begun, points, ref before, .. } = *attempt;
+        let refused = Ok(Verdict::Refused(Fault::Broken));
+        self.check_failure(is_rollback(call))?;
+        self.check_held(call)?;
+        // Going back to a snapshot sets the last point anew, whatever comes of the rest.
+        if points > 0 && !matches!(call, Call::SnapshotRollback { .. }) {
+            // It was full and committed what came before.
+            self.points_before(call, label, begun, before);
+        }
+        if matches!(call, Call::Rollback | Call::RollBackHeld) {
+            if self.subject.failure().is_none() {
+                self.compare().map_err(|what| format!("refused with '{error}', but: {what}"))?;
+            }
+            return refused;
+        }
+        if matches!(call, Call::SnapshotRollback { .. }) {
+            self.judge_snapshot_rollback(call, error)?;
+            return refused;
+        }
+        if matches!(error, Error::Poisoned(_)) && self.in_flight.len() > 2 {
+            // It has been looked at often enough.
+            return refused;
+        }
+        self.in_flight.push(Arc::new(self.model.state.clone()));
+        let mask = self.subject.witness().mask;
+        let sets_point =
+            triggers(call, mask) || is_commit(call) || mask.contains(TransactionMask::VOLUME_FULL);
+        let after = self.after(call);
+        if let Err(what) = self.compare_refused(call) {
+            // The change was made, and then its own transaction point failed.
+            let Some(made) = after.clone().filter(|_| triggers(call, mask)) else {
+                return Err(format!("refused with '{error}', but something has changed: {what}"));
+            };
+            self.tape.undisturbed(|| self.compare_with(&made, 9)).map_err(|other| {
+                format!("refused with '{error}', but neither undone ({what}) nor done ({other})")
+            })?;
+            self.model.state = made;
+        }
+        if sets_point {
+            let between = self.steps(call, before).into_iter().skip(1);
+            self.in_flight.extend(between.chain(after).map(Arc::new));
+        }
+        refused
+    }
+
+    /// Going back to a snapshot begins with a rollback, so it has done that, or nothing, or all of it but for being durable;
+    /// or nothing is shown until another rollback.
+    fn judge_snapshot_rollback(&mut self, call: &Call<'_>, error: Error) -> Result<(), String> {
+        let mut last = self.model.clone();
+        last.roll_back(&self.ledger.last().state);
+        let shown = [Some(last.state), Some(self.model.state.clone()), self.after(call)];
+        self.in_flight.extend(shown.iter().flatten().cloned().map(Arc::new));
+        let root = self.tape.undisturbed(|| self.subject.attributes(InodeNumber::ROOT));
+        if self.tape.strikes(MediumOperation::Read) > 0 && matches!(root, Err(Error::Poisoned(_))) {
+            return Ok(());
+        }
+        let mut differences = Vec::new();
+        for (step, state) in shown.into_iter().flatten().enumerate() {
+            match self.tape.undisturbed(|| self.compare_with(&state, 9)) {
+                Ok(()) => {
+                    self.model.state = state;
+                    if step == 0 {
+                        // Nothing is there that is not durable.
+                        self.dirty_since_ms = None;
+                    }
+                    return Ok(());
+                }
+                Err(what) => differences.push(what),
+            }
+        }
+        Err(format!("refused with '{error}', but in none of the states that may be there: {differences:?}"))
+    }
+
+    /// Judges background work that a fault has stopped.
+    pub(crate) fn judge_background_fault(&mut self, error: Error) -> Result<(), String> {
+        self.check_failure(false)?;
+        self.in_flight.push(Arc::new(self.model.state.clone()));
+        self.compare().map_err(|what| format!("background work met '{error}', but: {what}"))
+    }
+
+    /// A hold that could not be ended goes on, so that nobody commits half of it; where the volume takes no changes any more
+    /// it has ended. One that could not begin has not.
+    fn check_held(&mut self, call: &Call<'_>) -> Result<(), String> {
+        let right = match call {
+            Call::Hold => false,
+            Call::CommitHeld | Call::RollBackHeld => self.failure().is_none(),
+            _ => return Ok(()),
+        };
+        let held = self.subject.is_held();
+        self.model.held = held;
+        if held == right { Ok(()) } else { Err(format!("refused, and held is {held}, right is {right}")) }
+    }
+
+    /// Judges a change of the size that a fault has stopped: nothing is lost, and the volume has one size or the other. One
+    /// that could not be made smaller at the last moment is opened again.
+    pub(crate) fn judge_resize_fault(&mut self, error: Error, sizes: [u64; 2]) -> Result<Verdict, String> {
+        self.check_failure(false)?;
+        self.in_flight.push(Arc::new(self.model.state.clone()));
+        let root = self.tape.undisturbed(|| self.subject.attributes(InodeNumber::ROOT));
+        if self.failure().is_some() && matches!(root, Err(Error::Poisoned(_))) {
+            self.remount(false)?;
+        }
+        self.compare().map_err(|what| format!("refused with '{error}', but: {what}"))?;
+        let size = self.subject.witness().size;
+        if !sizes.contains(&size) {
+            return Err(format!("refused with '{error}', and has {size} bytes, right is one of {sizes:?}"));
+        }
+        Ok(Verdict::Refused(Fault::Broken))
+    }
+
+    /// A volume that has gone read-only says why, and had to.
+    pub(crate) fn check_failure(&self, rollback: bool) -> Result<(), String> {
+        let Some(why) = self.subject.failure() else { return Ok(()) };
+        let written =
+            self.tape.strikes(MediumOperation::Write) + self.tape.strikes(MediumOperation::Flush) > 0;
+        if !written && !rollback {
+            return Err(format!("a failed read made the volume read-only: {why}"));
+        }
+        if why.is_empty() {
+            return Err("the volume is read-only and does not say why".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The state that the call would have made. The inode of a file that it made is looked up.
+    fn after(&self, call: &Call<'_>) -> Option<State> {
+        let made = match call {
+            Call::Create { directory, name, .. } => {
+                let found = self.tape.undisturbed(|| self.subject.lookup(*directory, name)).ok()?;
+                Some(Reply::Attributes(found))
+            }
+            _ => None,
+        };
+        let mut model = self.model.clone();
+        model.apply(call, made.as_ref()).ok()?;
+        Some(model.state)
+    }
+}
