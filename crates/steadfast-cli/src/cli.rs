@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     atomically, cat, check, clone, completions, defrag, df, dump, get, image, info, lab, ls, manpages, map,
-    mask, mkfs, mount, put, rm, rollback, scrub, snapshot, top, torture, transact, tree, umount,
+    mask, mkfs, mount, put, rm, rollback, scrub, serve, snapshot, top, torture, transact, tree, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -57,6 +57,7 @@ enum Command {
     Tree(tree::Args),
     Torture(torture::Args),
     Lab(lab::Args),
+    Serve(serve::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Manpages(manpages::Args),
@@ -110,6 +111,7 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Tree(args) => tree::run(args),
         Command::Torture(args) => torture::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Manpages(args) => manpages::run(args),
     };

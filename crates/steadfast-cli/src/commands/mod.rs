@@ -22,6 +22,7 @@ pub mod put;
 pub mod rm;
 pub mod rollback;
 pub mod scrub;
+pub mod serve;
 pub mod snapshot;
 mod snapshot_diff;
 pub mod top;

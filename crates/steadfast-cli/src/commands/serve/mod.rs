@@ -1,0 +1,128 @@
+//! `steadfast serve`: gives memory, an image or a file inside a volume to the network, over NBD.
+
+mod file_export;
+mod memory;
+mod nbd;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use steadfast_remote::export::Catalogue;
+use steadfast_remote::server::{
+    Limits, Server, ServerOptions, TlsError, TlsFiles, is_loopback, server_config,
+};
+
+use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::output::Output;
+
+/// Serve memory, an image, or a file inside a volume over NBD, until a signal ends it
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Memory(memory::Args),
+    Nbd(nbd::Args),
+}
+
+/// Where to listen, and for whom.
+#[derive(Debug, clap::Args)]
+pub struct Listening {
+    /// Address and port; port 0 takes any that is free, and the first line says which
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10809")]
+    listen: String,
+    /// Certificate (PEM): clients must use TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Authorities (PEM): clients must show a certificate of one of them
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
+    /// Listen on an address that other machines can reach, without TLS: anybody there can read and write
+    #[arg(long)]
+    insecure: bool,
+    /// Most connections at a time
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    connections: usize,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What keeps it from listening, or what it serves from being opened or closed.
+pub fn run(args: &Args) -> Outcome {
+    match &args.command {
+        Command::Memory(args) => memory::run(args),
+        Command::Nbd(args) => nbd::run(args),
+    }
+}
+
+impl Listening {
+    fn address(&self) -> Outcome<SocketAddr> {
+        let wrong = |what: String| {
+            Failure::new(
+                Exit::Usage,
+                what,
+                &self.listen,
+                "give an address and a port, such as 127.0.0.1:10809",
+            )
+        };
+        let mut found = self.listen.to_socket_addrs().map_err(|error| wrong(text_os(&error)))?;
+        let address = found.next().ok_or_else(|| wrong("the name has no address".to_owned()))?;
+        if !is_loopback(&address) && self.tls_cert.is_none() && !self.insecure {
+            return Err(Failure::new(
+                Exit::Usage,
+                "other machines can reach this address, and there is no TLS",
+                &self.listen,
+                "give --tls-cert, --tls-key and --tls-ca, or --insecure if the network is yours alone",
+            ));
+        }
+        Ok(address)
+    }
+
+    /// Serves until a signal. `told` is what is said about what is served.
+    fn serve(&self, catalogue: Arc<dyn Catalogue>, told: &str) -> Outcome {
+        let address = self.address()?;
+        let files = TlsFiles {
+            certificate: self.tls_cert.clone(),
+            key: self.tls_key.clone(),
+            authorities: self.tls_ca.clone(),
+        };
+        let tls = match self.tls_cert {
+            Some(_) => Some(server_config(&files).map_err(|error| tls_failure(&error))?),
+            None => None,
+        };
+        // Caught from before anybody can connect: what is served is closed in good order.
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| {
+            Failure::new(Exit::Failed, text_os(&error), "signals", "this system does not let them be caught")
+        })?;
+        let limits = Limits { connections_max: self.connections.max(1), ..Limits::default() };
+        let server = Server::start(address, catalogue, ServerOptions { tls, limits }).map_err(|error| {
+            Failure::new(
+                Exit::Busy,
+                format!("cannot listen: {}", text_os(&error)),
+                &self.listen,
+                "use another port, or end what listens there",
+            )
+        })?;
+        let mut output = Output::new();
+        output.line(format_args!("serving {told} on {}", server.address()))?;
+        output.finish()?;
+        let _ = signals.forever().next();
+        drop(server);
+        Ok(())
+    }
+}
+
+/// A failure with certificates.
+pub fn tls_failure(error: &TlsError) -> Failure {
+    Failure::new(Exit::Usage, error.to_string(), "TLS", "give PEM files that belong together")
+}

@@ -1,0 +1,118 @@
+//! From a socket to transmission.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use super::link::LinkError;
+use super::stream::{ClientTls, Stream};
+use crate::protocol::{
+    ClientFlags, ExportInfo, InfoRequest, OptionKind, OptionReplyHeader, REQUEST_BYTES_MAX, ServerGreeting,
+    option_request, wire,
+};
+
+/// Replies that one option may have: a server has a handful of things to say.
+const REPLIES_MAX: usize = 64;
+
+/// Where a server is, and what of it.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// Host and port, such as `127.0.0.1:10809`.
+    pub address: String,
+    /// Name of the export; empty for the default one.
+    pub export: String,
+    /// TLS, where it is wanted; then nothing is said without it.
+    pub tls: Option<ClientTls>,
+}
+
+impl Endpoint {
+    /// The host without its port.
+    fn host(&self) -> &str {
+        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
+        host.trim_matches(['[', ']'])
+    }
+}
+
+/// A connection that is ready for requests.
+pub(super) struct Ready {
+    pub(super) stream: Stream,
+    pub(super) info: ExportInfo,
+    pub(super) structured: bool,
+}
+
+fn dial(endpoint: &Endpoint, deadline: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in endpoint.address.to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Connects and negotiates within `patience`.
+pub(super) fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Ready, LinkError> {
+    let deadline = Instant::now() + patience;
+    let socket = dial(endpoint, deadline)?;
+    socket.set_nodelay(true)?;
+    let mut stream = Stream::Plain(socket);
+    stream.set_patience(patience)?;
+    let mut greeting = [0; ServerGreeting::BYTES];
+    stream.read_exact(&mut greeting)?;
+    let greeting = ServerGreeting::parse(&greeting)?;
+    let no_zeroes = greeting.flags & wire::FLAG_NO_ZEROES != 0;
+    stream.write_all(&ClientFlags { no_zeroes }.encode())?;
+    if let Some(tls) = &endpoint.tls {
+        let (ack, _) = ask(&mut stream, OptionKind::StartTls, &[], deadline)?;
+        if !ack {
+            return Err(LinkError::NoTls);
+        }
+        stream = stream.start_tls(tls, endpoint.host())?;
+    }
+    let (structured, _) = ask(&mut stream, OptionKind::StructuredReply, &[], deadline)?;
+    let request = InfoRequest { name: &endpoint.export, block_size: true, canonical_name: false };
+    let (ack, info) = ask(&mut stream, OptionKind::Go, &request.encode(), deadline)?;
+    if !ack {
+        return Err(LinkError::NoExport);
+    }
+    if info.flags & wire::TRANSMIT_HAS_FLAGS == 0 {
+        return Err(LinkError::Protocol(crate::protocol::ProtocolError::Unexpected));
+    }
+    Ok(Ready { stream, info, structured })
+}
+
+/// Sends an option and takes its replies in: whether it was granted, and what was said about the export.
+fn ask(
+    stream: &mut Stream,
+    kind: OptionKind,
+    payload: &[u8],
+    deadline: Instant,
+) -> Result<(bool, ExportInfo), LinkError> {
+    stream.write_all(&option_request(kind, payload))?;
+    stream.flush()?;
+    let mut info = ExportInfo { block_min: 1, payload_max: REQUEST_BYTES_MAX, ..ExportInfo::default() };
+    for _ in 0..REPLIES_MAX {
+        if Instant::now() > deadline {
+            return Err(LinkError::Io(io::ErrorKind::TimedOut.into()));
+        }
+        let mut header = [0; OptionReplyHeader::BYTES];
+        stream.read_exact(&mut header)?;
+        let header = OptionReplyHeader::parse(&header)?;
+        let mut payload = vec![0; header.length as usize];
+        stream.read_exact(&mut payload)?;
+        if header.option != kind.number() {
+            return Err(LinkError::Protocol(crate::protocol::ProtocolError::Unexpected));
+        }
+        if header.is_error() {
+            return Ok((false, info));
+        }
+        match header.reply {
+            wire::REP_ACK => return Ok((true, info)),
+            wire::REP_INFO => info.learn(&payload)?,
+            _ => {}
+        }
+    }
+    Err(LinkError::Protocol(crate::protocol::ProtocolError::Unexpected))
+}

@@ -1,0 +1,9 @@
+//! The NBD client: one connection with many requests in flight, and the servers of an array.
+
+mod handshake;
+mod link;
+mod stream;
+
+pub use handshake::Endpoint;
+pub use link::{Ask, Link, LinkError, Question};
+pub use stream::{ClientTls, client_config};

@@ -1,0 +1,105 @@
+//! The stream below a connection: plain or TLS.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+
+use crate::server::{TlsError, TlsFiles};
+
+/// What a client needs for TLS.
+#[derive(Debug, Clone)]
+pub struct ClientTls {
+    /// Authorities, and a certificate where the server asks for one.
+    pub config: Arc<rustls::ClientConfig>,
+    /// The name that the server's certificate must have; the host's name where there is none.
+    pub server_name: Option<String>,
+}
+
+/// Makes the configuration of a client: authorities are needed, certificate and key only where servers ask for them.
+///
+/// # Errors
+/// [`TlsError`], one line each.
+pub fn client_config(files: &TlsFiles) -> Result<Arc<rustls::ClientConfig>, TlsError> {
+    use crate::server::{tls_authorities, tls_identity, tls_provider};
+    let path = files.authorities.as_deref().ok_or(TlsError::Missing("list of authorities"))?;
+    let builder = rustls::ClientConfig::builder_with_provider(tls_provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Unusable(error.to_string()))?
+        .with_root_certificates(tls_authorities(path)?);
+    let config = match files.certificate {
+        None => builder.with_no_client_auth(),
+        Some(_) => {
+            let (chain, key) = tls_identity(files)?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| TlsError::Unusable(error.to_string()))?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+/// Plain or TLS.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    pub(super) fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => &stream.sock,
+        }
+    }
+
+    /// Reads and writes give up after `patience`.
+    pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        let patience = Some(patience.max(Duration::from_millis(1)));
+        self.socket().set_read_timeout(patience)?;
+        self.socket().set_write_timeout(patience)
+    }
+
+    pub(super) fn start_tls(self, tls: &ClientTls, host: &str) -> io::Result<Stream> {
+        let Stream::Plain(socket) = self else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
+        let name = ServerName::try_from(name).map_err(io::Error::other)?;
+        let session = ClientConnection::new(Arc::clone(&tls.config), name).map_err(io::Error::other)?;
+        Ok(Stream::Tls(Box::new(StreamOwned::new(session, socket))))
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, bytes: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write_vectored(bytes),
+            Stream::Tls(stream) => stream.write_vectored(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(stream) => stream.flush(),
+            Stream::Tls(stream) => stream.flush(),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! [`MemoryPool`]: memory lent to clients by name, each within a quota, all within a limit.
+//!
+//! A name that nobody has asked for yet is made on the first connection. When the last connection of a name has ended,
+//! its lease runs; when that has run out, the memory is free again. A client that comes back in time finds its bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::memory::{Budget, GRANULE};
+use super::{Catalogue, Export, LentMemory, Refusal};
+
+/// How much is lent, and for how long.
+#[derive(Debug, Clone)]
+pub struct PoolOptions {
+    /// Bytes lent to all clients together.
+    pub limit: u64,
+    /// Bytes that one name shows and may use.
+    pub quota: u64,
+    /// How long memory is kept after the last connection of its name has ended; `None`: until the server ends.
+    pub lease: Option<Duration>,
+    /// Most names at a time.
+    pub names_max: usize,
+}
+
+struct Loan {
+    memory: Arc<LentMemory>,
+    idle_since: Option<Instant>,
+}
+
+/// The memory that a server lends.
+pub struct MemoryPool {
+    options: PoolOptions,
+    budget: Arc<Budget>,
+    loans: Mutex<BTreeMap<String, Loan>>,
+}
+
+impl MemoryPool {
+    /// A pool that lends nothing yet.
+    pub fn new(options: PoolOptions) -> MemoryPool {
+        // Whole granules are counted, so that a limit that is none can be used up, too.
+        let limit = options.limit.div_ceil(GRANULE) * GRANULE;
+        MemoryPool { options, budget: Arc::new(Budget::new(limit)), loans: Mutex::default() }
+    }
+
+    /// Bytes in use by all clients.
+    pub fn used(&self) -> u64 {
+        self.budget.used()
+    }
+
+    /// Ends leases that have run out at `now`.
+    fn end_leases(&self, now: Instant) {
+        let Some(lease) = self.options.lease else { return };
+        let mut ended = Vec::new();
+        self.loans.lock().retain(|_, loan| {
+            if Arc::strong_count(&loan.memory) > 1 {
+                loan.idle_since = None;
+                return true;
+            }
+            let keep = now.duration_since(*loan.idle_since.get_or_insert(now)) < lease;
+            if !keep {
+                ended.push(Arc::clone(&loan.memory));
+            }
+            keep
+        });
+        // Giving back gigabytes takes a while: not under the lock.
+        drop(ended);
+    }
+}
+
+impl Catalogue for MemoryPool {
+    fn names(&self) -> Vec<String> {
+        self.loans.lock().keys().cloned().collect()
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn Export>, Refusal> {
+        let mut loans = self.loans.lock();
+        if let Some(loan) = loans.get_mut(name) {
+            loan.idle_since = None;
+            return Ok(Arc::clone(&loan.memory) as Arc<dyn Export>);
+        }
+        if loans.len() >= self.options.names_max {
+            return Err(Refusal::Policy);
+        }
+        let memory = Arc::new(LentMemory::new(self.options.quota, Arc::clone(&self.budget)));
+        loans.insert(name.to_owned(), Loan { memory: Arc::clone(&memory), idle_since: None });
+        Ok(memory)
+    }
+
+    fn tend(&self) {
+        self.end_leases(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(lease: Option<Duration>) -> MemoryPool {
+        MemoryPool::new(PoolOptions { limit: 1 << 20, quota: 1 << 20, lease, names_max: 2 })
+    }
+
+    #[test]
+    fn leases_end_after_the_last_connection() {
+        let pool = pool(Some(Duration::from_secs(10)));
+        let memory = pool.open("a").unwrap();
+        memory.write(0, &[1; 100]).unwrap();
+        let start = Instant::now();
+        pool.end_leases(start + Duration::from_secs(100));
+        assert_eq!(pool.names(), ["a"]);
+        drop(memory);
+        pool.end_leases(start + Duration::from_secs(101));
+        pool.end_leases(start + Duration::from_secs(110));
+        let again = pool.open("a").unwrap();
+        let mut found = [0; 100];
+        again.read(0, &mut found).unwrap();
+        assert_eq!(found, [1; 100]);
+        drop(again);
+        pool.end_leases(start + Duration::from_secs(111));
+        pool.end_leases(start + Duration::from_secs(122));
+        assert!(pool.names().is_empty());
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[test]
+    fn names_are_apart_and_bounded() {
+        let pool = pool(None);
+        let (a, b) = (pool.open("a").unwrap(), pool.open("b").unwrap());
+        a.write(0, &[1; 10]).unwrap();
+        let mut found = [9; 10];
+        b.read(0, &mut found).unwrap();
+        assert_eq!(found, [0; 10]);
+        assert!(matches!(pool.open("c"), Err(Refusal::Policy)));
+    }
+}

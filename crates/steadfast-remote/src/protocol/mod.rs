@@ -1,0 +1,92 @@
+//! The NBD protocol as bytes: what both sides say, parsed and put together without any I/O.
+//!
+//! Fixed newstyle negotiation with the options GO, INFO, LIST, EXPORT_NAME, STARTTLS, STRUCTURED_REPLY and the meta
+//! contexts; requests and replies of the transmission phase, simple and structured. Numbers are big-endian.
+//!
+//! Invariants: every parser takes a slice and returns a value or a [`ProtocolError`], never panics, and allocates
+//! nothing by a length that it has read; the lengths themselves are bounded by [`OPTION_BYTES_MAX`] and
+//! [`REQUEST_BYTES_MAX`] before anybody reserves room for them.
+
+mod negotiation;
+mod reply;
+mod request;
+pub mod wire;
+
+pub use negotiation::{
+    ClientFlags, ExportInfo, InfoRequest, MetaContextRequest, OptionHeader, OptionKind, OptionReplyHeader,
+    ServerGreeting, option_reply, option_request,
+};
+pub use reply::{
+    AllocationExtent, Chunk, ChunkHeader, ChunkKind, ReplyHeader, SimpleReply, parse_reply_header,
+};
+pub use request::{Command, CommandFlags, Request};
+
+/// Longest payload of an option that is looked at, bytes: two names of 4,096 bytes and some numbers fit.
+pub const OPTION_BYTES_MAX: u32 = 16 << 10;
+/// Longest export name or meta context, bytes, as the protocol has it.
+pub const NAME_BYTES_MAX: usize = 4096;
+/// Longest read or write in one request, bytes: what the protocol lets clients assume.
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+/// The one meta context that is served: where there is data, where holes.
+pub const BASE_ALLOCATION: &str = "base:allocation";
+
+/// What a peer said that the protocol does not allow; the connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    /// A message ends before its end.
+    #[error("the message is too short")]
+    Short,
+    /// A message begins with something else than its magic number.
+    #[error("wrong magic number: the peer does not speak NBD, or what it says was damaged")]
+    Magic,
+    /// A length above the bounds of this implementation.
+    #[error("a length of {0} bytes is out of bounds")]
+    Length(u64),
+    /// A name that is not UTF-8.
+    #[error("a name is not UTF-8")]
+    Name,
+    /// A peer that does not know fixed newstyle negotiation.
+    #[error("the peer has no fixed newstyle negotiation")]
+    NotFixedNewstyle,
+    /// A reply to something that was not asked, or of a kind that was not agreed on.
+    #[error("an unexpected reply")]
+    Unexpected,
+}
+
+/// Takes numbers off the front of a message.
+pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], ProtocolError> {
+        let (head, rest) = self.0.split_at_checked(count).ok_or(ProtocolError::Short)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], ProtocolError> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(ProtocolError::Short)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, ProtocolError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, ProtocolError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, ProtocolError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// A length and so many bytes of UTF-8.
+    pub(crate) fn name(&mut self) -> Result<&'a str, ProtocolError> {
+        let length = self.u32()?;
+        if length as usize > NAME_BYTES_MAX {
+            return Err(ProtocolError::Length(length.into()));
+        }
+        std::str::from_utf8(self.bytes(length as usize)?).map_err(|_| ProtocolError::Name)
+    }
+}

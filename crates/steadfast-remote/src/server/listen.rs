@@ -1,0 +1,156 @@
+//! [`Server`]: the listening socket, and the threads of its connections.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::connection::serve_stream;
+use super::{Limits, stream};
+use crate::export::Catalogue;
+
+/// How a server listens.
+#[derive(Clone, Default)]
+pub struct ServerOptions {
+    /// Certificate and key, where clients must use TLS.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// What clients may take.
+    pub limits: Limits,
+}
+
+/// Whether only this machine can reach an address.
+pub fn is_loopback(address: &SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V4(address) => address.is_loopback(),
+        IpAddr::V6(address) => {
+            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
+        }
+    }
+}
+
+/// A running server. Dropping it ends it: no more connections, and those that are idle are closed.
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    stop: AtomicBool,
+    connections: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Server {
+    /// Listens on `address` and serves `catalogue` in threads of its own.
+    ///
+    /// # Errors
+    /// The address cannot be had, or no thread.
+    pub fn start(
+        address: SocketAddr,
+        catalogue: Arc<dyn Catalogue>,
+        options: ServerOptions,
+    ) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        // Waits by sleeping between two looks: accept has no timeout, and the end must not depend on a client.
+        listener.set_nonblocking(true)?;
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+        });
+        let thread = std::thread::Builder::new().name("nbd-accept".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(&listener, &catalogue, &options, &shared)
+        })?;
+        Ok(Server { address, shared, thread: Some(thread) })
+    }
+
+    /// Where it listens; the port is the real one where 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections that there are now.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that were closed at once because there were too many.
+    pub fn refused(&self) -> usize {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        // Requests under way end within the patience of a socket.
+        let limit = Instant::now() + 4 * stream::TICK;
+        while self.connections() > 0 && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn accept(
+    listener: &TcpListener,
+    catalogue: &Arc<dyn Catalogue>,
+    options: &ServerOptions,
+    shared: &Arc<Shared>,
+) {
+    let mut tended = Instant::now();
+    let mut nap = Duration::from_millis(1);
+    while !shared.stop.load(Ordering::Relaxed) {
+        if tended.elapsed() >= Duration::from_secs(1) {
+            catalogue.tend();
+            tended = Instant::now();
+        }
+        match listener.accept() {
+            Ok((stream, _)) => {
+                nap = Duration::from_millis(1);
+                welcome(stream, catalogue, options, shared);
+            }
+            Err(_) => {
+                // Nobody there, or no descriptors left: both pass.
+                std::thread::sleep(nap);
+                nap = (nap * 2).min(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// Gives a connection a thread, or closes it.
+fn welcome(stream: TcpStream, catalogue: &Arc<dyn Catalogue>, options: &ServerOptions, shared: &Arc<Shared>) {
+    if shared.connections.fetch_add(1, Ordering::Relaxed) >= options.limits.connections_max {
+        shared.connections.fetch_sub(1, Ordering::Relaxed);
+        shared.refused.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let (catalogue, options, counted) = (Arc::clone(catalogue), options.clone(), Counted(Arc::clone(shared)));
+    let serve = move || {
+        let stop = &counted.0.stop;
+        if stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true)).is_err() {
+            return;
+        }
+        // What a client does wrong ends its connection and is nobody else's business.
+        let _ = serve_stream(stream, &*catalogue, options.tls, &options.limits, stop);
+    };
+    // Without a thread the closure is dropped, and with it the connection and its count.
+    let _ = std::thread::Builder::new().name("nbd".into()).spawn(serve);
+}
+
+/// Takes a connection off the count when it ends, however that is.
+struct Counted(Arc<Shared>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

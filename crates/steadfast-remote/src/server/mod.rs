@@ -1,0 +1,47 @@
+//! The NBD server: accepts, negotiates, and answers.
+//!
+//! One thread a connection, and requests of a connection are answered in their order: what is served is memory or a
+//! file, where a request costs microseconds, and a client that wants more at once opens more connections. No executor,
+//! no hand-over between threads.
+//!
+//! # What bounds it
+//! - connections: [`Limits::connections_max`]; one more is closed at once;
+//! - negotiation: [`Limits::negotiation_time`] in all, and a number of options;
+//! - memory: [`PIECE`] for input and output of a connection each, however long a request is;
+//! - slow clients: a message that has begun has to go on, in both directions, within [`Limits::stall_time`].
+
+mod connection;
+mod listen;
+mod negotiate;
+mod stream;
+mod tls;
+mod transmit;
+
+use std::time::Duration;
+
+pub use connection::serve_stream;
+pub use listen::{Server, ServerOptions, is_loopback};
+pub use stream::{Accepted, PIECE};
+pub use tls::{TlsError, TlsFiles, server_config};
+pub(crate) use tls::{authorities as tls_authorities, identity as tls_identity, provider as tls_provider};
+
+/// What a client may take of a server.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// For the whole negotiation.
+    pub negotiation_time: Duration,
+    /// For the next bytes of a message that has begun.
+    pub stall_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 128,
+            negotiation_time: Duration::from_secs(10),
+            stall_time: Duration::from_secs(30),
+        }
+    }
+}

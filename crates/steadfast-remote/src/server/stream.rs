@@ -1,0 +1,209 @@
+//! Bytes in and out of one connection, with bounds on memory and time.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of input and of output that a connection holds at most, each.
+pub const PIECE: usize = 256 << 10;
+
+/// How long a read of the socket waits before it looks whether the server ends.
+pub(super) const TICK: Duration = Duration::from_millis(500);
+
+/// A stream of bytes whose reads and writes give up after a while, with `WouldBlock` or `TimedOut`.
+pub trait Accepted: Read + Write + Send {
+    /// Sets for how long reads and writes wait.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn set_patience(&self, read: Duration, write: Duration) -> io::Result<()>;
+}
+
+impl Accepted for TcpStream {
+    fn set_patience(&self, read: Duration, write: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(read))?;
+        self.set_write_timeout(Some(write))
+    }
+}
+
+impl Accepted for UnixStream {
+    fn set_patience(&self, read: Duration, write: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(read))?;
+        self.set_write_timeout(Some(write))
+    }
+}
+
+impl<S: Accepted> Accepted for rustls::StreamOwned<rustls::ServerConnection, S> {
+    fn set_patience(&self, read: Duration, write: Duration) -> io::Result<()> {
+        self.sock.set_patience(read, write)
+    }
+}
+
+/// Why reading ends without an error.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The bytes are there.
+    Ready,
+    /// The client has closed the connection between two messages, or the server ends.
+    Over,
+}
+
+/// A buffered connection. Output is sent when the input has run dry, so that the answers to many requests in flight go
+/// out together.
+pub(super) struct Wire<'s, S> {
+    stream: S,
+    input: Vec<u8>,
+    start: usize,
+    end: usize,
+    output: Vec<u8>,
+    stop: &'s AtomicBool,
+    /// Most time for the next bytes of a message.
+    stall_time: Duration,
+    /// When everything has to be over; during negotiation.
+    deadline: Option<Instant>,
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+impl<'s, S: Accepted> Wire<'s, S> {
+    pub(super) fn new(stream: S, stop: &'s AtomicBool, stall_time: Duration) -> io::Result<Self> {
+        stream.set_patience(TICK.min(stall_time), stall_time)?;
+        Ok(Wire {
+            stream,
+            input: vec![0; 64 << 10],
+            start: 0,
+            end: 0,
+            output: Vec::new(),
+            stop,
+            stall_time,
+            deadline: None,
+        })
+    }
+
+    pub(super) fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// The stream itself, for another layer around it. Fails while bytes have arrived that were meant for this one:
+    /// what was sent in the clear must not be taken for what comes through TLS.
+    pub(super) fn into_stream(self) -> Option<S> {
+        (self.start == self.end && self.output.is_empty()).then_some(self.stream)
+    }
+
+    /// Fills `buffer`. `between` says that no message has begun, so that the client may wait for ever, or go.
+    pub(super) fn read(&mut self, buffer: &mut [u8], between: bool) -> io::Result<Next> {
+        let mut filled = 0;
+        let mut since = Instant::now();
+        while filled < buffer.len() {
+            if self.start < self.end {
+                let count = (self.end - self.start).min(buffer.len() - filled);
+                buffer[filled..filled + count].copy_from_slice(&self.input[self.start..self.start + count]);
+                (self.start, filled) = (self.start + count, filled + count);
+                continue;
+            }
+            self.flush()?;
+            let idle = between && filled == 0;
+            // Long payloads go straight to where they belong.
+            let direct = buffer.len() - filled >= self.input.len();
+            let target = if direct { &mut buffer[filled..] } else { &mut self.input[..] };
+            match self.stream.read(target) {
+                Ok(0) if idle => return Ok(Next::Over),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) if direct => filled += count,
+                Ok(count) => (self.start, self.end) = (0, count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if is_timeout(&error) => {
+                    if self.stop.load(Ordering::Relaxed) && idle {
+                        return Ok(Next::Over);
+                    }
+                    let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                    if late || (!idle && since.elapsed() >= self.stall_time) {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            since = Instant::now();
+        }
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(Next::Ready)
+    }
+
+    /// Fills `buffer` with what must follow.
+    pub(super) fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        match self.read(buffer, false)? {
+            Next::Ready => Ok(()),
+            Next::Over => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Reads and forgets.
+    pub(super) fn skip(&mut self, length: u64) -> io::Result<()> {
+        let mut scratch = [0; 4096];
+        let mut left = length;
+        while left > 0 {
+            let count = left.min(scratch.len() as u64) as usize;
+            self.read_exact(&mut scratch[..count])?;
+            left -= count as u64;
+        }
+        Ok(())
+    }
+
+    /// Puts bytes into the output.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.output.len() + bytes.len() > PIECE {
+            self.flush()?;
+        }
+        if bytes.len() >= PIECE {
+            return self.stream.write_all(bytes);
+        }
+        self.output.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Room for `length` bytes at the end of the output, at most [`PIECE`], for `fill`; where that fails they are zeros.
+    pub(super) fn put_with<E>(
+        &mut self,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> io::Result<Result<(), E>> {
+        if self.output.len() + length > PIECE {
+            self.flush()?;
+        }
+        let start = self.output.len();
+        self.output.resize(start + length, 0);
+        let filled = fill(&mut self.output[start..]);
+        if filled.is_err() {
+            self.output[start..].fill(0);
+        }
+        Ok(filled)
+    }
+
+    /// Takes back what was put last, if it was not sent yet.
+    pub(super) fn output_length(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Cuts the output to `length`, of which nothing was sent since.
+    pub(super) fn truncate_output(&mut self, length: usize) {
+        self.output.truncate(length);
+    }
+
+    /// Sends the output.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        // A timeout here is a client that does not read: the connection ends.
+        self.stream.write_all(&self.output)?;
+        self.output.clear();
+        self.stream.flush()
+    }
+}

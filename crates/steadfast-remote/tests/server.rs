@@ -1,0 +1,212 @@
+//! The server by its own client and by clients that do not behave.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use steadfast_media::sim::{Action, Fault};
+use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium};
+use steadfast_remote::client::{Ask, Endpoint, Link, LinkError, Question};
+use steadfast_remote::export::{Catalogue, MediumExport, MemoryPool, PoolOptions, Single};
+use steadfast_remote::protocol::{OptionKind, option_request, wire};
+use steadfast_remote::server::{Limits, Server, ServerOptions};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn pool(limit: u64) -> Arc<MemoryPool> {
+    Arc::new(MemoryPool::new(PoolOptions { limit, quota: limit, lease: None, names_max: 4 }))
+}
+
+fn start(catalogue: Arc<dyn Catalogue>) -> Server {
+    Server::start("127.0.0.1:0".parse().unwrap(), catalogue, ServerOptions::default()).unwrap()
+}
+
+fn endpoint(server: &Server) -> Endpoint {
+    Endpoint { address: server.address().to_string(), export: String::new(), tls: None }
+}
+
+fn ask(link: &mut Link, offset: u64, ask: Ask<'_>) -> Result<(), u32> {
+    let mut questions = [Question::new(offset, ask)];
+    link.send(&questions, PATIENCE).unwrap();
+    link.receive(&mut questions, PATIENCE).unwrap();
+    questions[0].answer.unwrap()
+}
+
+#[test]
+fn bytes_come_back_over_every_connection() {
+    let server = start(pool(64 << 20));
+    let mut links: Vec<Link> = (0..4).map(|_| Link::connect(&endpoint(&server), PATIENCE).unwrap()).collect();
+    assert!(links[0].info().has(wire::TRANSMIT_CAN_MULTI_CONN | wire::TRANSMIT_SEND_FUA));
+    let data: Vec<u8> = (0..3_000_001_u32).map(|index| ((index * 31) >> 3) as u8).collect();
+    ask(&mut links[0], 12_345, Ask::Write(&[&data[..100], &data[100..]], true)).unwrap();
+    ask(&mut links[0], 0, Ask::Flush).unwrap();
+    for link in &mut links {
+        let mut found = vec![1; data.len() + 200_000];
+        ask(link, 12_345, Ask::Read(&mut found)).unwrap();
+        assert!(found[..data.len()] == data[..]);
+        assert!(found[data.len()..].iter().all(|byte| *byte == 0));
+    }
+    ask(&mut links[1], 0, Ask::Trim(64 << 20)).unwrap();
+    let mut found = [1; 16];
+    ask(&mut links[2], 70_000, Ask::Read(&mut found)).unwrap();
+    assert_eq!(found, [0; 16]);
+}
+
+#[test]
+fn many_requests_in_flight_are_answered() {
+    let server = start(pool(64 << 20));
+    let mut link = Link::connect(&endpoint(&server), PATIENCE).unwrap();
+    let pages: Vec<[u8; 512]> = (0..200_u8).map(|index| [index; 512]).collect();
+    let pieces: Vec<[&[u8]; 1]> = pages.iter().map(|page| [&page[..]]).collect();
+    let mut writes: Vec<Question> = pieces
+        .iter()
+        .enumerate()
+        .map(|(index, piece)| Question::new(index as u64 * 100_000, Ask::Write(piece, false)))
+        .collect();
+    link.send(&writes, PATIENCE).unwrap();
+    link.receive(&mut writes, PATIENCE).unwrap();
+    assert!(writes.iter().all(|write| write.answer == Some(Ok(()))));
+    let mut buffers = vec![[0; 512]; 200];
+    let mut reads: Vec<Question> = buffers
+        .iter_mut()
+        .enumerate()
+        .map(|(index, buffer)| Question::new(index as u64 * 100_000, Ask::Read(buffer)))
+        .collect();
+    link.send(&reads, PATIENCE).unwrap();
+    link.receive(&mut reads, PATIENCE).unwrap();
+    assert!(buffers == pages);
+}
+
+#[test]
+fn refusals_name_their_reason_and_the_connection_goes_on() {
+    let server = start(pool(1 << 20));
+    let mut link = Link::connect(&endpoint(&server), PATIENCE).unwrap();
+    assert_eq!(ask(&mut link, 1 << 20, Ask::Write(&[&[1; 10]], false)), Err(wire::ENOSPC));
+    assert_eq!(ask(&mut link, (1 << 20) - 5, Ask::Read(&mut [0; 10])), Err(wire::EINVAL));
+    assert_eq!(ask(&mut link, u64::MAX, Ask::Read(&mut [0; 10])), Err(wire::EINVAL));
+    assert_eq!(ask(&mut link, 0, Ask::Trim(0)), Err(wire::EINVAL));
+    ask(&mut link, (1 << 20) - 10, Ask::Write(&[&[1; 10]], false)).unwrap();
+
+    let medium = Arc::new(MemoryMedium::new(1 << 20, 512).unwrap());
+    let server = start(Arc::new(Single::new("disk", Arc::new(MediumExport::new(medium, true)))));
+    let mut link = Link::connect(&endpoint(&server), PATIENCE).unwrap();
+    assert_eq!(ask(&mut link, 0, Ask::Write(&[&[1; 512]], false)), Err(wire::EPERM));
+    assert_eq!(ask(&mut link, 1, Ask::Read(&mut [1; 512])), Err(wire::EINVAL));
+    let unknown = Endpoint { export: "other".into(), ..endpoint(&server) };
+    assert!(matches!(Link::connect(&unknown, PATIENCE), Err(LinkError::NoExport)));
+}
+
+#[test]
+fn failures_of_what_is_below_are_told() {
+    let sim = Arc::new(steadfast_media::SimMedium::new(steadfast_media::SimOptions::disk(4 << 20)));
+    let server = start(Arc::new(Single::new("disk", Arc::new(MediumExport::new(sim.clone(), false)))));
+    let mut link = Link::connect(&endpoint(&server), PATIENCE).unwrap();
+    for length in [512, 1 << 20] {
+        sim.arm(Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Read));
+        assert_eq!(ask(&mut link, 0, Ask::Read(&mut vec![0; length])), Err(wire::EIO), "{length}");
+        ask(&mut link, 0, Ask::Read(&mut vec![0; length])).unwrap();
+    }
+    sim.arm(Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Flush));
+    assert_eq!(ask(&mut link, 0, Ask::Flush), Err(wire::EIO));
+}
+
+/// A client without manners.
+fn raw(server: &Server) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut greeting = [0; 18];
+    stream.read_exact(&mut greeting).unwrap();
+    stream.write_all(&[0, 0, 0, 3]).unwrap();
+    stream
+}
+
+/// Whether the server ends the connection.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut rest = Vec::new();
+    match stream.take(1 << 20).read_to_end(&mut rest) {
+        Ok(count) => count < 1 << 20,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn hostile_lengths_end_the_connection_and_nothing_else() {
+    let server = start(pool(1 << 20));
+    let option = |number: u32, length: u32| {
+        let mut bytes = wire::IHAVEOPT.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&number.to_be_bytes());
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes
+    };
+    for number in [wire::OPT_EXPORT_NAME, wire::OPT_GO, 77] {
+        let mut stream = raw(&server);
+        stream.write_all(&option(number, u32::MAX)).unwrap();
+        assert!(is_closed(&mut stream), "{number}");
+    }
+    // A write of 4 GiB, and a request without the magic number.
+    for tail in [u32::MAX, 0] {
+        let mut stream = raw(&server);
+        stream.write_all(&option_request(OptionKind::ExportName, b"")).unwrap();
+        stream.read_exact(&mut [0; 10]).unwrap();
+        let mut request = [0; 28];
+        if tail != 0 {
+            request[0..4].copy_from_slice(&wire::REQUEST_MAGIC.to_be_bytes());
+            request[7] = 1;
+        }
+        request[24..28].copy_from_slice(&tail.to_be_bytes());
+        stream.write_all(&request).unwrap();
+        assert!(is_closed(&mut stream));
+    }
+    // Noise, by seed: whatever it is, the server lives.
+    let mut state = 1_u64;
+    for _ in 0..50 {
+        let mut stream = raw(&server);
+        let noise: Vec<u8> = (0..300)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 56) as u8
+            })
+            .collect();
+        stream.write_all(&noise).unwrap();
+        assert!(is_closed(&mut stream));
+    }
+    assert!(Link::connect(&endpoint(&server), PATIENCE).is_ok());
+}
+
+#[test]
+fn floods_and_slow_clients_are_bounded() {
+    let limits = Limits {
+        connections_max: 4,
+        negotiation_time: Duration::from_millis(600),
+        stall_time: Duration::from_millis(600),
+    };
+    let options = ServerOptions { tls: None, limits };
+    let server = Server::start("127.0.0.1:0".parse().unwrap(), pool(1 << 20), options).unwrap();
+    // Four that say nothing, and others that find no place.
+    let mut silent: Vec<TcpStream> = (0..4).map(|_| raw(&server)).collect();
+    let mut fifth = TcpStream::connect(server.address()).unwrap();
+    fifth.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(is_closed(&mut fifth));
+    assert!(server.refused() > 0);
+    // Their time runs out.
+    assert!(silent.iter_mut().all(is_closed));
+    let deadline = Instant::now() + PATIENCE;
+    while server.connections() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // One that begins a write and does not go on.
+    let mut slow = raw(&server);
+    slow.write_all(&option_request(OptionKind::ExportName, b"")).unwrap();
+    slow.read_exact(&mut [0; 10]).unwrap();
+    let mut request = [0; 28];
+    request[0..4].copy_from_slice(&wire::REQUEST_MAGIC.to_be_bytes());
+    request[7] = 1;
+    request[26] = 16;
+    slow.write_all(&request).unwrap();
+    assert!(is_closed(&mut slow));
+    // One that is idle between requests stays.
+    let mut link = Link::connect(&endpoint(&server), PATIENCE).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    ask(&mut link, 0, Ask::Flush).unwrap();
+}
