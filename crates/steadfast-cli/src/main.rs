@@ -4,6 +4,7 @@
 //! an image that is not mounted ([`image`]), or, mounted, through ioctls on its mount point ([`live`]).
 //! Failures are one line and an exit code ([`failure`]).
 
+mod behaviour;
 mod cli;
 mod commands;
 mod daemon;

@@ -2,6 +2,7 @@
 
 use steadfast::TransactionMask;
 
+use crate::behaviour::Behaviour;
 use crate::observe::address::Address;
 use crate::schedule::Schedule;
 use crate::{interval, mask_text, size};
@@ -29,6 +30,8 @@ pub struct MountSettings {
     pub cache_size: u64,
     /// Threads that answer the kernel; `None` lets the mount choose.
     pub threads: Option<usize>,
+    /// When changes become durable, where the mount is to say so; `mask` and `timer_ms` come on top.
+    pub behaviour: Option<Behaviour>,
     /// Transaction mask to set, as text because it may be relative to the volume's.
     pub mask: Option<String>,
     /// Interval of the transaction timer to set, milliseconds.
@@ -53,6 +56,7 @@ impl Default for MountSettings {
             direct: false,
             cache_size: CACHE_SIZE_DEFAULT,
             threads: None,
+            behaviour: None,
             mask: None,
             timer_ms: None,
             metrics: None,
@@ -77,6 +81,11 @@ impl MountSettings {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
+        if let Some(behaviour) = Behaviour::from_option(name, value)? {
+            self.behaviour = Some(behaviour);
+            self.write_back = behaviour.write_back();
+            return Ok(());
+        }
         let needed = || value.ok_or_else(|| format!("mount option '{name}' needs a value"));
         match name {
             "ro" => self.read_only = true,
@@ -180,6 +189,20 @@ mod tests {
     }
 
     #[test]
+    fn behaviours() {
+        let settings = parse("asynchronous").unwrap();
+        assert_eq!((settings.behaviour, settings.write_back), (Some(Behaviour::Asynchronous), true));
+        let settings = parse("background").unwrap();
+        assert_eq!(settings.behaviour, Some(Behaviour::Background { bound_ms: 1000 }));
+        assert!(!settings.write_back);
+        let settings = parse("synchronous,background=250ms,mask=+close").unwrap();
+        assert_eq!(settings.behaviour, Some(Behaviour::Background { bound_ms: 250 }), "the later one wins");
+        assert_eq!(settings.mask.as_deref(), Some("+close"));
+        assert!(!parse("synchronous").unwrap().write_back);
+        assert!(parse("background,writeback").unwrap().write_back);
+    }
+
+    #[test]
     fn fstab_options_pass() {
         let settings = parse("rw,nosuid,nodev,user=me,x-systemd.automount,_netdev,nofail,,defaults").unwrap();
         assert_eq!(settings.kernel, ["nosuid", "nodev"]);
@@ -196,6 +219,8 @@ mod tests {
             ("mask=nothing", "unknown event"),
             ("strictatime", "relatime"),
             ("threads=0", "threads"),
+            ("synchronous=1", "no value"),
+            ("background=soon", "interval"),
         ] {
             assert!(parse(list).unwrap_err().contains(part), "{list}");
         }

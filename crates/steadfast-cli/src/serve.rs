@@ -16,6 +16,7 @@ use steadfast_fuse::watch::Snapshot;
 use steadfast_fuse::{Commands, MountOptions};
 use steadfast_host::BackgroundThread;
 
+use crate::behaviour::Behaviour;
 use crate::daemon::Ready;
 use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::image::{HostVolume, superblock_warning};
@@ -238,13 +239,20 @@ fn apply_mask(volume: &HostVolume, settings: &MountSettings, image: &Path) -> Ou
     if settings.read_only {
         return Ok(());
     }
-    if let Some(text) = &settings.mask {
-        let mask = mask_text::parse(&[text], volume.mask()).map_err(|line| {
-            Failure::new(Exit::Usage, line, image.display(), "see 'steadfast mount --help'")
-        })?;
+    let base = settings.behaviour.map(Behaviour::mask);
+    let mask = match &settings.mask {
+        // A relative mask changes the one of the behaviour.
+        Some(text) => {
+            Some(mask_text::parse(&[text], base.unwrap_or_else(|| volume.mask())).map_err(|line| {
+                Failure::new(Exit::Usage, line, image.display(), "see 'steadfast mount --help'")
+            })?)
+        }
+        None => base,
+    };
+    if let Some(mask) = mask {
         volume.set_mask(mask).map_err(at_image)?;
     }
-    if let Some(timer_ms) = settings.timer_ms {
+    if let Some(timer_ms) = settings.timer_ms.or_else(|| settings.behaviour.and_then(Behaviour::timer_ms)) {
         volume.set_timer_ms(timer_ms).map_err(at_image)?;
     }
     Ok(())

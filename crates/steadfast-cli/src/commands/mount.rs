@@ -17,7 +17,9 @@ use crate::serve;
 /// cache=SIZE, direct (bypass the host's page cache), writethrough, threads=N, metrics=SOCKET or
 /// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
 /// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and nosuid, nodev, noexec, sync, dirsync
-/// for the kernel. mask and timer are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+/// for the kernel. When changes are durable, in one word: asynchronous (the kernel collects writes), background or
+/// background=INTERVAL (written through, a transaction point within the interval, 1s), synchronous (every call that
+/// changes anything is durable when it returns). mask, timer and these three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device

@@ -4,6 +4,8 @@
 //! bytes that are kept out of band. What is read is corrected in place; more flips than the code corrects are
 //! [`Uncorrectable`].
 //!
+//! [`EccNand`] puts a code over a raw part, which then looks like one that corrects by itself.
+//!
 //! - Erased bytes have an erased parity, so an erased page is read without an error, and a few flips in it are corrected like
 //!   any others. [`flips_if_erased`] tells an erased page from a written one where there may be more.
 //! - No allocation, no unwinding, constant tables of about 40 KiB, of which a program gets those of the codes that it uses.
@@ -15,12 +17,15 @@ mod bch;
 mod field;
 mod hamming;
 mod locator;
+mod nand;
 #[cfg(test)]
 mod tests;
 
 use core::fmt;
 
 use bch::{BCH4, BCH8, Bch};
+
+pub use nand::{EccMisfit, EccNand};
 
 /// An error-correcting code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
