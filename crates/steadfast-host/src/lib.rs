@@ -1,6 +1,7 @@
 //! Steadfast on a Linux host: everything that the core takes from an operating system.
 //!
 //! - [`FileMedium`]: an image file or a block device as a medium, through the page cache or past it (O_DIRECT);
+//! - [`nand`]: MTD devices and images of NAND parts in files;
 //! - [`HostPlatform`]: clock, locks and a CRC-32C that uses the processor's instructions;
 //! - [`BackgroundThread`]: gives a volume the regular turn that its timer and checkpoints need;
 //! - [`random_uuid`]: an identity for a new volume.
@@ -28,6 +29,7 @@ compile_error!("steadfast-host is for Linux; the core crate `steadfast` runs any
 mod background;
 mod entropy;
 mod file;
+pub mod nand;
 mod platform;
 
 pub use background::{BackgroundFailure, BackgroundThread, Waker};

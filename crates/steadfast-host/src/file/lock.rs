@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::error::Owner;
 
 /// Locks a regular file without waiting; `false` when another has it.
-pub(super) fn lock_file(file: &File, exclusive: bool) -> Result<bool, Errno> {
+pub(crate) fn lock_file(file: &File, exclusive: bool) -> Result<bool, Errno> {
     let operation = if exclusive {
         FlockOperation::NonBlockingLockExclusive
     } else {
@@ -31,7 +31,7 @@ pub(super) fn lock_file(file: &File, exclusive: bool) -> Result<bool, Errno> {
 }
 
 /// Who has the file locked, as far as the kernel's table tells and the process still lives.
-pub(super) fn owner(file: &File) -> Option<Owner> {
+pub(crate) fn owner(file: &File) -> Option<Owner> {
     let metadata = file.metadata().ok()?;
     let device = metadata.st_dev();
     let table = fs::read_to_string("/proc/locks").ok()?;

@@ -10,5 +10,6 @@ mod tally;
 mod transfer;
 
 pub use error::{OpenError, Owner};
+pub(crate) use lock::{lock_file, owner};
 pub use medium::FileMedium;
 pub use open::{FileOptions, LockMode};

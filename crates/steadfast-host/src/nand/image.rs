@@ -1,0 +1,308 @@
+//! An image of a part in a file, for tools and device programmers.
+//!
+//! The file has every page of the part in order, data followed by out-of-band bytes, and nothing else: what `nanddump --oob
+//! --bb=dumpbad` makes and `nandwrite --oob --noecc` takes. An erased page is one of ones. The first out-of-band byte of
+//! the first or second page of a block is its bad-block mark, two bytes that are ones in a good block.
+//!
+//! The rules of NAND are kept: a page is programmed when it is erased, a block is erased whole. The order of pages is not
+//! looked at.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use steadfast_flash::nand::{
+    BlockNumber, Ecc, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress,
+};
+use steadfast_flash::part::Part;
+
+use super::NandOpenError;
+use crate::OpenError;
+use crate::file::{lock_file, owner};
+
+/// Bytes of the bad-block mark, at the start of the out-of-band bytes.
+const MARK: usize = 2;
+
+/// A part in a file. Locked as image files of volumes are.
+///
+/// The file has the raw bytes: over a part without a code of its own belongs an
+/// [`EccNand`](steadfast_flash::ecc::EccNand), which makes the parities that the file is to have.
+#[derive(Debug)]
+pub struct NandImage {
+    file: File,
+    geometry: NandGeometry,
+    /// Bytes of a page with all out-of-band bytes.
+    stride: usize,
+    /// One page as it is in the file.
+    page: Vec<u8>,
+}
+
+impl NandImage {
+    /// Makes an image of an erased part without bad blocks; the file must not exist.
+    ///
+    /// # Errors
+    /// The file exists, or cannot be made or written.
+    pub fn create(path: impl AsRef<Path>, part: &Part) -> Result<NandImage, NandOpenError> {
+        let path = path.as_ref();
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let file = file.map_err(|error| open_error(path, true, error))?;
+        let image = NandImage::over(file, part);
+        lock(path, &image.file, true)?;
+        for block in 0..image.geometry.blocks {
+            image.fill(BlockNumber(block)).map_err(|source| {
+                let (path, action) = (path.to_owned(), "write");
+                NandOpenError::Io { path, action, source }
+            })?;
+        }
+        Ok(image)
+    }
+
+    /// Opens an image of `part`.
+    ///
+    /// # Errors
+    /// The file is not there, not permitted, in use, or not as long as an image of the part; nothing was written.
+    pub fn open(path: impl AsRef<Path>, part: &Part, writing: bool) -> Result<NandImage, NandOpenError> {
+        let path = path.as_ref();
+        let file = OpenOptions::new().read(true).write(writing).open(path);
+        let file = file.map_err(|error| open_error(path, writing, error))?;
+        let image = NandImage::over(file, part);
+        lock(path, &image.file, writing)?;
+        let has = image
+            .file
+            .metadata()
+            .map_err(|source| NandOpenError::Io { path: path.to_owned(), action: "look at", source })?
+            .len();
+        let needed = image.stride as u64 * u64::from(image.geometry.pages());
+        if has != needed {
+            return Err(NandOpenError::Length { path: path.to_owned(), part: part.name, has, needed });
+        }
+        Ok(image)
+    }
+
+    fn over(file: File, part: &Part) -> NandImage {
+        // A code on the die is not in the image: the part makes it when it is programmed.
+        let geometry = match part.ecc_on_die {
+            true => part.geometry,
+            false => NandGeometry { oob_size: part.oob_raw - MARK as u32, ecc: Ecc::NONE, ..part.geometry },
+        };
+        let stride = (geometry.page_size + part.oob_raw) as usize;
+        NandImage { file, geometry, stride, page: vec![0xff; stride] }
+    }
+
+    /// Makes everything that was programmed and erased durable.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn offset(&self, page: PageAddress) -> u64 {
+        u64::from(page.0) * self.stride as u64
+    }
+
+    fn fill(&self, block: BlockNumber) -> io::Result<()> {
+        let erased = vec![0xff; self.stride * self.geometry.pages_per_block as usize];
+        self.file.write_all_at(&erased, self.offset(self.geometry.page(block, 0)))
+    }
+
+    fn io(&self, operation: NandOperation, block: u32, error: &io::Error) -> NandError {
+        NandError::Io { operation, block, os_error: error.raw_os_error().unwrap_or(0) }
+    }
+
+    fn check_block(&self, operation: NandOperation, block: BlockNumber) -> Result<(), NandError> {
+        if block.0 < self.geometry.blocks {
+            return Ok(());
+        }
+        let rule = "the block is outside of the part";
+        Err(NandError::Refused { operation, block: block.0, rule })
+    }
+
+    /// Reads a page as it is in the file, for a request of these lengths.
+    fn load(
+        &mut self,
+        operation: NandOperation,
+        page: PageAddress,
+        data: usize,
+        oob: usize,
+    ) -> Result<(), NandError> {
+        let block = self.geometry.block_of(page);
+        self.check_block(operation, block)?;
+        let no_data = data == 0 && operation == NandOperation::Read;
+        if data != self.geometry.page_size as usize && !no_data {
+            let rule = "data is not a page long";
+            return Err(NandError::Refused { operation, block: block.0, rule });
+        }
+        if oob > self.geometry.oob_size as usize {
+            let rule = "more out-of-band bytes than the page has";
+            return Err(NandError::Refused { operation, block: block.0, rule });
+        }
+        let offset = self.offset(page);
+        let read = self.file.read_exact_at(&mut self.page, offset);
+        read.map_err(|error| self.io(operation, block.0, &error))
+    }
+
+    /// The out-of-band bytes of the page that was loaded, behind the mark.
+    fn free(&mut self) -> &mut [u8] {
+        let start = self.geometry.page_size as usize + MARK;
+        self.page.get_mut(start..).unwrap_or_default()
+    }
+}
+
+fn open_error(path: &Path, writing: bool, error: io::Error) -> NandOpenError {
+    let at: PathBuf = path.to_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound => OpenError::NotFound(at).into(),
+        io::ErrorKind::AlreadyExists => OpenError::AlreadyExists(at).into(),
+        io::ErrorKind::PermissionDenied => OpenError::PermissionDenied { path: at, writing }.into(),
+        io::ErrorKind::ReadOnlyFilesystem => OpenError::WriteProtected(at).into(),
+        _ => NandOpenError::Io { path: at, action: "open", source: error },
+    }
+}
+
+fn lock(path: &Path, file: &File, writing: bool) -> Result<(), NandOpenError> {
+    match lock_file(file, writing) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(OpenError::InUse { path: path.to_owned(), owner: owner(file) }.into()),
+        Err(errno) => {
+            let source = Errno::into(errno);
+            Err(NandOpenError::Io { path: path.to_owned(), action: "lock", source })
+        }
+    }
+}
+
+impl Nand for NandImage {
+    fn geometry(&self) -> NandGeometry {
+        self.geometry
+    }
+
+    fn read(&mut self, page: PageAddress, data: &mut [u8], oob: &mut [u8]) -> Result<EccStatus, NandError> {
+        self.load(NandOperation::Read, page, data.len(), oob.len())?;
+        data.iter_mut().zip(&self.page).for_each(|(to, from)| *to = *from);
+        oob.iter_mut().zip(self.free()).for_each(|(to, from)| *to = *from);
+        Ok(EccStatus::Clean)
+    }
+
+    fn program(&mut self, page: PageAddress, data: &[u8], oob: &[u8]) -> Result<(), NandError> {
+        self.load(NandOperation::Program, page, data.len(), oob.len())?;
+        let block = self.geometry.block_of(page).0;
+        let operation = NandOperation::Program;
+        let size = self.geometry.page_size as usize;
+        let written = self.page.iter().take(size).chain(self.page.iter().skip(size + MARK));
+        if written.copied().any(|byte| byte != 0xff) {
+            return Err(NandError::Refused { operation, block, rule: "the page is not erased" });
+        }
+        self.page.iter_mut().zip(data).for_each(|(to, from)| *to = *from);
+        self.free().iter_mut().zip(oob).for_each(|(to, from)| *to = *from);
+        let written = self.file.write_all_at(&self.page, self.offset(page));
+        written.map_err(|error| self.io(operation, block, &error))
+    }
+
+    fn erase(&mut self, block: BlockNumber) -> Result<(), NandError> {
+        self.check_block(NandOperation::Erase, block)?;
+        self.fill(block).map_err(|error| self.io(NandOperation::Erase, block.0, &error))
+    }
+
+    fn is_bad(&mut self, block: BlockNumber) -> Result<bool, NandError> {
+        for page in 0..2 {
+            self.load(
+                NandOperation::IsBad,
+                self.geometry.page(block, page),
+                self.geometry.page_size as usize,
+                0,
+            )?;
+            let mark = self.page.get(self.geometry.page_size as usize);
+            if mark.is_some_and(|mark| *mark != 0xff) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn mark_bad(&mut self, block: BlockNumber) -> Result<(), NandError> {
+        self.check_block(NandOperation::MarkBad, block)?;
+        let mark = self.offset(self.geometry.page(block, 0)) + u64::from(self.geometry.page_size);
+        let written = self.file.write_all_at(&[0; MARK], mark);
+        written.map_err(|error| self.io(NandOperation::MarkBad, block.0, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadfast_flash::ecc::{Code, EccNand};
+
+    fn part() -> Part {
+        Part::SLC_1GBIT.with_blocks(4)
+    }
+
+    #[test]
+    fn pages_stay_in_the_file_with_their_parities() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nand.bin");
+        let data: Vec<u8> = (0..2048).map(|i| (i % 251) as u8).collect();
+        {
+            let image = NandImage::create(&path, &part()).unwrap();
+            let mut nand = EccNand::new(image, Code::Hamming512, 32).unwrap();
+            nand.program(PageAddress(65), &data, b"spare").unwrap();
+            let again = nand.program(PageAddress(65), &data, b"spare");
+            assert!(matches!(again, Err(NandError::Refused { rule: "the page is not erased", .. })));
+            nand.raw().sync().unwrap();
+        }
+        // A flipped bit in the file, and the layout: mark, spare bytes, parities at the end.
+        let mut bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 4 * 64 * 2112);
+        let page = &mut bytes[65 * 2112..][..2112];
+        assert!(page[..2048] == data && page[2048..2050] == [0xff; 2] && page[2050..2055] == *b"spare");
+        assert!(page[2112 - 15..] != [0xff; 15]);
+        page[700] ^= 4;
+        std::fs::write(&path, &bytes).unwrap();
+
+        let image = NandImage::open(&path, &part(), true).unwrap();
+        let mut nand = EccNand::new(image, Code::Hamming512, 32).unwrap();
+        let (mut read, mut oob) = (vec![0; 2048], [0; 5]);
+        assert_eq!(nand.read(PageAddress(65), &mut read, &mut oob), Ok(EccStatus::Corrected(1)));
+        assert!(read == data && oob == *b"spare");
+        nand.erase(BlockNumber(1)).unwrap();
+        assert_eq!(nand.read(PageAddress(65), &mut read, &mut oob), Ok(EccStatus::Clean));
+        assert_eq!(read, vec![0xff; 2048]);
+        nand.program(PageAddress(65), &data, &[]).unwrap();
+    }
+
+    #[test]
+    fn bad_blocks_stay_bad() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nand.bin");
+        let mut nand = NandImage::create(&path, &part()).unwrap();
+        nand.program(PageAddress(64), &[0; 2048], &[]).unwrap();
+        nand.mark_bad(BlockNumber(1)).unwrap();
+        let bad: Vec<bool> = (0..4).map(|block| nand.is_bad(BlockNumber(block)).unwrap()).collect();
+        assert_eq!(bad, [false, true, false, false]);
+        assert!(nand.is_bad(BlockNumber(4)).is_err() && nand.erase(BlockNumber(4)).is_err());
+        assert!(nand.read(PageAddress(256), &mut [], &mut []).is_err());
+        let line = NandImage::open(&path, &part(), true).unwrap_err().to_string();
+        assert!(line.contains("in use by another process"), "{line}");
+    }
+
+    #[test]
+    fn what_is_no_image_of_the_part_is_one_clear_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nand.bin");
+        std::fs::write(&path, [0; 100]).unwrap();
+        let line = NandImage::open(&path, &part(), false).unwrap_err().to_string();
+        assert!(
+            line.ends_with("has 100 bytes, an image of slc-1gbit has 540672; name the part that it is of"),
+            "{line}"
+        );
+        let line = NandImage::create(&path, &part()).unwrap_err().to_string();
+        assert!(line.contains("exists already"), "{line}");
+        for path in [path.as_path(), Path::new("/dev/null")] {
+            let line = super::super::MtdNand::open(path, false).unwrap_err().to_string();
+            assert!(line.contains("is no MTD character device"), "{line}");
+        }
+        let line = super::super::MtdNand::open("/dev/mtd-none", false).unwrap_err().to_string();
+        assert!(line.contains("no such file"), "{line}");
+    }
+}

@@ -1,0 +1,15 @@
+//! NAND on a Linux host: the kernel's MTD character devices, and images of parts in files.
+//!
+//! Both implement [`Nand`](steadfast_flash::nand::Nand). [`MtdNand`] is a part whose driver and code are in the kernel;
+//! [`NandImage`] is a file with the pages of a part, data and out-of-band bytes one after the other, as `nanddump --oob` and
+//! device programmers have them.
+
+mod abi;
+mod error;
+mod image;
+mod mtd;
+mod mtd_open;
+
+pub use error::NandOpenError;
+pub use image::NandImage;
+pub use mtd::MtdNand;
