@@ -11,7 +11,7 @@ export CARGO IMAGE MOUNT SIZE
 .PHONY: help run stop test fmt lint embedded fuzz bench install deb clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Build, make a volume in $(IMAGE) if there is none, and mount it on $(MOUNT)
 	@scripts/run.sh
@@ -36,6 +36,14 @@ fuzz: ## Fuzz images and operations, FUZZ_SECONDS (60) for each target; needs a 
 
 bench: ## Measure this machine's file systems side by side and write the report (root; quick suites)
 	@scripts/bench.sh
+
+# One suite: bench-b1 … bench-b5, bench-device, bench-check.
+bench-%:
+	@scripts/bench.sh $*
+
+.PHONY: performance
+performance: ## Measure what docs/PERFORMANCE.md tells, and write its tables again (root)
+	@scripts/performance.sh
 
 PREFIX ?= /usr/local
 install: ## Install command, mount helpers and the library for C below $(PREFIX) (as root; DESTDIR for packages)

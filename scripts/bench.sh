@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make bench`: the quick suites of the lab on every file system that this machine has, and the report of it in
-# BENCH_OUT (target/bench). As root on volumes of its own; otherwise on the directory BENCH_DIR only.
+# `make bench`, `make bench-SUITE`: suites of the lab on every file system that this machine has, and the report of it in BENCH_OUT
+# (target/bench, target/bench-SUITE); BENCH_EFFORT is quick, default or full. As root on volumes of its own; otherwise on the
+# directory BENCH_DIR only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -10,11 +11,18 @@ if [ -z "${STEADFAST:-}" ]; then
     "${CARGO:-cargo}" build --release --locked -p steadfast-cli
     STEADFAST=$(target_directory)/release/steadfast
 fi
-out=${BENCH_OUT:-$(target_directory)/bench}
+suite=${1:-all}
+out=${BENCH_OUT:-$(target_directory)/bench${1:+-$1}}
+case ${BENCH_EFFORT:-quick} in
+    quick) effort=(--quick) ;;
+    default) effort=() ;;
+    full) effort=(--full) ;;
+    *) die "'$BENCH_EFFORT' is no effort: BENCH_EFFORT: use quick, default or full" ;;
+esac
 if [ "$(id -u)" -eq 0 ]; then
     need_fuse
     where=(--on "${BENCH_ON:-steadfast,steadfast-lib,ext4,xfs,btrfs,fuse2fs}")
 else
     where=(--dir "${BENCH_DIR:?as a user, name a directory to measure in BENCH_DIR, or run it as root}")
 fi
-exec "$STEADFAST" lab run --suite all --quick "${where[@]}" --out "$out"
+exec "$STEADFAST" lab run --suite "$suite" "${effort[@]}" "${where[@]}" --out "$out"

@@ -30,7 +30,8 @@ impl Observer for Watcher {
 }
 
 fn plan(base: &Path, words: &str, names: &[&str], rounds: u32) -> Plan {
-    let site = Site { scratch: base.to_owned(), volume_size: 64 << 20, program: "steadfast".into() };
+    let site =
+        Site { scratch: base.to_owned(), device: None, volume_size: 64 << 20, program: "steadfast".into() };
     let named = |name: &&str| match *name {
         "dir" => Box::new(DirectoryTarget::new(base)) as Box<dyn Target>,
         name => target::by_name(name, &site).expect("known"),

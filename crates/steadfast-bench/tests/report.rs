@@ -284,3 +284,27 @@ fn hostile_numbers_leave_a_report_behind() {
     }
     written(&run, "hostile-numbers");
 }
+
+#[test]
+fn markdown_has_every_suite_and_stays_in_its_cells() {
+    let mut run = rich(usual(), "ext4", Matrix::Small);
+    run.targets[0].id = "a|b".into();
+    let tests = run.suites.iter_mut().flat_map(|suite| &mut suite.tests);
+    for measurement in tests.flat_map(|test| &mut test.measurements) {
+        if measurement.target == "steadfast" {
+            measurement.target = "a|b".into();
+        }
+    }
+    let text = report::markdown::print(&run, None).expect("a peer");
+    for suite in &run.suites {
+        assert!(text.contains(&format!("### {}: ", suite.id)), "{}", suite.id);
+    }
+    assert!(text.contains("a\\|b") && text.contains("× "));
+    // As many columns everywhere in a table.
+    for table in text.split("\n\n").filter(|part| part.starts_with('|')) {
+        let columns = |line: &str| line.replace("\\|", "").matches('|').count();
+        let first = table.lines().next().map(columns);
+        assert!(table.lines().all(|line| Some(columns(line)) == first), "{table}");
+    }
+    assert!(report::markdown::print(&run, Some("no such")).is_err());
+}

@@ -38,16 +38,16 @@ impl CpuClock {
             user_ticks,
             system_ticks,
             process: process_seconds(own),
-            daemon: daemon_seconds(daemon),
+            daemon: processes_seconds(daemon),
             kernel_threads: kernel_seconds(),
         }
     }
 
-    /// What was used since then. User and system time are told apart by ticks of 10 ms; with fewer than ten everything counts
+    /// What was used since then, `aside` seconds of it by this process for something else. User and system time are told apart by ticks of 10 ms; with fewer than ten everything counts
     /// as `user` for a library and as `system` otherwise.
-    pub fn since(&self, daemon: &[u32], in_process: bool) -> Cpu {
+    pub fn since(&self, daemon: &[u32], in_process: bool, aside: f64) -> Cpu {
         let now = CpuClock::now(daemon);
-        let process = (now.process - self.process).max(0.0);
+        let process = (now.process - self.process - aside).max(0.0);
         let user = now.user_ticks.saturating_sub(self.user_ticks) as f64;
         let system = now.system_ticks.saturating_sub(self.system_ticks) as f64;
         let share = match user + system {
@@ -66,8 +66,14 @@ impl CpuClock {
     }
 }
 
+/// Processor seconds of the thread that asks.
+pub fn thread_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 /// Processor seconds of these processes.
-pub(super) fn daemon_seconds(processes: &[u32]) -> f64 {
+pub(super) fn processes_seconds(processes: &[u32]) -> f64 {
     processes.iter().map(|pid| process_seconds(Path::new(&format!("/proc/{pid}")))).sum()
 }
 
@@ -87,7 +93,7 @@ pub(super) fn process_seconds(process: &Path) -> f64 {
 
 /// Processor seconds of the kernel threads that may work for a file system. There is no telling for which one; nothing else
 /// is under load while a target is measured.
-fn kernel_seconds() -> f64 {
+pub(super) fn kernel_seconds() -> f64 {
     let mut sum = 0.0;
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         if !entry.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
@@ -153,7 +159,7 @@ mod tests {
         {
             sum = sum.wrapping_mul(31).wrapping_add(7);
         }
-        let used = clock.since(&[], true);
+        let used = clock.since(&[], true, 0.0);
         assert!(used.user + used.system >= 0.05, "{used:?} {sum}");
         assert_eq!(used.daemon, 0.0);
         assert!(resident_most(&[]).is_some_and(|bytes| bytes > 100_000));

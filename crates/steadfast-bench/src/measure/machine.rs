@@ -1,6 +1,7 @@
 //! The machine: what is told of it in a result.
 
 use std::fs;
+use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use crate::result::{Backing, Provenance};
@@ -60,11 +61,17 @@ fn virtualisation() -> Option<String> {
 }
 
 fn describe(path: &Path) -> Backing {
-    let file_system = mount_of(path).map(|(_, kind)| kind).unwrap_or_default();
+    let whole = is_device(path);
+    let file_system = mount_of(path).filter(|_| !whole).map(|(_, kind)| kind).unwrap_or_default();
     let device = device_of(path);
     let queue =
         |what: &str| device.as_ref().and_then(|name| line(&format!("/sys/class/block/{name}/{what}")));
-    let space = rustix::fs::statvfs(path);
+    let available = if whole {
+        let mut device = fs::File::open(path).ok();
+        device.as_mut().and_then(|device| device.seek(SeekFrom::End(0)).ok()).unwrap_or(0)
+    } else {
+        rustix::fs::statvfs(path).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize))
+    };
     Backing {
         path: path.display().to_string(),
         file_system,
@@ -72,14 +79,20 @@ fn describe(path: &Path) -> Backing {
         model: queue("device/model"),
         rotational: queue("queue/rotational").map(|text| text == "1"),
         write_cache: queue("queue/write_cache"),
-        available: space.map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize)),
+        available,
     }
 }
 
-/// The whole disk below a path: `nvme0n1`.
+fn is_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
+}
+
+/// The whole disk below a path, or that is there itself: `nvme0n1`.
 fn device_of(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
-    let device = fs::metadata(path).ok()?.dev();
+    let found = fs::metadata(path).ok()?;
+    let device = if is_device(path) { found.rdev() } else { found.dev() };
     let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let place = fs::canonicalize(link).ok()?;
     // A partition is a directory in that of its disk.

@@ -1,13 +1,17 @@
 //! Instruments: times of operations, processor time, what reaches the medium, and the machine itself.
 
 mod cpu;
+mod curve;
 mod latency;
 mod machine;
 mod medium;
+mod memory_limit;
 mod noise;
 
-pub use cpu::{CpuClock, drop_caches, resident_most};
+pub use cpu::{CpuClock, drop_caches, resident_most, thread_seconds};
+pub use curve::Sampler;
 pub use latency::Histogram;
 pub use machine::{memory_available, provenance};
 pub use medium::MediumCounters;
+pub use memory_limit::MemoryLimit;
 pub use noise::{Watch, probe};

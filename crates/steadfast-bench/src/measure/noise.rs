@@ -21,15 +21,19 @@ const FLOOR_LEAST: f64 = 0.02;
 /// More of the processors busy with other things than this is told.
 const BUSY_MOST: f64 = 0.1;
 
-/// Runs the probes in `scratch`: about a second.
+/// Runs the probes, about a second: in a file below the directory `place`, or at the beginning of that block device.
 ///
 /// # Errors
 /// When nothing can be written there.
-pub fn probe(scratch: &Path) -> Outcome<Noise> {
-    let path = scratch.join("noise");
-    let guard = cleanup::file(&path);
+pub fn probe(place: &Path) -> Outcome<Noise> {
+    let directory = place.is_dir();
+    let path = if directory { place.join("noise") } else { place.to_owned() };
+    // A device stays where it is.
+    let _guard = directory.then(|| cleanup::file(&path));
     let doing = || format!("write {}", path.display());
-    let mut file = fs::File::create(guard.path()).doing(doing)?;
+    let opened =
+        if directory { fs::File::create(&path) } else { fs::File::options().write(true).open(&path) };
+    let mut file = opened.doing(doing)?;
     file.write_all(&vec![1; 1 << 20]).and_then(|()| file.sync_all()).doing(doing)?;
     let mut numbers = vec![1u64; 4 << 20];
     let probes = vec![
@@ -101,8 +105,11 @@ impl Watch {
             std::thread::sleep(idle);
             let used = busy().map_or(0.0, |after| (after - before).max(0.0)) / idle.as_secs_f64();
             if used > BUSY_MOST * cpus {
+                // A run that is resumed looks again: the last look counts.
+                let warning = "something else kept";
+                noise.warnings.retain(|text| !text.starts_with(warning));
                 noise.warnings.push(format!(
-                    "something else kept {used:.1} of {cpus} processors busy at the start: figures are doubtful"
+                    "{warning} {used:.1} of {cpus} processors busy at the start: figures are doubtful"
                 ));
             }
         }
@@ -116,7 +123,8 @@ impl Watch {
             let all = end.all.saturating_sub(start.all).max(1) as f64;
             noise.stolen = end.stolen.saturating_sub(start.stolen) as f64 / all;
             let warning = "a hypervisor took processor time away";
-            if noise.stolen > 0.01 && !noise.warnings.iter().any(|text| text.starts_with(warning)) {
+            noise.warnings.retain(|text| !text.starts_with(warning));
+            if noise.stolen > 0.01 {
                 noise.warnings.push(format!("{warning}: {:.1} %", noise.stolen * 100.0));
             }
         }

@@ -9,6 +9,7 @@ pub mod comparison;
 pub mod figure;
 pub mod format;
 pub mod iozone;
+pub mod markdown;
 mod page;
 pub mod published;
 pub mod table;

@@ -3,7 +3,10 @@
 use super::plan::{Plan, PlannedSuite};
 use crate::Trouble;
 use crate::measure::Histogram;
-use crate::result::{Cpu, Measurement, Medium, Memory, RunResult, Status, Suite, Test, Verification};
+use crate::result::{
+    Cpu, CrossCheck, Measurement, Medium, Memory, RunResult, Status, Suite, Test, Verification,
+};
+use crate::statistics::summarise;
 use crate::workload::{Finding, TestSpec};
 
 /// The suites of a plan without values.
@@ -148,9 +151,29 @@ fn join(measurement: &mut Measurement, finding: &Finding) {
             None => medium,
         });
     }
-    if finding.cross_check.is_some() {
-        measurement.cross_check = finding.cross_check.clone();
+    if let Some(now) = &finding.cross_check {
+        let mut values = measurement.cross_check.take().map_or_else(Vec::new, |before| before.values);
+        values.extend(&now.values);
+        measurement.cross_check = Some(judged(CrossCheck { values, ..now.clone() }, &measurement.values()));
     }
+}
+
+/// How far fio's median may be from ours.
+const AGREEMENT: f64 = 0.1;
+
+/// Whether fio says the same as our own values.
+fn judged(check: CrossCheck, ours: &[f64]) -> CrossCheck {
+    let (Some(one), Some(other)) = (summarise(ours), summarise(&check.values)) else { return check };
+    let ratio = one.median / other.median;
+    if !ratio.is_finite() {
+        return check;
+    }
+    let agrees = (1.0 - AGREEMENT..=1.0 / (1.0 - AGREEMENT)).contains(&ratio);
+    let spread = one.spread.max(other.spread);
+    let wide = !agrees && spread >= (ratio - 1.0).abs() / 2.0;
+    let explanation = wide
+        .then(|| format!("the rounds themselves differ: half of them by more than {:.0} %", spread * 200.0));
+    CrossCheck { ratio, agrees, explanation, ..check }
 }
 
 /// A failure stays, a skip stays until a failure.

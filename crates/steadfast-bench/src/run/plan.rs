@@ -74,7 +74,7 @@ pub struct Plan {
     pub seed: u64,
     /// For the result.
     pub effort: Effort,
-    /// Where the volumes are.
+    /// Where the volumes are: a directory or a block device.
     pub backing: PathBuf,
     /// Where the result goes: a file.
     pub result: PathBuf,

@@ -125,9 +125,8 @@ fn begin(plan: &Plan, steps: &[Step]) -> Result<RunResult, RunError> {
         result.progress.resumed += 1;
         return Ok(result);
     }
-    let scratch = scratch(&plan.backing)?;
-    let noise = probe(scratch.path())?;
-    drop(scratch);
+    let noise =
+        if plan.backing.is_dir() { probe(scratch(&plan.backing)?.path())? } else { probe(&plan.backing)? };
     let mut provenance = provenance(&plan.backing);
     provenance.seed = plan.seed;
     provenance.effort = plan.effort.name().into();

@@ -3,6 +3,7 @@
 use super::iozone_words;
 use crate::Outcome;
 use crate::run::{Effort, PlannedSuite};
+use crate::workload::cost::Cost;
 use crate::workload::durability::Durability;
 use crate::workload::fileops::FileOperations;
 use crate::workload::mount::{Condition, Mount};
@@ -19,6 +20,8 @@ pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
     let (record_sizes, count) =
         effort.pick((vec![4096], 100), (vec![512, 4096, 65_536], 1000), (vec![512, 4096, 65_536], 10_000));
     workloads.push(Box::new(Durability { record_sizes, count }));
+    let (file_size, operations) = effort.pick((16 << 20, 100), (64 << 20, 1000), (256 << 20, 10_000));
+    workloads.push(Box::new(Cost { file_size, operations }));
     let times = effort.pick(1, 3, 5);
     let many = Condition::ManyFiles(effort.pick(2000, 20_000, 200_000));
     let conditions = match effort {
@@ -35,7 +38,6 @@ pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
         missing: vec![
             "NAND flash, and with it JFFS2 and UBIFS".into(),
             "the asynchronous and the synchronous configuration: only the default one is run".into(),
-            "processor load over time".into(),
         ],
         workloads,
     })

@@ -1,4 +1,4 @@
-//! The suites: which workloads answer which published comparison.
+//! The suites: which workloads answer which published comparison; what devices do besides; and the lab's own check.
 //!
 //! A suite holds what can be run today, and says in [`PlannedSuite::missing`] what the published comparison has besides:
 //! rows are not invented.
@@ -8,6 +8,8 @@ mod b2;
 mod b3;
 mod b4;
 mod b5;
+mod check;
+mod device;
 
 use crate::run::{Effort, PlannedSuite};
 use crate::workload::Workload;
@@ -15,7 +17,7 @@ use crate::workload::iozone::Iozone;
 use crate::{Outcome, Trouble};
 
 /// The suites that exist, in the order of `all`.
-pub const NAMES: [&str; 5] = ["b1", "b2", "b3", "b4", "b5"];
+pub const NAMES: [&str; 7] = ["b1", "b2", "b3", "b4", "b5", "device", "check"];
 
 /// The suite of this name: one of [`NAMES`].
 ///
@@ -28,6 +30,8 @@ pub fn by_name(name: &str, effort: Effort) -> Outcome<PlannedSuite> {
         "b3" => b3::suite(effort),
         "b4" => b4::suite(effort),
         "b5" => b5::suite(effort),
+        "device" => device::suite(effort),
+        "check" => check::suite(effort),
         _ => {
             Err(Trouble::Skip(format!("there is no suite '{name}': known are {} and all", NAMES.join(", "))))
         }

@@ -52,8 +52,8 @@ pub struct Stat {
     pub permissions: u32,
 }
 
-/// A mounted file system, from any number of threads.
-pub trait Files: Sync {
+/// A mounted file system.
+pub trait Files {
     /// Opens a regular file.
     ///
     /// # Errors
@@ -131,10 +131,19 @@ pub trait Files: Sync {
     fn free(&self) -> io::Result<u64>;
     /// The directory, where it is one: for programs (fio, SQLite) and memory maps.
     fn directory(&self) -> Option<&Path>;
+    /// The same for any number of threads, where that is possible.
+    fn shared(&self) -> Option<&(dyn Files + Sync)> {
+        None
+    }
+    /// Does `work` so that everything it changes is durable when this returns, and is there as a whole or not at all
+    /// after a power cut meanwhile. `None`: the file system has no such thing, and nothing was done.
+    fn atomically(&self, _work: &mut dyn FnMut() -> io::Result<()>) -> Option<io::Result<()>> {
+        None
+    }
 }
 
 /// An open regular file. Dropping closes it, too, without saying whether that worked.
-pub trait OpenFile: Send {
+pub trait OpenFile {
     /// Reads at the position and moves it: `read`.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The medium of a target: an image file of the run's size, with a loop device on top.
+//! The medium of a target: an image file of the run's size with a loop device on top, or the block device of the run.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,12 +10,15 @@ use super::tool::run_tool;
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// An image file with a loop device (direct I/O) on it. Both go when it is dropped.
+/// An image file with a loop device (direct I/O) on it, both of which go when it is dropped; or a block device that was given.
 #[derive(Debug)]
-pub struct Image {
+pub struct Image(Medium);
+
+#[derive(Debug)]
+enum Medium {
     // In the order in which they are taken away.
-    device: Guard,
-    _file: Guard,
+    Loop { device: Guard, _file: Guard },
+    Given(PathBuf),
 }
 
 impl Image {
@@ -24,6 +27,9 @@ impl Image {
     /// # Errors
     /// `Skip` when there is no room or no right to use loop devices.
     pub fn new(site: &Site, name: &str) -> Outcome<Image> {
+        if let Some(device) = &site.device {
+            return Ok(Image(Medium::Given(device.clone())));
+        }
         let path = site.scratch.join(format!("{name}.img"));
         let guard = cleanup::file(&path);
         fill(&path, site.volume_size)?;
@@ -36,12 +42,15 @@ impl Image {
             other => other,
         })?;
         let device = PathBuf::from(device.trim());
-        Ok(Image { device: cleanup::loop_device(&device, &path), _file: guard })
+        Ok(Image(Medium::Loop { device: cleanup::loop_device(&device, &path), _file: guard }))
     }
 
     /// The block device.
     pub fn device(&self) -> &Path {
-        self.device.path()
+        match &self.0 {
+            Medium::Loop { device, .. } => device.path(),
+            Medium::Given(path) => path,
+        }
     }
 
     /// The kernel's name of it: `loop3`.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::cleanup::{self, Guard};
+use super::cleanup;
 use super::image::{Image, mount_point};
+use super::mounted::{self, Mounted, kill, processes_with};
 use super::system::SystemFiles;
 use super::tool::{run_tool, version_of};
 use super::{Files, Site, Target};
@@ -92,11 +93,10 @@ pub struct KernelTarget {
     recipe: Recipe,
     site: Site,
     // Taken away in this order.
-    mounted: Option<(Guard, SystemFiles)>,
+    mounted: Option<Mounted>,
     image: Option<Image>,
     directory: Option<PathBuf>,
     options: String,
-    daemon: Vec<u32>,
 }
 
 impl KernelTarget {
@@ -109,7 +109,6 @@ impl KernelTarget {
             image: None,
             directory: None,
             options: String::new(),
-            daemon: Vec::new(),
         }
     }
 
@@ -168,16 +167,7 @@ impl Target for KernelTarget {
     }
 
     fn unmount(&mut self) -> Outcome {
-        if let Some((guard, files)) = self.mounted.take() {
-            if let Err(trouble) = run_tool("umount", &[guard.path()]) {
-                self.mounted = Some((guard, files));
-                return Err(trouble);
-            }
-            guard.done();
-            wait_for_end(&self.daemon);
-            self.daemon.clear();
-        }
-        Ok(())
+        mounted::unmount(&mut self.mounted, |directory| run_tool("umount", &[directory]))
     }
 
     fn mount(&mut self) -> Outcome<Duration> {
@@ -192,30 +182,30 @@ impl Target for KernelTarget {
         }
         let time = start.elapsed();
         self.options = options_of(directory);
-        if !self.recipe.kernel {
-            self.daemon = processes_with(image.device());
-        }
-        let files = SystemFiles::new(directory);
-        self.mounted = Some((guard, files));
+        let daemon = if self.recipe.kernel { Vec::new() } else { processes_with(image.device()) };
+        self.mounted = Some(Mounted::new(guard, SystemFiles::new(directory), daemon));
         Ok(time)
     }
 
     fn cut_power(&mut self) -> Outcome {
-        let Some((guard, _)) = &self.mounted else { return Err(not_made(self.recipe.id)) };
+        let Some(mounted) = &self.mounted else { return Err(not_made(self.recipe.id)) };
         if self.recipe.kernel {
-            super::shutdown::shut_down(guard.path(), self.recipe.id)?;
+            super::shutdown::shut_down(mounted.directory(), self.recipe.id)?;
         } else {
-            kill(&self.daemon)?;
+            kill(mounted.daemon())?;
         }
         self.unmount()
     }
 
     fn files(&self) -> Outcome<&dyn Files> {
-        self.mounted.as_ref().map(|(_, files)| files as &dyn Files).ok_or_else(|| not_made(self.recipe.id))
+        self.mounted
+            .as_ref()
+            .map(|mounted| mounted.files() as &dyn Files)
+            .ok_or_else(|| not_made(self.recipe.id))
     }
 
     fn processes(&self) -> Vec<u32> {
-        self.daemon.clone()
+        self.mounted.as_ref().map_or_else(Vec::new, |mounted| mounted.daemon().to_vec())
     }
 
     fn device(&self) -> Option<String> {
@@ -235,48 +225,4 @@ pub(super) fn options_of(directory: &Path) -> String {
         (Path::new(words.next()?) == directory).then(|| words.nth(1).unwrap_or_default().to_owned())
     });
     found.unwrap_or_default()
-}
-
-/// Processes that have this path among their arguments.
-pub(super) fn processes_with(path: &Path) -> Vec<u32> {
-    let wanted = path.as_os_str().as_encoded_bytes();
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let Ok(arguments) = std::fs::read(entry.path().join("cmdline")) else { continue };
-        if pid != std::process::id() && arguments.split(|byte| *byte == 0).any(|word| word == wanted) {
-            found.push(pid);
-        }
-    }
-    found
-}
-
-/// Kills processes as a power cut would: they write nothing more.
-pub(super) fn kill(processes: &[u32]) -> Outcome {
-    use rustix::process::{Pid, Signal, kill_process};
-    for pid in processes {
-        let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw);
-        let Some(pid) = pid else { continue };
-        match kill_process(pid, Signal::KILL) {
-            Err(error) if error != rustix::io::Errno::SRCH => {
-                return Err(Trouble::Io { doing: "kill the daemon".into(), error: error.into() });
-            }
-            _ => {}
-        }
-    }
-    wait_for_end(processes);
-    Ok(())
-}
-
-/// Waits (at most ten seconds) until these processes are gone: a daemon that still writes would disturb what comes next.
-pub(super) fn wait_for_end(processes: &[u32]) {
-    let end = Instant::now() + Duration::from_secs(10);
-    let alive = |pid: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // A zombie has ended; its parent just has not looked.
-        !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
-    };
-    while processes.iter().any(alive) && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -18,7 +18,14 @@ use crate::result::{self, Access, Status};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-const ID: &str = "steadfast-lib";
+/// Whether the device is read and written through the page cache of the system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cached {
+    /// Around it, as the mount does: data is read from the medium each time, since the library keeps none.
+    No,
+    /// Through it: what a program gets that opens the volume without O_DIRECT.
+    Yes,
+}
 
 /// How long the device may still seem to be in use: a program that another thread is starting has a copy of every open file
 /// until it runs, those that were closed meanwhile too.
@@ -27,11 +34,13 @@ const CLOSING: Duration = Duration::from_secs(2);
 /// Names fetched from a directory at once.
 const DIRECTORY_BATCH: usize = 256;
 
-type HostVolume = Volume<FileMedium, HostPlatform>;
+/// A volume on a file or device.
+pub(super) type HostVolume = Volume<FileMedium, HostPlatform>;
 
 /// A Steadfast volume, opened in this process.
 pub struct LibraryTarget {
     site: Site,
+    cached: Cached,
     // Taken away in this order.
     opened: Option<Opened>,
     image: Option<Image>,
@@ -44,51 +53,63 @@ struct Opened {
 
 impl LibraryTarget {
     /// Nothing is made yet.
-    pub fn new(site: &Site) -> LibraryTarget {
-        LibraryTarget { site: site.clone(), opened: None, image: None }
+    pub fn new(cached: Cached, site: &Site) -> LibraryTarget {
+        LibraryTarget { site: site.clone(), cached, opened: None, image: None }
     }
 
     fn medium(&self) -> Outcome<FileMedium> {
-        let Some(image) = &self.image else { return Err(not_made(ID)) };
-        let options = FileOptions { direct: true, ..FileOptions::default() };
-        let start = Instant::now();
-        loop {
-            match FileMedium::open(image.device(), &options) {
-                Err(OpenError::DeviceInUse(_)) if start.elapsed() < CLOSING => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                opened => return opened.map_err(|error| failed("open the device", &error)),
+        open_device(self.image.as_ref().ok_or_else(|| not_made(self.id()))?, self.cached)
+    }
+}
+
+/// Opens the device of an image.
+pub(super) fn open_device(image: &Image, cached: Cached) -> Outcome<FileMedium> {
+    let options = FileOptions { direct: cached == Cached::No, ..FileOptions::default() };
+    let start = Instant::now();
+    loop {
+        match FileMedium::open(image.device(), &options) {
+            Err(OpenError::DeviceInUse(_)) if start.elapsed() < CLOSING => {
+                std::thread::sleep(Duration::from_millis(1));
             }
+            opened => return opened.map_err(|error| failed("open the device", &error)),
         }
     }
 }
 
 impl Target for LibraryTarget {
     fn id(&self) -> &str {
-        ID
+        match self.cached {
+            Cached::No => "steadfast-lib",
+            Cached::Yes => "steadfast-lib-buffered",
+        }
     }
 
     fn describe(&self) -> result::Target {
+        let (name, options, remark) = match self.cached {
+            Cached::No => {
+                ("Steadfast (library)", "direct", "no page cache: data is read from the medium each time")
+            }
+            Cached::Yes => {
+                ("Steadfast (library, buffered)", "", "the page cache of the device is below the library")
+            }
+        };
         result::Target {
-            id: ID.into(),
-            name: "Steadfast (library)".into(),
+            id: self.id().into(),
+            name: name.into(),
             access: Access::Library,
             status: Status::Ok,
             volume_size: Some(self.site.volume_size),
             format: "defaults of steadfast mkfs".into(),
-            mount_options: "direct".into(),
+            mount_options: options.into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            remarks: vec![
-                "in process: no system calls per operation".into(),
-                "no page cache: data is read from the medium each time".into(),
-            ],
+            remarks: vec!["in process: no system calls per operation".into(), remark.into()],
         }
     }
 
     fn make(&mut self) -> Outcome {
         self.unmount()?;
         if self.image.is_none() {
-            self.image = Some(Image::new(&self.site, ID)?);
+            self.image = Some(Image::new(&self.site, self.id())?);
         }
         let uuid = random_uuid().doing(|| "get randomness".into())?;
         let options = FormatOptions { uuid, ..FormatOptions::default() };
@@ -123,11 +144,12 @@ impl Target for LibraryTarget {
 
     fn cut_power(&mut self) -> Outcome {
         // Dropped without being closed: what was not written by now never is.
-        self.opened.take().map(drop).ok_or_else(|| not_made(ID))
+        let opened = self.opened.take();
+        opened.map(drop).ok_or_else(|| not_made(self.id()))
     }
 
     fn files(&self) -> Outcome<&dyn Files> {
-        self.opened.as_ref().map(|opened| &opened.files as &dyn Files).ok_or_else(|| not_made(ID))
+        self.opened.as_ref().map(|opened| &opened.files as &dyn Files).ok_or_else(|| not_made(self.id()))
     }
 
     fn device(&self) -> Option<String> {
@@ -139,12 +161,13 @@ impl Target for LibraryTarget {
     }
 }
 
-fn failed(doing: &str, error: &dyn std::fmt::Display) -> Trouble {
+/// An error of the library as one of the lab.
+pub(super) fn failed(doing: &str, error: &dyn std::fmt::Display) -> Trouble {
     Trouble::Io { doing: doing.into(), error: io::Error::other(error.to_string()) }
 }
 
 /// The error number that a mount would return, so that both ways are judged by the same rules.
-fn number(error: steadfast::Error) -> io::Error {
+pub(super) fn number(error: steadfast::Error) -> io::Error {
     io::Error::from_raw_os_error(steadfast_fuse::errno(&error))
 }
 
@@ -281,6 +304,21 @@ impl Files for LibraryFiles {
 
     fn directory(&self) -> Option<&Path> {
         None
+    }
+
+    fn shared(&self) -> Option<&(dyn Files + Sync)> {
+        Some(self)
+    }
+
+    fn atomically(&self, work: &mut dyn FnMut() -> io::Result<()>) -> Option<io::Result<()>> {
+        if let Err(error) = self.volume.hold() {
+            return Some(Err(number(error)));
+        }
+        Some(match work() {
+            Ok(()) => self.volume.commit_held().map_err(number),
+            // What the work says is what matters.
+            Err(error) => self.volume.roll_back_held().map_err(number).and(Err(error)),
+        })
     }
 }
 

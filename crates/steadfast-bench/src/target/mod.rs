@@ -5,28 +5,33 @@
 //!
 //! - Whatever is made (image, loop device, mount, daemon) is entered in [`cleanup`] before it exists or at once after, and
 //!   taken away on every way out: the end, an error, a panic, Ctrl-C.
-//! - All volumes of a run have the same size and are on the same backing directory. Those that need a block device
-//!   get a loop device with direct I/O, so that nothing is cached twice and what reaches the medium can be counted
-//!   at one place; Steadfast gets the same one.
+//! - All volumes of a run have the same size and are on the same backing directory, each on a loop device with direct I/O, so
+//!   that nothing is cached twice and what reaches the medium can be counted at one place; or all of them, one after the other,
+//!   on the same block device.
 //! - A target never falls back to something else: what is missing is a [`Trouble::Skip`](crate::Trouble) with the tool's name.
 
+mod backing;
 pub mod cleanup;
 mod directory;
+mod fat;
 mod files;
 mod image;
 mod kernel;
 mod library;
+mod mounted;
 mod planted;
 mod shutdown;
 mod steadfast;
 mod system;
 mod tool;
 
+pub use backing::Backing;
 pub use directory::{DirectoryTarget, mount_of};
+pub use fat::{FatOn, FatTarget};
 pub use files::{Files, Kind, Open, OpenFile, Stat};
 pub use image::Image;
 pub use kernel::{KernelTarget, Recipe};
-pub use library::LibraryTarget;
+pub use library::{Cached, LibraryTarget};
 pub use planted::{CorruptingTarget, SlowTarget};
 pub use steadfast::FuseTarget;
 pub use tool::{run_tool, version_of};
@@ -40,8 +45,10 @@ use crate::{Outcome, Trouble};
 /// What a run gives to all its targets.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// Directory of this run below the backing directory: images and mount points. Exists, belongs to this run.
+    /// Directory of this run, below the backing directory where that is one: images and mount points. Exists, belongs to this run.
     pub scratch: PathBuf,
+    /// The block device that all targets use in turn; `None`: each has an image of its own.
+    pub device: Option<PathBuf>,
     /// Size of each volume, bytes.
     pub volume_size: u64,
     /// The `steadfast` program, for its daemon.
@@ -49,7 +56,7 @@ pub struct Site {
 }
 
 /// A file system under test.
-pub trait Target: Send {
+pub trait Target {
     /// As given to `--on`.
     fn id(&self) -> &str;
 
@@ -103,6 +110,11 @@ pub trait Target: Send {
     fn in_process(&self) -> bool {
         false
     }
+
+    /// How many files a directory can have so that working in it ends some day; `None`: any number.
+    fn directory_entries_most(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Makes the target that `--on` names.
@@ -115,7 +127,10 @@ pub fn by_name(name: &str, site: &Site) -> Outcome<Box<dyn Target>> {
     }
     match name {
         "steadfast" => Ok(Box::new(FuseTarget::new(site))),
-        "steadfast-lib" => Ok(Box::new(LibraryTarget::new(site))),
+        "steadfast-lib" => Ok(Box::new(LibraryTarget::new(Cached::No, site))),
+        "steadfast-lib-buffered" => Ok(Box::new(LibraryTarget::new(Cached::Yes, site))),
+        "fat" => Ok(Box::new(FatTarget::new(FatOn::Device, site))),
+        "fat-on-steadfast" => Ok(Box::new(FatTarget::new(FatOn::Steadfast, site))),
         // For tests of the lab itself: a target that is slow, and one that returns wrong bytes.
         "planted-slow" => Ok(Box::new(SlowTarget::new(site)?)),
         "planted-corrupting" => Ok(Box::new(CorruptingTarget::new(site)?)),
@@ -124,7 +139,17 @@ pub fn by_name(name: &str, site: &Site) -> Outcome<Box<dyn Target>> {
 }
 
 /// The names that [`by_name`] knows, without those for tests.
-pub const NAMES: [&str; 6] = ["steadfast", "steadfast-lib", "ext4", "xfs", "btrfs", "fuse2fs"];
+pub const NAMES: [&str; 9] = [
+    "steadfast",
+    "steadfast-lib",
+    "steadfast-lib-buffered",
+    "ext4",
+    "xfs",
+    "btrfs",
+    "fuse2fs",
+    "fat",
+    "fat-on-steadfast",
+];
 
 /// A directory of its own for a run below `backing`, named after this process, so that it can be told whose it is.
 ///

@@ -4,9 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::cleanup::{self, Guard};
+use super::cleanup;
 use super::image::{Image, mount_point};
-use super::kernel::{kill, not_made, options_of, processes_with, wait_for_end};
+use super::kernel::{not_made, options_of};
+use super::mounted::{self, Mounted, kill, processes_with};
 use super::system::SystemFiles;
 use super::tool::{run_tool, version_of};
 use super::{Files, Site, Target};
@@ -22,32 +23,25 @@ const OPTIONS: &str = "direct";
 pub struct FuseTarget {
     site: Site,
     // Taken away in this order.
-    mounted: Option<(Guard, SystemFiles)>,
+    mounted: Option<Mounted>,
     image: Option<Image>,
     directory: Option<PathBuf>,
     options: String,
-    daemon: Vec<u32>,
 }
 
 impl FuseTarget {
     /// Nothing is made yet.
     pub fn new(site: &Site) -> FuseTarget {
-        FuseTarget {
-            site: site.clone(),
-            mounted: None,
-            image: None,
-            directory: None,
-            options: String::new(),
-            daemon: Vec::new(),
-        }
+        FuseTarget { site: site.clone(), mounted: None, image: None, directory: None, options: String::new() }
     }
+}
 
-    fn program(&self, words: &[&OsStr]) -> Outcome<String> {
-        let Some(program) = self.site.program.to_str() else {
-            return Err(Trouble::Skip("the path of the steadfast program is not UTF-8".into()));
-        };
-        run_tool(program, words)
-    }
+/// Runs the `steadfast` program.
+fn program(site: &Site, words: &[&OsStr]) -> Outcome<String> {
+    let Some(program) = site.program.to_str() else {
+        return Err(Trouble::Skip("the path of the steadfast program is not UTF-8".into()));
+    };
+    run_tool(program, words)
 }
 
 impl Target for FuseTarget {
@@ -81,23 +75,16 @@ impl Target for FuseTarget {
         }
         let Some(image) = &self.image else { return Err(not_made(ID)) };
         let device = OsString::from(image.device());
-        self.program(&["mkfs".as_ref(), "--force".as_ref(), &device])?;
+        program(&self.site, &["mkfs".as_ref(), "--force".as_ref(), &device])?;
         self.directory = Some(mount_point(&self.site, ID)?);
         self.mount().map(|_| ())
     }
 
     fn unmount(&mut self) -> Outcome {
-        if let Some((guard, files)) = self.mounted.take() {
-            let path = OsString::from(guard.path());
-            if let Err(trouble) = self.program(&["umount".as_ref(), "--quiet".as_ref(), &path]) {
-                self.mounted = Some((guard, files));
-                return Err(trouble);
-            }
-            guard.done();
-            wait_for_end(&self.daemon);
-            self.daemon.clear();
-        }
-        Ok(())
+        let site = &self.site;
+        mounted::unmount(&mut self.mounted, |directory| {
+            program(site, &["umount".as_ref(), "--quiet".as_ref(), directory.as_os_str()])
+        })
     }
 
     fn mount(&mut self) -> Outcome<Duration> {
@@ -106,31 +93,32 @@ impl Target for FuseTarget {
         let words: [&OsStr; 5] =
             ["mount".as_ref(), "-o".as_ref(), OPTIONS.as_ref(), image.device().as_ref(), directory.as_ref()];
         let start = Instant::now();
-        if let Err(trouble) = self.program(&words) {
+        if let Err(trouble) = program(&self.site, &words) {
             guard.done();
             return Err(trouble);
         }
         let time = start.elapsed();
         self.options = options_of(directory);
-        self.daemon = processes_with(image.device());
-        self.mounted = Some((guard, SystemFiles::new(directory)));
+        let daemon = processes_with(image.device());
+        self.mounted = Some(Mounted::new(guard, SystemFiles::of_steadfast(directory), daemon));
         Ok(time)
     }
 
     fn cut_power(&mut self) -> Outcome {
-        if self.mounted.is_none() || self.daemon.is_empty() {
+        let daemon = self.processes();
+        if daemon.is_empty() {
             return Err(not_made(ID));
         }
-        kill(&self.daemon)?;
+        kill(&daemon)?;
         self.unmount()
     }
 
     fn files(&self) -> Outcome<&dyn Files> {
-        self.mounted.as_ref().map(|(_, files)| files as &dyn Files).ok_or_else(|| not_made(ID))
+        self.mounted.as_ref().map(|mounted| mounted.files() as &dyn Files).ok_or_else(|| not_made(ID))
     }
 
     fn processes(&self) -> Vec<u32> {
-        self.daemon.clone()
+        self.mounted.as_ref().map_or_else(Vec::new, |mounted| mounted.daemon().to_vec())
     }
 
     fn device(&self) -> Option<String> {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, OFlags};
+use steadfast_fuse::ioctl;
 
 use super::files::{Files, Kind, Open, OpenFile, Stat};
 
@@ -13,12 +14,19 @@ use super::files::{Files, Kind, Open, OpenFile, Stat};
 #[derive(Debug)]
 pub struct SystemFiles {
     root: PathBuf,
+    /// It is the root of a Steadfast mount.
+    transactional: bool,
 }
 
 impl SystemFiles {
     /// The files below `root`.
     pub fn new(root: &Path) -> SystemFiles {
-        SystemFiles { root: root.to_owned() }
+        SystemFiles { root: root.to_owned(), transactional: false }
+    }
+
+    /// The files of the Steadfast volume that is mounted on `root`.
+    pub fn of_steadfast(root: &Path) -> SystemFiles {
+        SystemFiles { root: root.to_owned(), transactional: true }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -114,6 +122,20 @@ impl Files for SystemFiles {
 
     fn directory(&self) -> Option<&Path> {
         Some(&self.root)
+    }
+
+    fn shared(&self) -> Option<&(dyn Files + Sync)> {
+        Some(self)
+    }
+
+    fn atomically(&self, work: &mut dyn FnMut() -> io::Result<()>) -> Option<io::Result<()>> {
+        self.transactional.then(|| {
+            let control = File::open(self.root.join(ioctl::CONTROL_FILE))?;
+            ioctl::atomic_begin(&control)?;
+            // Where it fails, closing the control file rolls back.
+            work()?;
+            ioctl::atomic_commit(&control)
+        })
     }
 }
 

@@ -132,6 +132,16 @@ impl Timed {
         value
     }
 
+    /// Adds what another thread did meanwhile: the time is that of the slower one.
+    pub fn join_beside(&mut self, other: Timed) {
+        self.latency.merge(&other.latency);
+        self.total = self.total.max(other.total);
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.verification.bytes += other.verification.bytes;
+        self.verification.items += other.verification.items;
+    }
+
     /// The value in a unit, if it is one of the clock.
     pub fn value(&self, unit: Unit) -> Option<f64> {
         // A clock that saw nothing pass would make rates infinite.
@@ -158,12 +168,14 @@ pub struct Bench<'t> {
     pub round: u32,
     stop: &'t Stop,
     findings: Vec<Finding>,
+    /// The parameter and the value of the limit of memory that holds.
+    limit: Option<(&'static str, u64)>,
 }
 
 impl<'t> Bench<'t> {
     /// For one round.
     pub fn new(target: &'t mut dyn Target, seed: u64, round: u32, stop: &'t Stop) -> Bench<'t> {
-        Bench { target, seed, round, stop, findings: Vec::new() }
+        Bench { target, seed, round, stop, findings: Vec::new(), limit: None }
     }
 
     /// The file system.
@@ -172,6 +184,16 @@ impl<'t> Bench<'t> {
     /// When it is not mounted.
     pub fn files(&self) -> Outcome<&dyn Files> {
         self.target.files()
+    }
+
+    /// From here on memory is limited: every value is that of the test with this parameter.
+    pub fn limited(&mut self, parameter: &'static str, bytes: u64) {
+        self.limit = Some((parameter, bytes));
+    }
+
+    /// The user's wish to stop, for threads.
+    pub fn stop(&self) -> &Stop {
+        self.stop
     }
 
     /// To be called now and then.
@@ -202,7 +224,7 @@ impl<'t> Bench<'t> {
             None => Status::Skipped { reason: "nothing was measured".into() },
         };
         let finding = Finding {
-            test: spec.id(),
+            test: self.id(spec),
             status,
             sample,
             latency: timed.latency,
@@ -246,7 +268,8 @@ impl<'t> Bench<'t> {
         let resident = if daemon.is_empty() { None } else { resident_most(&daemon) };
         if let Some(finding) = self.findings.last_mut().filter(|finding| finding.sample.is_some()) {
             finding.medium = medium;
-            finding.memory = resident.map(|resident_most| Memory { resident_most, limit: None });
+            let limit = self.limit.map(|(_, bytes)| bytes);
+            finding.memory = resident.map(|resident_most| Memory { resident_most, limit });
         }
     }
 
@@ -254,6 +277,14 @@ impl<'t> Bench<'t> {
     pub fn skip(&mut self, spec: &TestSpec, reason: String) {
         let finding = self.enter_value(spec, None, Timed::default());
         finding.status = Status::Skipped { reason };
+    }
+
+    /// The name of a test, with what holds for all.
+    fn id(&self, spec: &TestSpec) -> String {
+        match self.limit {
+            Some((parameter, bytes)) => spec.clone().with(parameter, bytes).id(),
+            None => spec.id(),
+        }
     }
 
     fn push(&mut self, finding: Finding) -> &mut Finding {
@@ -265,7 +296,7 @@ impl<'t> Bench<'t> {
 
     /// Whether a test has got a value.
     pub fn has_value(&self, spec: &TestSpec) -> bool {
-        let id = spec.id();
+        let id = self.id(spec);
         self.findings.iter().any(|finding| finding.test == id && finding.sample.is_some())
     }
 
@@ -277,6 +308,20 @@ impl<'t> Bench<'t> {
         self.target.unmount()?;
         drop_caches()?;
         self.target.mount()
+    }
+
+    /// Whether a directory of this target can have so many files.
+    ///
+    /// # Errors
+    /// `Skip` if not.
+    pub fn check_directory(&self, files: u64) -> Outcome {
+        match self.target.directory_entries_most() {
+            Some(most) if files > most => Err(Trouble::Skip(format!(
+                "{files} files in a directory: {} searches all of them each time",
+                self.target.id()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Makes everything durable, untimed.

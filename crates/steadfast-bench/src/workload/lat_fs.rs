@@ -77,6 +77,7 @@ impl Workload for LatFs {
     }
 
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
+        bench.check_directory(self.files)?;
         bench.files()?.mkdir(DIRECTORY).doing(|| format!("mkdir {DIRECTORY}"))?;
         let mut created = self.create(bench)?;
         created.verification.items += self.check(bench)?;

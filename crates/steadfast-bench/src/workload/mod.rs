@@ -8,13 +8,19 @@
 //!   else happens between the timed calls.
 //! - Every byte that is read is compared. A wrong one is [`Trouble::Wrong`](crate::Trouble) and fails the run.
 
+pub mod ageing;
+pub mod atomic;
 pub mod content;
+pub mod cost;
+pub mod crosscheck;
 pub mod durability;
 pub mod fileops;
 pub mod general;
 pub mod iozone;
 pub mod lat_fs;
+pub mod limited;
 pub mod mount;
+pub mod sqlite;
 
 mod bench;
 

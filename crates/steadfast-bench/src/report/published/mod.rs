@@ -66,6 +66,8 @@ pub struct Answer {
     pub near: &'static [(&'static str, u64)],
     /// Words that the condition must contain; "half full" is not "full".
     pub condition: &'static str,
+    /// Only tests with a limit of memory, or only those without.
+    pub limited: Option<bool>,
 }
 
 /// A published row beside ours.
@@ -150,6 +152,7 @@ impl Answer {
                 _ => "",
             };
             test.workload == self.workload
+                && self.limited.is_none_or(|limited| limited == test.parameters.contains_key("memory_limit"))
                 && self.names.contains(&test.name.as_str())
                 && (self.condition.is_empty()
                     || condition.contains(self.condition) && !condition.contains("half"))

@@ -6,22 +6,24 @@
 //! starts; `fsync` is in the time with `-e`, `close` with `-c`. What is written without `-e` is made durable after the clock
 //! has stopped, so that no test pays for the one before.
 //!
+//! With `-t N` as many threads do that at once, each on a file of its own; the value is the sum of what they have seen.
+//!
 //! Different from IOzone on purpose: only the calls are timed, so that every byte that is read can be compared.
 
 mod map;
 mod options;
 mod pass;
 mod pattern;
+mod throughput;
 
 pub use options::{Options, TestGroup, Way};
 pub use pattern::Pattern;
 
 use super::content::Content;
 use super::{Bench, TestSpec, Workload};
-use crate::Outcome;
 use crate::result::{Cache, Unit};
-use crate::trouble::Doing;
-use pass::{Call, Cell, Pass};
+use crate::{Outcome, Trouble};
+use pass::{Call, Cell, Pass, Place};
 
 /// IOzone's tests on a file of one size, with each record size in turn.
 #[derive(Debug, Clone)]
@@ -69,6 +71,10 @@ impl Iozone {
             way => spec.with_text("way", way.name()),
         };
         let spec = if self.options.sync && write { spec.with_text("open", "O_SYNC") } else { spec };
+        let spec = match self.options.threads {
+            1 => spec,
+            threads => spec.with("threads", threads),
+        };
         // Without it, what was just written is still in the cache.
         let cache = match (self.options.way, self.options.cold && !write) {
             (Way::Direct, _) => Cache::Bypassed,
@@ -97,7 +103,15 @@ impl Workload for Iozone {
         let space = if way.is_empty() { "" } else { " " };
         let sync = if self.options.sync { " O_SYNC" } else { "" };
         let records: Vec<String> = self.record_sizes.iter().map(u64::to_string).collect();
-        format!("iozone{space}{way}{sync} file_size={} record_size={}", self.file_size, records.join("+"))
+        let threads = match self.options.threads {
+            1 => String::new(),
+            threads => format!(" threads={threads}"),
+        };
+        format!(
+            "iozone{space}{way}{sync}{threads} file_size={} record_size={}",
+            self.file_size,
+            records.join("+")
+        )
     }
 
     fn tests(&self) -> Vec<TestSpec> {
@@ -111,9 +125,14 @@ impl Workload for Iozone {
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
         let content = Content::new(bench.seed, self.options.dedupable);
         for record_size in &self.record_sizes {
-            let mut cell = Cell::new(&content, &self.options, self.file_size, *record_size, bench.seed);
+            let mut cells: Vec<Cell<'_>> = (0..self.options.threads.max(1))
+                .map(|file| {
+                    Cell::new(file, &content, &self.options, self.file_size, *record_size, bench.seed)
+                })
+                .collect();
             if !self.chosen().any(|(name, ..)| name == "write") {
-                cell.prepare(bench)?;
+                let place = Place { files: bench.files()?, stop: bench.stop() };
+                cells.iter_mut().try_for_each(|cell| cell.prepare(place))?;
             }
             for (name, pattern, write, call) in self.chosen() {
                 let spec = self.spec(name, write, *record_size);
@@ -123,18 +142,19 @@ impl Workload for Iozone {
                 let pass =
                     Pass { pattern, write, call, fresh: matches!(name, "write" | "fwrite" | "pwrite") };
                 let before = bench.counters();
-                let timed = cell.run(bench, pass);
-                let asked = if write { timed.as_ref().map_or(0, |timed| timed.bytes) } else { 0 };
-                bench.enter_or_skip(&spec, timed)?;
+                let passed = throughput::run(bench, &mut cells, pass);
+                let asked = if write { passed.as_ref().map_or(0, |(_, timed)| timed.bytes) } else { 0 };
+                match passed {
+                    Ok((value, timed)) => {
+                        bench.enter_value(&spec, Some(value), timed);
+                    }
+                    Err(Trouble::Skip(reason)) => bench.skip(&spec, reason),
+                    Err(trouble) => return Err(trouble),
+                }
                 // What was written is durable by now, with -e or without.
                 bench.add_costs(before, asked);
             }
-            for name in [pass::FILE, pass::FILE_OF_ONE_RECORD] {
-                match bench.files()?.unlink(name) {
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                    unlinked => unlinked.doing(|| format!("unlink {name}"))?,
-                }
-            }
+            cells.iter().try_for_each(|cell| cell.remove(bench.files()?))?;
         }
         Ok(())
     }

@@ -70,6 +70,8 @@ pub struct Options {
     pub dedupable: u8,
     /// `-j`: stride in records.
     pub stride: u64,
+    /// `-t`: threads, each with a file of its own; at least 1.
+    pub threads: u64,
 }
 
 impl Default for Options {
@@ -83,6 +85,7 @@ impl Default for Options {
             way: Way::Calls,
             dedupable: 0,
             stride: 17,
+            threads: 1,
         }
     }
 }
@@ -95,6 +98,9 @@ const FILE_MOST: u64 = 512 << 20;
 /// From this file size on, records below [`SMALL_RECORD`] are left out unless `-z`.
 const LARGE_FILE: u64 = 32 << 20;
 const SMALL_RECORD: u64 = 64 << 10;
+
+/// More threads than any machine has use for.
+const THREADS_MOST: u64 = 256;
 
 /// The matrix of `-a`: each doubling of the file size with each doubling of the record size that fits.
 pub(super) fn matrix(file: (u64, u64), record: (u64, u64), all: bool) -> Vec<(u64, Vec<u64>)> {
@@ -139,6 +145,7 @@ impl Iozone {
                 "n" => file.0 = size(value()?)?,
                 "q" => record.1 = size(value()?)?,
                 "y" => record.0 = size(value()?)?,
+                "t" => options.threads = number(value()?)?.clamp(1, THREADS_MOST),
                 "j" => options.stride = number(value()?)?.max(1),
                 "+w" => options.dedupable = number(value()?)?.min(100) as u8,
                 _ => {

@@ -2,20 +2,28 @@
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 
+use super::super::Timed;
 use super::super::content::Content;
-use super::super::{Bench, Timed};
 use super::map;
 use super::options::{Options, Way};
 use super::pattern::Pattern;
-use crate::target::{Open, OpenFile};
+use crate::run::Stop;
+use crate::target::{Files, Open, OpenFile};
 use crate::trouble::Doing;
-
 use crate::{Outcome, Trouble};
 
-/// The file of the tests.
-pub(super) const FILE: &str = "iozone.tmp";
-/// The file of record re-write, which never has more than one record.
-pub(super) const FILE_OF_ONE_RECORD: &str = "iozone.one";
+/// Where a pass is made: the file system, and the wish to stop.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'p> {
+    pub files: &'p dyn Files,
+    pub stop: &'p Stop,
+}
+
+impl Place<'_> {
+    fn check_stop(&self) -> Outcome {
+        if self.stop.is_set() { Err(Trouble::Stopped) } else { Ok(()) }
+    }
+}
 
 /// By which calls records are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +48,9 @@ pub(super) struct Pass {
 
 /// One file with one record size.
 pub(super) struct Cell<'c> {
+    /// Number of the file: of the thread in throughput mode.
+    file: u64,
+    name: String,
     content: &'c Content,
     options: &'c Options,
     record_size: u64,
@@ -54,6 +65,7 @@ pub(super) struct Cell<'c> {
 impl<'c> Cell<'c> {
     /// Nothing is written yet.
     pub fn new(
+        file: u64,
         content: &'c Content,
         options: &'c Options,
         file_size: u64,
@@ -62,11 +74,14 @@ impl<'c> Cell<'c> {
     ) -> Cell<'c> {
         let length = usize::try_from(record_size).unwrap_or(0);
         Cell {
+            file,
+            name: format!("iozone.{file}"),
             content,
             options,
             record_size,
             records: file_size / record_size.max(1),
-            seed,
+            // Threads do not go through their files in step.
+            seed: seed.wrapping_add(file),
             version: 0,
             buffer: Aligned::new(length),
             expected: Aligned::new(length),
@@ -74,13 +89,29 @@ impl<'c> Cell<'c> {
     }
 
     /// Writes the file, untimed, for tests that only read.
-    pub fn prepare(&mut self, bench: &Bench<'_>) -> Outcome {
+    pub fn prepare(&mut self, place: Place<'_>) -> Outcome {
         let pass = Pass { pattern: Pattern::Forward, write: true, call: Call::Positional, fresh: true };
-        self.run(bench, pass).map(|_| ())
+        self.run(place, pass).map(|_| ())
+    }
+
+    /// Removes what the passes have made.
+    pub fn remove(&self, files: &dyn Files) -> Outcome {
+        for name in [self.name.clone(), self.name_of_one_record()] {
+            match files.unlink(&name) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                unlinked => unlinked.doing(|| format!("unlink {name}"))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The file of record re-write, which never has more than one record.
+    fn name_of_one_record(&self) -> String {
+        format!("{}.one", self.name)
     }
 
     /// One test.
-    pub fn run(&mut self, bench: &Bench<'_>, pass: Pass) -> Outcome<Timed> {
+    pub fn run(&mut self, place: Place<'_>, pass: Pass) -> Outcome<Timed> {
         if self.options.way == Way::Direct && !self.record_size.is_multiple_of(Aligned::UNIT as u64) {
             return Err(Trouble::Skip("O_DIRECT needs records of whole pages".into()));
         }
@@ -88,7 +119,7 @@ impl<'c> Cell<'c> {
             return Err(Trouble::Skip("streams are not run through memory maps or O_DIRECT".into()));
         }
         let same = pass.pattern == Pattern::Same;
-        let name = if same { FILE_OF_ONE_RECORD } else { FILE };
+        let name = if same { self.name_of_one_record() } else { self.name.clone() };
         let fresh = pass.fresh || same;
         let open = Open {
             write: pass.write,
@@ -100,12 +131,12 @@ impl<'c> Cell<'c> {
         if pass.write && !same {
             self.version += 1;
         }
-        let mut file = bench.files()?.open(name, open).doing(|| format!("open {name}"))?;
+        let mut file = place.files.open(&name, open).doing(|| format!("open {name}"))?;
         let mut timed = Timed::default();
         match (self.options.way, pass.call) {
-            (Way::Map, _) => self.through_map(bench, pass, &*file, &mut timed)?,
-            (_, Call::Stream) => self.through_stream(bench, pass, &mut *file, &mut timed)?,
-            _ => self.by_calls(bench, pass, &mut *file, &mut timed)?,
+            (Way::Map, _) => self.through_map(place, pass, &*file, &mut timed)?,
+            (_, Call::Stream) => self.through_stream(place, pass, &mut *file, &mut timed)?,
+            _ => self.by_calls(place, pass, &mut *file, &mut timed)?,
         }
         let mapped = self.options.way == Way::Map;
         if self.options.flush && !mapped {
@@ -123,14 +154,14 @@ impl<'c> Cell<'c> {
 
     fn by_calls(
         &mut self,
-        bench: &Bench<'_>,
+        place: Place<'_>,
         pass: Pass,
         file: &mut dyn OpenFile,
         timed: &mut Timed,
     ) -> Outcome {
         let in_order = pass.pattern == Pattern::Forward;
         for record in pass.pattern.records(self.records, self.seed) {
-            bench.check_stop()?;
+            place.check_stop()?;
             let offset = record * self.record_size;
             if pass.write {
                 self.fill(offset);
@@ -150,7 +181,7 @@ impl<'c> Cell<'c> {
                     }
                 }
             });
-            done.doing(|| self.place(pass, offset))?;
+            done.doing(|| self.doing(pass, offset))?;
             self.count(pass, offset, timed)?;
         }
         Ok(())
@@ -158,7 +189,7 @@ impl<'c> Cell<'c> {
 
     fn through_stream(
         &mut self,
-        bench: &Bench<'_>,
+        place: Place<'_>,
         pass: Pass,
         file: &mut dyn OpenFile,
         timed: &mut Timed,
@@ -167,29 +198,29 @@ impl<'c> Cell<'c> {
         if pass.write {
             let mut stream = BufWriter::with_capacity(capacity, Stream(file));
             for record in 0..self.records {
-                bench.check_stop()?;
+                place.check_stop()?;
                 self.fill(record * self.record_size);
                 let buffer = self.buffer.bytes();
                 timed
                     .operation(|| stream.write_all(buffer))
-                    .doing(|| self.place(pass, record * self.record_size))?;
+                    .doing(|| self.doing(pass, record * self.record_size))?;
                 self.count(pass, record * self.record_size, timed)?;
             }
-            timed.beside(|| stream.flush()).doing(|| format!("flush {FILE}"))?;
+            timed.beside(|| stream.flush()).doing(|| format!("flush {}", self.name))?;
         } else {
             let mut stream = BufReader::with_capacity(capacity, Stream(file));
             for record in 0..self.records {
-                bench.check_stop()?;
+                place.check_stop()?;
                 let buffer = self.buffer.bytes();
                 timed
                     .operation(|| stream.read_exact(buffer))
-                    .doing(|| self.place(pass, record * self.record_size))?;
+                    .doing(|| self.doing(pass, record * self.record_size))?;
                 self.count(pass, record * self.record_size, timed)?;
             }
-            let more = stream.fill_buf().doing(|| format!("read {FILE}"))?;
+            let more = stream.fill_buf().doing(|| format!("read {}", self.name))?;
             if !more.is_empty() {
                 return Err(Trouble::Wrong {
-                    what: format!("size of {FILE}: there is more than was written"),
+                    what: format!("size of {}: there is more than was written", self.name),
                 });
             }
         }
@@ -198,7 +229,7 @@ impl<'c> Cell<'c> {
 
     fn through_map(
         &mut self,
-        bench: &Bench<'_>,
+        place: Place<'_>,
         pass: Pass,
         file: &dyn OpenFile,
         timed: &mut Timed,
@@ -209,11 +240,11 @@ impl<'c> Cell<'c> {
         let records = if pass.pattern == Pattern::Same { 1 } else { self.records };
         let length = usize::try_from(records * self.record_size).unwrap_or(0);
         if pass.fresh || pass.pattern == Pattern::Same {
-            file.set_len(length as u64).doing(|| format!("extend {FILE}"))?;
+            file.set_len(length as u64).doing(|| format!("extend {}", self.name))?;
         }
-        let mut map = map::Map::new(descriptor, length, pass.write).doing(|| format!("map {FILE}"))?;
+        let mut map = map::Map::new(descriptor, length, pass.write).doing(|| format!("map {}", self.name))?;
         for record in pass.pattern.records(self.records, self.seed) {
-            bench.check_stop()?;
+            place.check_stop()?;
             let offset = record * self.record_size;
             if pass.write {
                 self.fill(offset);
@@ -223,32 +254,34 @@ impl<'c> Cell<'c> {
             let inside = timed
                 .operation(|| if pass.write { map.write(start, buffer) } else { map.read(start, buffer) });
             if !inside {
-                return Err(Trouble::Wrong { what: format!("size of {FILE}: it ends before {offset}") });
+                return Err(Trouble::Wrong {
+                    what: format!("size of {}: it ends before {offset}", self.name),
+                });
             }
             self.count(pass, offset, timed)?;
         }
         if pass.write && self.options.flush {
-            timed.beside(|| map.flush()).doing(|| format!("msync {FILE}"))?;
+            timed.beside(|| map.flush()).doing(|| format!("msync {}", self.name))?;
         }
         Ok(())
     }
 
     fn fill(&mut self, offset: u64) {
-        self.content.fill(self.buffer.bytes(), 0, offset, self.version.max(1));
+        self.content.fill(self.buffer.bytes(), self.file, offset, self.version.max(1));
     }
 
     fn count(&mut self, pass: Pass, offset: u64, timed: &mut Timed) -> Outcome {
         timed.bytes += self.record_size;
         if !pass.write {
             let version = self.version;
-            self.content.compare(self.buffer.bytes(), self.expected.bytes(), 0, offset, version)?;
+            self.content.compare(self.buffer.bytes(), self.expected.bytes(), self.file, offset, version)?;
             timed.verification.bytes += self.record_size;
         }
         Ok(())
     }
 
-    fn place(&self, pass: Pass, offset: u64) -> String {
-        format!("{} {FILE} at {offset}", if pass.write { "write" } else { "read" })
+    fn doing(&self, pass: Pass, offset: u64) -> String {
+        format!("{} {} at {offset}", if pass.write { "write" } else { "read" }, self.name)
     }
 }
 

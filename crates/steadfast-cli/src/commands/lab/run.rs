@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use steadfast_bench::report::terminal::Part;
 use steadfast_bench::result::{RunResult, Status};
 use steadfast_bench::run::{self, Effort, Plan, PlannedSuite, RunError, Stop};
-use steadfast_bench::target::{self, DirectoryTarget, Site, Target, cleanup};
+use steadfast_bench::target::{self, Backing, DirectoryTarget, Site, Target, cleanup};
 use steadfast_bench::{Trouble, suite};
 
 use super::progress::Progress;
@@ -16,12 +16,13 @@ use crate::size;
 
 /// Measure; the result is DIR/result.json, the report DIR/index.html
 ///
-/// Targets of --on: steadfast (through FUSE), steadfast-lib (the library in this process), ext4, xfs, btrfs, fuse2fs. Each
-/// gets a fresh volume on an image file below --backing with a loop device; that needs root. --dir takes any directory,
+/// Targets of --on: steadfast (through FUSE), steadfast-lib and steadfast-lib-buffered (the library in this process, without
+/// and with the system's page cache), ext4, xfs, btrfs, fuse2fs, fat and fat-on-steadfast (in this process, on the device and on a
+/// file in a Steadfast volume). Each gets a fresh volume on an image file below --backing with a loop device; that needs root. --dir takes any directory,
 /// and no rights. What is missing on this machine is skipped and said.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Suites: b1, b2, b3, b4, b5, or all
+    /// Suites: b1, b2, b3, b4, b5, device, check, or all
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required_unless_present = "iozone")]
     suite: Vec<String>,
     /// IOzone with options of its own command line, such as "-a -e -g 32m" or "-s 10m -r 8k -i 0 -i 2"
@@ -36,10 +37,13 @@ pub struct Args {
     /// Where the result goes
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Directory for the images of the volumes
+    /// Directory for the images of the volumes, or a block device, which all targets use in turn
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     backing: PathBuf,
-    /// Size of each volume [default: 512M with --quick, else 1G]
+    /// Everything on the block device of --backing may be lost
+    #[arg(long, conflicts_with = "size")]
+    erase: bool,
+    /// Size of each volume [default: 512M with --quick, else 1G; a block device is used whole]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     size: Option<u64>,
     /// At most two minutes: small files, three rounds
@@ -86,10 +90,16 @@ pub fn run(args: &Args) -> Outcome {
     std::fs::create_dir_all(&args.out).map_err(|error| Failure::host(&error, "make", &args.out))?;
     let program =
         std::env::current_exe().map_err(|error| Failure::host(&error, "find", Path::new("steadfast")))?;
-    let scratch = target::scratch(&args.backing).map_err(|trouble| failed(&trouble, &args.backing))?;
+    let refused = |trouble: Trouble| failed(&trouble, &args.backing);
+    let backing = Backing::open(&args.backing, args.erase).map_err(refused)?;
+    let scratch = target::scratch(&backing.directory()).map_err(refused)?;
     let site = Site {
         scratch: scratch.path().to_owned(),
-        volume_size: args.size.unwrap_or(effort.pick(512 << 20, 1 << 30, 1 << 30)),
+        device: backing.device().map(|(path, _)| path.to_owned()),
+        volume_size: match (backing.device(), args.size) {
+            (Some((_, size)), _) | (None, Some(size)) => size,
+            _ => effort.pick(512 << 20, 1 << 30, 1 << 30),
+        },
         program,
     };
     let plan = Plan {

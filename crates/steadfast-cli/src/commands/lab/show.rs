@@ -25,6 +25,9 @@ pub struct ShowArgs {
     /// Print JSON: the result as it is
     #[arg(long, conflicts_with_all = ["full", "iozone", "peer", "report"])]
     json: bool,
+    /// Print Markdown: where it was measured, a table for each suite, and what it cost
+    #[arg(long, conflicts_with_all = ["full", "iozone", "json"])]
+    markdown: bool,
     /// The target to which ratios are given
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
@@ -59,6 +62,11 @@ pub fn show(args: &ShowArgs) -> Outcome {
     let run = read(&args.file)?;
     if args.json {
         return json(&run);
+    }
+    if args.markdown {
+        let text = report::markdown::print(&run, args.peer.as_deref());
+        let text = text.map_err(|what| no_peer(what, &args.file))?;
+        return line(text.trim_end());
     }
     let part = match (args.full, args.iozone) {
         (true, _) => Part::Full,
@@ -101,9 +109,12 @@ pub fn compare(args: &CompareArgs) -> Outcome {
 /// The peer is not in it.
 pub fn print(run: &RunResult, peer: Option<&str>, part: Part, place: &Path) -> Outcome {
     let text = terminal::print(run, peer, part, style());
-    let text =
-        text.map_err(|what| Failure::new(Exit::Usage, what, place.display(), "see 'steadfast lab show'"))?;
+    let text = text.map_err(|what| no_peer(what, place))?;
     line(text.trim_end())
+}
+
+fn no_peer(what: String, place: &Path) -> Failure {
+    Failure::new(Exit::Usage, what, place.display(), "see 'steadfast lab show'")
 }
 
 /// Writes the page and its pictures, and says where.
