@@ -7,6 +7,10 @@
 //! none ([`Persistence`]) after each, and one at the end. Unlike there the cut is not only after the last call but at
 //! every I/O from the last operation on; those before it belong to a shorter sequence.
 //!
+//! Of three operations there would be billions of sequences, so these are pruned twice, as there: to the letters that have
+//! something to do with each other, and, unless all are asked for, to the [calls](Calls) that differ in more than their name,
+//! because on this file system a persistence call makes the whole volume durable or does nothing.
+//!
 //! Sequences are numbered, so that a run can be split into shards and a sequence be run again by its number.
 
 mod alphabet;
@@ -23,6 +27,15 @@ use crate::powercut::{Effort, Script, Seen, Start, Tally, Violation, torture_fro
 use crate::subject::Subject;
 use crate::world::World;
 
+/// Which persistence calls are behind the operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Calls {
+    /// Every one.
+    All,
+    /// Those that differ in more than their name.
+    Few,
+}
+
 /// What sets transaction points, and which calls mean something then.
 #[derive(Debug, Clone, Copy)]
 struct Regime {
@@ -32,6 +45,19 @@ struct Regime {
     between: &'static [Persistence],
     /// Calls after the last operation.
     last: &'static [Persistence],
+    /// The same for [`Calls::Few`].
+    few_between: &'static [Persistence],
+    few_last: &'static [Persistence],
+}
+
+impl Regime {
+    fn between(&self, calls: Calls) -> &'static [Persistence] {
+        if calls == Calls::All { self.between } else { self.few_between }
+    }
+
+    fn last(&self, calls: Calls) -> &'static [Persistence] {
+        if calls == Calls::All { self.last } else { self.few_last }
+    }
 }
 
 const REGIMES: [Regime; 3] = [
@@ -47,6 +73,8 @@ const REGIMES: [Regime; 3] = [
         ),
         between: &Persistence::ALL,
         last: &Persistence::CALLS,
+        few_between: &[Persistence::None, Persistence::FsyncTouched],
+        few_last: &[Persistence::FsyncTouched, Persistence::SyncWrite],
     },
     // The application decides: fsync must not set a point.
     Regime {
@@ -54,6 +82,8 @@ const REGIMES: [Regime; 3] = [
         mask: TransactionMask::MANUAL,
         between: &[Persistence::None, Persistence::Transact],
         last: &[Persistence::Transact, Persistence::FsyncTouched],
+        few_between: &[Persistence::None, Persistence::Transact],
+        few_last: &[Persistence::Transact],
     },
     // Every operation is a point of its own.
     Regime {
@@ -61,6 +91,8 @@ const REGIMES: [Regime; 3] = [
         mask: TransactionMask(TransactionMask::ALL.0 & !TransactionMask::TIMER.0),
         between: &[Persistence::None],
         last: &[Persistence::None],
+        few_between: &[Persistence::None],
+        few_last: &[Persistence::None],
     },
 ];
 
@@ -71,6 +103,7 @@ const LOGS: [(&str, Option<u64>); 2] = [("log", None), ("no log", Some(0))];
 #[derive(Debug)]
 pub struct Bounded {
     length: usize,
+    calls: Calls,
     alphabets: Vec<Alphabet>,
     medium: MediumProfile,
     /// Where sequences begin, for each regime and log.
@@ -91,11 +124,11 @@ pub struct Sequence {
 }
 
 impl Bounded {
-    /// All sequences of `length` operations (1 to 3; those of three over the pruned alphabet) on such a medium.
+    /// All sequences of `length` operations (1 to 3; those of three over the pruned alphabet) with these calls on such a medium.
     ///
     /// # Errors
     /// The length is none of these, or the files cannot be made.
-    pub fn new<S: Subject>(length: usize, medium: MediumProfile) -> Result<Bounded, String> {
+    pub fn new<S: Subject>(length: usize, calls: Calls, medium: MediumProfile) -> Result<Bounded, String> {
         if !(1..=3).contains(&length) {
             return Err(format!("sequences of {length} operations are not enumerated, only of 1, 2 and 3"));
         }
@@ -112,12 +145,13 @@ impl Bounded {
                 starts.push((world, start));
             }
         }
-        Ok(Bounded { length, alphabets, medium, starts })
+        Ok(Bounded { length, calls, alphabets, medium, starts })
     }
 
     fn count_of(&self, regime: &Regime) -> u64 {
         let elements: u64 = self.alphabets.iter().map(|alphabet| alphabet.elements().len() as u64).product();
-        elements * (regime.between.len() as u64).pow(self.length as u32 - 1) * regime.last.len() as u64
+        let (between, last) = (regime.between(self.calls).len() as u64, regime.last(self.calls).len() as u64);
+        elements * between.pow(self.length as u32 - 1) * last
     }
 
     /// How many sequences there are.
@@ -146,7 +180,8 @@ impl Bounded {
             start: at * LOGS.len() + log,
         };
         for (position, alphabet) in self.alphabets.iter().enumerate() {
-            let calls = if position + 1 == self.length { regime.last } else { regime.between };
+            let is_last = position + 1 == self.length;
+            let calls = if is_last { regime.last(self.calls) } else { regime.between(self.calls) };
             let call = calls[digit(calls.len())];
             let element = &alphabet.elements()[digit(alphabet.elements().len())];
             sequence.from = sequence.operations.len();
@@ -185,13 +220,15 @@ mod tests {
 
     #[test]
     fn every_number_is_a_sequence_of_its_own() {
-        let one = Bounded::new::<LabVolume>(1, MediumProfile::SECTOR).unwrap();
+        let one = Bounded::new::<LabVolume>(1, Calls::All, MediumProfile::SECTOR).unwrap();
         let names: BTreeSet<String> =
             (0..one.count()).map(|index| one.sequence(index).unwrap().name).collect();
         assert_eq!(names.len() as u64, one.count());
         assert!(one.sequence(one.count()).is_none());
-        let two = Bounded::new::<LabVolume>(2, MediumProfile::SECTOR).unwrap();
+        let two = Bounded::new::<LabVolume>(2, Calls::All, MediumProfile::SECTOR).unwrap();
         assert!(two.sequence(two.count() - 1).is_some() && two.sequence(two.count()).is_none());
-        assert!(Bounded::new::<LabVolume>(4, MediumProfile::SECTOR).is_err());
+        let three = Bounded::new::<LabVolume>(3, Calls::Few, MediumProfile::SECTOR).unwrap();
+        assert_eq!(three.count(), 25 * 25 * 25 * (2 * 2 * 2 + 2 * 2 + 1) * 2);
+        assert!(Bounded::new::<LabVolume>(4, Calls::All, MediumProfile::SECTOR).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Rot: a byte of a sound volume changes by itself, and everything is read.
 //!
-//! Each answer must be the right one or say that something is damaged; there is no third. Where metadata is kept twice no
+//! The live tree, and each snapshot. Each answer must be the right one or say that something is damaged; there is no third. Where metadata is kept twice no
 //! reader of metadata may notice anything. Only bytes that a reader ever looks at are flipped: which these are is
 //! recorded first, all others are the same to every reader.
 //!
@@ -16,11 +16,11 @@ use crate::generate::Generator;
 use crate::image::Image;
 use crate::ledger::Point;
 use crate::model::{Body, Content, Node, State};
-use crate::operation::Operation;
+use crate::operation::{Make, Name, Operation, Place};
 use crate::platform::Clock;
 use crate::powercut::guard;
 use crate::random::Random;
-use crate::session::Session;
+use crate::session::{Session, Verdict};
 use crate::subject::{LabVolume, Subject};
 use crate::tape::{Lie, Tape};
 use crate::world::World;
@@ -38,6 +38,8 @@ pub struct Tally {
     pub invisible: u64,
     /// Images that were at an earlier transaction point.
     pub earlier: u64,
+    /// Snapshots that were opened and read.
+    pub snapshots: u64,
 }
 
 /// A volume, and the states that it may be found in: the newest last.
@@ -78,8 +80,9 @@ fn flip(world: &World, sound: &Sound, at: u64, bit: u8, tally: &mut Tally) -> Re
     tally.flips += 1;
     let copies = world.format.metadata_copies == Some(2);
     guard(|| {
+        let clock = Clock::default();
         let tape = Tape::new(image, world.atomic_unit, Lie::None);
-        let volume = match <LabVolume as Subject>::open(world, &tape, &Clock::default()) {
+        let volume = match <LabVolume as Subject>::open(world, &tape, &clock) {
             Ok(volume) => volume,
             Err(error) if is_damage(&error) && !copies => {
                 tally.refused += 1;
@@ -89,14 +92,15 @@ fn flip(world: &World, sound: &Sound, at: u64, bit: u8, tally: &mut Tally) -> Re
         };
         let mut wrong = String::new();
         for (age, state) in sound.states.iter().rev().enumerate() {
-            let mut reader = Reader { volume: &volume, state, errors: 0, metadata_errors: 0 };
-            match reader.everything() {
-                Ok(()) if copies && reader.metadata_errors > 0 => {
+            let mut seen = Seen::default();
+            match read_all(world, &tape, &clock, &volume, state, &mut seen) {
+                Ok(()) if copies && seen.metadata_errors > 0 => {
                     return Err("metadata is kept twice, but a reader noticed".to_owned());
                 }
                 Ok(()) => {
-                    tally.errors += reader.errors;
-                    tally.invisible += u64::from(reader.errors == 0);
+                    tally.errors += seen.errors;
+                    tally.invisible += u64::from(seen.errors == 0);
+                    tally.snapshots += seen.snapshots;
                     tally.earlier += u64::from(age > 0);
                     return Ok(());
                 }
@@ -120,26 +124,66 @@ fn is_damage(error: &Error) -> bool {
     )
 }
 
-/// Reads a volume and compares what can be read.
-struct Reader<'a> {
-    volume: &'a LabVolume,
-    state: &'a State,
+/// What readers have met.
+#[derive(Debug, Default)]
+struct Seen {
     errors: u64,
+    /// Of these, those that metadata kept twice does not have.
     metadata_errors: u64,
+    snapshots: u64,
 }
 
-impl Reader<'_> {
+impl Seen {
     /// The answer, unless it says that something is damaged.
     fn damaged<T>(&mut self, what: &str, answer: Result<T, Error>) -> Result<Option<T>, String> {
         match answer {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if is_damage(&error) => {
                 self.errors += 1;
-                self.metadata_errors += u64::from(matches!(error, Error::CorruptMetadata { .. }));
+                self.metadata_errors += u64::from(!matches!(error, Error::CorruptData { .. }));
                 Ok(None)
             }
             Err(error) => Err(format!("{what}: {error}")),
         }
+    }
+}
+
+/// Reads the live tree and every snapshot.
+fn read_all(
+    world: &World,
+    tape: &Tape,
+    clock: &Clock,
+    volume: &LabVolume,
+    state: &State,
+    seen: &mut Seen,
+) -> Result<(), String> {
+    Reader { volume, state, seen }.everything()?;
+    if let Some(names) = seen.damaged("listing snapshots", Subject::snapshots(volume))?
+        && names.iter().ne(state.snapshots().iter().map(|kept| &kept.name))
+    {
+        return Err(format!("other snapshots than there were: {names:?}"));
+    }
+    for kept in state.snapshots() {
+        let opened = <LabVolume as Subject>::open_snapshot(world, tape, clock, &kept.name);
+        if let Some(snapshot) = seen.damaged(&kept.name, opened)? {
+            seen.snapshots += 1;
+            let read = Reader { volume: &snapshot, state: &kept.state, seen }.everything();
+            read.map_err(|what| format!("in {}: {what}", kept.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a tree and compares what can be read.
+struct Reader<'a> {
+    volume: &'a LabVolume,
+    state: &'a State,
+    seen: &'a mut Seen,
+}
+
+impl Reader<'_> {
+    fn damaged<T>(&mut self, what: &str, answer: Result<T, Error>) -> Result<Option<T>, String> {
+        self.seen.damaged(what, answer)
     }
 
     fn everything(&mut self) -> Result<(), String> {
@@ -220,7 +264,33 @@ impl Reader<'_> {
     }
 }
 
-/// A sound volume with log records behind its checkpoint. `None`: the medium is too small for one.
+/// Two files that share blocks, in the tree of every state from here on.
+fn share(session: &mut Session<'_, LabVolume>, world: &World) -> Result<(), String> {
+    let (one, other) = (Name(150), Name(151));
+    let make = |name| Operation::Create {
+        directory: Place::Path(Vec::new()),
+        name,
+        make: Make::Regular,
+        permissions: 0o644,
+        caller: 0,
+    };
+    let path = |name| Place::Path(vec![name]);
+    let length = (3 * world.format.block_size).max(3000);
+    for operation in [
+        make(one),
+        make(other),
+        Operation::Write { place: path(one), offset: 0, length, fill: 7, sync: false },
+        Operation::CloneRange { from: path(one), from_offset: 0, to: path(other), to_offset: 0, length: 0 },
+    ] {
+        match session.step(&operation)? {
+            Verdict::Done => {}
+            other => return Err(format!("{operation:?}: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// A sound volume with two snapshots, if they fit, and log records behind its checkpoint. `None`: the medium is too small for one.
 fn make(world: &World, operations: usize) -> Result<Option<Sound>, String> {
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
@@ -233,9 +303,15 @@ fn make(world: &World, operations: usize) -> Result<Option<Sound>, String> {
     let start = Point::new(state, "the empty volume".to_owned(), 0, Some(0));
     let (mut session, _) = Session::<LabVolume>::open(world, &tape, &clock, 1, &[start])?;
     let mut generator = Generator::new(world, 6);
-    for _ in 0..operations {
+    for number in 0..operations {
         let operation = generator.next(&session.model);
         session.step(&operation)?;
+        if number == operations / 4 {
+            share(&mut session, world)?;
+        }
+        if number == operations / 2 || number == operations / 4 * 3 {
+            session.step(&Operation::SnapshotCreate { name: (number % 250) as u8 })?;
+        }
     }
     session.step(&Operation::Remount { clean: false })?;
     session.step(&Operation::Background { advance_ms: 0 })?;
@@ -257,7 +333,7 @@ fn make(world: &World, operations: usize) -> Result<Option<Sound>, String> {
     tape.note_reads();
     let volume = <LabVolume as Subject>::open(world, &tape, &clock).map_err(|error| error.to_string())?;
     let newest = states[states.len() - 1].clone();
-    Reader { volume: &volume, state: &newest, errors: 0, metadata_errors: 0 }.everything()?;
+    read_all(world, &tape, &clock, &volume, &newest, &mut Seen::default())?;
     let mut read = tape.reads();
     read.sort_unstable();
     Ok(Some(Sound { image, states, read }))

@@ -27,6 +27,7 @@ fn rot(seed: u64, block_size: u32, copies: u8, size: u64) {
         panic!("{what}");
     }
     println!("blocks of {block_size}, {copies} copies: {tally:?}");
+    assert!(tally.snapshots > 0, "no snapshot was read: {tally:?}");
     assert!(copies == 2 || tally.errors + tally.refused > 0, "no reader has noticed anything: {tally:?}");
 }
 

@@ -37,6 +37,14 @@ const BY_POWER_CUTS: [(Sabotage, u64); 17] = [
     (Sabotage::RenameInTwo, 10),
 ];
 
+/// Bugs in snapshots and clones, in worlds with snapshots.
+const BY_POWER_CUTS_AMONG_SNAPSHOTS: [(Sabotage, u64); 4] = [
+    (Sabotage::SnapshotBirthOffByOne, 10),
+    (Sabotage::ForgetHeld, 10),
+    (Sabotage::DeleteBirthOffByOne, 40),
+    (Sabotage::SharedCountOffByOne, 10),
+];
+
 const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
 /// Runs `work` with a bug, and without it whatever happens.
@@ -57,9 +65,10 @@ fn explore() -> bool {
 }
 
 /// How many seeds it takes.
-fn seeds_needed(bug: Sabotage, most: u64) -> Option<u64> {
+fn seeds_needed(bug: Sabotage, most: u64, snapshots: bool) -> Option<u64> {
     (0..most).find(|seed| {
-        let world = World::new(*seed, Profile::ALL[(*seed % 5) as usize].1);
+        let mut world = World::new(*seed, Profile::ALL[(*seed % 5) as usize].1);
+        world.extras.snapshots = snapshots;
         let fails = || torture::<LabVolume>(&world, &Script::Drawn, &EFFORT, &mut Tally::default()).is_err();
         // A seed that fails anyway shows nothing.
         with(bug, fails) && !fails()
@@ -68,11 +77,20 @@ fn seeds_needed(bug: Sabotage, most: u64) -> Option<u64> {
 
 #[test]
 fn power_cuts_find_what_is_planted() {
+    all_are_found(&BY_POWER_CUTS, false);
+}
+
+#[test]
+fn power_cuts_find_what_is_planted_in_snapshots_and_clones() {
+    all_are_found(&BY_POWER_CUTS_AMONG_SNAPSHOTS, true);
+}
+
+fn all_are_found(bugs: &[(Sabotage, u64)], snapshots: bool) {
     // What a bug does to the volume is part of the test; its panics are nobody's news.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
-    for (bug, within) in BY_POWER_CUTS {
-        let found = seeds_needed(bug, within);
+    for (bug, within) in bugs.iter().copied() {
+        let found = seeds_needed(bug, within, snapshots);
         println!("{bug:?}: {}", found.map_or("not found".to_owned(), |seed| format!("{} seeds", seed + 1)));
         if found.is_none() {
             missed.push(bug);

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use steadfast_lab::bounded::Bounded;
+use steadfast_lab::bounded::{Bounded, Calls};
 use steadfast_lab::generate::operation;
 use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::minimise::minimise;
@@ -99,8 +99,8 @@ fn any_operations_agree_with_the_model() {
 #[test]
 fn every_short_sequence_survives_every_power_cut() {
     let effort = Effort { operations: 0, cuts: None, survivals: 1, recovery_cuts: [0; 3] };
-    for (length, every) in [(1, 1), (2, 4099), (3, 1999)] {
-        let bounded = Bounded::new::<LabVolume>(length, MediumProfile::SECTOR).unwrap();
+    for (length, calls, every) in [(1, Calls::All, 1), (2, Calls::All, 4099), (3, Calls::Few, 199)] {
+        let bounded = Bounded::new::<LabVolume>(length, calls, MediumProfile::SECTOR).unwrap();
         let (mut seen, mut tally) = (Seen::default(), Tally::default());
         for index in (0..bounded.count()).step_by(every) {
             let sequence = bounded.sequence(index).unwrap();

@@ -3,16 +3,17 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use steadfast_lab::bounded::Bounded;
+use steadfast_lab::bounded::{Bounded, Calls};
 use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::powercut::{Effort, Seen, Tally};
 use steadfast_lab::subject::LabVolume;
 
 const USAGE: &str = "\
 usage: bounded [--length 1|2|3] [--shard I/N] [--medium NAME] [--only NUMBER] [--every N]
-               [--survivals N] [--recovery N,M,O] [--seconds N] [--list]
+               [--calls all|few] [--survivals N] [--recovery N,M,O] [--seconds N] [--list]
 
   --length     operations in a sequence (default 1); those of three are over a pruned set
+  --calls      which persistence calls: all, or few, which differ in more than their name (default few for three, else all)
   --shard      only part I of N (0/4, 1/4 …): for several processes
   --every      only every Nth sequence: a sample
   --only       only this sequence
@@ -24,6 +25,7 @@ usage: bounded [--length 1|2|3] [--shard I/N] [--medium NAME] [--only NUMBER] [-
 
 struct Arguments {
     length: usize,
+    calls: Option<Calls>,
     shard: (u64, u64),
     every: u64,
     only: Option<u64>,
@@ -36,6 +38,7 @@ struct Arguments {
 fn arguments() -> Result<Arguments, String> {
     let mut parsed = Arguments {
         length: 1,
+        calls: None,
         shard: (0, 1),
         every: 1,
         only: None,
@@ -52,6 +55,13 @@ fn arguments() -> Result<Arguments, String> {
         let mut value = || rest.next().ok_or(format!("{option} needs a value"));
         match option.as_str() {
             "--length" => parsed.length = number(&value()?)?,
+            "--calls" => {
+                parsed.calls = Some(match value()?.as_str() {
+                    "all" => Calls::All,
+                    "few" => Calls::Few,
+                    other => return Err(format!("--calls takes all or few, not '{other}'")),
+                });
+            }
             "--shard" => {
                 let text = value()?;
                 let (part, parts) = text.split_once('/').ok_or(format!("'{text}' is not I/N"))?;
@@ -83,7 +93,8 @@ fn arguments() -> Result<Arguments, String> {
 
 fn main() -> ExitCode {
     let prepared = arguments().and_then(|arguments| {
-        let bounded = Bounded::new::<LabVolume>(arguments.length, arguments.medium)?;
+        let calls = arguments.calls.unwrap_or(if arguments.length == 3 { Calls::Few } else { Calls::All });
+        let bounded = Bounded::new::<LabVolume>(arguments.length, calls, arguments.medium)?;
         Ok((arguments, bounded))
     });
     let (arguments, bounded) = match prepared {

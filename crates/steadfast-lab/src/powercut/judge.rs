@@ -218,14 +218,13 @@ impl<'a> Judge<'a> {
                 session.compare_counts()?;
                 match self.random.below(16) {
                     // Everything goes, and every block comes back.
-                    // Not where snapshots hold what was deleted.
-                    0 if session.model.state.snapshots().is_empty() => {
+                    0 => {
                         session.drain(Some(self.start.nodes_when_new))?;
                         self.tally.emptied += 1;
                     }
                     // As a program that tries again what the cut interrupted: the same bytes go to the same places, and
                     // may complete what the first try has left torn.
-                    0..8 => {
+                    1..8 => {
                         for operation in interrupted {
                             step(&mut session, operation.clone())?;
                         }

@@ -3,15 +3,15 @@
 use steadfast::fs::FileKind;
 use steadfast::{InodeNumber, TransactionMask};
 
-use super::Session;
 use super::background::TURNS_MAX;
+use super::{Session, Verdict};
 use crate::model::Body;
 use crate::operation::{ALL_SLOTS, Operation};
 use crate::subject::{Call, Subject};
 use crate::tape::Tape;
 
 impl<S: Subject> Session<'_, S> {
-    /// Lets go of every held file, removes every name and attribute, lets background work finish, makes a checkpoint that
+    /// Deletes every snapshot, lets go of every held file, removes every name and attribute, lets background work finish, makes a checkpoint that
     /// frees what the one before had to keep, and counts what is in use. Every used block must then belong to a node of
     /// the tree, and the tree must be as small as the one of a new volume (`nodes_when_new`), but for the nodes that the
     /// allocation bitmap takes: how long that is depends on where the nodes lie. Returns the number of nodes.
@@ -23,6 +23,14 @@ impl<S: Subject> Session<'_, S> {
         let mask = self.subject.witness().mask;
         let freeing = mask.union(TransactionMask::VOLUME_FULL);
         self.step(&Operation::SetMask { mask: freeing.0 })?;
+        let snapshots: Vec<String> =
+            self.model.state.snapshots().iter().map(|kept| kept.name.clone()).collect();
+        for name in &snapshots {
+            let verdict = self.plain(&Call::SnapshotDelete { name }, "emptying")?;
+            if verdict != Verdict::Done {
+                return Err(format!("snapshot {name} is not deleted: {verdict:?}"));
+            }
+        }
         for slot in 0..ALL_SLOTS {
             self.step(&Operation::Release { slot: slot as u8 })?;
         }

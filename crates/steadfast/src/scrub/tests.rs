@@ -212,3 +212,67 @@ fn snapshots_are_scrubbed_once() {
         lines(&report)
     );
 }
+
+/// A volume that becomes larger in the middle of a pass, and smaller before the next: the pass reads what is there, and heals
+/// the copies at the end where the volume has it now.
+#[test]
+fn volumes_of_another_size_are_scrubbed_to_their_new_end() {
+    let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
+    let options = FormatOptions { block_size: 512, size: Some(2 << 20), ..FormatOptions::default() };
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let volume = open(&medium, false);
+    fill(&volume, b"one", 9);
+    let report = scrub_with(&volume, |step| match step {
+        2 => volume.grow(4 << 20).unwrap(),
+        3 => drop(fill(&volume, b"two", 9)),
+        4 => volume.checkpoint().unwrap(),
+        _ => {}
+    });
+    assert_eq!((report.bad, report.healed), (0, 0), "{:?}", lines(&report));
+    for size in [4 << 20, 3 << 20] {
+        let mut volume = open(&medium, false);
+        if size < 4 << 20 {
+            volume.shrink(size, &mut |_| ()).unwrap();
+            volume = open(&medium, false);
+        }
+        volume.checkpoint().unwrap();
+        let superblock = volume.superblock().clone();
+        assert_eq!(superblock.byte_size(), size);
+        let (report, tree) = (scrub(&volume), nodes(&volume, &volume.working_root()).len());
+        assert_eq!((report.bad, report.healed), (0, 0), "{:?}", lines(&report));
+        assert_eq!(report.nodes as usize, tree);
+        // The copies at the end: superblock, and the newest metaroot.
+        let generation = Metaroot::read_newest(&medium, &superblock, &TestPlatform).unwrap().generation.0;
+        for offset in [superblock.second_offset(), superblock.metaroot_offsets(generation)[1]] {
+            assert!(offset < size && offset > size - (16 << 10));
+            rot(&medium, BlockAddress(offset / 512));
+        }
+        let report = scrub(&volume);
+        assert_eq!((report.bad, report.healed), (0, 2), "{:?}", lines(&report));
+        assert_eq!(scrub(&volume).findings.len(), 0);
+        volume.close().unwrap();
+        assert!(is_clean(&medium));
+    }
+}
+
+/// Also with snapshots, which keep a volume from becoming smaller where they have something in the way, and from nothing else.
+#[test]
+fn snapshots_of_a_volume_of_another_size_are_scrubbed() {
+    let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
+    let options = FormatOptions { block_size: 512, size: Some(2 << 20), ..FormatOptions::default() };
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let volume = open(&medium, false);
+    fill(&volume, b"one", 6);
+    volume.snapshot_create("first").unwrap();
+    let directory = volume.lookup(ROOT, b"one").unwrap().inode;
+    (0..6).for_each(|number| volume.unlink(directory, &[b'f', b'0' + number]).unwrap());
+    while volume.background().unwrap() {}
+    volume.grow(4 << 20).unwrap();
+    let held = scrub(&volume);
+    assert_eq!(held.bad, 0, "{:?}", lines(&held));
+    assert!(held.data_blocks > 100, "what only the snapshot holds is read: {held:?}");
+    volume.shrink(3 << 20, &mut |_| ()).unwrap();
+    let volume = open(&medium, false);
+    let report = scrub(&volume);
+    assert_eq!((report.bad, report.data_blocks), (0, held.data_blocks), "{:?}", lines(&report));
+}
