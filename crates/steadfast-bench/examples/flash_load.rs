@@ -1,0 +1,237 @@
+//! Work for a file system on flash, in a guest that has nothing but this program: see bench/nand.sh.
+//!
+//! Each command prints lines `name value`, the values in milliseconds where the name ends so.
+//!
+//! - `write FILE MIB`, `read FILE MIB`: records of 4 KiB in a row, then the same again; fsync is in the time of writing;
+//! - `fileops DIR COUNT`: so many of each operation on names, their mean times;
+//! - `fill DIR`: files of 64 KiB that do not compress, until no space is left;
+//! - `make-room DIR`: removes every tenth of them;
+//! - `overwrite DIR COUNT`: 4 KiB in the middle of one of the files after another, each made durable by fsync;
+//! - `verify DIR`: reads everything and compares what was acknowledged.
+
+use std::error::Error;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Bytes of a file.
+const FILE: usize = 64 << 10;
+/// Bytes of an overwrite.
+const RECORD: usize = 4 << 10;
+/// Files that are used again and again by `overwrite`.
+const OVERWRITTEN: usize = 20;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["write", file, mib] => write(Path::new(file), mib.parse()?),
+        ["read", file, mib] => read(Path::new(file), mib.parse()?),
+        ["fileops", directory, count] => file_operations(Path::new(directory), count.parse()?),
+        ["fill", directory] => fill(Path::new(directory)),
+        ["make-room", directory] => make_room(Path::new(directory)),
+        ["overwrite", directory, count] => overwrite(Path::new(directory), count.parse()?),
+        ["verify", directory] => verify(Path::new(directory)),
+        _ => Err(
+            "usage: flash_load write|read FILE MIB, fileops|overwrite DIR COUNT, fill|make-room|verify DIR"
+                .into(),
+        ),
+    }
+}
+
+fn path(directory: &Path, index: usize) -> PathBuf {
+    directory.join(format!("d{}", index / 100)).join(format!("f{index}"))
+}
+
+/// Bytes that do not compress, the same for the same number.
+fn noise(number: u64, length: usize) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn speed(name: &str, mib: usize, time: Duration) {
+    println!("{name}_kib_s {:.0}", mib as f64 * 1024.0 / time.as_secs_f64());
+}
+
+fn write(path: &Path, mib: usize) -> Result<(), Box<dyn Error>> {
+    for (pass, name) in ["write", "rewrite"].into_iter().enumerate() {
+        let records: Vec<Vec<u8>> = (0..256).map(|record| noise(record << 8 | pass as u64, RECORD)).collect();
+        let start = Instant::now();
+        let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        for record in records.iter().cycle().take(mib * 256) {
+            file.write_all(record)?;
+        }
+        file.sync_all()?;
+        speed(name, mib, start.elapsed());
+    }
+    Ok(())
+}
+
+fn read(path: &Path, mib: usize) -> Result<(), Box<dyn Error>> {
+    for name in ["read", "reread"] {
+        let mut record = vec![0; RECORD];
+        let start = Instant::now();
+        let mut file = File::open(path)?;
+        for number in 0..mib as u64 * 256 {
+            file.read_exact(&mut record)?;
+            if number % 64 == 0 && record != noise((number % 256) << 8 | 1, RECORD) {
+                return Err(format!("{}: record {number} is not what was written", path.display()).into());
+            }
+        }
+        speed(name, mib, start.elapsed());
+    }
+    Ok(())
+}
+
+fn file_operations(directory: &Path, count: usize) -> Result<(), Box<dyn Error>> {
+    type Operation = (&'static str, fn(&Path) -> io::Result<()>);
+    let operations: [Operation; 12] = [
+        ("mkdir", |path| fs::create_dir(path.with_extension("d"))),
+        ("create", |path| File::create(path).map(drop)),
+        ("write", |path| fs::write(path, [0x55; 100])),
+        ("open", |path| File::open(path).map(drop)),
+        ("access", |path| rustix::fs::access(path, rustix::fs::Access::READ_OK).map_err(Into::into)),
+        ("stat", |path| fs::metadata(path).map(drop)),
+        ("chmod", |path| rustix::fs::chmod(path, rustix::fs::Mode::RUSR).map_err(Into::into)),
+        ("link", |path| fs::hard_link(path, path.with_extension("l"))),
+        ("rename", |path| fs::rename(path.with_extension("l"), path.with_extension("m"))),
+        ("symlink", |path| std::os::unix::fs::symlink("target", path.with_extension("s"))),
+        ("unlink", |path| fs::remove_file(path.with_extension("m"))),
+        ("rmdir", |path| fs::remove_dir(path.with_extension("d"))),
+    ];
+    fs::create_dir_all(directory)?;
+    for (name, operation) in operations {
+        let start = Instant::now();
+        for index in 0..count {
+            operation(&directory.join(format!("f{index}")))?;
+        }
+        println!("fileops_{name}_ms {:.3}", milliseconds(start.elapsed()) / count.max(1) as f64);
+    }
+    Ok(())
+}
+
+fn fill(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let start = Instant::now();
+    let mut worst = Duration::ZERO;
+    let mut files = 0;
+    loop {
+        let path = path(directory, files);
+        let one = Instant::now();
+        let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+            let mut file = File::create(&path)?;
+            file.write_all(&noise(files as u64, FILE))?;
+            file.sync_all()
+        });
+        match written {
+            Ok(()) => files += 1,
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
+            Err(error) => return Err(error.into()),
+        }
+        worst = worst.max(one.elapsed());
+    }
+    // The one that did not fit.
+    let _ = fs::remove_file(path(directory, files));
+    println!("fill_files {files}");
+    println!("fill_ms {:.1}", milliseconds(start.elapsed()));
+    println!("fill_worst_ms {:.1}", milliseconds(worst));
+    Ok(())
+}
+
+/// How many files there are, rounded up to tens.
+fn count_files(directory: &Path) -> usize {
+    // Those with numbers of tens may have been removed.
+    (0..).find(|index| !path(directory, index * 10 + 1).exists()).map_or(0, |tens| tens * 10)
+}
+
+fn make_room(directory: &Path) -> Result<(), Box<dyn Error>> {
+    for index in (0..count_files(directory)).step_by(10) {
+        fs::remove_file(path(directory, index))?;
+    }
+    Ok(())
+}
+
+/// The place of overwrite `number`: a file, and the offset in it.
+fn place(number: usize) -> (usize, u64) {
+    (1 + 10 * (number % OVERWRITTEN), ((number / OVERWRITTEN) % (FILE / RECORD) * RECORD) as u64)
+}
+
+fn overwrite(directory: &Path, count: usize) -> Result<(), Box<dyn Error>> {
+    let mut latencies = Vec::with_capacity(count);
+    for number in 0..count {
+        let (index, offset) = place(number);
+        let start = Instant::now();
+        let mut file = OpenOptions::new().write(true).open(path(directory, index))?;
+        file.seek(SeekFrom::Start(offset))?;
+        file.write_all(&noise((number as u64) << 32 | 0xffff, RECORD))?;
+        file.sync_all()?;
+        latencies.push(start.elapsed());
+        // Whoever keeps this output knows what has been acknowledged.
+        println!("acknowledged {number}");
+    }
+    latencies.sort_unstable();
+    let total: Duration = latencies.iter().sum();
+    println!("overwrite_mean_ms {:.2}", milliseconds(total) / count.max(1) as f64);
+    if let Some(worst) = latencies.last() {
+        println!("overwrite_worst_ms {:.1}", milliseconds(*worst));
+    }
+    Ok(())
+}
+
+/// Every file is what `fill` wrote, each 4 KiB of the overwritten ones that or an overwrite. How many overwrites are there is
+/// for the caller to compare with what was acknowledged: they are counted up to the first one that is missing.
+fn verify(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let (mut wrong, mut files, mut present) = (0, 0, Vec::new());
+    let count = count_files(directory);
+    for index in 0..count {
+        // Removed on purpose, or behind the last one.
+        let may_be_missing = index % 10 == 0 || index + 10 > count;
+        let mut bytes = Vec::new();
+        match File::open(path(directory, index)) {
+            Ok(mut file) => file.read_to_end(&mut bytes).map(|_| ())?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && may_be_missing => continue,
+            Err(error) => return Err(error.into()),
+        }
+        files += 1;
+        let original = noise(index as u64, FILE);
+        if bytes == original {
+            continue;
+        }
+        for (at, record) in bytes.chunks(RECORD).enumerate() {
+            let offset = at * RECORD;
+            if original.get(offset..offset + record.len()) == Some(record) {
+                continue;
+            }
+            // Each place is overwritten again after so many overwrites.
+            let again = OVERWRITTEN * (FILE / RECORD);
+            let first = at * OVERWRITTEN + index / 10;
+            let found = (0..100).map(|round| first + round * again).find(|number| {
+                place(*number) == (index, offset as u64)
+                    && record == noise((*number as u64) << 32 | 0xffff, RECORD)
+            });
+            match found {
+                Some(number) => present.push(number),
+                None => wrong += 1,
+            }
+        }
+        if bytes.len() != FILE {
+            wrong += 1;
+        }
+    }
+    println!("verify_files {files}");
+    println!("verify_wrong {wrong}");
+    println!("verify_newest {}", present.iter().max().map_or(-1, |number| *number as i64));
+    println!("verify_overwrites {}", present.len());
+    if wrong == 0 { Ok(()) } else { Err("there are bytes that nobody wrote".into()) }
+}
