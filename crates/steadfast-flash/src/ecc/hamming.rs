@@ -1,4 +1,4 @@
-//! The Hamming code of SmartMedia and of Linux: one flipped bit corrected, two detected, in three bytes.
+//! The Hamming code of Linux, which is that of SmartMedia with its first two bytes exchanged: one flipped bit corrected, two detected, in three bytes.
 //!
 //! For each bit of a bit's address there are two parities, of the data bits where that address bit is one (odd parities) and
 //! where it is zero (even ones). A flipped data bit changes exactly one of each pair, and the odd ones that changed spell its
@@ -64,8 +64,8 @@ impl Parities {
         Parities { odd: odd & used, even: (odd ^ everything) & used }
     }
 
-    /// As three bytes: pairs of row parities, even one below odd one, then the column parities in the upper six bits of
-    /// the third byte, and the pair of the ninth address bit in its lower two.
+    /// As three bytes: pairs of row parities, even one below odd one, those of the upper address bits first; then the
+    /// column parities in the upper six bits of the third byte, and the pair of the ninth address bit in its lower two.
     fn to_bytes(self) -> [u8; PARITY_BYTES] {
         let mut pairs = 0u32;
         for bit in 0..12 {
@@ -74,11 +74,11 @@ impl Parities {
             pairs |= pair << (2 * bit);
         }
         let inverted = !pairs;
-        [inverted as u8, (inverted >> 8) as u8, (inverted >> 16) as u8]
+        [(inverted >> 8) as u8, inverted as u8, (inverted >> 16) as u8]
     }
 
     fn from_bytes(bytes: [u8; PARITY_BYTES]) -> Parities {
-        let pairs = !u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
+        let pairs = !u32::from_le_bytes([bytes[1], bytes[0], bytes[2], 0]);
         let mut parities = Parities { odd: 0, even: 0 };
         for bit in 0..12 {
             parities.even |= (pairs >> (2 * bit) & 1) as u16 * (1 << bit);

@@ -9,7 +9,7 @@
 //! - Erased bytes have an erased parity, so an erased page is read without an error, and a few flips in it are corrected like
 //!   any others. [`flips_if_erased`] tells an erased page from a written one where there may be more.
 //! - No allocation, no unwinding, constant tables of about 40 KiB, of which a program gets those of the codes that it uses.
-//! - Parities are those of Linux' software codes (SmartMedia order for Hamming, 13-bit field and left-aligned for BCH).
+//! - Parities are those of Linux' software codes (their usual byte order for Hamming, a field of 13 bits and left-aligned for BCH).
 //!
 //! Speed: `cargo run --release -p steadfast-flash --example ecc_speed`.
 
