@@ -55,6 +55,8 @@ unpack() {
 }
 
 programs() {
+    # What is not Rust below is freestanding: the compiler of this machine does for it.
+    export CC_x86_64_unknown_linux_musl=${CC_x86_64_unknown_linux_musl:-gcc}
     if [ -z "${STEADFAST_STATIC:-}" ]; then
         rustup target list --installed 2>/dev/null | grep -qx "$musl" || rustup target add "$musl" >/dev/null 2>&1 \
             || die "no static standard library: $musl: 'rustup target add $musl'"

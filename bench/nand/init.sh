@@ -85,7 +85,7 @@ format() {
     ubifs*)
         ubiformat -q -y /dev/mtd0 && ubiattach -p /dev/mtd0 >/dev/null && ubimkvol /dev/ubi0 -N v -m >/dev/null && ubidetach -p /dev/mtd0
         ;;
-    steadfast) steadfast flash format /dev/mtd0 ;;
+    steadfast) steadfast mkfs /dev/mtd0 ;;
     esac
 }
 # attach_and_mount [OPTIONS]
