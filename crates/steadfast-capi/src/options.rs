@@ -38,7 +38,7 @@ pub struct sf_format_options {
     pub size: u64,
     /// Block size, bytes: a power of two from 128 to 65536, not below the device's atomic unit. Default 4096.
     pub block_size: u32,
-    /// Size of a tree node, bytes; 0: the block size, at least 512.
+    /// Size of a tree node, bytes; 0: the block size, at least 512; at least 8192 from 16 MiB on.
     pub node_size: u32,
     /// Copies of each metadata block, 1 or 2; 0: 2, or 1 on media below 128 KiB.
     pub metadata_copies: u32,

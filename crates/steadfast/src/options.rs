@@ -10,7 +10,7 @@ pub struct FormatOptions {
     /// Block size in bytes: a power of two from 128 to 65,536, at or above the medium's atomic unit.
     pub block_size: u32,
     /// Tree node size in bytes (a power of two from 512 to 65,536, at or above the block size); `None`: the block
-    /// size, at least 512.
+    /// size, at least 512; at least 8 KiB on volumes from 16 MiB on with blocks of 4 KiB or more.
     pub node_size: Option<u32>,
     /// Copies of each metadata block, 1 or 2; `None`: 2, or 1 below 128 KiB.
     pub metadata_copies: Option<u8>,

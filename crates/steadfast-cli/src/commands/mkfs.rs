@@ -25,7 +25,8 @@ pub struct Args {
     /// Block size: a power of two from 128 to 64K
     #[arg(short, long, value_parser = size::parse_u32, default_value = "4K")]
     block_size: u32,
-    /// Tree node size: a power of two from 512 to 64K, at least the block size; the default is the block size
+    /// Tree node size: a power of two from 512 to 64K, at least the block size; by default 8K,
+    /// and the block size on volumes below 16 MiB or with small blocks
     #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
     node_size: Option<u32>,
     /// Copies of metadata

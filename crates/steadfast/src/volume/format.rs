@@ -22,6 +22,11 @@ use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber};
 const TWO_COPIES_FROM: u64 = 128 << 10;
 /// Below this size there is no intent log unless asked for.
 const LOG_FROM: u64 = 1 << 20;
+/// Tree nodes of volumes that are not small, bytes: a file of 2 KiB fits into a leaf, so that making it durable writes
+/// nothing but the log, and scattered changes still rewrite little at a checkpoint.
+const NODE_SIZE: u32 = 8192;
+/// From these sizes of a volume and its blocks on; below, memory and space count for more.
+const NODE_SIZE_FROM: (u64, u32) = (16 << 20, 4096);
 /// Largest default intent log, bytes.
 const LOG_MAX: u64 = 4 << 20;
 
@@ -122,7 +127,8 @@ fn superblock_for(
     if !in_range || block_size < geometry.atomic_unit {
         return Err(Error::BadBlockSize(block_size));
     }
-    let node_size = options.node_size.unwrap_or(block_size.max(512));
+    let small = options.size.unwrap_or(geometry.size) < NODE_SIZE_FROM.0 || block_size < NODE_SIZE_FROM.1;
+    let node_size = options.node_size.unwrap_or(block_size.max(if small { 512 } else { NODE_SIZE }));
     if !node_size.is_power_of_two() || !(512..=65536).contains(&node_size) || node_size < block_size {
         return Err(Error::InvalidArgument(
             "node size: a power of two from 512 to 65536, at least the block size",

@@ -184,7 +184,7 @@ fn a_full_volume_goes_back_past_deleted_snapshots() {
     assert!(volume.statistics().unwrap().blocks_available * 512 > free * 9 / 10);
 }
 
-/// Requests of the medium, and nodes read from it, for making a file.
+/// Requests of the medium, and nodes read from it, for making a file: the median of some times.
 fn cost(medium: &Arc<SimMedium>, volume: &Volume<Arc<SimMedium>, TestPlatform>) -> (u64, u64, u64) {
     let create = || {
         volume.create(ROOT, b"name", NewNode::Regular, 0o644, &Caller::default()).unwrap();
@@ -194,13 +194,18 @@ fn cost(medium: &Arc<SimMedium>, volume: &Volume<Arc<SimMedium>, TestPlatform>) 
         volume.checkpoint().unwrap();
         volume.checkpoint().unwrap();
     };
-    // The first round copies what the last snapshot holds.
-    create();
-    create();
-    let (before, cache) = (medium.counters(), volume.store.cache_use());
-    create();
-    let (after, now) = (medium.counters(), volume.store.cache_use());
-    (after.writes - before.writes, after.reads - before.reads, now.misses - cache.misses)
+    // The first rounds copy what the last snapshot holds.
+    for _ in 0..8 {
+        create();
+    }
+    let mut costs = [(); 9].map(|()| {
+        let (before, cache) = (medium.counters(), volume.store.cache_use());
+        create();
+        let (after, now) = (medium.counters(), volume.store.cache_use());
+        (after.writes - before.writes, after.reads - before.reads, now.misses - cache.misses)
+    });
+    costs.sort_unstable();
+    costs[4]
 }
 
 #[test]

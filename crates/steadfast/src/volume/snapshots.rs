@@ -5,6 +5,8 @@
 //! snapshot, and one after it the whole of it. The newest snapshot's generation counts from the moment of the first freeze,
 //! so nothing that the snapshot holds is let go in between.
 
+use core::sync::atomic::Ordering;
+
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
@@ -28,7 +30,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// `AlreadyExists`, `InvalidName`, `NameTooLong`; `NoSpace` where the room that removing files under a snapshot can
-    /// need is not there (nothing has changed then); as [`transact`](Self::transact).
+    /// need is not there (nothing has changed then); as [`transact`](Self::transact). After `OutOfMemory` the snapshot may
+    /// be there and become durable with the next transaction point: [`snapshots`](Self::snapshots) tells.
     pub fn snapshot_create(&self, name: &str) -> Result<Snapshot> {
         check_name(name)?;
         let mut tries = 0;
@@ -163,12 +166,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `Poisoned` after close, `CorruptMetadata`, `OutOfMemory`, `Medium`.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        // One whose key is not durable, because it is being taken or the medium has failed, cannot be opened.
+        // One whose key will not become durable, because the medium has failed, cannot be opened. While there is memory to
+        // wait for it is there: the next transaction point has it.
+        let failed = self.failed.load(Ordering::Acquire);
         let durable = self.working.lock().durable.generation;
         let reader = self.reader()?;
         let mut list = Vec::new();
         self.visit_records(reader.root(), |record| {
-            if !record.deleting && record.generation < durable {
+            if !record.deleting && (record.generation < durable || !failed) {
                 memory::push(&mut list, record.to_snapshot()?)?;
             }
             Ok(true)

@@ -50,7 +50,7 @@ pub struct Args {
     /// Block size
     #[arg(short, long, value_parser = size::parse_u32, default_value = "4K")]
     block_size: u32,
-    /// Tree node size; the default is the block size
+    /// Tree node size; by default 8K, and the block size on images below 16 MiB or with small blocks
     #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
     node_size: Option<u32>,
     /// Copies of metadata
