@@ -388,7 +388,7 @@ typedef struct sf_format_options {
     uint64_t size;
     // Block size, bytes: a power of two from 128 to 65536, not below the device's atomic unit. Default 4096.
     uint32_t block_size;
-    // Size of a tree node, bytes; 0: the block size, at least 512.
+    // Size of a tree node, bytes; 0: the block size, at least 512; at least 8192 from 16 MiB on.
     uint32_t node_size;
     // Copies of each metadata block, 1 or 2; 0: 2, or 1 on media below 128 KiB.
     uint32_t metadata_copies;
