@@ -6,6 +6,8 @@
 //! - [`nand`]: the [`Nand`](nand::Nand) trait that drivers implement, with [`NandGeometry`](nand::NandGeometry) and
 //!   [`NandError`](nand::NandError);
 //! - [`ecc`]: error-correcting codes in software, for parts without one;
+//! - [`ftl`]: the translation layer, a medium over a part;
+//! - [`model`]: NAND in memory, with wear, flipped bits, failures and power cuts;
 //! - [`part`]: the parts that are known, with their timing and endurance.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -13,5 +15,7 @@
 extern crate alloc;
 
 pub mod ecc;
+pub mod ftl;
+pub mod model;
 pub mod nand;
 pub mod part;

@@ -43,6 +43,15 @@ impl Pairing {
         }
     }
 
+    /// Pages after which no page programmed so far shares cells with one to come, in order.
+    #[must_use]
+    pub fn group(self) -> u32 {
+        match self {
+            Pairing::None => 1,
+            Pairing::Distance3 => 6,
+        }
+    }
+
     /// How many pages before the one in flight can be damaged at most: the reach of the pairing.
     #[must_use]
     pub fn reach(self) -> u32 {

@@ -1,0 +1,371 @@
+//! The forms of a journal page, a spill page and an anchor. All integers are little endian.
+//!
+//! ```text
+//! anchor:  magic "SFAN" | version u16 | 0 u16 | volume u64 | block u32 | chain u32 | blocks u32 | pages_per_block u32
+//!          | page_size u32 | user_pages u32
+//! journal: magic "SFJR" | version u16 | flags u16 | volume u64 | previous u64 | next block u32 | user_pages u32
+//!          | chain n u16, blocks u32… | 3 frontiers (block u32, page u32, 0 u32)
+//!          | directory n u16, pages u32… | table n u16, pages u32… | spills n u16, pages u32…
+//!          | fix-ups n u16, (block u32, entry u32)… | changes
+//! spill:   magic "SFSP" | volume u64 | changes
+//! changes: n u16, (logical page u32, place u32)… | n u16, (logical page u32, length u16, bytes)…
+//! ```
+//! A place is a page address, or [`UNMAPPED`]; its top bit says that the page it replaces was already counted off. The top
+//! bit of a length says the same.
+
+use alloc::vec::Vec;
+
+use super::error::{FlashError, Result};
+use crate::nand::NandGeometry;
+
+/// Version of everything that is written.
+pub const VERSION: u16 = 1;
+/// No page.
+pub const UNMAPPED: u32 = 0x7fff_ffff;
+/// The flag of a place and, as bit 15, of a length.
+pub const RELEASED: u32 = 1 << 31;
+/// Closed in good order: nothing was written after this page.
+pub const FLAG_CLEAN: u16 = 1;
+
+const JOURNAL: [u8; 4] = *b"SFJR";
+const SPILL: [u8; 4] = *b"SFSP";
+const ANCHOR: [u8; 4] = *b"SFAN";
+
+/// Where a stream of programs goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frontier {
+    /// The block; [`UNMAPPED`]: none is open.
+    pub block: u32,
+    /// The next page in it.
+    pub page: u32,
+    /// Pages before this one hold what was acknowledged: nothing may be programmed that shares their cells.
+    pub synced: u32,
+}
+
+impl Frontier {
+    /// No block is open.
+    pub const CLOSED: Frontier = Frontier { block: UNMAPPED, page: 0, synced: 0 };
+}
+
+/// What an anchor says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Anchor {
+    /// Which volume.
+    pub volume: u64,
+    /// A block of the journal.
+    pub block: u32,
+    /// Its place in the chain.
+    pub chain: u32,
+    /// Blocks, pages in a block, bytes in a page.
+    pub shape: (u32, u32, u32),
+    /// Logical pages.
+    pub user_pages: u32,
+}
+
+/// A change of the map that is not in it yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The page is here now, or nowhere; and whether the page before was counted off.
+    Moved(u32, bool),
+    /// Its contents, without the zeros at the end; and whether the page before was counted off.
+    Short(Vec<u8>, bool),
+}
+
+/// The state in a journal page, but for the changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// [`FLAG_CLEAN`].
+    pub flags: u16,
+    /// Which volume.
+    pub volume: u64,
+    /// Sequence number of the first page in the block before in the chain: so that nothing which an interrupted recovery
+    /// has left can be taken for the next block.
+    pub previous: u64,
+    /// The block that the journal goes on in.
+    pub next_block: u32,
+    /// Logical pages.
+    pub user_pages: u32,
+    /// The blocks of the journal that may still be needed, oldest first, the present one last.
+    pub chain: Vec<u32>,
+    /// Host, moved, structures.
+    pub frontiers: [Frontier; 3],
+    /// Pages of the directory.
+    pub directory: Vec<u32>,
+    /// Pages of the block table.
+    pub table: Vec<u32>,
+    /// Spill pages, oldest first.
+    pub spills: Vec<u32>,
+    /// Entries of the block table that its pages do not have.
+    pub fixups: Vec<(u32, u32)>,
+}
+
+fn put_list(bytes: &mut Vec<u8>, list: &[u32]) {
+    bytes.extend_from_slice(&(list.len() as u16).to_le_bytes());
+    list.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+}
+
+impl State {
+    /// The page up to the changes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = JOURNAL.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.flags.to_le_bytes());
+        bytes.extend_from_slice(&self.volume.to_le_bytes());
+        bytes.extend_from_slice(&self.previous.to_le_bytes());
+        bytes.extend_from_slice(&self.next_block.to_le_bytes());
+        bytes.extend_from_slice(&self.user_pages.to_le_bytes());
+        put_list(&mut bytes, &self.chain);
+        for frontier in &self.frontiers {
+            for word in [frontier.block, frontier.page, 0] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        for list in [&self.directory, &self.table, &self.spills] {
+            put_list(&mut bytes, list);
+        }
+        bytes.extend_from_slice(&(self.fixups.len() as u16).to_le_bytes());
+        for (block, entry) in &self.fixups {
+            bytes.extend_from_slice(&block.to_le_bytes());
+            bytes.extend_from_slice(&entry.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The state and the changes in a journal page; `None` where it is none, or contradicts the geometry.
+    #[must_use]
+    pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Option<(State, Vec<(u32, Change)>)> {
+        let mut reader = Reader(bytes);
+        if reader.take(4)? != JOURNAL || reader.u16()? != VERSION {
+            return None;
+        }
+        let (flags, volume, previous) = (reader.u16()?, reader.u64()?, reader.u64()?);
+        let (next_block, user_pages) = (reader.u32()?, reader.u32()?);
+        let chain = reader.list()?;
+        let mut frontiers = [Frontier::CLOSED; 3];
+        for frontier in &mut frontiers {
+            *frontier = Frontier { block: reader.u32()?, page: reader.u32()?, synced: 0 };
+            frontier.synced = frontier.page;
+            reader.u32()?;
+        }
+        let (directory, table, spills) = (reader.list()?, reader.list()?, reader.list()?);
+        let count = reader.u16()?;
+        let fixups = (0..count).map(|_| Some((reader.u32()?, reader.u32()?))).collect::<Option<Vec<_>>>()?;
+        let changes = reader.changes(user_pages, geometry)?;
+        let pages = || directory.iter().chain(&table).chain(&spills);
+        let blocks = || chain.iter().chain(fixups.iter().map(|(block, _)| block));
+        let sound = pages().all(|page| *page == UNMAPPED || *page < geometry.pages())
+            && blocks().all(|block| *block < geometry.blocks)
+            && next_block < geometry.blocks
+            && frontiers.iter().all(|frontier| {
+                frontier.block == UNMAPPED
+                    || (frontier.block < geometry.blocks && frontier.page <= geometry.pages_per_block)
+            });
+        let state = State {
+            flags,
+            volume,
+            previous,
+            next_block,
+            user_pages,
+            chain,
+            frontiers,
+            directory,
+            table,
+            spills,
+            fixups,
+        };
+        sound.then_some((state, changes))
+    }
+}
+
+/// Bytes that a page begins with that only holds changes.
+#[must_use]
+pub fn spill_head(volume: u64) -> Vec<u8> {
+    let mut bytes = SPILL.to_vec();
+    bytes.extend_from_slice(&volume.to_le_bytes());
+    bytes
+}
+
+/// The changes in a spill page; `None` where it is none of this volume.
+#[must_use]
+pub fn decode_spill(
+    bytes: &[u8],
+    volume: u64,
+    user_pages: u32,
+    geometry: &NandGeometry,
+) -> Option<Vec<(u32, Change)>> {
+    let mut reader = Reader(bytes);
+    if reader.take(4)? != SPILL || reader.u64()? != volume {
+        return None;
+    }
+    reader.changes(user_pages, geometry)
+}
+
+/// Bytes that a list of changes takes beside the changes.
+pub const CHANGES_HEAD: usize = 4;
+
+/// Bytes that a change takes.
+#[must_use]
+pub fn change_len(change: &Change) -> usize {
+    match change {
+        Change::Moved(..) => 8,
+        Change::Short(bytes, _) => 6 + bytes.len(),
+    }
+}
+
+/// Appends changes.
+pub fn encode_changes(bytes: &mut Vec<u8>, changes: &[(u32, Change)]) {
+    let moved = changes.iter().filter(|(_, change)| matches!(change, Change::Moved(..))).count();
+    bytes.extend_from_slice(&(moved as u16).to_le_bytes());
+    for (page, change) in changes {
+        if let Change::Moved(place, released) = change {
+            bytes.extend_from_slice(&page.to_le_bytes());
+            bytes.extend_from_slice(&(place | if *released { RELEASED } else { 0 }).to_le_bytes());
+        }
+    }
+    bytes.extend_from_slice(&((changes.len() - moved) as u16).to_le_bytes());
+    for (page, change) in changes {
+        if let Change::Short(contents, released) = change {
+            bytes.extend_from_slice(&page.to_le_bytes());
+            let flag = if *released { 1 << 15 } else { 0 };
+            bytes.extend_from_slice(&(contents.len() as u16 | flag).to_le_bytes());
+            bytes.extend_from_slice(contents);
+        }
+    }
+}
+
+impl Anchor {
+    /// The page.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = ANCHOR.to_vec();
+        bytes.extend_from_slice(&u32::from(VERSION).to_le_bytes());
+        bytes.extend_from_slice(&self.volume.to_le_bytes());
+        let (blocks, pages, size) = self.shape;
+        for word in [self.block, self.chain, blocks, pages, size, self.user_pages] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What the page says; `None` where it is no anchor.
+    ///
+    /// # Errors
+    /// It was made by a later version or for another geometry.
+    pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Result<Option<Anchor>> {
+        let mut reader = Reader(bytes);
+        let Some(anchor) = (|| {
+            if reader.take(4)? != ANCHOR {
+                return None;
+            }
+            let version = reader.u32()? as u16;
+            let (volume, block, chain) = (reader.u64()?, reader.u32()?, reader.u32()?);
+            let shape = (reader.u32()?, reader.u32()?, reader.u32()?);
+            Some((version, Anchor { volume, block, chain, shape, user_pages: reader.u32()? }))
+        })() else {
+            return Ok(None);
+        };
+        let (version, anchor) = anchor;
+        if version != VERSION {
+            return Err(FlashError::Version(version));
+        }
+        let (blocks, pages_per_block, page_size) = anchor.shape;
+        if anchor.shape != (geometry.blocks, geometry.pages_per_block, geometry.page_size) {
+            return Err(FlashError::OtherGeometry { blocks, pages_per_block, page_size });
+        }
+        Ok(Some(anchor).filter(|anchor| anchor.block < blocks))
+    }
+}
+
+/// Reads fields off the front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2)?.try_into().ok().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take(4)?.try_into().ok().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
+    }
+
+    fn list(&mut self) -> Option<Vec<u32>> {
+        let count = self.u16()?;
+        (0..count).map(|_| self.u32()).collect()
+    }
+
+    fn changes(&mut self, user_pages: u32, geometry: &NandGeometry) -> Option<Vec<(u32, Change)>> {
+        let mut changes = Vec::new();
+        for _ in 0..self.u16()? {
+            let (page, place) = (self.u32()?, self.u32()?);
+            let target = place & !RELEASED;
+            if page >= user_pages || (target != UNMAPPED && target >= geometry.pages()) {
+                return None;
+            }
+            changes.push((page, Change::Moved(target, place & RELEASED != 0)));
+        }
+        for _ in 0..self.u16()? {
+            let (page, length) = (self.u32()?, self.u16()?);
+            let contents = self.take(usize::from(length & 0x7fff))?;
+            if page >= user_pages || contents.len() > geometry.page_size as usize {
+                return None;
+            }
+            changes.push((page, Change::Short(contents.to_vec(), length & 1 << 15 != 0)));
+        }
+        Some(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::part::Part;
+
+    #[test]
+    fn pages_round_trip_and_garbage_is_refused() {
+        let geometry = Part::SLC_1GBIT.geometry;
+        let state = State {
+            flags: FLAG_CLEAN,
+            volume: 9,
+            previous: 8,
+            next_block: 5,
+            user_pages: 1000,
+            chain: vec![1, 2],
+            frontiers: [Frontier::CLOSED, Frontier { block: 3, page: 4, synced: 4 }, Frontier::CLOSED],
+            directory: vec![77],
+            table: vec![78, 79],
+            spills: vec![80],
+            fixups: vec![(3, 4)],
+        };
+        let changes = vec![
+            (1, Change::Moved(500, true)),
+            (2, Change::Moved(UNMAPPED, false)),
+            (3, Change::Short(vec![1, 2, 3], true)),
+        ];
+        let mut bytes = state.encode();
+        let head = bytes.len();
+        encode_changes(&mut bytes, &changes);
+        let lengths: usize = changes.iter().map(|(_, change)| change_len(change)).sum();
+        assert_eq!(bytes.len(), head + CHANGES_HEAD + lengths);
+        assert_eq!(State::decode(&bytes, &geometry), Some((state, changes)));
+        for length in 0..bytes.len() {
+            assert_eq!(State::decode(&bytes[..length], &geometry), None);
+        }
+        let anchor = Anchor { volume: 9, block: 4, chain: 7, shape: (1024, 64, 2048), user_pages: 3 };
+        assert_eq!(Anchor::decode(&anchor.encode(), &geometry), Ok(Some(anchor)));
+        assert!(Anchor::decode(&anchor.encode(), &Part::SLC_4K.geometry).is_err());
+        assert_eq!(Anchor::decode(&bytes, &geometry), Ok(None));
+    }
+}

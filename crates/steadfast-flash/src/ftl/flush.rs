@@ -1,0 +1,190 @@
+//! Writing the map: everything in `delta` goes into pages of the map, those into the directory, and the counts into the
+//! block table. The journal page behind it makes it count: all or nothing.
+
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::cache::MapPage;
+use super::codec::UNMAPPED;
+use super::error::Result;
+use super::state::{Ftl, Stream};
+use super::table::BlockState;
+use super::tag::Kind;
+use crate::nand::{Nand, Pairing};
+
+/// Pages of the structures that have to move although nothing in them has changed.
+#[derive(Debug, Default)]
+struct Moving {
+    map: BTreeSet<u32>,
+    directory: BTreeSet<u32>,
+    table: BTreeSet<u32>,
+}
+
+/// Most pages of the map with changes: what bounds the time of writing them.
+fn changed_max<N: Nand>(ftl: &Ftl<N>) -> u32 {
+    if ftl.geometry.pairing == Pairing::None { 64 } else { 16 }
+}
+
+impl<N: Nand> Ftl<N> {
+    /// Whether the map is to be written before more changes gather.
+    pub(super) fn map_is_due(&self) -> bool {
+        let spills_max = (8 * 2048 / self.geometry.page_size).clamp(4, 16) as usize;
+        let delta_max = 4 * self.layout.words as usize;
+        self.spills.len() >= spills_max
+            || self.table.dirty.len() > self.fixups_max()
+            || self.delta.len() >= delta_max
+            || self.changed_map_pages() >= changed_max(self)
+    }
+
+    /// Writes the map, and then the journal.
+    pub(super) fn write_map(&mut self) -> Result<()> {
+        self.write_structures()?;
+        self.write_journal(0)
+    }
+
+    /// Writes the map; the next journal page makes it count.
+    pub(super) fn write_structures(&mut self) -> Result<()> {
+        let moving = self.structures_to_move()?;
+        let words = self.layout.words;
+        let mut changes = self.changes_by_map_page();
+        for id in &moving.map {
+            changes.entry(*id).or_default();
+        }
+        let mut directories: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for id in &moving.directory {
+            directories.insert(*id, self.map_words(MapPage::Directory(*id))?.to_vec());
+        }
+        for (id, changed) in changes {
+            let page = self.write_map_page(id, &changed)?;
+            let at = id / words;
+            let directory = match directories.entry(at) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => entry.insert(self.map_words(MapPage::Directory(at))?.to_vec()),
+            };
+            let slot = directory.get_mut((id % words) as usize);
+            let old = slot.map_or(UNMAPPED, |slot| core::mem::replace(slot, page));
+            self.supersede(old)?;
+        }
+        for (id, directory) in directories {
+            let page = self.write_words(Kind::Directory, id, &directory)?;
+            self.cache.put(MapPage::Directory(id), directory);
+            let old =
+                self.directory.get_mut(id as usize).map_or(UNMAPPED, |slot| core::mem::replace(slot, page));
+            self.supersede(old)?;
+        }
+        // What stays: contents that have no page. They go into spill pages again.
+        self.delta.retain(|_, delta| delta.short.is_some());
+        self.unspilled = self.delta.keys().copied().collect();
+        for delta in self.delta.values_mut() {
+            delta.released = false;
+        }
+        for spill in core::mem::take(&mut self.spills) {
+            self.supersede(spill)?;
+        }
+        self.note_stuck();
+        self.write_table(moving.table)
+    }
+
+    /// Writes one page of the map with its changes.
+    fn write_map_page(&mut self, id: u32, changed: &[u32]) -> Result<u32> {
+        let words = self.layout.words;
+        let mut map = self.map_words(MapPage::Map(id))?.to_vec();
+        let mut gone = Vec::new();
+        for logical in changed {
+            let (Some(delta), Some(slot)) =
+                (self.delta.get(logical), map.get_mut((logical % words) as usize))
+            else {
+                continue;
+            };
+            let old = core::mem::replace(slot, delta.place);
+            if old != UNMAPPED && !delta.released {
+                gone.push(old);
+            }
+        }
+        let page = self.write_words(Kind::Map, id, &map)?;
+        self.cache.put(MapPage::Map(id), map);
+        for page in gone {
+            self.decrement(self.block_of(page))?;
+        }
+        Ok(page)
+    }
+
+    fn write_words(&mut self, kind: Kind, id: u32, words: &[u32]) -> Result<u32> {
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let page = self.program_structure(kind, id, bytes)?;
+        self.increment(self.block_of(page))?;
+        self.info.map_pages += 1;
+        Ok(page)
+    }
+
+    fn supersede(&mut self, page: u32) -> Result<()> {
+        if page == UNMAPPED { Ok(()) } else { self.decrement(self.block_of(page)) }
+    }
+
+    /// Writes the pages of the block table that have changed entries. What changes by that is in the journal page.
+    fn write_table(&mut self, also: BTreeSet<u32>) -> Result<()> {
+        let mut due = self.table.dirty_pages();
+        due.extend(also);
+        for id in due {
+            // A page whose entries are not all known would store that.
+            if self.table.first_unknown_page().is_some_and(|first| first <= id) {
+                self.load_table_if_written(id)?;
+            }
+            let old = self.table.pages.get(id as usize).copied().unwrap_or(UNMAPPED);
+            self.supersede(old)?;
+            let words = self.table.serialize(id);
+            let page = self.write_words(Kind::Table, id, &words)?;
+            if let Some(slot) = self.table.pages.get_mut(id as usize) {
+                *slot = page;
+            }
+        }
+        Ok(())
+    }
+
+    fn load_table_if_written(&mut self, id: u32) -> Result<()> {
+        match self.table.pages.get(id as usize) {
+            Some(page) if *page != UNMAPPED => self.load_table(id),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the structures take more blocks than they should: what is still valid in the emptiest of these.
+    fn structures_to_move(&mut self) -> Result<Moving> {
+        let mut moving = Moving::default();
+        let layout = self.layout;
+        let pages = layout.map_pages + layout.directory_pages + layout.table_pages;
+        let blocks_max = 2 + pages.div_ceil(self.safe_pages()) * 3 / 2;
+        let open = self.frontiers[Stream::Structure as usize].block;
+        let candidates = || {
+            let known = self.table.known();
+            known.filter(|(block, info)| info.state == BlockState::Map && *block != open)
+        };
+        let retired = candidates().find(|(block, _)| self.collector.retire.contains(block));
+        let emptiest = candidates().min_by_key(|(_, info)| info.valid);
+        let crowded = candidates().count() as u32 >= blocks_max;
+        let victim = match (retired, emptiest) {
+            (Some((block, _)), _) => block,
+            (None, Some((block, _))) if crowded => block,
+            _ => return Ok(moving),
+        };
+        for at in 0..self.geometry.pages_per_block {
+            let page = self.page(victim, at).0;
+            let Some(tag) = self.glance(page)? else { continue };
+            let id = tag.id;
+            match tag.kind {
+                Kind::Map if id < layout.map_pages && self.map_address(MapPage::Map(id))? == page => {
+                    moving.map.insert(id);
+                }
+                Kind::Directory if self.directory.get(id as usize) == Some(&page) => {
+                    moving.directory.insert(id);
+                }
+                Kind::Table if self.table.pages.get(id as usize) == Some(&page) => {
+                    moving.table.insert(id);
+                }
+                _ => {}
+            }
+        }
+        Ok(moving)
+    }
+}

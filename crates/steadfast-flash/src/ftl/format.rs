@@ -1,0 +1,61 @@
+//! Making an empty volume on a part.
+
+use super::codec::UNMAPPED;
+use super::error::{FlashError, Result};
+use super::layout::Layout;
+use super::state::Ftl;
+use super::table::{BlockInfo, BlockState};
+use crate::nand::{BlockNumber, Nand};
+
+/// Makes an empty volume with this number, which should be random; what was there is lost. Blocks that carry the mark are
+/// left alone. Erasures that a volume found there has counted go on to be counted.
+///
+/// # Errors
+/// The part is too small or has too many bad blocks; or its own errors.
+pub fn format<N: Nand>(mut nand: N, volume: u64) -> Result<Ftl<N>> {
+    let layout = Layout::new(&nand.geometry())?;
+    let before = erasures(&mut nand);
+    let mut ftl = Ftl::empty(nand, layout, volume);
+    let mut bad = 0;
+    for block in 0..ftl.geometry.blocks {
+        let is_bad = ftl.nand.is_bad(BlockNumber(block))?;
+        bad += u32::from(is_bad);
+        let erases = before.get(block as usize).copied().unwrap_or(0);
+        let state = match (is_bad, block < layout.ring) {
+            (true, _) => BlockState::Bad,
+            (false, true) => BlockState::Journal,
+            (false, false) => BlockState::Free,
+        };
+        ftl.table.set_quietly(block, BlockInfo { state, valid: 0, erases });
+        if state == BlockState::Free {
+            ftl.free.insert((erases, block));
+        }
+    }
+    if bad > ftl.geometry.bad_max {
+        let blocks = ftl.geometry.blocks - bad;
+        return Err(FlashError::TooSmall { blocks, needed: ftl.geometry.blocks - ftl.geometry.bad_max });
+    }
+    // Without its anchors nothing of an earlier volume is found.
+    let mut first = None;
+    for slot in 0..layout.ring {
+        let usable = ftl.block(slot)?.state == BlockState::Journal;
+        if usable && ftl.erase(slot, BlockState::Journal)? && first.is_none() {
+            first = Some(slot);
+        }
+    }
+    let Some(slot) = first else { return Err(FlashError::WornOut) };
+    ftl.journal.ring = (slot, 0);
+    ftl.journal.next_block = ftl.reserve_journal_block()?;
+    ftl.table.dirty.extend((0..layout.table_pages).map(|page| page * layout.words));
+    ftl.write_structures()?;
+    debug_assert!(ftl.table.pages.iter().all(|page| *page != UNMAPPED));
+    ftl.begin()?;
+    Ok(ftl)
+}
+
+/// What a volume on the part has counted; nothing where there is none.
+fn erasures<N: Nand>(nand: &mut N) -> alloc::vec::Vec<u32> {
+    let Ok(mut old) = Ftl::mount(nand, true) else { return alloc::vec::Vec::new() };
+    let blocks = old.geometry.blocks;
+    (0..blocks).map(|block| old.block(block).map_or(0, |info| info.erases)).collect()
+}

@@ -1,0 +1,143 @@
+//! The write frontiers: open blocks, and programming the next page of one.
+
+use super::codec::{Frontier, UNMAPPED};
+use super::error::{FlashError, Result};
+use super::state::{Ftl, Stream};
+use super::table::{BlockInfo, BlockState};
+use super::tag::{Kind, Tag};
+use crate::nand::{BlockNumber, Nand, NandError, PageAddress, Pairing};
+
+impl<N: Nand> Ftl<N> {
+    /// The first page from `page` on whose programming cannot damage what was acknowledged (pages before `synced`).
+    pub(super) fn safe_page(&self, page: u32, synced: u32) -> u32 {
+        let harms = |page: u32| self.geometry.pairing.damaged_by(page).is_some_and(|other| other < synced);
+        (page..self.geometry.pages_per_block)
+            .find(|page| !harms(*page))
+            .unwrap_or(self.geometry.pages_per_block)
+    }
+
+    /// Everything programmed so far is acknowledged.
+    pub(super) fn sync_frontiers(&mut self) {
+        for frontier in &mut self.frontiers {
+            frontier.synced = frontier.page;
+        }
+    }
+
+    /// Programs the next page of a stream and returns its address. A block whose program fails is left and retired.
+    pub(super) fn program(&mut self, stream: Stream, kind: Kind, id: u32, data: &[u8]) -> Result<u32> {
+        loop {
+            let Frontier { block, page, synced } = self.frontiers[stream as usize];
+            let at = if block == UNMAPPED {
+                self.geometry.pages_per_block
+            } else {
+                // Structures must hold at once: nothing that shares their cells is programmed.
+                self.safe_page(page, if stream == Stream::Structure { page } else { synced })
+            };
+            if at >= self.geometry.pages_per_block {
+                self.open(stream)?;
+                continue;
+            }
+            let address = self.page(block, at);
+            self.frontiers[stream as usize].page = at + 1;
+            match self.program_tagged(address, kind, id, data) {
+                Ok(()) => return Ok(address.0),
+                Err(FlashError::Nand(NandError::Failed { .. })) => {
+                    self.close_frontier(stream)?;
+                    self.retire(block)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Programs a page with its tag.
+    pub(super) fn program_tagged(
+        &mut self,
+        page: PageAddress,
+        kind: Kind,
+        id: u32,
+        data: &[u8],
+    ) -> Result<()> {
+        self.sequence += 1;
+        let tag = Tag { kind, id, sequence: self.sequence };
+        Ok(self.nand.program(page, data, &tag.encode(data))?)
+    }
+
+    /// Closes the open block of a stream.
+    pub(super) fn close_frontier(&mut self, stream: Stream) -> Result<()> {
+        let block = self.frontiers[stream as usize].block;
+        self.frontiers[stream as usize] = Frontier::CLOSED;
+        if block != UNMAPPED {
+            self.leave_if_empty(block)?;
+        }
+        Ok(())
+    }
+
+    /// Has a block emptied and then marked bad: a program in it has failed.
+    pub(super) fn retire(&mut self, block: u32) -> Result<()> {
+        self.collector.retire.insert(block);
+        if self.block(block)?.state == BlockState::Data && !self.collector.queue.contains(&block) {
+            self.collector.queue.push_front(block);
+        }
+        Ok(())
+    }
+
+    /// Opens a block for a stream: erases it, and for data says so in the journal before anything is programmed there.
+    fn open(&mut self, stream: Stream) -> Result<()> {
+        self.close_frontier(stream)?;
+        let state = if stream == Stream::Structure { BlockState::Map } else { BlockState::Data };
+        let worn = stream == Stream::Moved && self.levelling();
+        let block = self.take_free(state, worn)?;
+        self.frontiers[stream as usize] = Frontier { block, page: 0, synced: 0 };
+        if stream != Stream::Structure && self.begun {
+            self.write_journal(0)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a free block and erases it: the one erased least often, or most often. Blocks that do not take it are bad.
+    pub(super) fn take_free(&mut self, state: BlockState, worn: bool) -> Result<u32> {
+        loop {
+            while self.free.len() < 2
+                && let Some(page) = self.table.first_unknown_page()
+            {
+                self.load_table(page)?;
+            }
+            let taken = if worn { self.free.pop_last() } else { self.free.pop_first() };
+            let Some((_, block)) = taken else { return Err(FlashError::WornOut) };
+            if self.erase(block, state)? {
+                return Ok(block);
+            }
+        }
+    }
+
+    /// Erases a block for a use; `false`: it is bad now.
+    pub(super) fn erase(&mut self, block: u32, state: BlockState) -> Result<bool> {
+        let info = self.block(block)?;
+        self.free.remove(&(info.erases, block));
+        match self.nand.erase(BlockNumber(block)) {
+            Ok(()) => {}
+            Err(NandError::Failed { .. }) => {
+                self.mark_bad(block)?;
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.info.erases += 1;
+        if let Some(reads) = self.reads.get_mut(block as usize) {
+            *reads = 0;
+        }
+        self.table.set(block, BlockInfo { state, valid: 0, erases: info.erases + 1 });
+        self.level(info.erases + 1)?;
+        Ok(true)
+    }
+
+    /// Pages of a block that a stream which must hold at once can use.
+    pub(super) fn safe_pages(&self) -> u32 {
+        if self.geometry.pairing == Pairing::None {
+            self.geometry.pages_per_block
+        } else {
+            self.geometry.pages_per_block / 2
+        }
+    }
+}

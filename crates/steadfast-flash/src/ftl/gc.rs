@@ -1,0 +1,246 @@
+//! Garbage collection and wear levelling, in bounded steps.
+//!
+//! A block is emptied page by page: what is valid is programmed elsewhere, the source stays until two journal pages know.
+//! Which block: those that have to go for their own sake first, then the one with the fewest valid pages.
+
+use alloc::vec;
+
+use super::codec::UNMAPPED;
+use super::error::{FlashError, Result};
+use super::state::{Ftl, Stream};
+use super::table::BlockState;
+use super::tag::{Kind, Tag};
+use crate::nand::Nand;
+
+/// Most pages that are moved before one write of the host.
+const MOVES_MAX: u32 = 24;
+
+impl<N: Nand> Ftl<N> {
+    #[cfg(test)]
+    pub(super) fn describe(&self) -> alloc::string::String {
+        let known: alloc::vec::Vec<_> = self.table.known().map(|(b, i)| (b, i.state, i.valid)).collect();
+        alloc::format!(
+            "free {} pending {:?} chain {:?} frontiers {:?} collector {:?} spills {} delta {} user {} {known:?} {:?}",
+            self.free.len(),
+            self.pending,
+            self.journal.chain,
+            self.frontiers,
+            self.collector,
+            self.spills.len(),
+            self.delta.len(),
+            self.layout.user_pages,
+            self.info
+        )
+    }
+
+    fn low_water(&self) -> usize {
+        self.layout.reserve as usize + 2 + self.geometry.blocks as usize / 256
+    }
+
+    /// A bounded step of garbage collection, if it is time; more where there would be no block left otherwise.
+    pub(super) fn collect(&mut self) -> Result<()> {
+        if self.free.len() < self.low_water()
+            && let Some(page) = self.table.first_unknown_page()
+        {
+            self.load_table(page)?;
+        }
+        if self.free.len() + self.pending.len() < self.low_water() {
+            let moves = self.moves_for_one_page();
+            self.step(moves)?;
+        } else if self.collector.victim.is_some() || !self.collector.queue.is_empty() {
+            self.step(2)?;
+        }
+        let mut rounds = 0;
+        while self.free.len() <= self.layout.reserve as usize {
+            rounds += 1;
+            if rounds > 4 * self.geometry.blocks {
+                return Err(FlashError::WornOut);
+            }
+            if self.pending.is_empty() {
+                self.step(self.geometry.pages_per_block)?;
+            } else {
+                self.write_journal(0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many valid pages of the present victim stand for one free one, and a little more.
+    fn moves_for_one_page(&self) -> u32 {
+        let pages = self.geometry.pages_per_block;
+        let valid =
+            self.collector.victim.and_then(|(block, _)| self.table.get(block)).map_or(0, |info| info.valid);
+        (valid / (pages - valid.min(pages - 1)) + 2).min(MOVES_MAX)
+    }
+
+    /// Moves at most `moves` valid pages. Where cells are shared, whole groups of them: then what is moved uses every page
+    /// of its blocks, as nothing that counts shares cells with what comes next.
+    pub(super) fn step(&mut self, moves: u32) -> Result<()> {
+        let mut left = moves;
+        while left > 0 || !self.in_step() {
+            let Some((block, page)) = self.victim()? else { return Ok(()) };
+            if page >= self.geometry.pages_per_block {
+                self.collector.victim = None;
+                self.collector.emptied.insert(block);
+                self.leave_if_empty(block)?;
+                continue;
+            }
+            self.collector.victim = Some((block, page + 1));
+            if self.move_page(self.page(block, page).0)? {
+                left = left.saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the stream of moved pages is between two groups.
+    fn in_step(&self) -> bool {
+        let page = self.frontiers[Stream::Moved as usize].page;
+        page.is_multiple_of(self.geometry.pairing.group()) || page >= self.geometry.pages_per_block
+    }
+
+    /// The block that is being emptied, or the next one; `None` where emptying any would gain nothing.
+    fn victim(&mut self) -> Result<Option<(u32, u32)>> {
+        if self.collector.victim.is_none() {
+            let chosen = match self.next_queued() {
+                Some(block) => Some(block),
+                None if self.free.len() + self.pending.len() >= self.low_water() => None,
+                None => self.emptiest()?,
+            };
+            self.collector.victim = chosen.map(|block| (block, 0));
+        }
+        Ok(self.collector.victim)
+    }
+
+    fn next_queued(&mut self) -> Option<u32> {
+        while let Some(block) = self.collector.queue.pop_front() {
+            let data = self.table.get(block).is_some_and(|info| info.state == BlockState::Data);
+            if data && !self.is_open(block) && !self.collector.emptied.contains(&block) {
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    fn emptiest(&mut self) -> Result<Option<u32>> {
+        for attempt in 0..3 {
+            let candidates = self.table.known().filter(|(block, info)| {
+                info.state == BlockState::Data
+                    && !self.is_open(*block)
+                    && !self.collector.emptied.contains(block)
+                    && !self.collector.stuck.contains(block)
+            });
+            let best = candidates.min_by_key(|(_, info)| (info.valid, info.erases));
+            if let Some((block, info)) = best
+                && info.valid < self.geometry.pages_per_block
+            {
+                return Ok(Some(block));
+            }
+            match self.table.first_unknown_page() {
+                Some(page) => self.load_table(page)?,
+                // The counts are too high until the map is written.
+                None if attempt == 0 => self.write_map()?,
+                None => {
+                    while !self.collector.stuck.is_empty() {
+                        self.rescue()?;
+                    }
+                }
+            }
+        }
+        Err(FlashError::WornOut)
+    }
+
+    /// Moves one page if it is valid; whether it was.
+    fn move_page(&mut self, page: u32) -> Result<bool> {
+        let Some(Tag { kind: Kind::Data | Kind::Lost, id: logical, .. }) = self.glance(page)? else {
+            return Ok(false);
+        };
+        if logical >= self.layout.user_pages || self.place(logical)? != page {
+            return Ok(false);
+        }
+        self.relocate(logical, page)?;
+        Ok(true)
+    }
+
+    /// Programs the contents of a valid page elsewhere. What cannot be corrected is marked lost, not made up.
+    fn relocate(&mut self, logical: u32, page: u32) -> Result<()> {
+        let mut data = vec![0; self.geometry.page_size as usize];
+        let kind = match self.read_tagged(page, &mut data)? {
+            Some(Tag { kind: Kind::Data, id, .. }) if id == logical => Kind::Data,
+            _ => {
+                self.info.lost_pages += 1;
+                Kind::Lost
+            }
+        };
+        // Only the map names the source: it is counted off here, and the map must not do so again.
+        let in_map = !self.delta.contains_key(&logical);
+        self.program_data(Stream::Moved, kind, logical, &data, in_map)?;
+        if in_map {
+            self.decrement(self.block_of(page))?;
+        }
+        self.info.moved_pages += 1;
+        Ok(())
+    }
+
+    /// After the map was written, when counts are exact: blocks that were emptied and still count valid pages hold pages
+    /// whose tags cannot be read. The map says which.
+    pub(super) fn note_stuck(&mut self) {
+        for block in core::mem::take(&mut self.collector.emptied) {
+            let info = self.table.get(block);
+            if info.is_some_and(|info| info.state == BlockState::Data && info.valid > 0) {
+                self.collector.stuck.insert(block);
+            }
+        }
+    }
+
+    /// Looks through one page of the map for pages in stuck blocks, and moves them.
+    pub(super) fn rescue(&mut self) -> Result<()> {
+        let words = self.layout.words;
+        let first = self.collector.rescue_at;
+        let end = (first + words).min(self.layout.user_pages);
+        for logical in first..end {
+            let place = self.place(logical)?;
+            if place != UNMAPPED && self.collector.stuck.contains(&self.block_of(place)) {
+                self.relocate(logical, place)?;
+            }
+        }
+        self.collector.rescue_at = end;
+        if end == self.layout.user_pages {
+            self.collector.rescue_at = 0;
+            self.collector.stuck.clear();
+        }
+        Ok(())
+    }
+
+    /// How far erasures may lie apart: a two-hundredth of the rated cycles.
+    fn spread_max(&self) -> u32 {
+        (self.geometry.cycles / 200).max(8)
+    }
+
+    /// Whether the youngest data block is so young that what is moved should go to old blocks.
+    pub(super) fn levelling(&self) -> bool {
+        let oldest = self.free.last().map_or(0, |(erases, _)| *erases);
+        self.youngest().is_some_and(|(erases, _)| oldest >= erases + self.spread_max() / 2)
+    }
+
+    fn youngest(&self) -> Option<(u32, u32)> {
+        let data = self
+            .table
+            .known()
+            .filter(|(block, info)| info.state == BlockState::Data && !self.is_open(*block));
+        data.map(|(block, info)| (info.erases, block)).min()
+    }
+
+    /// After an erasure: where some data block is much younger its contents are moved, so that it takes its share.
+    pub(super) fn level(&mut self, erases: u32) -> Result<()> {
+        if self.collector.queue.is_empty()
+            && self.collector.victim.is_none()
+            && let Some((least, block)) = self.youngest()
+            && erases >= least + self.spread_max()
+        {
+            self.collector.queue.push_back(block);
+            self.info.level_erases += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! Writing the journal: its pages, the chain of its blocks, and the anchors that the chain is found by.
+//!
+//! The blocks of the journal form a chain: each page names the block that comes next. An anchor names one of them, every
+//! few blocks; anchors go round in a ring of blocks at the start of the part. A block leaves the chain when an anchor for
+//! a later one is there.
+
+use alloc::vec::Vec;
+
+use super::codec::{Anchor, State, encode_changes};
+use super::error::{FlashError, Result};
+use super::layout::BLOCKS_PER_ANCHOR;
+use super::state::{Ftl, Stream};
+use super::table::{BlockInfo, BlockState};
+use super::tag::Kind;
+use crate::nand::{Nand, NandError};
+
+/// Free blocks that every journal page names, so that recovery has some without reading the block table.
+const SPARES_NAMED: usize = 6;
+
+impl<N: Nand> Ftl<N> {
+    /// Most entries of the block table that a journal page should hold.
+    pub(super) fn fixups_max(&self) -> usize {
+        self.geometry.page_size as usize / 64
+    }
+
+    fn journal_state(&self, flags: u16) -> State {
+        let entry = |block: u32| Some((block, self.table.get(block)?.encode()));
+        let mut fixups: Vec<(u32, u32)> = self.table.dirty.iter().copied().filter_map(entry).collect();
+        let spare = self.free.iter().filter(|(_, block)| !self.table.dirty.contains(block));
+        fixups.extend(spare.take(SPARES_NAMED).filter_map(|(_, block)| entry(*block)));
+        State {
+            flags,
+            volume: self.volume,
+            previous: self.journal.previous,
+            next_block: self.journal.next_block,
+            user_pages: self.layout.user_pages,
+            chain: self.journal.chain.clone(),
+            frontiers: self.frontiers,
+            directory: self.directory.clone(),
+            table: self.table.pages.clone(),
+            spills: self.spills.clone(),
+            fixups,
+        }
+    }
+
+    /// Writes the whole state; what was acknowledged before is durable when it returns.
+    pub(super) fn write_journal(&mut self, flags: u16) -> Result<()> {
+        loop {
+            let page = self.journal.page;
+            let at = self.safe_page(page, page);
+            if at >= self.geometry.pages_per_block {
+                self.next_journal_block()?;
+                continue;
+            }
+            let size = self.geometry.page_size as usize;
+            let mut bytes = self.journal_state(flags).encode();
+            if bytes.len() + self.unspilled_len() > size {
+                if self.unspilled.is_empty() {
+                    return Err(FlashError::Damaged {
+                        page: 0,
+                        what: "the state does not fit a journal page",
+                    });
+                }
+                self.spill()?;
+                continue;
+            }
+            encode_changes(&mut bytes, &self.unspilled_changes());
+            bytes.resize(size, 0);
+            self.journal.page = at + 1;
+            let address = self.page(self.journal.block, at);
+            match self.program_tagged(address, Kind::Journal, self.journal.chain_number, &bytes) {
+                Ok(()) => {
+                    if at == 0 {
+                        self.journal.first = self.sequence;
+                    }
+                    break;
+                }
+                Err(FlashError::Nand(NandError::Failed { .. })) => {
+                    // The chain cannot go through a block whose first page does not hold: an anchor goes past it.
+                    self.journal.since_anchor = BLOCKS_PER_ANCHOR;
+                    self.journal.page = self.geometry.pages_per_block;
+                    self.collector.retire.insert(self.journal.block);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.journal.written += 1;
+        self.journal.data_since = 0;
+        self.info.journal_pages += 1;
+        self.volatile = false;
+        self.sync_frontiers();
+        if self.journal.since_anchor >= BLOCKS_PER_ANCHOR {
+            self.write_anchor()?;
+        }
+        self.promote()
+    }
+
+    /// Goes on in the next block of the chain, and chooses the one after it.
+    pub(super) fn next_journal_block(&mut self) -> Result<()> {
+        let mut block = self.journal.next_block;
+        if !self.erase(block, BlockState::Journal)? {
+            // Not the block that the chain names: only an anchor leads there.
+            block = self.take_free(BlockState::Journal, false)?;
+            self.journal.since_anchor = BLOCKS_PER_ANCHOR;
+        }
+        self.journal.chain.push(block);
+        self.journal.chain_number += 1;
+        self.journal.since_anchor += 1;
+        (self.journal.block, self.journal.page) = (block, 0);
+        self.journal.previous = self.journal.first;
+        self.journal.next_block = self.reserve_journal_block()?;
+        Ok(())
+    }
+
+    /// Takes the block that the journal goes on in after the present one. It is erased when that happens.
+    pub(super) fn reserve_journal_block(&mut self) -> Result<u32> {
+        while self.free.len() < 2
+            && let Some(page) = self.table.first_unknown_page()
+        {
+            self.load_table(page)?;
+        }
+        let Some((erases, block)) = self.free.pop_first() else { return Err(FlashError::WornOut) };
+        self.table.set(block, BlockInfo { state: BlockState::Journal, valid: 0, erases });
+        Ok(block)
+    }
+
+    /// Writes an anchor for the present block of the journal; the blocks before it leave the chain.
+    pub(super) fn write_anchor(&mut self) -> Result<()> {
+        let geometry = self.geometry;
+        let anchor = Anchor {
+            volume: self.volume,
+            block: self.journal.block,
+            chain: self.journal.chain_number,
+            shape: (geometry.blocks, geometry.pages_per_block, geometry.page_size),
+            user_pages: self.layout.user_pages,
+        };
+        let mut bytes = anchor.encode();
+        bytes.resize(geometry.page_size as usize, 0);
+        let mut tries = 0;
+        loop {
+            let (slot, page) = self.journal.ring;
+            let at = self.safe_page(page, page);
+            if at >= geometry.pages_per_block {
+                tries += 1;
+                if tries > 2 * self.layout.ring {
+                    return Err(FlashError::WornOut);
+                }
+                let slot = (slot + 1) % self.layout.ring;
+                let usable = self.block(slot)?.state == BlockState::Journal
+                    && self.erase(slot, BlockState::Journal)?;
+                let page = if usable { 0 } else { geometry.pages_per_block };
+                self.journal.ring = (slot, page);
+                continue;
+            }
+            self.journal.ring.1 = at + 1;
+            match self.program_tagged(self.page(slot, at), Kind::Anchor, anchor.chain, &bytes) {
+                Ok(()) => break,
+                Err(FlashError::Nand(NandError::Failed { .. })) => {
+                    self.journal.ring.1 = geometry.pages_per_block;
+                    // Its other anchors still count until the ring has come round.
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.info.anchors += 1;
+        self.journal.since_anchor = 0;
+        let kept = self.journal.chain.len().saturating_sub(1);
+        let left: Vec<u32> = self.journal.chain.drain(..kept).collect();
+        for block in left {
+            let info = self.block(block)?;
+            self.leave(block, info);
+        }
+        Ok(())
+    }
+
+    /// The first page of this session: in a new block of the journal, with an anchor, so that nothing rests on a page that
+    /// may be unstable.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        if self.begun {
+            return Ok(());
+        }
+        self.journal.page = self.geometry.pages_per_block;
+        self.journal.since_anchor = BLOCKS_PER_ANCHOR;
+        // The first program may be a spill page, and may have been interrupted before: not in a block that is in use.
+        self.close_frontier(Stream::Structure)?;
+        self.begun = true;
+        self.write_journal(0)
+    }
+}

@@ -1,0 +1,85 @@
+//! How the blocks of a part are shared out.
+
+use super::error::{FlashError, Result};
+use super::tag::TAG_SIZE;
+use crate::nand::{NandGeometry, Pairing};
+
+/// Numbers that follow from the geometry alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Logical pages that the medium offers.
+    pub user_pages: u32,
+    /// Pages of the map.
+    pub map_pages: u32,
+    /// Pages of its directory.
+    pub directory_pages: u32,
+    /// Pages of the block table.
+    pub table_pages: u32,
+    /// Words of 4 bytes in a page.
+    pub words: u32,
+    /// Erase blocks at the start of the part that anchors go round in.
+    pub ring: u32,
+    /// Free blocks below which the host has to wait for garbage collection.
+    pub reserve: u32,
+}
+
+/// Journal blocks between two anchors.
+pub const BLOCKS_PER_ANCHOR: u32 = 4;
+/// Fewest erase blocks of a part.
+const BLOCKS_MIN: u32 = 24;
+
+impl Layout {
+    /// The layout of a part.
+    ///
+    /// # Errors
+    /// The geometry is impossible, or the part too small, or it shows too few OOB bytes.
+    pub fn new(geometry: &NandGeometry) -> Result<Layout> {
+        let geometry = geometry.checked().map_err(FlashError::Geometry)?;
+        if geometry.oob_size < TAG_SIZE as u32 {
+            return Err(FlashError::OobTooSmall(geometry.oob_size));
+        }
+        let blocks = geometry.blocks;
+        if blocks < BLOCKS_MIN {
+            return Err(FlashError::TooSmall { blocks, needed: BLOCKS_MIN });
+        }
+        let words = geometry.page_size / 4;
+        let table_pages = blocks.div_ceil(words);
+        let map_pages = geometry.pages().div_ceil(words);
+        let directory_pages = map_pages.div_ceil(words);
+        // Where cells are shared only the pages that nothing can harm hold structures: half of them.
+        let safe = if geometry.pairing == Pairing::None { 1 } else { 2 };
+        let structures = map_pages + directory_pages + table_pages + 16;
+        let ring = if blocks < 4096 { 4 } else { 8 };
+        let journal = 2 * BLOCKS_PER_ANCHOR;
+        let map = 2 * (structures * safe).div_ceil(geometry.pages_per_block) + 1;
+        let reserve = 8;
+        let spare = geometry.bad_max + blocks * 3 / 100;
+        let taken = ring + journal + map + reserve + spare;
+        let user = blocks.checked_sub(taken).filter(|user| *user > 0);
+        let Some(user) = user else {
+            return Err(FlashError::TooSmall { blocks, needed: taken + 1 });
+        };
+        let user_pages = user * geometry.pages_per_block;
+        let map_pages = user_pages.div_ceil(words);
+        let directory_pages = map_pages.div_ceil(words);
+        Ok(Layout { user_pages, map_pages, directory_pages, table_pages, words, ring, reserve })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::Part;
+
+    #[test]
+    fn at_least_92_percent_can_be_used() {
+        for part in Part::ALL {
+            let layout = Layout::new(&part.geometry).unwrap();
+            let percent = 100.0 * f64::from(layout.user_pages) / f64::from(part.geometry.pages());
+            assert!(percent >= 92.0, "{}: {percent}", part.name);
+        }
+        let large = Part::SLC_1GBIT.with_blocks(65_536).geometry;
+        assert!(Layout::new(&large).unwrap().user_pages > large.pages() / 100 * 92);
+        assert!(Layout::new(&Part::SLC_1GBIT.with_blocks(20).geometry).is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! Looking up where a logical page is: what has changed since, then the map through its directory.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::cache::MapPage;
+use super::codec::UNMAPPED;
+use super::error::{FlashError, Result};
+use super::state::Ftl;
+use super::tag::{Kind, TAG_SIZE, Tag};
+use crate::nand::{EccStatus, Nand};
+
+impl<N: Nand> Ftl<N> {
+    /// The words of a page of the map or the directory; all unmapped where it was never written.
+    pub(super) fn map_words(&mut self, page: MapPage) -> Result<&[u32]> {
+        if self.cache.get(page).is_none() {
+            let address = self.map_address(page)?;
+            let words = if address == UNMAPPED {
+                vec![UNMAPPED; self.layout.words as usize]
+            } else {
+                let (kind, id) = match page {
+                    MapPage::Map(id) => (Kind::Map, id),
+                    MapPage::Directory(id) => (Kind::Directory, id),
+                };
+                self.read_words(address, kind, id)?
+            };
+            let pages = self.geometry.pages();
+            if words.iter().any(|word| *word != UNMAPPED && *word >= pages) {
+                return Err(FlashError::Damaged { page: address, what: "page of the map" });
+            }
+            self.cache.put(page, words);
+        }
+        Ok(self.cache.get(page).map_or(&[], Vec::as_slice))
+    }
+
+    /// Where a page of the map or the directory is.
+    pub(super) fn map_address(&mut self, page: MapPage) -> Result<u32> {
+        let words = self.layout.words;
+        Ok(match page {
+            MapPage::Directory(id) => self.directory.get(id as usize).copied().unwrap_or(UNMAPPED),
+            MapPage::Map(id) => {
+                let directory = self.map_words(MapPage::Directory(id / words))?;
+                directory.get((id % words) as usize).copied().unwrap_or(UNMAPPED)
+            }
+        })
+    }
+
+    /// Where the map says that a logical page is.
+    pub(super) fn mapped(&mut self, logical: u32) -> Result<u32> {
+        let words = self.layout.words;
+        let map = self.map_words(MapPage::Map(logical / words))?;
+        Ok(map.get((logical % words) as usize).copied().unwrap_or(UNMAPPED))
+    }
+
+    /// The page that a logical page is in now; [`UNMAPPED`] where it is in none.
+    pub(super) fn place(&mut self, logical: u32) -> Result<u32> {
+        match self.delta.get(&logical) {
+            Some(delta) => Ok(delta.place),
+            None => self.mapped(logical),
+        }
+    }
+
+    /// Reads one logical page.
+    ///
+    /// # Errors
+    /// [`FlashError::Uncorrectable`], or the part's error.
+    pub fn read_page(&mut self, logical: u32, data: &mut [u8]) -> Result<()> {
+        if let Some(short) = self.delta.get(&logical).and_then(|delta| delta.short.as_ref()) {
+            data.fill(0);
+            if let Some(front) = data.get_mut(..short.len()) {
+                front.copy_from_slice(short);
+            }
+            return Ok(());
+        }
+        let place = self.place(logical)?;
+        if place == UNMAPPED {
+            data.fill(0);
+            return Ok(());
+        }
+        match self.read_tagged(place, data)? {
+            Some(Tag { kind: Kind::Data, id, .. }) if id == logical => Ok(()),
+            _ => Err(FlashError::Uncorrectable { page: logical }),
+        }
+    }
+
+    /// The tag of a page without its data, unchecked.
+    pub(super) fn glance(&mut self, page: u32) -> Result<Option<Tag>> {
+        let mut oob = [0; TAG_SIZE];
+        self.info.page_reads += 1;
+        let status = self.nand.read(crate::nand::PageAddress(page), &mut [], &mut oob)?;
+        Ok(if status == EccStatus::Uncorrectable { None } else { Tag::unchecked(&oob) })
+    }
+}

@@ -1,0 +1,224 @@
+//! Mounting: a bounded number of page reads, whatever the size.
+//!
+//! The first page of each ring block gives the newest anchor block; in it the last anchor is searched by halves; from there
+//! the chain of journal blocks is followed (each first page names the next block), and in the last one the last page is
+//! searched by halves. That page holds the state. What follows after a power cut is in `recover`.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::codec::{Anchor, Change, FLAG_CLEAN, State, decode_spill};
+use super::error::{FlashError, Result};
+use super::layout::Layout;
+use super::state::Ftl;
+use super::table::BlockInfo;
+use super::tag::{Kind, Tag};
+use crate::nand::Nand;
+
+/// The last good page in a block of structures.
+struct Last {
+    tag: Tag,
+    data: Vec<u8>,
+    /// Page within the block.
+    page: u32,
+}
+
+/// A journal page and what it says.
+type JournalPage = (Tag, State, Vec<(u32, Change)>);
+
+impl<N: Nand> Ftl<N> {
+    /// Opens what [`format`](super::format()) made. After a start that was not clean this programs and erases, unless
+    /// `read_only`: then nothing is written, now or later.
+    ///
+    /// # Errors
+    /// [`FlashError::NotFormatted`] and its like where there is no volume, [`FlashError::Damaged`], or the part's errors.
+    pub fn mount(nand: N, read_only: bool) -> Result<Ftl<N>> {
+        let layout = Layout::new(&nand.geometry())?;
+        let mut ftl = Ftl::empty(nand, layout, 0);
+        let (tag, state, changes) = ftl.find_journal()?;
+        let clean = state.flags & FLAG_CLEAN != 0;
+        ftl.load(&tag, state, changes)?;
+        if !clean {
+            ftl.info.recovered = true;
+            ftl.recover(read_only)?;
+        }
+        if read_only {
+            ftl.failed = Some(FlashError::ReadOnly);
+        }
+        Ok(ftl)
+    }
+
+    /// Pages of a block of structures in the order in which they are used.
+    fn structure_pages(&self) -> Vec<u32> {
+        let mut pages = Vec::new();
+        let mut next = 0;
+        while self.safe_page(next, next) < self.geometry.pages_per_block {
+            let page = self.safe_page(next, next);
+            pages.push(page);
+            next = page + 1;
+        }
+        pages
+    }
+
+    fn find_journal(&mut self) -> Result<JournalPage> {
+        let mut data = vec![0; self.geometry.page_size as usize];
+        let mut newest: Option<(u32, Last)> = None;
+        let mut refused = FlashError::NotFormatted;
+        for slot in 0..self.layout.ring {
+            let page = self.page(slot, 0).0;
+            let Some(tag) = self.read_tagged(page, &mut data)? else { continue };
+            let newer = newest.as_ref().is_none_or(|(_, last)| last.tag.sequence < tag.sequence);
+            if tag.kind != Kind::Anchor || !newer {
+                continue;
+            }
+            match Anchor::decode(&data, &self.geometry) {
+                Ok(Some(_)) => newest = Some((slot, Last { tag, data: data.clone(), page: 0 })),
+                Ok(None) => {}
+                Err(error) => refused = error,
+            }
+        }
+        let Some((slot, first)) = newest else { return Err(refused) };
+        let mut last = self.last_in_block(slot, Kind::Anchor, first)?;
+        self.journal.ring = (slot, last.page + 1);
+        // The newest anchor whose journal can be read: the one before leads there, too, by a longer chain.
+        loop {
+            if let Some(anchor) = Anchor::decode(&last.data, &self.geometry)?
+                && let Some(found) = self.follow(&anchor)?
+            {
+                return Ok(found);
+            }
+            match self.before(slot, Kind::Anchor, last.page)? {
+                Some(before) => last = before,
+                None => return Err(FlashError::Damaged { page: slot, what: "no anchor leads to a journal" }),
+            }
+        }
+    }
+
+    /// Follows the chain from an anchor to the newest journal page.
+    fn follow(&mut self, anchor: &Anchor) -> Result<Option<JournalPage>> {
+        self.volume = anchor.volume;
+        let (mut block, mut chain) = (anchor.block, anchor.chain);
+        let Some(mut first) = self.journal_at(block, chain, None)? else { return Ok(None) };
+        let mut hops = 0;
+        loop {
+            let state = State::decode(&first.data, &self.geometry).map(|(state, _)| state);
+            let Some(state) = state else { return Ok(None) };
+            if let Some(next) = self.journal_at(state.next_block, chain + 1, Some(first.tag.sequence))? {
+                (block, chain, first) = (state.next_block, chain + 1, next);
+                hops += 1;
+                continue;
+            }
+            break;
+        }
+        self.journal.since_anchor = hops;
+        self.journal.first = first.tag.sequence;
+        let mut last = self.last_in_block(block, Kind::Journal, first)?;
+        loop {
+            let decoded = State::decode(&last.data, &self.geometry);
+            match decoded.filter(|(state, _)| state.volume == anchor.volume && last.tag.id == chain) {
+                Some((state, changes)) => {
+                    self.journal.block = block;
+                    return Ok(Some((last.tag, state, changes)));
+                }
+                None => match self.before(block, Kind::Journal, last.page)? {
+                    Some(before) => last = before,
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+
+    /// The first page of a block, if that is the block of the journal with this number, behind one with such a first page.
+    fn journal_at(&mut self, block: u32, chain: u32, previous: Option<u64>) -> Result<Option<Last>> {
+        let mut data = vec![0; self.geometry.page_size as usize];
+        let tag = self.read_tagged(self.page(block, 0).0, &mut data)?;
+        let fits = |tag: &Tag| {
+            let state = State::decode(&data, &self.geometry);
+            tag.kind == Kind::Journal
+                && tag.id == chain
+                && state.is_some_and(|(state, _)| {
+                    state.volume == self.volume && previous.is_none_or(|previous| state.previous == previous)
+                })
+        };
+        Ok(tag.filter(fits).map(|tag| Last { tag, data, page: 0 }))
+    }
+
+    /// The last good page of a kind in a block whose first page is good: by halves, as pages are used in order.
+    fn last_in_block(&mut self, block: u32, kind: Kind, first: Last) -> Result<Last> {
+        let pages = self.structure_pages();
+        let mut best = first;
+        let (mut used, mut free) = (0, pages.len());
+        let mut data = vec![0; self.geometry.page_size as usize];
+        while used + 1 < free {
+            let middle = used.midpoint(free);
+            let Some(page) = pages.get(middle).copied() else { break };
+            let tag = self.read_tagged(self.page(block, page).0, &mut data)?;
+            if tag.is_none() && Self::looks_erased(&data) {
+                free = middle;
+                continue;
+            }
+            used = middle;
+            if let Some(tag) = tag.filter(|tag| tag.kind == kind) {
+                best = Last { tag, data: data.clone(), page };
+            }
+        }
+        // The last page used may be torn; then the one before it is the last good one.
+        let torn = pages.get(used).is_some_and(|page| best.page < *page);
+        if torn {
+            let page = pages.get(used).copied().unwrap_or(0);
+            return Ok(self.before(block, kind, page)?.unwrap_or(best));
+        }
+        Ok(best)
+    }
+
+    /// The last good page before `page`.
+    fn before(&mut self, block: u32, kind: Kind, page: u32) -> Result<Option<Last>> {
+        let mut data = vec![0; self.geometry.page_size as usize];
+        for page in self.structure_pages().into_iter().rev().filter(|before| *before < page) {
+            let tag = self.read_tagged(self.page(block, page).0, &mut data)?;
+            if let Some(tag) = tag.filter(|tag| tag.kind == kind) {
+                return Ok(Some(Last { tag, data, page }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes over the state of the newest journal page.
+    fn load(&mut self, tag: &Tag, state: State, changes: Vec<(u32, Change)>) -> Result<()> {
+        let layout = self.layout;
+        let damaged = FlashError::Damaged { page: self.journal.block, what: "journal page" };
+        if state.user_pages != layout.user_pages
+            || state.directory.len() != self.directory.len()
+            || state.table.len() != self.table.pages.len()
+            || state.chain.last() != Some(&self.journal.block)
+        {
+            return Err(damaged);
+        }
+        self.sequence = tag.sequence;
+        self.journal.chain_number = tag.id;
+        self.journal.next_block = state.next_block;
+        self.journal.previous = state.previous;
+        self.journal.chain = state.chain;
+        self.journal.page = self.geometry.pages_per_block;
+        self.directory = state.directory;
+        self.table.pages = state.table;
+        self.frontiers = state.frontiers;
+        for (block, entry) in state.fixups {
+            let info = BlockInfo::decode(entry).ok_or(damaged)?;
+            self.table.set(block, info);
+            self.note_loaded(block, info);
+        }
+        let mut data = vec![0; self.geometry.page_size as usize];
+        for page in &state.spills {
+            let what = FlashError::Damaged { page: *page, what: "spill page" };
+            let tag = self.read_tagged(*page, &mut data)?;
+            let changes = tag
+                .filter(|tag| tag.kind == Kind::Spill)
+                .and_then(|_| decode_spill(&data, state.volume, layout.user_pages, &self.geometry));
+            self.adopt(changes.ok_or(what)?, true);
+        }
+        self.spills = state.spills;
+        self.adopt(changes, false);
+        Ok(())
+    }
+}

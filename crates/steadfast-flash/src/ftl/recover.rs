@@ -1,0 +1,97 @@
+//! After a start that was not clean: what the journal does not know, and what must not be relied on.
+//!
+//! Behind the newest journal page lie at most [`JOURNAL_EVERY`](super::JOURNAL_EVERY) data pages, in the two blocks that it
+//! names as open. They are read once. The page programmed last may be unstable (and, where cells are shared, those that its
+//! successor could reach): these are programmed again, elsewhere. Only then a new journal page and an anchor make the
+//! result count; a cut before leaves everything as it was.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::JOURNAL_EVERY;
+use super::codec::{Frontier, UNMAPPED};
+use super::error::Result;
+use super::state::{Ftl, Stream};
+use super::tag::{Kind, Tag};
+use crate::nand::{Nand, Pairing};
+
+/// More than the pages that can be programmed between two journal pages.
+const RECOVERY_STEP: u64 = 1 << 20;
+
+/// A data page behind the journal.
+struct Found {
+    tag: Tag,
+    page: u32,
+    /// Its data, while it may have to be programmed again.
+    data: Vec<u8>,
+}
+
+impl<N: Nand> Ftl<N> {
+    pub(super) fn recover(&mut self, read_only: bool) -> Result<()> {
+        let journal = self.sequence;
+        let mut found = Vec::new();
+        for stream in [Stream::Host, Stream::Moved] {
+            self.look_behind(self.frontiers[stream as usize], journal, &mut found)?;
+        }
+        found.sort_by_key(|found| found.tag.sequence);
+        for Found { tag, page, .. } in &found {
+            self.set_place(tag.id, *page, false)?;
+        }
+        if read_only {
+            return Ok(());
+        }
+        let newest = found.last().map_or(journal, |found| found.tag.sequence);
+        // Above whatever was programmed and cannot be read.
+        self.sequence = newest + RECOVERY_STEP;
+        for stream in [Stream::Host, Stream::Moved, Stream::Structure] {
+            self.close_frontier(stream)?;
+        }
+        let suspects = if self.geometry.pairing == Pairing::None { 1 } else { found.len() };
+        let first = found.len() - suspects.min(found.len());
+        for Found { tag, page, data } in found.drain(first..) {
+            if self.place(tag.id)? == page {
+                self.program_data(Stream::Host, tag.kind, tag.id, &data, false)?;
+            }
+        }
+        // A page of the ring block may have been begun: the next anchor goes to the next block.
+        self.journal.ring.1 = self.geometry.pages_per_block;
+        self.begin()
+    }
+
+    fn look_behind(&mut self, frontier: Frontier, journal: u64, found: &mut Vec<Found>) -> Result<()> {
+        if frontier.block == UNMAPPED {
+            return Ok(());
+        }
+        let reach = self.geometry.pairing.reach();
+        let mut erased = 0;
+        let end = (frontier.page + (JOURNAL_EVERY + 2) * (reach + 1)).min(self.geometry.pages_per_block);
+        let mut data = vec![0; self.geometry.page_size as usize];
+        for at in frontier.page..end {
+            let page = self.page(frontier.block, at).0;
+            let tag = self.read_tagged(page, &mut data)?;
+            if tag.is_none() && Self::looks_erased(&data) {
+                erased += 1;
+                if erased > reach {
+                    break;
+                }
+                continue;
+            }
+            erased = 0;
+            let ours = |tag: &Tag| {
+                matches!(tag.kind, Kind::Data | Kind::Lost)
+                    && tag.sequence > journal
+                    && tag.id < self.layout.user_pages
+            };
+            if let Some(tag) = tag.filter(ours) {
+                if reach == 0
+                    && let Some(last) = found.last_mut()
+                    && last.tag.sequence < tag.sequence
+                {
+                    last.data = Vec::new();
+                }
+                found.push(Found { tag, page, data: data.clone() });
+            }
+        }
+        Ok(())
+    }
+}

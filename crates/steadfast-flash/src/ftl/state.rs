@@ -1,0 +1,419 @@
+//! The state of an open translation layer, and what every part of it needs.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::cache::MapCache;
+use super::codec::{Frontier, UNMAPPED};
+use super::error::{FlashError, Result};
+use super::layout::Layout;
+use super::table::{BlockInfo, BlockState, Table};
+use super::tag::{Kind, TAG_SIZE, Tag};
+use crate::nand::{BlockNumber, EccStatus, Nand, NandError, NandGeometry, PageAddress};
+
+/// Streams of programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// What the host writes: hot.
+    Host = 0,
+    /// What garbage collection moves: cold.
+    Moved = 1,
+    /// Map, directory, table, spills.
+    Structure = 2,
+}
+
+/// Where a logical page is that changed since the map was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Delta {
+    /// Its page, or [`UNMAPPED`].
+    pub place: u32,
+    /// Its contents where it has no page, without the zeros at the end.
+    pub short: Option<Vec<u8>>,
+    /// The page that the map names for it was already counted off.
+    pub released: bool,
+}
+
+/// The journal: where its next page goes.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    pub block: u32,
+    pub page: u32,
+    pub next_block: u32,
+    /// Blocks that may still be needed, the present one last.
+    pub chain: Vec<u32>,
+    /// Place of the present block in the chain of all.
+    pub chain_number: u32,
+    /// Sequence number of the first page of the present block, and of the block before.
+    pub first: u64,
+    pub previous: u64,
+    /// Blocks of the journal since the last anchor; at least [`BLOCKS_PER_ANCHOR`](super::layout::BLOCKS_PER_ANCHOR)
+    /// makes the next one due.
+    pub since_anchor: u32,
+    /// Journal pages since the mount.
+    pub written: u64,
+    /// Data pages since the last one.
+    pub data_since: u32,
+    /// Block and page of the ring for the next anchor.
+    pub ring: (u32, u32),
+}
+
+/// Garbage collection.
+#[derive(Debug, Default)]
+pub(super) struct Collector {
+    /// The block that is being emptied, and the next page in it.
+    pub victim: Option<(u32, u32)>,
+    /// Emptied but for pages that only the map still names.
+    pub emptied: BTreeSet<u32>,
+    /// Blocks to be emptied for their own sake: a failed program, flipped bits, cold data on young blocks.
+    pub queue: VecDeque<u32>,
+    /// Emptied, and yet something in them is valid: their tags cannot be read.
+    pub stuck: BTreeSet<u32>,
+    /// How far the map was looked through for these.
+    pub rescue_at: u32,
+    /// Blocks that are not to be used again.
+    pub retire: BTreeSet<u32>,
+}
+
+/// Counts since the mount.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FtlInfo {
+    /// Logical pages that the host wrote.
+    pub host_pages: u64,
+    /// Of these, pages kept in the journal.
+    pub short_pages: u64,
+    /// Pages moved by garbage collection.
+    pub moved_pages: u64,
+    /// Journal pages.
+    pub journal_pages: u64,
+    /// Spill pages.
+    pub spill_pages: u64,
+    /// Pages of map, directory and block table.
+    pub map_pages: u64,
+    /// Anchors.
+    pub anchors: u64,
+    /// Erasures.
+    pub erases: u64,
+    /// Of these, erasures that levelling the wear caused.
+    pub level_erases: u64,
+    /// Blocks that went bad.
+    pub grown_bad: u64,
+    /// Pages whose flipped bits were corrected.
+    pub corrected_pages: u64,
+    /// Blocks moved because of flipped bits or many reads.
+    pub refreshed_blocks: u64,
+    /// Data pages lost to flipped bits.
+    pub lost_pages: u64,
+    /// Pages read, the mount included.
+    pub page_reads: u64,
+    /// Whether the mount found that the last session was not closed.
+    pub recovered: bool,
+}
+
+/// The translation layer over a part.
+#[derive(Debug)]
+pub struct Ftl<N> {
+    pub(super) nand: N,
+    pub(super) geometry: NandGeometry,
+    pub(super) layout: Layout,
+    pub(super) volume: u64,
+    pub(super) sequence: u64,
+    pub(super) table: Table,
+    /// Free blocks that are known, those erased least often first.
+    pub(super) free: BTreeSet<(u32, u32)>,
+    /// Blocks that become free, with the number of journal pages of this session that must be there first.
+    pub(super) pending: VecDeque<(u32, u64)>,
+    pub(super) directory: Vec<u32>,
+    pub(super) cache: MapCache,
+    pub(super) delta: BTreeMap<u32, Delta>,
+    /// Logical pages whose delta no spill page has.
+    pub(super) unspilled: BTreeSet<u32>,
+    pub(super) spills: Vec<u32>,
+    pub(super) short_bytes: usize,
+    /// Something was acknowledged as written that only the next journal page makes durable.
+    pub(super) volatile: bool,
+    pub(super) frontiers: [Frontier; 3],
+    pub(super) journal: Journal,
+    pub(super) collector: Collector,
+    /// Reads of each block since its erasure, in units of [`READS_UNIT`].
+    pub(super) reads: Vec<u16>,
+    pub(super) reads_rest: u32,
+    /// The journal has a page of this session.
+    pub(super) begun: bool,
+    pub(super) failed: Option<FlashError>,
+    pub(super) info: FtlInfo,
+    pub(super) buffer: Vec<u8>,
+}
+
+/// One count of [`Ftl::reads`] stands for so many page reads: every so many-th read counts for its block.
+pub(super) const READS_UNIT: u32 = 16;
+
+impl<N: Nand> Ftl<N> {
+    pub(super) fn empty(nand: N, layout: Layout, volume: u64) -> Ftl<N> {
+        let geometry = nand.geometry();
+        // A quarter of the map.
+        let cache = (layout.map_pages / 4).clamp(8, 2048) as usize + layout.directory_pages.min(16) as usize;
+        Ftl {
+            geometry,
+            layout,
+            volume,
+            sequence: 1,
+            table: Table::new(geometry.blocks, layout.words, vec![UNMAPPED; layout.table_pages as usize]),
+            free: BTreeSet::new(),
+            pending: VecDeque::new(),
+            directory: vec![UNMAPPED; layout.directory_pages as usize],
+            cache: MapCache::new(cache),
+            delta: BTreeMap::new(),
+            unspilled: BTreeSet::new(),
+            spills: Vec::new(),
+            short_bytes: 0,
+            volatile: false,
+            frontiers: [Frontier::CLOSED; 3],
+            journal: Journal::default(),
+            collector: Collector::default(),
+            reads: vec![0; geometry.blocks as usize],
+            reads_rest: 0,
+            begun: false,
+            failed: None,
+            info: FtlInfo::default(),
+            buffer: vec![0; geometry.page_size as usize],
+            nand,
+        }
+    }
+
+    /// Counts since the mount.
+    #[must_use]
+    pub fn info(&self) -> FtlInfo {
+        self.info
+    }
+
+    /// How the part is shared out.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Sizes of the part.
+    #[must_use]
+    pub fn geometry(&self) -> NandGeometry {
+        self.geometry
+    }
+
+    /// Why nothing can be written any more, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<FlashError> {
+        self.failed
+    }
+
+    /// The part below. What is written there directly is lost on the translation layer.
+    pub fn nand(&mut self) -> &mut N {
+        &mut self.nand
+    }
+
+    /// Gives the part back.
+    #[must_use]
+    pub fn into_nand(self) -> N {
+        self.nand
+    }
+
+    /// Bytes of memory in use beside the part's own.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let lists = 24 * (self.free.len() + self.pending.len() + self.unspilled.len());
+        let delta = self.delta.len() * (8 + core::mem::size_of::<Delta>()) + self.short_bytes;
+        self.table.memory_bytes()
+            + self.cache.memory_bytes()
+            + lists
+            + delta
+            + 4 * self.directory.capacity()
+            + 2 * self.reads.capacity()
+            + self.buffer.capacity()
+    }
+
+    pub(super) fn page(&self, block: u32, page: u32) -> PageAddress {
+        self.geometry.page(BlockNumber(block), page)
+    }
+
+    pub(super) fn block_of(&self, page: u32) -> u32 {
+        page / self.geometry.pages_per_block
+    }
+
+    /// Reads a page into `data` and checks its tag. `None`: erased, torn, or not to be corrected.
+    pub(super) fn read_tagged(&mut self, page: u32, data: &mut [u8]) -> Result<Option<Tag>> {
+        let mut oob = [0; TAG_SIZE];
+        // What reads differently each time is worth a second look.
+        for _ in 0..3 {
+            self.info.page_reads += 1;
+            let status = self.nand.read(PageAddress(page), data, &mut oob)?;
+            self.count_read(page, status);
+            if status != EccStatus::Uncorrectable {
+                return Ok(Tag::decode(data, &oob));
+            }
+        }
+        Ok(Tag::decode(data, &oob))
+    }
+
+    /// Whether the last page read by [`read_tagged`](Self::read_tagged) into `data` looks as if it was never programmed.
+    pub(super) fn looks_erased(data: &[u8]) -> bool {
+        let zeros: u32 = data.iter().map(|byte| byte.count_zeros()).sum();
+        (zeros as usize) < data.len() / 64
+    }
+
+    fn count_read(&mut self, page: u32, status: EccStatus) {
+        let block = self.block_of(page);
+        let threshold = (self.geometry.ecc.bits * 3).div_ceil(4).max(1);
+        if status.bits() > 0 {
+            self.info.corrected_pages += 1;
+        }
+        let worn = status.bits() >= threshold && self.geometry.ecc.bits > 1
+            || self.geometry.ecc.bits == 1 && status.bits() == 1;
+        self.reads_rest += 1;
+        let mut disturbed = false;
+        if self.reads_rest.is_multiple_of(READS_UNIT)
+            && let Some(reads) = self.reads.get_mut(block as usize)
+        {
+            *reads = reads.saturating_add(1);
+            disturbed = u32::from(*reads) * READS_UNIT >= self.reads_max();
+        }
+        if worn || disturbed {
+            self.refresh(block);
+        }
+    }
+
+    /// Page reads of a block after which its contents are moved.
+    fn reads_max(&self) -> u32 {
+        if self.geometry.cycles > 20_000 { 200_000 } else { 20_000 }
+    }
+
+    /// Has the contents of a data block moved soon.
+    pub(super) fn refresh(&mut self, block: u32) {
+        let data = self.table.get(block).is_some_and(|info| info.state == BlockState::Data);
+        if data && !self.is_open(block) && !self.collector.queue.contains(&block) {
+            self.collector.queue.push_back(block);
+            self.info.refreshed_blocks += 1;
+        }
+    }
+
+    pub(super) fn is_open(&self, block: u32) -> bool {
+        self.frontiers.iter().any(|frontier| frontier.block == block)
+    }
+
+    /// The entry of a block, loaded where it is not known.
+    pub(super) fn block(&mut self, block: u32) -> Result<BlockInfo> {
+        if let Some(info) = self.table.get(block) {
+            return Ok(info);
+        }
+        self.load_table(block / self.layout.words)?;
+        self.table.get(block).ok_or(FlashError::Damaged { page: block, what: "entry of the block table" })
+    }
+
+    /// Loads a page of the block table.
+    pub(super) fn load_table(&mut self, page: u32) -> Result<()> {
+        let address = self.table.pages.get(page as usize).copied().unwrap_or(UNMAPPED);
+        let words = self.read_words(address, Kind::Table, page)?;
+        for (block, info) in self.table.fill(page, &words) {
+            self.note_loaded(block, info);
+        }
+        Ok(())
+    }
+
+    /// Enters a block whose entry has just become known into the lists.
+    pub(super) fn note_loaded(&mut self, block: u32, info: BlockInfo) {
+        match info.state {
+            BlockState::Free => drop(self.free.insert((info.erases, block))),
+            // The state that was found does not need it: once the first page of this session holds, nothing does.
+            BlockState::Pending => self.pending.push_front((block, 1)),
+            _ => {}
+        }
+    }
+
+    /// Reads a page of words that must be what it is said to be.
+    pub(super) fn read_words(&mut self, address: u32, kind: Kind, id: u32) -> Result<Vec<u32>> {
+        let damaged = FlashError::Damaged { page: address, what: "page of map, directory or block table" };
+        if address >= self.geometry.pages() {
+            return Err(damaged);
+        }
+        let mut data = vec![0; self.geometry.page_size as usize];
+        let tag = self.read_tagged(address, &mut data)?;
+        if tag.is_none_or(|tag| tag.kind != kind || tag.id != id) {
+            return Err(damaged);
+        }
+        let word = |bytes: &[u8]| bytes.try_into().map_or(UNMAPPED, u32::from_le_bytes);
+        Ok(data.chunks_exact(4).map(word).collect())
+    }
+
+    pub(super) fn increment(&mut self, block: u32) -> Result<()> {
+        let info = self.block(block)?;
+        self.table.set(block, BlockInfo { valid: info.valid + 1, ..info });
+        Ok(())
+    }
+
+    pub(super) fn decrement(&mut self, block: u32) -> Result<()> {
+        let info = self.block(block)?;
+        let valid = info.valid.saturating_sub(1);
+        self.table.set(block, BlockInfo { valid, ..info });
+        if valid == 0 {
+            self.leave_if_empty(block)?;
+        }
+        Ok(())
+    }
+
+    /// A block in which nothing is valid is pending, unless it is open.
+    pub(super) fn leave_if_empty(&mut self, block: u32) -> Result<()> {
+        let info = self.block(block)?;
+        let used = matches!(info.state, BlockState::Data | BlockState::Map);
+        if used && info.valid == 0 && !self.is_open(block) {
+            self.leave(block, info);
+        }
+        Ok(())
+    }
+
+    /// Nothing in this block is needed any more.
+    pub(super) fn leave(&mut self, block: u32, info: BlockInfo) {
+        self.table.set(block, BlockInfo { state: BlockState::Pending, valid: 0, ..info });
+        self.pending.push_back((block, self.journal.written + 2));
+        self.collector.emptied.remove(&block);
+        self.collector.stuck.remove(&block);
+        if self.collector.victim.is_some_and(|(victim, _)| victim == block) {
+            self.collector.victim = None;
+        }
+    }
+
+    /// Pending blocks that two journal pages have passed are free, or bad if they are to be retired.
+    pub(super) fn promote(&mut self) -> Result<()> {
+        while let Some((block, due)) = self.pending.front().copied()
+            && self.journal.written >= due
+        {
+            self.pending.pop_front();
+            if self.collector.retire.remove(&block) {
+                self.mark_bad(block)?;
+                continue;
+            }
+            let info = self.block(block)?;
+            // Who finds it pending waits again: no harm.
+            self.table.set_quietly(block, BlockInfo { state: BlockState::Free, valid: 0, ..info });
+            self.free.insert((info.erases, block));
+        }
+        Ok(())
+    }
+
+    /// Marks a block bad on the part, where it takes the mark, and in the table.
+    pub(super) fn mark_bad(&mut self, block: u32) -> Result<()> {
+        match self.nand.mark_bad(BlockNumber(block)) {
+            Ok(()) | Err(NandError::Failed { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let info = self.block(block)?;
+        self.table.set(block, BlockInfo { state: BlockState::Bad, valid: 0, ..info });
+        self.info.grown_bad += 1;
+        Ok(())
+    }
+
+    /// Runs what changes the state; a failure in the middle leaves the part readable and everything else refused.
+    pub(super) fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.failed.is_some() {
+            return Err(FlashError::ReadOnly);
+        }
+        work(self).inspect_err(|error| self.failed = Some(*error))
+    }
+}

@@ -1,0 +1,194 @@
+//! The translation layer on the model, against a plain array.
+
+mod bench;
+mod cuts;
+mod random;
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{FlashError, Ftl, format};
+use crate::model::{Ageing, NandModel};
+use crate::nand::{Nand, NandError, NandGeometry, Pairing};
+use crate::part::Part;
+
+/// A part that is small enough to be filled and cut at every operation.
+pub fn small(pairing: Pairing, blocks: u32) -> Part {
+    let base = if pairing == Pairing::None { Part::SPI_1GBIT } else { Part::MLC_16GBIT };
+    let geometry = NandGeometry { page_size: 512, pages_per_block: 12, blocks, bad_max: 3, ..base.geometry };
+    Part { geometry, ..base }
+}
+
+/// What is done with the translation layer.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Writes a logical page: its number as a share of all, a number that gives the contents, how long they are.
+    Write(u16, u32, u16),
+    /// Flushes.
+    Flush,
+    /// Trims so many pages.
+    Trim(u16, u8),
+    /// Closes and mounts.
+    Remount,
+}
+
+/// The values that each logical page may have: the durable one, then those written since.
+#[derive(Debug, Clone, Default)]
+pub struct Oracle {
+    pages: BTreeMap<u32, Vec<Vec<u8>>>,
+    page_size: usize,
+}
+
+impl Oracle {
+    pub fn new(page_size: usize) -> Oracle {
+        Oracle { pages: BTreeMap::new(), page_size }
+    }
+
+    fn values(&mut self, page: u32) -> &mut Vec<Vec<u8>> {
+        let size = self.page_size;
+        self.pages.entry(page).or_insert_with(|| vec![vec![0; size]])
+    }
+
+    fn flushed(&mut self) {
+        for values in self.pages.values_mut() {
+            values.drain(..values.len() - 1);
+        }
+    }
+
+    /// What is read must be the last value, or after a cut one of the values; then it is the only one.
+    fn check<N: Nand>(&mut self, ftl: &mut Ftl<N>, cut: bool) -> Result<(), FlashError> {
+        let mut data = vec![0; self.page_size];
+        let mut again = vec![0; self.page_size];
+        for (page, values) in &mut self.pages {
+            ftl.read_page(*page, &mut data)?;
+            let allowed = if cut { &values[..] } else { &values[values.len() - 1..] };
+            assert!(
+                allowed.contains(&data),
+                "page {page} holds {:?} of {} values: {:?}",
+                &data[..8],
+                values.len(),
+                values.iter().map(|value| &value[..8]).collect::<Vec<_>>()
+            );
+            for _ in 0..2 {
+                ftl.read_page(*page, &mut again)?;
+                assert_eq!(data, again, "page {page} reads differently each time");
+            }
+            if cut {
+                *values = vec![data.clone()];
+            }
+        }
+        Ok(())
+    }
+}
+
+fn contents(page_size: usize, number: u32, length: u16) -> Vec<u8> {
+    let mut data = vec![0; page_size];
+    let length = usize::from(length) * page_size / usize::from(u16::MAX);
+    for (at, byte) in data.iter_mut().enumerate().take(length) {
+        *byte = (number.wrapping_mul(2_654_435_761) >> (at % 4 * 8)) as u8 ^ at as u8 | 1;
+    }
+    data
+}
+
+/// Does one step on both. `Gone`: the power went in it.
+pub fn step<N: Nand>(ftl: &mut Ftl<N>, oracle: &mut Oracle, step: &Step) -> Result<(), FlashError> {
+    let user = ftl.layout().user_pages;
+    match step {
+        Step::Write(page, number, length) => {
+            let page = u32::from(*page) * user / 65_536;
+            let data = contents(oracle.page_size, *number, *length);
+            oracle.values(page).push(data.clone());
+            ftl.write_page(page, &data)
+        }
+        Step::Flush => {
+            ftl.flush()?;
+            oracle.flushed();
+            Ok(())
+        }
+        Step::Trim(page, count) => {
+            let first = u32::from(*page) * user / 65_536;
+            let count = u32::from(*count).min(user - first);
+            let zeros = vec![0; oracle.page_size];
+            for page in first..first + count {
+                oracle.values(page).push(zeros.clone());
+            }
+            ftl.trim(first, count)
+        }
+        Step::Remount => Ok(()),
+    }
+}
+
+/// Runs the steps; the power goes as armed on the part. Returns the part and whether the power went.
+pub fn run(mut nand: NandModel, oracle: &mut Oracle, steps: &[Step]) -> (NandModel, bool) {
+    let cut = run_inner(&mut nand, oracle, steps);
+    (nand, cut)
+}
+
+fn run_inner(mut nand: &mut NandModel, oracle: &mut Oracle, steps: &[Step]) -> bool {
+    let mut ftl = match Ftl::mount(&mut *nand, false) {
+        Ok(ftl) => ftl,
+        Err(FlashError::Nand(NandError::Gone)) => return true,
+        Err(error) => panic!("mount: {error}"),
+    };
+    for next in steps {
+        let mut done = step(&mut ftl, oracle, next);
+        if let (Step::Remount, Ok(())) = (next, done) {
+            done = ftl.close();
+            if done.is_ok() {
+                oracle.flushed();
+                nand = ftl.into_nand();
+                ftl = match Ftl::mount(nand, false) {
+                    Ok(ftl) => ftl,
+                    Err(error) => panic!("clean mount: {error}"),
+                };
+                oracle.check(&mut ftl, false).unwrap();
+            }
+        }
+        match done {
+            Ok(()) => {}
+            Err(_) if !ftl.nand().is_powered() => return true,
+            Err(error) => panic!("{next:?}: {error} {}", ftl.describe()),
+        }
+    }
+    assert!(ftl.info().page_reads < u64::MAX);
+    oracle.check(&mut ftl, false).unwrap();
+    false
+}
+
+/// A formatted part.
+pub fn formatted(part: &Part, seed: u64, ageing: Ageing) -> NandModel {
+    let nand = NandModel::new(part, seed).with_ageing(ageing);
+    match format(nand, seed) {
+        Ok(mut ftl) => {
+            ftl.close().unwrap();
+            ftl.into_nand()
+        }
+        Err(error) => panic!("format: {error}"),
+    }
+}
+
+/// Mounts after a cut; where the power goes again in the recovery, again.
+pub fn recover(
+    mut nand: NandModel,
+    oracle: &mut Oracle,
+    mut cuts: Vec<(u64, crate::model::Interrupted)>,
+) -> NandModel {
+    loop {
+        nand.power_on();
+        if let Some((operations, outcome)) = cuts.pop() {
+            nand.cut_after(operations, outcome);
+        }
+        let mut part = nand.clone();
+        match Ftl::mount(&mut part, false) {
+            Ok(mut ftl) => {
+                ftl.nand().power_on();
+                oracle.check(&mut ftl, true).unwrap();
+                drop(ftl);
+                return part;
+            }
+            Err(FlashError::Nand(NandError::Gone)) => nand = part,
+            Err(error) => panic!("mount after a cut: {error}"),
+        }
+    }
+}

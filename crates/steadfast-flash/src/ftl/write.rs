@@ -1,0 +1,148 @@
+//! What the host asks for: writing, trimming, flushing, closing; and the bounded upkeep before each.
+
+use super::JOURNAL_EVERY;
+use super::codec::{FLAG_CLEAN, UNMAPPED};
+use super::error::{FlashError, Result};
+use super::state::{Ftl, Stream};
+use super::tag::Kind;
+use crate::nand::Nand;
+
+impl<N: Nand> Ftl<N> {
+    /// Writes one logical page. Durable after [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// The part's; [`FlashError::WornOut`] where no spare block is left.
+    pub fn write_page(&mut self, logical: u32, data: &[u8]) -> Result<()> {
+        if logical >= self.layout.user_pages || data.len() != self.geometry.page_size as usize {
+            return Err(FlashError::Damaged { page: logical, what: "request outside of the medium" });
+        }
+        self.guarded(|ftl| {
+            ftl.upkeep()?;
+            ftl.info.host_pages += 1;
+            let length = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            if length == 0 {
+                ftl.volatile = true;
+                return ftl.set_place(logical, UNMAPPED, false);
+            }
+            if length <= ftl.short_max() && ftl.short_bytes + length <= ftl.short_total() {
+                ftl.info.short_pages += 1;
+                ftl.volatile = true;
+                return ftl.set_short(logical, data.get(..length).unwrap_or(data));
+            }
+            ftl.program_data(Stream::Host, Kind::Data, logical, data, false).map(drop)
+        })
+    }
+
+    /// The longest contents of a logical page that the journal takes.
+    fn short_max(&self) -> usize {
+        self.geometry.page_size as usize / 4
+    }
+
+    /// Bytes of such contents at most: six pages.
+    fn short_total(&self) -> usize {
+        6 * self.geometry.page_size as usize
+    }
+
+    /// Programs a logical page and enters where it is now.
+    pub(super) fn program_data(
+        &mut self,
+        stream: Stream,
+        kind: Kind,
+        logical: u32,
+        data: &[u8],
+        released: bool,
+    ) -> Result<u32> {
+        // What is moved goes in whole groups: the journal comes before one.
+        let group = if stream == Stream::Moved { self.geometry.pairing.group() } else { 1 };
+        let begins = self.frontiers[stream as usize].page.is_multiple_of(group);
+        if self.begun && begins && self.journal.data_since + group > JOURNAL_EVERY {
+            self.write_journal(0)?;
+        }
+        let page = self.program(stream, kind, logical, data)?;
+        self.journal.data_since += 1;
+        self.set_place(logical, page, released)?;
+        Ok(page)
+    }
+
+    /// Forgets logical pages; they read as zeros. A power cut before the next flush may bring them back.
+    ///
+    /// # Errors
+    /// The part's.
+    pub fn trim(&mut self, first: u32, count: u32) -> Result<()> {
+        let end = first.saturating_add(count).min(self.layout.user_pages);
+        self.guarded(|ftl| {
+            for logical in first..end {
+                let changed = match ftl.delta.get(&logical) {
+                    Some(delta) => delta.place != UNMAPPED || delta.short.is_some(),
+                    None => ftl.mapped(logical)? != UNMAPPED,
+                };
+                if changed {
+                    ftl.upkeep()?;
+                    ftl.volatile = true;
+                    ftl.set_place(logical, UNMAPPED, false)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes everything that was written durable. Pages that have a page of their own are so already.
+    ///
+    /// # Errors
+    /// The part's.
+    pub fn flush(&mut self) -> Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.guarded(|ftl| {
+            if ftl.volatile {
+                ftl.begin()?;
+                if ftl.volatile {
+                    ftl.write_journal(0)?;
+                }
+            }
+            ftl.sync_frontiers();
+            Ok(())
+        })
+    }
+
+    /// Flushes, and says that nothing is under way: the next mount need not look for more.
+    ///
+    /// # Errors
+    /// The part's.
+    pub fn close(&mut self) -> Result<()> {
+        if self.failed.is_some() || !self.begun {
+            return Ok(());
+        }
+        self.guarded(|ftl| {
+            ftl.write_structures()?;
+            ftl.write_journal(FLAG_CLEAN)?;
+            ftl.begun = false;
+            Ok(())
+        })
+    }
+
+    /// The upkeep before each change, bounded: begins the session, writes the map when it is due, empties blocks.
+    fn upkeep(&mut self) -> Result<()> {
+        self.begin()?;
+        self.collect()?;
+        if self.map_is_due() {
+            self.write_map()?;
+            self.evict_shorts()?;
+        } else if !self.collector.stuck.is_empty() {
+            self.rescue()?;
+        }
+        Ok(())
+    }
+
+    /// Contents in the journal that take more than half of the room for them get pages of their own.
+    fn evict_shorts(&mut self) -> Result<()> {
+        while self.short_bytes > self.short_total() / 2 {
+            let first = self.delta.iter().find_map(|(logical, delta)| Some((*logical, delta.short.clone()?)));
+            let Some((logical, mut contents)) = first else { break };
+            contents.resize(self.geometry.page_size as usize, 0);
+            self.program_data(Stream::Host, Kind::Data, logical, &contents, false)?;
+        }
+        Ok(())
+    }
+}

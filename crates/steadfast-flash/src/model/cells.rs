@@ -1,0 +1,70 @@
+//! What the cells of an erase block hold: the truth, and the damage to it.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// How well a page holds what was programmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quality {
+    /// As it should.
+    Good,
+    /// Right at one time, beyond correction at another: its program was interrupted, or the block was not fully erased.
+    Unstable,
+    /// Beyond correction.
+    Garbage,
+}
+
+/// A page that was programmed.
+#[derive(Debug, Clone)]
+pub(super) struct Programmed {
+    /// Data, then OOB.
+    pub bytes: Arc<[u8]>,
+    pub quality: Quality,
+    /// Flipped bits in the worst codeword.
+    pub flips: u16,
+    /// Programs since the erasure.
+    pub times: u32,
+}
+
+/// A page.
+#[derive(Debug, Clone)]
+pub(super) enum Cells {
+    /// Reads as all ones.
+    Erased {
+        /// A program had begun: all ones, but what is programmed over it does not hold.
+        touched: bool,
+    },
+    /// Holds something.
+    Programmed(Programmed),
+}
+
+/// An erase block.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    pub pages: Vec<Cells>,
+    /// One behind the last page that was programmed: the next one in order.
+    pub next: u32,
+    pub erases: u32,
+    /// Page reads since the erasure.
+    pub reads: u32,
+    /// An erasure was interrupted: all ones, but what is programmed does not hold.
+    pub weak: bool,
+    /// Carries the mark.
+    pub bad: bool,
+    /// Erasures after which the block fails.
+    pub life: u32,
+}
+
+impl Block {
+    pub fn new(pages: u32, life: u32, bad: bool) -> Block {
+        let pages = vec![Cells::Erased { touched: false }; pages as usize];
+        Block { pages, next: 0, erases: 0, reads: 0, weak: false, bad, life }
+    }
+
+    pub fn erase(&mut self) {
+        self.pages.fill(Cells::Erased { touched: false });
+        (self.next, self.reads, self.weak) = (0, 0, false);
+        self.erases += 1;
+    }
+}

@@ -1,0 +1,93 @@
+//! Power cuts: what is left of the operation in flight.
+
+use alloc::sync::Arc;
+
+use super::cells::{Cells, Programmed, Quality};
+use super::part::NandModel;
+use crate::nand::{BlockNumber, PageAddress};
+
+/// What a power cut leaves of the program or erasure in flight. Real parts show all of these, and not in the order of how
+/// late the cut came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// Nothing was done.
+    NotBegun,
+    /// It looks as if nothing was done (program) or as if all was done (erase), but what is programmed there later does
+    /// not hold.
+    Invisible,
+    /// A page beyond correction; a block of which some pages are old, some erased, some beyond correction.
+    Half,
+    /// A page that is right at one time and beyond correction at another; a block as with `Half`.
+    Unstable,
+    /// All was done; only the caller does not know.
+    Done,
+}
+
+impl Interrupted {
+    /// Every outcome.
+    pub const ALL: [Interrupted; 5] = [
+        Interrupted::NotBegun,
+        Interrupted::Invisible,
+        Interrupted::Half,
+        Interrupted::Unstable,
+        Interrupted::Done,
+    ];
+}
+
+impl NandModel {
+    /// What is left of a program of `page`. On parts with paired pages the page that shares its cells may go, too.
+    pub(super) fn tear_program(&mut self, page: PageAddress, bytes: Arc<[u8]>, outcome: Interrupted) {
+        let (block, at) = (self.geometry.block_of(page), self.geometry.page_in_block(page));
+        let partner = self.geometry.pairing.damaged_by(at);
+        let damage = outcome != Interrupted::NotBegun && self.random.one_in(2);
+        let harm = if self.random.one_in(2) { Quality::Garbage } else { Quality::Unstable };
+        let Some(cells) = self.block_mut(block) else { return };
+        let quality = match outcome {
+            Interrupted::NotBegun => return,
+            Interrupted::Invisible => None,
+            Interrupted::Half => Some(Quality::Garbage),
+            Interrupted::Unstable => Some(Quality::Unstable),
+            Interrupted::Done => Some(Quality::Good),
+        };
+        if let Some(slot) = cells.pages.get_mut(at as usize) {
+            *slot = match quality {
+                None => Cells::Erased { touched: true },
+                Some(quality) => Cells::Programmed(Programmed { bytes, quality, flips: 0, times: 1 }),
+            };
+        }
+        if quality.is_some() {
+            cells.next = at + 1;
+        }
+        let harmed = partner.filter(|_| damage && quality != Some(Quality::Good));
+        if let Some(Cells::Programmed(page)) = harmed.and_then(|at| cells.pages.get_mut(at as usize)) {
+            page.quality = harm;
+        }
+    }
+
+    /// What is left of an erasure of `block`.
+    pub(super) fn tear_erase(&mut self, block: BlockNumber, outcome: Interrupted) {
+        let mut random = self.random.clone();
+        self.random.next();
+        let Some(cells) = self.block_mut(block) else { return };
+        match outcome {
+            Interrupted::NotBegun => {}
+            Interrupted::Done => cells.erase(),
+            Interrupted::Invisible => {
+                cells.erase();
+                cells.weak = true;
+            }
+            Interrupted::Half | Interrupted::Unstable => {
+                for page in &mut cells.pages {
+                    match (random.below(3), &mut *page) {
+                        (0, _) => *page = Cells::Erased { touched: true },
+                        (1, Cells::Programmed(page)) => page.quality = Quality::Garbage,
+                        (2, Cells::Programmed(page)) => page.quality = Quality::Unstable,
+                        _ => {}
+                    }
+                }
+                cells.weak = true;
+                cells.erases += 1;
+            }
+        }
+    }
+}
