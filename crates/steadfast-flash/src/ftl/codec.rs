@@ -4,7 +4,7 @@
 //! anchor:  magic "SFAN" | version u16 | 0 u16 | volume u64 | block u32 | chain u32 | blocks u32 | pages_per_block u32
 //!          | page_size u32 | user_pages u32
 //! journal: magic "SFJR" | version u16 | flags u16 | volume u64 | previous u64 | next block u32 | user_pages u32
-//!          | chain n u16, blocks u32… | 3 frontiers (block u32, page u32, 0 u32)
+//!          | chain n u16, blocks u32… | 3 frontiers (block u32, page u32, 0 u32) | kept n u16, blocks u32…
 //!          | directory n u16, pages u32… | table n u16, pages u32… | spills n u16, pages u32…
 //!          | fix-ups n u16, (block u32, entry u32)… | changes
 //! spill:   magic "SFSP" | volume u64 | changes
@@ -89,6 +89,8 @@ pub struct State {
     pub chain: Vec<u32>,
     /// Host, moved, structures.
     pub frontiers: [Frontier; 3],
+    /// Free blocks that only a recovery uses.
+    pub kept: Vec<u32>,
     /// Pages of the directory.
     pub directory: Vec<u32>,
     /// Pages of the block table.
@@ -121,7 +123,7 @@ impl State {
                 bytes.extend_from_slice(&word.to_le_bytes());
             }
         }
-        for list in [&self.directory, &self.table, &self.spills] {
+        for list in [&self.kept, &self.directory, &self.table, &self.spills] {
             put_list(&mut bytes, list);
         }
         bytes.extend_from_slice(&(self.fixups.len() as u16).to_le_bytes());
@@ -148,12 +150,13 @@ impl State {
             frontier.synced = frontier.page;
             reader.u32()?;
         }
-        let (directory, table, spills) = (reader.list()?, reader.list()?, reader.list()?);
+        let (kept, directory) = (reader.list()?, reader.list()?);
+        let (table, spills) = (reader.list()?, reader.list()?);
         let count = reader.u16()?;
         let fixups = (0..count).map(|_| Some((reader.u32()?, reader.u32()?))).collect::<Option<Vec<_>>>()?;
         let changes = reader.changes(user_pages, geometry)?;
         let pages = || directory.iter().chain(&table).chain(&spills);
-        let blocks = || chain.iter().chain(fixups.iter().map(|(block, _)| block));
+        let blocks = || chain.iter().chain(&kept).chain(fixups.iter().map(|(block, _)| block));
         let sound = pages().all(|page| *page == UNMAPPED || *page < geometry.pages())
             && blocks().all(|block| *block < geometry.blocks)
             && next_block < geometry.blocks
@@ -169,6 +172,7 @@ impl State {
             user_pages,
             chain,
             frontiers,
+            kept,
             directory,
             table,
             spills,
@@ -344,6 +348,7 @@ mod tests {
             user_pages: 1000,
             chain: vec![1, 2],
             frontiers: [Frontier::CLOSED, Frontier { block: 3, page: 4, synced: 4 }, Frontier::CLOSED],
+            kept: vec![6],
             directory: vec![77],
             table: vec![78, 79],
             spills: vec![80],

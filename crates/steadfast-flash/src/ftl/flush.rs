@@ -29,7 +29,7 @@ fn changed_max<N: Nand>(ftl: &Ftl<N>) -> u32 {
 impl<N: Nand> Ftl<N> {
     /// Whether the map is to be written before more changes gather.
     pub(super) fn map_is_due(&self) -> bool {
-        let spills_max = (8 * 2048 / self.geometry.page_size).clamp(4, 16) as usize;
+        let spills_max = (12 * 2048 / self.geometry.page_size).clamp(6, 16) as usize;
         let delta_max = 4 * self.layout.words as usize;
         self.spills.len() >= spills_max
             || self.table.dirty.len() > self.fixups_max()

@@ -103,6 +103,14 @@ impl<N: Nand> Ftl<N> {
             {
                 self.load_table(page)?;
             }
+            if !self.begun
+                && let Some(block) = self.kept_before.pop()
+            {
+                if self.erase(block, state)? {
+                    return Ok(block);
+                }
+                continue;
+            }
             let taken = if worn { self.free.pop_last() } else { self.free.pop_first() };
             let Some((_, block)) = taken else { return Err(FlashError::WornOut) };
             if self.erase(block, state)? {

@@ -12,6 +12,8 @@ use super::table::BlockState;
 use super::tag::{Kind, Tag};
 use crate::nand::Nand;
 
+/// Blocks that wait to be counted as empty until the map is written for them.
+const EMPTIED_MAX: usize = 4;
 /// Most pages that are moved before one write of the host.
 const MOVES_MAX: u32 = 24;
 
@@ -34,7 +36,7 @@ impl<N: Nand> Ftl<N> {
     }
 
     fn low_water(&self) -> usize {
-        self.layout.reserve as usize + 2 + self.geometry.blocks as usize / 256
+        self.layout.reserve as usize + 4 + self.geometry.blocks as usize / 256
     }
 
     /// A bounded step of garbage collection, if it is time; more where there would be no block left otherwise.
@@ -44,7 +46,11 @@ impl<N: Nand> Ftl<N> {
         {
             self.load_table(page)?;
         }
-        if self.free.len() + self.pending.len() < self.low_water() {
+        if self.free.len() + self.pending.len() < self.low_water()
+            && self.collector.emptied.len() >= EMPTIED_MAX
+        {
+            self.write_map()?;
+        } else if self.free.len() + self.pending.len() < self.low_water() {
             let moves = self.moves_for_one_page();
             self.step(moves)?;
         } else if self.collector.victim.is_some() || !self.collector.queue.is_empty() {
@@ -56,10 +62,12 @@ impl<N: Nand> Ftl<N> {
             if rounds > 4 * self.geometry.blocks {
                 return Err(FlashError::WornOut);
             }
-            if self.pending.is_empty() {
-                self.step(self.geometry.pages_per_block)?;
-            } else {
+            if !self.pending.is_empty() {
                 self.write_journal(0)?;
+            } else if self.collector.emptied.len() >= EMPTIED_MAX {
+                self.write_map()?;
+            } else {
+                self.step(self.geometry.pages_per_block)?;
             }
         }
         Ok(())

@@ -16,6 +16,8 @@ use crate::nand::{Nand, NandError};
 
 /// Free blocks that every journal page names, so that recovery has some without reading the block table.
 const SPARES_NAMED: usize = 6;
+/// Blocks that are kept for recoveries.
+const KEPT: usize = 3;
 
 impl<N: Nand> Ftl<N> {
     /// Most entries of the block table that a journal page should hold.
@@ -27,7 +29,9 @@ impl<N: Nand> Ftl<N> {
         let entry = |block: u32| Some((block, self.table.get(block)?.encode()));
         let mut fixups: Vec<(u32, u32)> = self.table.dirty.iter().copied().filter_map(entry).collect();
         let spare = self.free.iter().filter(|(_, block)| !self.table.dirty.contains(block));
-        fixups.extend(spare.take(SPARES_NAMED).filter_map(|(_, block)| entry(*block)));
+        let spare = spare.take(SPARES_NAMED).map(|(_, block)| *block);
+        let kept = self.kept.iter().copied().filter(|block| !self.table.dirty.contains(block));
+        fixups.extend(spare.chain(kept).filter_map(entry));
         State {
             flags,
             volume: self.volume,
@@ -36,6 +40,7 @@ impl<N: Nand> Ftl<N> {
             user_pages: self.layout.user_pages,
             chain: self.journal.chain.clone(),
             frontiers: self.frontiers,
+            kept: self.kept.clone(),
             directory: self.directory.clone(),
             table: self.table.pages.clone(),
             spills: self.spills.clone(),
@@ -183,7 +188,20 @@ impl<N: Nand> Ftl<N> {
         self.journal.since_anchor = BLOCKS_PER_ANCHOR;
         // The first program may be a spill page, and may have been interrupted before: not in a block that is in use.
         self.close_frontier(Stream::Structure)?;
+        self.kept.clear();
+        while self.kept.len() < KEPT
+            && self.free.len() > KEPT
+            && let Some((_, block)) = self.free.pop_first()
+        {
+            self.kept.push(block);
+        }
+        self.write_journal(0)?;
+        // What was kept before and was not needed is free like any other.
+        for block in core::mem::take(&mut self.kept_before) {
+            let info = self.block(block)?;
+            self.free.insert((info.erases, block));
+        }
         self.begun = true;
-        self.write_journal(0)
+        Ok(())
     }
 }

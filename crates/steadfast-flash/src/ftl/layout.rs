@@ -24,7 +24,7 @@ pub struct Layout {
 }
 
 /// Journal blocks between two anchors.
-pub const BLOCKS_PER_ANCHOR: u32 = 4;
+pub const BLOCKS_PER_ANCHOR: u32 = 2;
 /// Fewest erase blocks of a part.
 const BLOCKS_MIN: u32 = 24;
 
@@ -52,8 +52,8 @@ impl Layout {
         let ring = if blocks < 4096 { 4 } else { 8 };
         let journal = 2 * BLOCKS_PER_ANCHOR;
         let map = 2 * (structures * safe).div_ceil(geometry.pages_per_block) + 1;
-        let reserve = 8;
-        let spare = geometry.bad_max + blocks * 3 / 100;
+        let reserve = 12;
+        let spare = geometry.bad_max + blocks / 40;
         let taken = ring + journal + map + reserve + spare;
         let user = blocks.checked_sub(taken).filter(|user| *user > 0);
         let Some(user) = user else {

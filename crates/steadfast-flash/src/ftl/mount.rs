@@ -203,6 +203,7 @@ impl<N: Nand> Ftl<N> {
         self.directory = state.directory;
         self.table.pages = state.table;
         self.frontiers = state.frontiers;
+        self.kept_before = state.kept;
         for (block, entry) in state.fixups {
             let info = BlockInfo::decode(entry).ok_or(damaged)?;
             self.table.set(block, info);

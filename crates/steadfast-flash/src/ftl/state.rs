@@ -121,6 +121,11 @@ pub struct Ftl<N> {
     pub(super) table: Table,
     /// Free blocks that are known, those erased least often first.
     pub(super) free: BTreeSet<(u32, u32)>,
+    /// Free blocks that the journal names for a recovery and nothing else uses: a journal page that cannot be read at one
+    /// time and can at another must find everything that it names, although a recovery has begun without it.
+    pub(super) kept: Vec<u32>,
+    /// Those of the state that was found, while this session has no journal page.
+    pub(super) kept_before: Vec<u32>,
     /// Blocks that become free, with the number of journal pages of this session that must be there first.
     pub(super) pending: VecDeque<(u32, u64)>,
     pub(super) directory: Vec<u32>,
@@ -160,6 +165,8 @@ impl<N: Nand> Ftl<N> {
             sequence: 1,
             table: Table::new(geometry.blocks, layout.words, vec![UNMAPPED; layout.table_pages as usize]),
             free: BTreeSet::new(),
+            kept: Vec::new(),
+            kept_before: Vec::new(),
             pending: VecDeque::new(),
             directory: vec![UNMAPPED; layout.directory_pages as usize],
             cache: MapCache::new(cache),
@@ -320,6 +327,7 @@ impl<N: Nand> Ftl<N> {
     /// Enters a block whose entry has just become known into the lists.
     pub(super) fn note_loaded(&mut self, block: u32, info: BlockInfo) {
         match info.state {
+            BlockState::Free if self.kept.contains(&block) || self.kept_before.contains(&block) => {}
             BlockState::Free => drop(self.free.insert((info.erases, block))),
             // The state that was found does not need it: once the first page of this session holds, nothing does.
             BlockState::Pending => self.pending.push_front((block, 1)),
