@@ -21,6 +21,9 @@ macro_rules! forward {
             fn flush(&self) -> Result<(), MediumError> {
                 (**self).flush()
             }
+            fn wants_discards(&self) -> bool {
+                (**self).wants_discards()
+            }
             fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
                 (**self).discard(offset, length)
             }

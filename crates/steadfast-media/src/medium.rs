@@ -39,6 +39,13 @@ pub trait Medium: Send + Sync {
         Ok(())
     }
 
+    /// Whether it costs little and helps to be told at once what is not needed any more: flash, where garbage collection
+    /// would move it about. Then the file system discards blocks as they become free, and log records that a checkpoint
+    /// covers.
+    fn wants_discards(&self) -> bool {
+        false
+    }
+
     /// Makes the medium `size` bytes long where it can be longer or shorter; new bytes read as zeros. Otherwise only says
     /// whether it is at least so long.
     fn set_size(&self, size: u64) -> Result<(), MediumError> {

@@ -95,6 +95,10 @@ impl<N: Nand> Medium for FlashMedium<N> {
         self.ftl.lock().flush().map_err(|error| medium_error(error, MediumOperation::Flush, 0, 0))
     }
 
+    fn wants_discards(&self) -> bool {
+        true
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         let pages = self.pages(MediumOperation::Discard, offset, length)?;
         let trimmed = self.ftl.lock().trim(pages.start, pages.end - pages.start);

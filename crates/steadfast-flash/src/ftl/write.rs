@@ -116,6 +116,9 @@ impl<N: Nand> Ftl<N> {
         }
         self.guarded(|ftl| {
             ftl.write_structures()?;
+            // Twice: the power may go in the second, which can then be read at one time and not at another. Whoever found
+            // it and whoever does not are to find the same.
+            ftl.write_journal(0)?;
             ftl.write_journal(FLAG_CLEAN)?;
             ftl.begun = false;
             Ok(())
