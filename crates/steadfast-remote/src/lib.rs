@@ -2,12 +2,22 @@
 //!
 //! - [`protocol`]: what both sides say, as bytes, without I/O;
 //! - [`export`]: what a server gives out: [lent memory](export::MemoryPool), or [any medium](export::MediumExport);
+//! - [`RemoteMedium`]: an array at an [`Address`], looked after;
+//! - [`array`]: a medium on several servers, which survives losses of them;
 //! - [`client`]: the client: one connection, many requests in flight;
 //! - [`server`]: the server: one thread a connection, everything bounded.
 //!
 //! Decision 0012 has the reasons.
 
+mod address;
+pub mod array;
 pub mod client;
 pub mod export;
+mod medium;
 pub mod protocol;
 pub mod server;
+mod witness;
+
+pub use address::{Address, SCHEME, is_address};
+pub use medium::{RemoteError, RemoteMedium, ServerReport};
+pub use witness::DirectoryWitness;

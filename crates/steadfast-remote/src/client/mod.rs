@@ -3,7 +3,9 @@
 mod handshake;
 mod link;
 mod stream;
+mod tcp;
 
 pub use handshake::Endpoint;
 pub use link::{Ask, Link, LinkError, Question};
 pub use stream::{ClientTls, client_config};
+pub use tcp::{FleetOptions, TcpFleet};

@@ -1,0 +1,131 @@
+//! [`Code`]: parity from data, and data from what is left.
+
+use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
+
+use super::BLOCK;
+
+/// The code of an array: copies, exclusive or, or Reed-Solomon. Rows are coded one by one, so that a single block can be
+/// brought back from the same row of other shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Code {
+    data: usize,
+    parity: usize,
+}
+
+impl Code {
+    pub(crate) fn new(data: usize, parity: usize) -> Code {
+        Code { data, parity }
+    }
+
+    /// Parity shards of data shards, all of the same length, a multiple of a block.
+    pub(crate) fn encode(&self, shards: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+        let first = shards.first()?;
+        if shards.len() != self.data || shards.iter().any(|shard| shard.len() != first.len()) {
+            return None;
+        }
+        match (self.data, self.parity) {
+            (_, 0) => Some(Vec::new()),
+            (1, copies) => Some(vec![first.clone(); copies]),
+            (_, 1) => {
+                let mut sum = first.clone();
+                shards.iter().skip(1).for_each(|shard| add(&mut sum, shard));
+                Some(vec![sum])
+            }
+            _ => {
+                let mut parity = vec![Vec::with_capacity(first.len()); self.parity];
+                let mut encoder = ReedSolomonEncoder::new(self.data, self.parity, BLOCK).ok()?;
+                for row in 0..first.len() / BLOCK {
+                    for shard in shards {
+                        encoder.add_original_shard(shard.get(row * BLOCK..(row + 1) * BLOCK)?).ok()?;
+                    }
+                    let coded = encoder.encode().ok()?;
+                    for (sum, coded) in parity.iter_mut().zip(coded.recovery_iter()) {
+                        sum.extend_from_slice(coded);
+                    }
+                }
+                Some(parity)
+            }
+        }
+    }
+
+    /// One row of shard `wanted` from the same row of `k` others: (index of the shard, its row).
+    pub(crate) fn recover(&self, wanted: usize, rows: &[(usize, &[u8])]) -> Option<Vec<u8>> {
+        if let Some((_, row)) = rows.iter().find(|(index, _)| *index == wanted) {
+            return Some(row.to_vec());
+        }
+        if rows.len() < self.data || rows.iter().any(|(_, row)| row.len() != BLOCK) {
+            return None;
+        }
+        match (self.data, self.parity) {
+            (1, _) => rows.first().map(|(_, row)| row.to_vec()),
+            (_, 1) => {
+                let mut sum = vec![0; BLOCK];
+                rows.iter().for_each(|(_, row)| add(&mut sum, row));
+                Some(sum)
+            }
+            _ => {
+                let originals = self.originals(rows)?;
+                match wanted < self.data {
+                    true => originals.into_iter().nth(wanted),
+                    false => self.encode(&originals)?.into_iter().nth(wanted - self.data),
+                }
+            }
+        }
+    }
+
+    /// One row of every data shard.
+    fn originals(&self, rows: &[(usize, &[u8])]) -> Option<Vec<Vec<u8>>> {
+        let mut found: Vec<Option<Vec<u8>>> = vec![None; self.data];
+        let mut decoder = ReedSolomonDecoder::new(self.data, self.parity, BLOCK).ok()?;
+        for (index, row) in rows.iter().take(self.data) {
+            if *index < self.data {
+                decoder.add_original_shard(*index, row).ok()?;
+                *found.get_mut(*index)? = Some(row.to_vec());
+            } else {
+                decoder.add_recovery_shard(index - self.data, row).ok()?;
+            }
+        }
+        if found.iter().any(Option::is_none) {
+            let decoded = decoder.decode().ok()?;
+            for (index, row) in decoded.restored_original_iter() {
+                *found.get_mut(index)? = Some(row.to_vec());
+            }
+        }
+        found.into_iter().collect()
+    }
+}
+
+fn add(sum: &mut [u8], other: &[u8]) {
+    sum.iter_mut().zip(other).for_each(|(sum, other)| *sum ^= other);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_k_of_n_bring_every_row_back() {
+        for (data, parity) in [(1, 0), (1, 1), (1, 2), (2, 1), (4, 1), (2, 2), (4, 2), (5, 3)] {
+            let code = Code::new(data, parity);
+            let shards: Vec<Vec<u8>> = (0..data)
+                .map(|shard| (0..3 * BLOCK).map(|at| (at * (shard + 3) + at / 97 + shard) as u8).collect())
+                .collect();
+            let all: Vec<Vec<u8>> = shards.iter().cloned().chain(code.encode(&shards).unwrap()).collect();
+            assert_eq!(all.len(), data + parity);
+            for mask in 0_u32..1 << all.len() {
+                if mask.count_ones() as usize != data {
+                    continue;
+                }
+                let row = (mask % 3) as usize * BLOCK..((mask % 3) as usize + 1) * BLOCK;
+                let rows: Vec<(usize, &[u8])> = (0..all.len())
+                    .filter(|index| mask & (1 << index) != 0)
+                    .map(|index| (index, &all[index][row.clone()]))
+                    .collect();
+                for (wanted, whole) in all.iter().enumerate() {
+                    let found = code.recover(wanted, &rows).unwrap();
+                    assert!(found == whole[row.clone()], "{data}+{parity}: {wanted} from {mask:b}");
+                }
+            }
+        }
+    }
+}

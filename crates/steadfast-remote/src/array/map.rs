@@ -1,0 +1,149 @@
+//! [`Map`]: where every block is, and what is in every segment.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::record::{Header, Meta};
+use super::shape::Shape;
+use super::{Array, ArrayError, BLOCK, Fleet, Policy, Status};
+
+/// A block that nobody has written.
+const NOWHERE: u32 = u32::MAX;
+
+/// Where a block is: 16 bytes for each 4 KiB of the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Segment.
+    pub(crate) slot: u32,
+    /// First byte within the segment.
+    pub(crate) offset: u32,
+    /// Its checksum.
+    pub(crate) crc: u32,
+    /// Which member has it.
+    pub(crate) member: u8,
+    /// Which shard that is.
+    pub(crate) shard: u8,
+}
+
+impl Entry {
+    const NONE: Entry = Entry { slot: NOWHERE, offset: 0, crc: 0, member: 0, shard: 0 };
+}
+
+/// What a segment holds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Segment {
+    /// Sequence number of its first record.
+    pub(crate) generation: u64,
+    /// In the order of their offsets.
+    pub(crate) records: Vec<Meta>,
+    /// Blocks whose newest version is here.
+    pub(crate) live: u32,
+}
+
+impl Segment {
+    /// The record that a row belongs to.
+    pub(crate) fn record_at(&self, offset: u32) -> Option<Meta> {
+        let behind = self.records.partition_point(|record| record.offset <= offset);
+        self.records.get(behind.checked_sub(1)?).copied()
+    }
+}
+
+/// A block's bytes before they are on a server.
+pub(crate) type Bytes = Arc<[u8; BLOCK]>;
+
+/// Where everything is.
+pub(crate) struct Map {
+    entries: Vec<Entry>,
+    /// Written and not yet on the servers.
+    pub(crate) pending: HashMap<u32, Bytes>,
+    pub(crate) segments: Vec<Segment>,
+}
+
+impl Map {
+    pub(crate) fn new(shape: &Shape) -> Result<Map, ArrayError> {
+        let mut entries = Vec::new();
+        entries
+            .try_reserve_exact(shape.blocks as usize)
+            .map_err(|_| ArrayError::Invalid("no memory for the map of this array".to_owned()))?;
+        entries.resize(shape.blocks as usize, Entry::NONE);
+        Ok(Map { entries, pending: HashMap::new(), segments: vec![Segment::default(); shape.slots as usize] })
+    }
+
+    /// Where a block is, if it was written.
+    pub(crate) fn entry(&self, block: u32) -> Option<Entry> {
+        self.entries.get(block as usize).copied().filter(|entry| entry.slot != NOWHERE)
+    }
+
+    /// A segment gets its first record.
+    pub(crate) fn begin(&mut self, slot: u32, generation: u64) {
+        if let Some(segment) = self.segments.get_mut(slot as usize) {
+            segment.generation = generation;
+            segment.records.clear();
+        }
+    }
+
+    /// A record is on the servers: its blocks are there from now on.
+    pub(crate) fn place(&mut self, header: &Header, shape: &Shape) {
+        let meta = Meta::of(header, shape);
+        if let Some(segment) = self.segments.get_mut(header.slot as usize) {
+            segment.records.push(meta);
+        }
+        for (index, (block, crc)) in header.entries.iter().enumerate() {
+            let shard = index / header.rows as usize;
+            let row = index % header.rows as usize;
+            let entry = Entry {
+                slot: header.slot,
+                offset: meta.row(row as u32),
+                crc: *crc,
+                member: shape.member_of(shard, header.sequence) as u8,
+                shard: shard as u8,
+            };
+            self.set(*block, entry);
+        }
+    }
+
+    /// Forgets a block.
+    pub(crate) fn clear(&mut self, block: u32) {
+        self.pending.remove(&block);
+        self.set(block, Entry::NONE);
+    }
+
+    fn set(&mut self, block: u32, entry: Entry) {
+        let Some(place) = self.entries.get_mut(block as usize) else { return };
+        let before = std::mem::replace(place, entry);
+        if let Some(segment) = self.segments.get_mut(before.slot as usize) {
+            segment.live = segment.live.saturating_sub(1);
+        }
+        if let Some(segment) = self.segments.get_mut(entry.slot as usize) {
+            segment.live += 1;
+        }
+    }
+}
+
+impl<F: Fleet> Array<F> {
+    /// What there is to know.
+    pub fn status(&self) -> Status {
+        let free = self.log.lock().free_count() as u32;
+        let members = self.members.read();
+        let mut status = Status {
+            uuid: members.superblock.uuid,
+            policy: Policy::of_shards(self.shape.data, self.shape.parity),
+            epoch: members.superblock.epoch,
+            members: (0..members.seats.len())
+                .map(|member| (members.state(member), members.seat(member)))
+                .collect(),
+            failed: members.failed,
+            size: u64::from(self.shape.blocks) * BLOCK as u64,
+            segments: (free, self.shape.slots),
+            segment_bytes: self.shape.segment,
+            losses: 0,
+            reconstructed: 0,
+            repaired: 0,
+            cleaned: 0,
+            records: 0,
+            hedged: 0,
+        };
+        self.tally.fill(&mut status);
+        status
+    }
+}

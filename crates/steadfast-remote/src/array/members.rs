@@ -1,0 +1,202 @@
+//! [`Members`]: who belongs to the array, where, and in which state.
+
+use super::{Array, ArrayError, Call, Fleet, Outcome, Superblock};
+use crate::client::Ask;
+
+/// State of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Holds everything that it should.
+    Good,
+    /// Holds nothing that counts.
+    Lost,
+    /// Takes what is new, and is being given what is old.
+    Rebuilding,
+}
+
+impl State {
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            State::Good => 0,
+            State::Lost => 1,
+            State::Rebuilding => 2,
+        }
+    }
+
+    pub(crate) fn of_number(number: u8) -> Option<State> {
+        [State::Good, State::Lost, State::Rebuilding].into_iter().find(|state| state.number() == number)
+    }
+}
+
+/// Who is where.
+pub(crate) struct Members {
+    /// What is on every good server; `index` is meaningless here.
+    pub(crate) superblock: Superblock,
+    /// Which server of the fleet a member is.
+    pub(crate) seats: Vec<usize>,
+    /// Single writes can be made durable, by server of the fleet.
+    pub(crate) fua: Vec<bool>,
+    /// Connections of each server that had broken at the last flush.
+    pub(crate) breaks: Vec<u64>,
+    /// More were lost than can be: nothing is answered any more.
+    pub(crate) failed: bool,
+}
+
+impl Members {
+    pub(crate) fn state(&self, member: usize) -> State {
+        self.superblock.states.get(member).copied().unwrap_or(State::Lost)
+    }
+
+    pub(crate) fn seat(&self, member: usize) -> usize {
+        self.seats.get(member).copied().unwrap_or(usize::MAX)
+    }
+
+    /// Members in this state, in order.
+    pub(crate) fn in_state(&self, wanted: State) -> impl Iterator<Item = usize> + '_ {
+        (0..self.seats.len()).filter(move |member| self.state(*member) == wanted)
+    }
+
+    /// Members that take writes.
+    pub(crate) fn writable(&self) -> Vec<usize> {
+        (0..self.seats.len()).filter(|member| self.state(*member) != State::Lost).collect()
+    }
+
+    pub(crate) fn good(&self) -> usize {
+        self.in_state(State::Good).count()
+    }
+}
+
+impl<F: Fleet> Array<F> {
+    /// Fails when more were lost than the policy survives.
+    pub(crate) fn alive(&self) -> Result<(), ArrayError> {
+        if self.members.read().failed { Err(ArrayError::TooManyLost) } else { Ok(()) }
+    }
+
+    /// Takes members out of the array, before anything is answered that they do not have. The log is held.
+    pub(crate) fn lose(&self, lost: &[usize]) -> Result<(), ArrayError> {
+        let mut changed = false;
+        {
+            let mut members = self.members.write();
+            for member in lost {
+                if let Some(state) = members.superblock.states.get_mut(*member)
+                    && *state != State::Lost
+                {
+                    *state = State::Lost;
+                    changed = true;
+                }
+            }
+        }
+        if changed {
+            self.tally.losses(lost.len() as u64);
+            self.publish()?;
+        }
+        self.alive()
+    }
+
+    /// Writes the present states to every server that takes writes, under a new epoch, until all that are left have it.
+    /// The log is held.
+    pub(crate) fn publish(&self) -> Result<(), ArrayError> {
+        loop {
+            let (superblock, seats, fua) = {
+                let mut members = self.members.write();
+                if members.failed || members.good() < self.shape.data {
+                    members.failed = true;
+                    return Err(ArrayError::TooManyLost);
+                }
+                members.superblock.epoch += 1;
+                let seats: Vec<(usize, usize)> =
+                    members.writable().into_iter().map(|member| (member, members.seat(member))).collect();
+                (members.superblock.clone(), seats, members.fua.clone())
+            };
+            let offset = Superblock::offset(superblock.epoch);
+            let bytes: Vec<Vec<u8>> = seats
+                .iter()
+                .map(|(member, _)| Superblock { index: *member, ..superblock.clone() }.encode())
+                .collect();
+            let pieces: Vec<[&[u8]; 1]> = bytes.iter().map(|bytes| [&bytes[..]]).collect();
+            let mut calls: Vec<Call<'_>> = seats
+                .iter()
+                .zip(&pieces)
+                .map(|((_, seat), pieces)| {
+                    let durable = fua.get(*seat).copied().unwrap_or(false);
+                    Call::new(*seat, offset, Ask::Write(pieces, durable))
+                })
+                .collect();
+            self.insist(&mut calls);
+            let mut flushes: Vec<Call<'_>> = seats
+                .iter()
+                .filter(|(_, seat)| !fua.get(*seat).copied().unwrap_or(false))
+                .map(|(_, seat)| Call::new(*seat, 0, Ask::Flush))
+                .collect();
+            self.insist(&mut flushes);
+            let refused: Vec<usize> = calls
+                .iter()
+                .chain(&flushes)
+                .filter(|call| call.outcome != Outcome::Done)
+                .map(|call| call.server)
+                .collect();
+            for ((_, seat), bytes) in seats.iter().zip(&bytes) {
+                self.fleet.set_proof(*seat, offset, bytes);
+            }
+            if refused.is_empty() {
+                // Outside the locks of the engine nobody sees an epoch that is not everywhere.
+                return self.witness(superblock.epoch);
+            }
+            let mut members = self.members.write();
+            for (member, seat) in seats {
+                if refused.contains(&seat)
+                    && let Some(state) = members.superblock.states.get_mut(member)
+                {
+                    *state = State::Lost;
+                }
+            }
+        }
+    }
+
+    fn witness(&self, epoch: u64) -> Result<(), ArrayError> {
+        match &self.options.witness {
+            Some(witness) => {
+                let uuid = self.members.read().superblock.uuid;
+                witness.note(&uuid, epoch).map_err(|why| {
+                    // What goes on from here would not be remembered.
+                    self.members.write().failed = true;
+                    ArrayError::Witness(why)
+                })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes calls; those that found no connection are made once more, on a new one.
+    pub(crate) fn insist(&self, calls: &mut [Call<'_>]) {
+        if calls.is_empty() {
+            return;
+        }
+        self.fleet.round(calls, self.options.patience_ms);
+        let again = |call: &&mut Call<'_>| matches!(call.outcome, Outcome::Lost | Outcome::Late);
+        let mut retry: Vec<Call<'_>> = Vec::new();
+        let mut places = Vec::new();
+        for (place, call) in calls.iter_mut().enumerate() {
+            if again(&&mut *call) {
+                let ask = match &mut call.ask {
+                    Ask::Read(buffer) => Ask::Read(buffer),
+                    Ask::Write(pieces, durable) => Ask::Write(pieces, *durable),
+                    Ask::Flush => Ask::Flush,
+                    Ask::Trim(length) => Ask::Trim(*length),
+                };
+                retry.push(Call::new(call.server, call.offset, ask));
+                places.push(place);
+            }
+        }
+        if retry.is_empty() {
+            return;
+        }
+        self.fleet.round(&mut retry, self.options.patience_ms);
+        let outcomes: Vec<Outcome> = retry.iter().map(|call| call.outcome).collect();
+        for (place, outcome) in places.into_iter().zip(outcomes) {
+            if let Some(call) = calls.get_mut(place) {
+                call.outcome = outcome;
+            }
+        }
+    }
+}

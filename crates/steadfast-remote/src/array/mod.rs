@@ -1,0 +1,71 @@
+//! A medium on the memory of several servers, which survives the loss of some of them.
+//!
+//! One engine for every policy: blocks go into **records**, a record is cut into `k` data shards, `m` parity shards are
+//! computed, and shard and header go to the servers in one write each, behind what they hold already. Mirroring is
+//! `k = 1`, no redundancy `m = 0`, parity `m = 1`.
+//!
+//! # Invariants
+//! - Nothing that was flushed is overwritten while it is needed: records are appended to **segments** of the servers, and
+//!   a segment is used again only once everything in it has newer versions that are flushed. There is no write hole.
+//! - Every block is read against a checksum that the client holds, every header against its own. What a server says is
+//!   never believed without.
+//! - Who belongs to the array, and in which state, is written to every good server under a growing **epoch** before
+//!   anything depends on it. A server of an older epoch, or of none, is rebuilt, not read.
+//! - A record is there when `k` of its shards are. Found incomplete after a crash of the client, it is completed or
+//!   voided before anything else is written, so that it stays what it was found to be.
+//! - The engine does no I/O of its own: servers are behind [`Fleet`], time and randomness come from the caller.
+
+mod clean;
+mod code;
+mod fleet;
+mod map;
+mod medium;
+mod members;
+mod options;
+mod policy;
+mod read;
+mod rebuild;
+mod record;
+mod recover;
+mod seal;
+mod shape;
+mod superblock;
+
+use parking_lot::{Mutex, RwLock};
+
+pub use fleet::{Call, Contact, Fleet, Outcome};
+pub use members::State;
+pub use options::{ArrayError, ArrayOptions, CreateOptions, Status, Witness};
+pub use policy::Policy;
+pub use rebuild::{Progress, Rebuild};
+pub use superblock::Superblock;
+
+use code::Code;
+use map::Map;
+use members::Members;
+use seal::Log;
+use shape::Shape;
+
+/// Bytes of a block: the atomic unit of the medium.
+pub const BLOCK: usize = 4096;
+
+/// An open array.
+pub struct Array<F> {
+    fleet: F,
+    options: ArrayOptions,
+    shape: Shape,
+    code: Code,
+    /// Who changes anything holds this; taken before the others.
+    log: Mutex<Log>,
+    /// Who is in which state. Changed only by who holds the log.
+    members: RwLock<Members>,
+    /// Where every block is. Changed only by who holds the log.
+    map: RwLock<Map>,
+    tally: options::Tally,
+    lates: read::Lates,
+}
+
+/// The checksum of everything here.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}

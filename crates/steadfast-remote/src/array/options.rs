@@ -1,0 +1,184 @@
+//! What callers set, what they are told, and how things go wrong.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Policy, State};
+
+/// Remembers the newest epoch outside the servers, so that an array can be opened without those that may know better.
+pub trait Witness: Send + Sync + fmt::Debug {
+    /// Remembers an epoch, durably.
+    ///
+    /// # Errors
+    /// A line for people.
+    fn note(&self, uuid: &[u8; 16], epoch: u64) -> Result<(), String>;
+
+    /// The newest epoch noted for this array.
+    fn newest(&self, uuid: &[u8; 16]) -> Option<u64>;
+}
+
+/// How an array is used.
+#[derive(Debug, Clone)]
+pub struct ArrayOptions {
+    /// How long a server may take for an answer, milliseconds; a call is tried twice.
+    pub patience_ms: u64,
+    /// After so many milliseconds without an answer a read is made from other servers, where there are enough.
+    pub hedge_ms: u64,
+    /// Open although servers that do not answer might know of a later state.
+    pub degraded: bool,
+    /// Who remembers the newest epoch.
+    pub witness: Option<Arc<dyn Witness>>,
+}
+
+impl Default for ArrayOptions {
+    fn default() -> ArrayOptions {
+        ArrayOptions { patience_ms: 400, hedge_ms: 50, degraded: false, witness: None }
+    }
+}
+
+/// What a new array is.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    /// How blocks are spread.
+    pub policy: Policy,
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// How many of the servers are kept as spares, the last ones.
+    pub spares: usize,
+}
+
+/// Why an array can not be made, opened or used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArrayError {
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Invalid(String),
+    /// A server that is needed does not answer.
+    #[error("server {0}: {1}")]
+    Unreachable(usize, String),
+    /// No server has a superblock.
+    #[error("no array on these servers")]
+    NoArray,
+    /// The servers belong to different arrays.
+    #[error("server {0} belongs to another array")]
+    Mixed(usize),
+    /// More servers are lost than the policy survives.
+    #[error("more servers are lost than the policy survives")]
+    TooManyLost,
+    /// Enough servers are there, but those that are not might know of a later state.
+    #[error(
+        "{0} server(s) that may hold a later state do not answer or are empty; if they are gone for good, open with degraded=yes"
+    )]
+    Unsure(usize),
+    /// A block can not be read from anywhere.
+    #[error("block {0} can not be read from any server")]
+    Unreadable(u32),
+    /// No room.
+    #[error("no room on the servers")]
+    NoSpace,
+    /// The newest epoch could not be noted.
+    #[error("the witness: {0}")]
+    Witness(String),
+    /// What was to be done is for another state of the member.
+    #[error("member {0} is not in a state for that")]
+    WrongState(usize),
+}
+
+/// Counters of an array.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    flushes: AtomicU64,
+    losses: AtomicU64,
+    reconstructed: AtomicU64,
+    repaired: AtomicU64,
+    cleaned: AtomicU64,
+    records: AtomicU64,
+    hedged: AtomicU64,
+}
+
+macro_rules! count {
+    ($($name:ident),+) => {$(
+        pub(crate) fn $name(&self, count: u64) {
+            self.$name.fetch_add(count, Ordering::Relaxed);
+        }
+    )+};
+}
+
+impl Tally {
+    count!(losses, reconstructed, repaired, cleaned, records, hedged);
+
+    pub(crate) fn read(&self, bytes: usize) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn written(&self, bytes: usize) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn flushed(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counters(&self) -> steadfast_media::MediumCounters {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        steadfast_media::MediumCounters {
+            reads: get(&self.reads),
+            read_bytes: get(&self.read_bytes),
+            writes: get(&self.writes),
+            written_bytes: get(&self.written_bytes),
+            flushes: get(&self.flushes),
+            discards: 0,
+            failures: get(&self.losses),
+        }
+    }
+
+    pub(crate) fn fill(&self, status: &mut Status) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        status.losses = get(&self.losses);
+        status.reconstructed = get(&self.reconstructed);
+        status.repaired = get(&self.repaired);
+        status.cleaned = get(&self.cleaned);
+        status.records = get(&self.records);
+        status.hedged = get(&self.hedged);
+    }
+}
+
+/// What there is to know about an open array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// How blocks are spread.
+    pub policy: Policy,
+    /// Newest epoch.
+    pub epoch: u64,
+    /// State and server of each member.
+    pub members: Vec<(State, usize)>,
+    /// More were lost than can be.
+    pub failed: bool,
+    /// Bytes of the medium.
+    pub size: u64,
+    /// Segments of each server that are free, and all of them.
+    pub segments: (u32, u32),
+    /// Bytes of a segment on one server.
+    pub segment_bytes: u32,
+    /// Members lost since it was opened.
+    pub losses: u64,
+    /// Blocks computed from other servers.
+    pub reconstructed: u64,
+    /// Blocks put right on a server that had them wrong.
+    pub repaired: u64,
+    /// Segments emptied to be used again.
+    pub cleaned: u64,
+    /// Records written.
+    pub records: u64,
+    /// Reads that did not wait for a slow server.
+    pub hedged: u64,
+}

@@ -1,0 +1,321 @@
+//! Reads: from where a block is, and from everywhere else when that fails.
+//!
+//! Nothing is locked while servers are asked. A segment may be emptied and filled again meanwhile; then the checksum does
+//! not fit, the map says something else, and the block is read again from there.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::map::Entry;
+use super::members::State;
+use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock, crc32c};
+use crate::client::Ask;
+
+/// How often a block may have moved away before its reader gives up.
+const ATTEMPTS: usize = 64;
+/// After so many late answers in a row a server has to prove that it is there.
+const LATES_MAX: u32 = 4;
+
+/// Late answers in a row, by server of the fleet.
+#[derive(Debug, Default)]
+pub(crate) struct Lates(Vec<AtomicU32>);
+
+impl Lates {
+    pub(crate) fn new(servers: usize) -> Lates {
+        Lates((0..servers).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    /// Counts an answer; whether the server should be looked at.
+    fn note(&self, server: usize, late: bool) -> bool {
+        let Some(count) = self.0.get(server) else { return false };
+        match late {
+            true => count.fetch_add(1, Ordering::Relaxed) + 1 >= LATES_MAX,
+            false => {
+                if count.load(Ordering::Relaxed) != 0 {
+                    count.store(0, Ordering::Relaxed);
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Blocks that follow each other on a server.
+struct Run {
+    member: usize,
+    seat: usize,
+    /// First byte on the server.
+    offset: u64,
+    /// First block within the request.
+    index: usize,
+    entries: Vec<Entry>,
+}
+
+impl<F: Fleet> Array<F> {
+    /// Fills `buffer` from block `first`. `held` says that the caller has the log.
+    pub(crate) fn fetch(&self, first: u32, buffer: &mut [u8], held: bool) -> Result<(), ArrayError> {
+        self.alive()?;
+        let mut wanted: Vec<usize> = (0..buffer.len() / BLOCK).collect();
+        for _ in 0..ATTEMPTS {
+            if wanted.is_empty() {
+                break;
+            }
+            wanted = self.attempt(first, buffer, &wanted, held)?;
+        }
+        match wanted.first() {
+            None => {
+                self.tally.read(buffer.len());
+                Ok(())
+            }
+            Some(index) => Err(ArrayError::Unreadable(first + *index as u32)),
+        }
+    }
+
+    /// Reads the blocks at `wanted`; those that have moved meanwhile come back.
+    fn attempt(
+        &self,
+        first: u32,
+        buffer: &mut [u8],
+        wanted: &[usize],
+        held: bool,
+    ) -> Result<Vec<usize>, ArrayError> {
+        let (runs, mut hard, hedge) = self.plan(first, buffer, wanted);
+        let mut suspects = Vec::new();
+        if !runs.is_empty() {
+            let mut calls = Vec::with_capacity(runs.len());
+            let mut rest = &mut *buffer;
+            let mut at = 0;
+            for run in &runs {
+                let (_, tail) = rest.split_at_mut((run.index - at) * BLOCK);
+                let (mine, tail) = tail.split_at_mut(run.entries.len() * BLOCK);
+                calls.push(Call::new(run.seat, run.offset, Ask::Read(mine)));
+                rest = tail;
+                at = run.index + run.entries.len();
+            }
+            match hedge {
+                true => self.fleet.round(&mut calls, self.options.hedge_ms),
+                false => self.insist(&mut calls),
+            }
+            let outcomes: Vec<Outcome> = calls.iter().map(|call| call.outcome).collect();
+            drop(calls);
+            for (run, outcome) in runs.iter().zip(outcomes) {
+                let late = outcome == Outcome::Late;
+                if late {
+                    self.tally.hedged(1);
+                }
+                if self.lates.note(run.seat, late) || !matches!(outcome, Outcome::Done | Outcome::Late) {
+                    suspects.push(run.member);
+                }
+                for (index, entry) in run.entries.iter().enumerate() {
+                    let index = run.index + index;
+                    let bytes = buffer.get(index * BLOCK..(index + 1) * BLOCK);
+                    let right =
+                        outcome == Outcome::Done && bytes.is_some_and(|bytes| crc32c(bytes) == entry.crc);
+                    if !right {
+                        hard.push((index, *entry));
+                    }
+                }
+            }
+        }
+        suspects.dedup();
+        for member in suspects {
+            self.suspect(member, held)?;
+        }
+        let mut moved = Vec::new();
+        for (index, entry) in hard {
+            let block = first + index as u32;
+            let found = self.reconstruct(block, entry, held)?;
+            match (found, buffer.get_mut(index * BLOCK..(index + 1) * BLOCK)) {
+                (Some(bytes), Some(target)) => target.copy_from_slice(&bytes),
+                // Where the block is still there, nobody has it.
+                _ if self.map.read().entry(block) == Some(entry)
+                    && !self.map.read().pending.contains_key(&block) =>
+                {
+                    self.alive()?;
+                    return Err(ArrayError::Unreadable(block));
+                }
+                _ => moved.push(index),
+            }
+        }
+        Ok(moved)
+    }
+
+    /// What is in memory is copied; the rest is put together to requests, and to what no good server has by itself. And
+    /// whether there are others to turn to when a server is slow.
+    fn plan(&self, first: u32, buffer: &mut [u8], wanted: &[usize]) -> (Vec<Run>, Vec<(usize, Entry)>, bool) {
+        let map = self.map.read();
+        let members = self.members.read();
+        let good: Vec<usize> = members.in_state(State::Good).collect();
+        let (mut runs, mut hard): (Vec<Run>, Vec<(usize, Entry)>) = (Vec::new(), Vec::new());
+        for index in wanted {
+            let block = first + *index as u32;
+            let Some(target) = buffer.get_mut(index * BLOCK..(index + 1) * BLOCK) else { continue };
+            if let Some(bytes) = map.pending.get(&block) {
+                target.copy_from_slice(&bytes[..]);
+                continue;
+            }
+            let Some(entry) = map.entry(block) else {
+                target.fill(0);
+                continue;
+            };
+            let member = match members.state(usize::from(entry.member)) {
+                State::Good => usize::from(entry.member),
+                // A copy is as good.
+                _ if self.shape.data == 1 && !good.is_empty() => good[entry.slot as usize % good.len()],
+                _ => {
+                    hard.push((*index, entry));
+                    continue;
+                }
+            };
+            let offset = self.shape.slot_start(entry.slot) + u64::from(entry.offset);
+            match runs.last_mut() {
+                Some(run)
+                    if run.member == member
+                        && run.index + run.entries.len() == *index
+                        && run.offset + (run.entries.len() * BLOCK) as u64 == offset =>
+                {
+                    run.entries.push(entry);
+                }
+                _ => runs.push(Run {
+                    member,
+                    seat: members.seat(member),
+                    offset,
+                    index: *index,
+                    entries: vec![entry],
+                }),
+            }
+        }
+        let hedge = self.shape.parity > 0
+            && good.len() > self.shape.data
+            && self.options.hedge_ms < self.options.patience_ms;
+        (runs, hard, hedge)
+    }
+
+    /// A block from the other servers. `None` where it is not there any more, or nobody has it.
+    pub(crate) fn reconstruct(
+        &self,
+        block: u32,
+        entry: Entry,
+        held: bool,
+    ) -> Result<Option<Vec<u8>>, ArrayError> {
+        let meta = match self.map.read().segments.get(entry.slot as usize) {
+            Some(segment) => segment.record_at(entry.offset),
+            None => None,
+        };
+        let Some(meta) = meta else { return Ok(None) };
+        let offset = self.shape.slot_start(entry.slot) + u64::from(entry.offset);
+        let own = usize::from(entry.member);
+        let sources: Vec<(usize, usize)> = {
+            let members = self.members.read();
+            let others = members.in_state(State::Good).filter(|member| *member != own);
+            // Last, the one that should have it: it may only have been slow.
+            others
+                .chain(members.in_state(State::Good).filter(|member| *member == own))
+                .map(|member| (members.seat(member), self.shape.shard_of(member, meta.sequence)))
+                .filter(|(_, shard)| !meta.is_empty(*shard, &self.shape))
+                .collect()
+        };
+        let mut buffers = vec![vec![0; BLOCK]; sources.len()];
+        let mut calls: Vec<Call<'_>> = sources
+            .iter()
+            .zip(&mut buffers)
+            .map(|((seat, _), buffer)| Call::new(*seat, offset, Ask::Read(buffer)))
+            .collect();
+        self.insist(&mut calls);
+        let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
+        drop(calls);
+        let zeros = vec![0; BLOCK];
+        let mut rows: Vec<(usize, &[u8])> = (0..self.shape.data)
+            .filter(|shard| meta.is_empty(*shard, &self.shape))
+            .map(|shard| (shard, &zeros[..]))
+            .collect();
+        let own_row = sources
+            .iter()
+            .zip(&buffers)
+            .zip(&done)
+            .find(|(((_, shard), _), done)| **done && *shard == usize::from(entry.shard))
+            .map(|((_, buffer), _)| buffer);
+        if let Some(row) = own_row
+            && crc32c(row) == entry.crc
+        {
+            return Ok(Some(row.clone()));
+        }
+        rows.extend(
+            sources
+                .iter()
+                .zip(&buffers)
+                .zip(&done)
+                .filter(|(((_, shard), _), done)| **done && *shard != usize::from(entry.shard))
+                .map(|(((_, shard), buffer), _)| (*shard, &buffer[..])),
+        );
+        // Of those that answer some may be wrong: every choice of k is tried until one fits.
+        for mask in 1_u32..1 << rows.len().min(super::policy::SERVERS_MAX) {
+            if mask.count_ones() as usize != self.shape.data {
+                continue;
+            }
+            let chosen: Vec<(usize, &[u8])> = rows
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| mask & (1 << index) != 0)
+                .map(|(_, row)| *row)
+                .collect();
+            if let Some(bytes) = self.code.recover(usize::from(entry.shard), &chosen)
+                && crc32c(&bytes) == entry.crc
+            {
+                self.tally.reconstructed(1);
+                self.repair(block, entry, &bytes, held);
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts a block right on a good server that had it wrong.
+    fn repair(&self, block: u32, entry: Entry, bytes: &[u8], held: bool) {
+        let guard = if held { None } else { self.log.try_lock() };
+        // Without the log the segment might be another one by now.
+        if (!held && guard.is_none()) || self.map.read().entry(block) != Some(entry) {
+            return;
+        }
+        let member = usize::from(entry.member);
+        let (state, seat) = {
+            let members = self.members.read();
+            (members.state(member), members.seat(member))
+        };
+        if state != State::Good {
+            return;
+        }
+        let offset = self.shape.slot_start(entry.slot) + u64::from(entry.offset);
+        let pieces = [bytes];
+        let mut calls = [Call::new(seat, offset, Ask::Write(&pieces, false))];
+        self.fleet.round(&mut calls, self.options.patience_ms);
+        if calls[0].outcome == Outcome::Done {
+            self.tally.repaired(1);
+        }
+    }
+
+    /// A server that did not answer as it should has to show its proof, or is out of the array.
+    pub(crate) fn suspect(&self, member: usize, held: bool) -> Result<(), ArrayError> {
+        let _guard = if held { None } else { Some(self.log.lock()) };
+        let (state, seat, epoch, uuid) = {
+            let members = self.members.read();
+            let superblock = &members.superblock;
+            (members.state(member), members.seat(member), superblock.epoch, superblock.uuid)
+        };
+        if state == State::Lost {
+            return Ok(());
+        }
+        let mut bytes = vec![0; BLOCK];
+        let mut calls = [Call::new(seat, Superblock::offset(epoch), Ask::Read(&mut bytes))];
+        self.insist(&mut calls);
+        let answered = calls[0].outcome == Outcome::Done;
+        let proven = answered
+            && Superblock::decode(&bytes).is_some_and(|found| found.uuid == uuid && found.epoch == epoch);
+        match proven {
+            true => {
+                self.lates.note(seat, false);
+                Ok(())
+            }
+            false => self.lose(&[member]),
+        }
+    }
+}

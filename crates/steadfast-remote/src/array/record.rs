@@ -1,0 +1,204 @@
+//! The header of a record, as it is kept in front of each of its shards.
+//!
+//! All numbers little-endian. A header is a multiple of 512 bytes; its checksum covers everything after itself. Every
+//! server has the same header, so that one of them tells what is in all shards.
+
+use super::shape::Shape;
+use super::{BLOCK, crc32c};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"SfRr");
+
+/// Bytes before the checksums of the shards.
+pub(crate) const FIXED_BYTES: usize = 80;
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Identity of the array.
+    pub(crate) uuid: [u8; 16],
+    /// Opening of the array in which it was written.
+    pub(crate) session: u32,
+    /// Sequence number of the first record of its segment.
+    pub(crate) generation: u64,
+    /// Its own sequence number; grows without exception.
+    pub(crate) sequence: u64,
+    /// Every record up to this one was flushed when this one was written.
+    pub(crate) durable: u64,
+    /// Segment.
+    pub(crate) slot: u32,
+    /// First byte of the header within the segment.
+    pub(crate) offset: u32,
+    /// Blocks of each shard.
+    pub(crate) rows: u32,
+    /// Checksums of the shards, data first. 0 for a data shard without blocks, which is not written.
+    pub(crate) shards: Vec<u32>,
+    /// Blocks and their checksums: the first `rows` are those of the first data shard, and so on. None where the record
+    /// was voided: then it only takes room.
+    pub(crate) entries: Vec<(u32, u32)>,
+}
+
+impl Header {
+    /// Bytes of the header itself. A voided record keeps the room that it had.
+    pub(crate) fn bytes(&self, shape: &Shape) -> usize {
+        shape.header_bytes(self.rows as usize * shape.data)
+    }
+
+    /// Bytes of the whole record on a server.
+    pub(crate) fn record_bytes(&self, shape: &Shape) -> usize {
+        self.bytes(shape) + self.rows as usize * BLOCK
+    }
+
+    /// As bytes.
+    pub(crate) fn encode(&self, shape: &Shape) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.bytes(shape));
+        bytes.extend_from_slice(&MAGIC.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&self.uuid);
+        bytes.extend_from_slice(&self.session.to_le_bytes());
+        bytes.extend_from_slice(&self.slot.to_le_bytes());
+        bytes.extend_from_slice(&self.generation.to_le_bytes());
+        bytes.extend_from_slice(&self.sequence.to_le_bytes());
+        bytes.extend_from_slice(&self.durable.to_le_bytes());
+        bytes.extend_from_slice(&self.offset.to_le_bytes());
+        bytes.extend_from_slice(&self.rows.to_le_bytes());
+        bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
+        bytes.resize(FIXED_BYTES, 0);
+        self.shards.iter().for_each(|crc| bytes.extend_from_slice(&crc.to_le_bytes()));
+        for (block, crc) in &self.entries {
+            bytes.extend_from_slice(&block.to_le_bytes());
+            bytes.extend_from_slice(&crc.to_le_bytes());
+        }
+        bytes.resize(self.bytes(shape), 0);
+        let crc = crc32c(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header at the front of `bytes`, which must be that of this array at this place.
+    pub(crate) fn decode(
+        bytes: &[u8],
+        shape: &Shape,
+        uuid: &[u8; 16],
+        slot: u32,
+        offset: u32,
+    ) -> Option<Header> {
+        let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        if u32_at(0)? != MAGIC || bytes.get(8..24)? != uuid {
+            return None;
+        }
+        let (rows, count) = (u32_at(60)?, u32_at(64)?);
+        // Bounded before anything depends on them.
+        if rows == 0 || rows as usize > shape.rows_max() || count as usize > rows as usize * shape.data {
+            return None;
+        }
+        let mut header = Header {
+            uuid: *uuid,
+            session: u32_at(24)?,
+            slot: u32_at(28)?,
+            generation: u64_at(32)?,
+            sequence: u64_at(40)?,
+            durable: u64_at(48)?,
+            offset: u32_at(56)?,
+            rows,
+            shards: Vec::new(),
+            entries: Vec::new(),
+        };
+        let whole = bytes.get(..header.bytes(shape))?;
+        if crc32c(whole.get(8..)?) != u32_at(4)? || header.slot != slot || header.offset != offset {
+            return None;
+        }
+        if offset as usize + header.record_bytes(shape) > shape.segment as usize {
+            return None;
+        }
+        let mut at = FIXED_BYTES;
+        for _ in 0..shape.servers() {
+            header.shards.push(u32_at(at)?);
+            at += 4;
+        }
+        for _ in 0..count {
+            let (block, crc) = (u32_at(at)?, u32_at(at + 4)?);
+            if block >= shape.blocks {
+                return None;
+            }
+            header.entries.push((block, crc));
+            at += 8;
+        }
+        Some(header)
+    }
+}
+
+/// What the client remembers of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub(crate) sequence: u64,
+    /// First byte of the header within the segment.
+    pub(crate) offset: u32,
+    /// Bytes of the header.
+    pub(crate) header: u32,
+    /// Blocks of each shard.
+    pub(crate) rows: u32,
+    /// Blocks in all.
+    pub(crate) count: u32,
+}
+
+impl Meta {
+    pub(crate) fn of(header: &Header, shape: &Shape) -> Meta {
+        Meta {
+            sequence: header.sequence,
+            offset: header.offset,
+            header: header.bytes(shape) as u32,
+            rows: header.rows,
+            count: header.entries.len() as u32,
+        }
+    }
+
+    /// Whether a data shard has no blocks, and so was not written and is zeros.
+    pub(crate) fn is_empty(&self, shard: usize, shape: &Shape) -> bool {
+        shard < shape.data && shard as u64 * u64::from(self.rows) >= u64::from(self.count)
+    }
+
+    /// First byte of a row within the segment.
+    pub(crate) fn row(&self, row: u32) -> u32 {
+        self.offset + self.header + row * BLOCK as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_go_both_ways_and_any_flipped_bit_is_seen() {
+        let shape = Shape::plan(3, 1, 8 << 20).unwrap();
+        let header = Header {
+            uuid: [7; 16],
+            session: 3,
+            generation: 40,
+            sequence: 41,
+            durable: 39,
+            slot: 5,
+            offset: 1024,
+            rows: 2,
+            shards: vec![1, 2, 3, 4],
+            entries: vec![(1, 10), (2, 20), (9, 90), (0, 1), (7, 7)],
+        };
+        let bytes = header.encode(&shape);
+        assert_eq!(bytes.len() % 512, 0);
+        let decode = |bytes: &[u8]| Header::decode(bytes, &shape, &[7; 16], 5, 1024);
+        assert_eq!(decode(&bytes).unwrap(), header);
+        assert_eq!(Header::decode(&bytes, &shape, &[8; 16], 5, 1024), None);
+        assert_eq!(Header::decode(&bytes, &shape, &[7; 16], 6, 1024), None);
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&flipped), None, "bit {bit}");
+        }
+        for length in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..length]), None);
+        }
+        let void = Header { entries: Vec::new(), ..header.clone() };
+        assert_eq!(void.encode(&shape).len(), bytes.len());
+        assert_eq!(decode(&void.encode(&shape)).unwrap(), void);
+    }
+}

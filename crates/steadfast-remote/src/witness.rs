@@ -1,0 +1,62 @@
+//! The witness: a directory with one small file for each array that this machine has used, and its lock.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use crate::array::Witness;
+
+/// Remembers epochs in files.
+#[derive(Debug)]
+pub struct DirectoryWitness {
+    directory: PathBuf,
+}
+
+impl DirectoryWitness {
+    /// Files in this directory, which is made where it does not exist.
+    ///
+    /// # Errors
+    /// The directory cannot be made.
+    pub fn new(directory: PathBuf) -> io::Result<DirectoryWitness> {
+        fs::create_dir_all(&directory)?;
+        Ok(DirectoryWitness { directory })
+    }
+
+    fn path(&self, uuid: &[u8; 16], suffix: &str) -> PathBuf {
+        let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.directory.join(format!("{name}.{suffix}"))
+    }
+
+    /// Keeps others on this machine from the array as long as the file lives. `None`: somebody has it.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn lock(&self, uuid: &[u8; 16]) -> io::Result<Option<File>> {
+        let path = self.path(uuid, "lock");
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn write(&self, uuid: &[u8; 16], epoch: u64) -> io::Result<()> {
+        let (path, new) = (self.path(uuid, "epoch"), self.path(uuid, "new"));
+        let mut file = File::create(&new)?;
+        writeln!(file, "{epoch}")?;
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(&self.directory)?.sync_all()
+    }
+}
+
+impl Witness for DirectoryWitness {
+    fn note(&self, uuid: &[u8; 16], epoch: u64) -> Result<(), String> {
+        self.write(uuid, epoch).map_err(|error| format!("{}: {error}", self.directory.display()))
+    }
+
+    fn newest(&self, uuid: &[u8; 16]) -> Option<u64> {
+        fs::read_to_string(self.path(uuid, "epoch")).ok()?.trim().parse().ok()
+    }
+}

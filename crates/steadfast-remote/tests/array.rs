@@ -1,0 +1,128 @@
+//! Arrays on real servers over loopback: servers die, come back empty and are rebuilt; the client comes back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use steadfast_media::Medium;
+use steadfast_remote::array::State;
+use steadfast_remote::export::{MemoryPool, PoolOptions};
+use steadfast_remote::server::{Server, ServerOptions};
+use steadfast_remote::{Address, RemoteError, RemoteMedium};
+
+const SIZE: u64 = 16 << 20;
+
+fn serve(address: &str) -> Server {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let pool = MemoryPool::new(PoolOptions { limit: SIZE, quota: SIZE, lease: None, names_max: 4 });
+        match Server::start(address.parse().unwrap(), Arc::new(pool), ServerOptions::default()) {
+            Ok(server) => return server,
+            Err(error) if Instant::now() > deadline => panic!("{address}: {error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+struct Fixture {
+    servers: Vec<Option<Server>>,
+    places: Vec<String>,
+    address: Address,
+    directory: std::path::PathBuf,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn fixture(name: &str, policy: &str, count: usize) -> Fixture {
+    let servers: Vec<Option<Server>> = (0..count).map(|_| Some(serve("127.0.0.1:0"))).collect();
+    let places: Vec<String> = servers.iter().flatten().map(|server| server.address().to_string()).collect();
+    let directory = std::env::temp_dir().join(format!("steadfast-array-{name}-{}", std::process::id()));
+    // Patience for a machine that is busy with other tests: timings decide nothing here.
+    let text = format!(
+        "remote://{}?policy={policy}&timeout=5000&hedge=5000&witness={}",
+        places.join(","),
+        directory.display()
+    );
+    let address = text.parse().unwrap();
+    Fixture { servers, places, address, directory }
+}
+
+fn fill(medium: &RemoteMedium, from: u64, count: u64, number: u8) {
+    for block in from..from + count {
+        let bytes: Vec<u8> = (0..4096_u64).map(|at| (at * 7 + block) as u8 ^ number).collect();
+        medium.write(block * 4096, &bytes).unwrap();
+    }
+    medium.flush().unwrap();
+}
+
+fn right(medium: &RemoteMedium, from: u64, count: u64, number: u8) {
+    let mut found = vec![0; count as usize * 4096];
+    medium.read(from * 4096, &mut found).unwrap();
+    for (index, bytes) in found.chunks(4096).enumerate() {
+        let block = from + index as u64;
+        assert!(
+            bytes.iter().enumerate().all(|(at, byte)| *byte == (at as u64 * 7 + block) as u8 ^ number),
+            "block {block}"
+        );
+    }
+}
+
+#[test]
+fn servers_die_and_are_rebuilt_while_the_medium_is_used() {
+    for (policy, count) in [("mirror", 2), ("parity", 3), ("ec=2+2", 4)] {
+        let mut fixture = fixture(&policy.replace(['=', '+'], "-"), policy, count);
+        let medium = RemoteMedium::create(&fixture.address, [7; 16]).unwrap();
+        assert!(matches!(RemoteMedium::open(&fixture.address), Err(RemoteError::InUse)));
+        fill(&medium, 0, 300, 1);
+        // One goes; everything goes on without it.
+        fixture.servers[1] = None;
+        right(&medium, 0, 300, 1);
+        fill(&medium, 100, 100, 2);
+        right(&medium, 100, 100, 2);
+        // It comes back empty at the same place, and is rebuilt without anybody's doing.
+        fixture.servers[1] = Some(serve(&fixture.places[1]));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while medium.status().0.members[1].0 != State::Good {
+            assert!(Instant::now() < deadline, "{policy}: {:?}", medium.status());
+            fill(&medium, 200, 10, 3);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // So another one may go.
+        fixture.servers[0] = None;
+        right(&medium, 0, 100, 1);
+        right(&medium, 100, 100, 2);
+        right(&medium, 200, 10, 3);
+        fill(&medium, 0, 10, 4);
+        drop(medium);
+        // The client comes back: the map is put together from what is there.
+        let medium = RemoteMedium::open(&fixture.address).unwrap();
+        right(&medium, 0, 10, 4);
+        right(&medium, 10, 90, 1);
+        right(&medium, 100, 100, 2);
+        right(&medium, 200, 10, 3);
+        assert_eq!(medium.status().0.members[0].0, State::Lost);
+    }
+}
+
+#[test]
+fn many_callers_at_once() {
+    let fixture = fixture("callers", "parity", 3);
+    let medium = RemoteMedium::create(&fixture.address, [8; 16]).unwrap();
+    std::thread::scope(|scope| {
+        for caller in 0..8_u64 {
+            let medium = &medium;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    fill(medium, caller * 40, 40, round);
+                    right(medium, caller * 40, 40, round);
+                }
+            });
+        }
+    });
+    drop(medium);
+    let medium = RemoteMedium::open(&fixture.address).unwrap();
+    right(&medium, 0, 320, 19);
+}

@@ -1,0 +1,47 @@
+//! Arrays on simulated servers and a simulated network, judged by a model of the medium.
+//!
+//! The model: a block reads as what was written to it last. After a crash of the client it is what was flushed last or
+//! anything written since, and then stays that. No wrong byte, ever; no error while no more servers are hurt than the
+//! policy survives.
+//!
+//! `STEADFAST_SEEDS=0..2000 cargo test -p steadfast-remote --test simulation` runs more worlds.
+
+mod fleet;
+mod refusals;
+mod volume;
+mod world;
+
+use world::World;
+
+fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("STEADFAST_SEEDS") else { return default };
+    let (first, behind) = text.split_once("..").expect("STEADFAST_SEEDS is a range such as 0..100");
+    first.parse().unwrap()..behind.parse().unwrap()
+}
+
+#[test]
+fn nothing_flushed_is_lost_and_nothing_wrong_is_read() {
+    let mut tally = world::Tally::default();
+    for seed in seeds(0..21) {
+        let mut world = World::new(seed);
+        if let Err(what) = world.run(250) {
+            panic!("seed {seed}: {what}\n  {}", world.history());
+        }
+        tally.add(&world.tally);
+    }
+    println!("{tally:?}");
+    // The worlds are worth something only if all of this happens in them.
+    assert!(tally.crashes > 50 && tally.losses > 50 && tally.rebuilt > 10 && tally.cleaned > 50, "{tally:?}");
+    assert!(tally.reconstructed > 100, "{tally:?}");
+}
+
+#[test]
+fn one_seed_is_one_world() {
+    for seed in [3, 8] {
+        let history = |seed| {
+            let mut world = World::new(seed);
+            world.run(100).map(|()| world.history())
+        };
+        assert_eq!(history(seed), history(seed));
+    }
+}

@@ -1,0 +1,142 @@
+//! What an array has to refuse: more losses than it survives, and servers of whose state nobody can be sure.
+
+use std::sync::Arc;
+
+use steadfast_media::{ErrorClass, Medium};
+use steadfast_remote::array::{
+    Array, ArrayError, ArrayOptions, BLOCK, CreateOptions, Policy, Progress, State,
+};
+
+use crate::fleet::{Notebook, SimFleet, Trouble};
+use crate::world::{fill, options};
+
+const SIZE: u64 = 1 << 20;
+
+fn make(policy: Policy, servers: usize, spares: usize) -> (Arc<SimFleet>, Array<Arc<SimFleet>>) {
+    let fleet = Arc::new(SimFleet::new(servers + spares, SIZE, 1));
+    let create = CreateOptions { policy, uuid: [1; 16], spares };
+    let array = Array::create(fleet.clone(), &create, ArrayOptions::default()).unwrap();
+    for block in 0..40 {
+        array.write(block * BLOCK as u64, &fill(block + 1, block)).unwrap();
+    }
+    array.flush().unwrap();
+    (fleet, array)
+}
+
+fn reads_right(array: &impl Medium, version: u64) {
+    let mut found = vec![0; BLOCK];
+    for block in 0..40 {
+        array.read(block * BLOCK as u64, &mut found).unwrap();
+        assert!(found == fill(block + version, block), "block {block}");
+    }
+}
+
+#[test]
+fn every_number_of_losses_is_survived_that_is_promised_and_not_one_more() {
+    for (policy, servers) in [
+        (Policy::None, 2),
+        (Policy::Mirror, 3),
+        (Policy::Parity, 4),
+        (Policy::Erasure { data: 3, parity: 2 }, 5),
+    ] {
+        let promised = policy.shards(servers).unwrap().1;
+        let (fleet, array) = make(policy, servers, 0);
+        for lost in 0..promised {
+            fleet.restart_empty(lost);
+            reads_right(&array, 1);
+            array.write(0, &fill(1, 0)).unwrap();
+            array.flush().unwrap();
+        }
+        fleet.restart_empty(promised);
+        let error = array.write(0, &fill(9, 0)).and_then(|()| array.flush()).unwrap_err();
+        assert_eq!(error.class, ErrorClass::Gone, "{policy}");
+        // From now on nothing is answered, so nothing wrong is.
+        assert!(array.read(0, &mut vec![0; BLOCK]).is_err());
+        drop(array);
+        fleet.revive_client();
+        let opened = Array::open(fleet, ArrayOptions { degraded: true, ..ArrayOptions::default() });
+        assert!(matches!(opened.err(), Some(ArrayError::TooManyLost | ArrayError::NoArray)), "{policy}");
+    }
+}
+
+#[test]
+fn a_server_with_an_old_state_is_rebuilt_and_not_believed() {
+    let (fleet, array) = make(Policy::Mirror, 2, 0);
+    let old = fleet.image(1);
+    fleet.set_trouble(1, Trouble::Down);
+    for block in 0..40 {
+        array.write(block * BLOCK as u64, &fill(block + 500, block)).unwrap();
+    }
+    array.flush().unwrap();
+    fleet.restart_with(1, &old);
+    reads_right(&array, 500);
+    assert_eq!(array.lost(), [1]);
+    let mut rebuild = array.begin_rebuild(1, 1).unwrap();
+    while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
+    // The other one may go now.
+    fleet.restart_empty(0);
+    reads_right(&array, 500);
+    assert_eq!(array.status().members[0].0, State::Lost);
+}
+
+#[test]
+fn a_stale_server_alone_is_refused() {
+    let (fleet, array) = make(Policy::Mirror, 2, 0);
+    let old = fleet.image(1);
+    fleet.set_trouble(1, Trouble::Down);
+    array.write(0, &fill(700, 0)).unwrap();
+    array.flush().unwrap();
+    drop(array);
+    // The one that was good is gone, the one that was lost says that all is well.
+    fleet.set_trouble(0, Trouble::Down);
+    fleet.restart_with(1, &old);
+    fleet.revive_client();
+    let opened = Array::open(fleet.clone(), ArrayOptions::default());
+    assert_eq!(opened.err(), Some(ArrayError::Unsure(1)));
+    // Whoever insists gets the old state.
+    let insisted = Array::open(fleet, ArrayOptions { degraded: true, ..ArrayOptions::default() }).unwrap();
+    reads_right(&insisted, 1);
+}
+
+#[test]
+fn a_witness_knows_better() {
+    let fleet = Arc::new(SimFleet::new(2, SIZE, 1));
+    let notebook = Arc::new(Notebook::default());
+    let create = CreateOptions { policy: Policy::Mirror, uuid: [1; 16], spares: 0 };
+    let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
+    array.write(0, &fill(1, 0)).unwrap();
+    array.flush().unwrap();
+    let old = fleet.image(1);
+    drop(array);
+    // One is missing: nobody has written since, and the witness knows.
+    fleet.revive_client();
+    fleet.set_trouble(0, Trouble::Down);
+    let array = Array::open(fleet.clone(), options(&notebook)).unwrap();
+    array.write(0, &fill(2, 0)).unwrap();
+    array.flush().unwrap();
+    drop(array);
+    // An old state of the other: the witness knows of a later one.
+    fleet.revive_client();
+    fleet.restart_with(1, &old);
+    assert!(matches!(Array::open(fleet, options(&notebook)).err(), Some(ArrayError::Unsure(_))));
+}
+
+#[test]
+fn a_spare_takes_over() {
+    let (fleet, array) = make(Policy::Parity, 3, 1);
+    fleet.set_trouble(2, Trouble::Down);
+    reads_right(&array, 1);
+    array.write(0, &fill(1, 0)).unwrap();
+    array.flush().unwrap();
+    assert_eq!((array.lost(), array.spares()), (vec![2], vec![3]));
+    assert!(array.drain(0).is_err());
+    let mut rebuild = array.begin_rebuild(2, 3).unwrap();
+    while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
+    drop(array);
+    fleet.revive_client();
+    // Found again in its new place, and another one may go.
+    fleet.set_trouble(0, Trouble::Down);
+    let array = Array::open(fleet, ArrayOptions::default()).unwrap();
+    reads_right(&array, 1);
+    assert_eq!(array.status().members[2], (State::Good, 3));
+}

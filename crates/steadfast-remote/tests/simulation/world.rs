@@ -1,0 +1,421 @@
+//! One world: an array, the model of it, and what happens to both.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use steadfast_media::Medium;
+use steadfast_remote::array::{Array, ArrayOptions, BLOCK, CreateOptions, Policy, Progress, Rebuild, State};
+
+use crate::fleet::{Notebook, Random, SimFleet, Trouble};
+
+/// Bytes that each server lends: small, so that cleaning never rests.
+const SERVER_BYTES: u64 = 1 << 20;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    pub crashes: u64,
+    pub losses: u64,
+    pub rebuilt: u64,
+    pub cleaned: u64,
+    pub reconstructed: u64,
+    pub repaired: u64,
+    pub records: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Tally) {
+        self.crashes += other.crashes;
+        self.losses += other.losses;
+        self.rebuilt += other.rebuilt;
+        self.cleaned += other.cleaned;
+        self.reconstructed += other.reconstructed;
+        self.repaired += other.repaired;
+        self.records += other.records;
+    }
+}
+
+/// What a block may be: a number that fills it, 0 for what was never written.
+#[derive(Debug, Clone, Default)]
+struct Truth {
+    now: u64,
+    /// What a crash may leave, besides.
+    maybe: Vec<u64>,
+    /// Discarded: anything.
+    anything: bool,
+}
+
+pub struct World {
+    fleet: Arc<SimFleet>,
+    notebook: Arc<Notebook>,
+    array: Option<Array<Arc<SimFleet>>>,
+    random: Random,
+    parity: usize,
+    members: usize,
+    truth: BTreeMap<u64, Truth>,
+    blocks: u64,
+    next: u64,
+    /// Servers that something was done to; they count against what the policy survives until they are rebuilt or, with
+    /// `true`, have been heard of in good order.
+    hurt: BTreeMap<usize, bool>,
+    rebuild: Option<(usize, Rebuild)>,
+    history: String,
+    pub tally: Tally,
+}
+
+pub fn fill(number: u64, block: u64) -> Vec<u8> {
+    match number {
+        0 => vec![0; BLOCK],
+        _ => (0..BLOCK as u64 / 8)
+            .flat_map(|index| {
+                (number.wrapping_mul(0x9e37_79b9) ^ block << 40 ^ index << 20 ^ number).to_le_bytes()
+            })
+            .collect(),
+    }
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let policies = [
+            (Policy::Mirror, 2),
+            (Policy::Parity, 3),
+            (Policy::Mirror, 3),
+            (Policy::Erasure { data: 2, parity: 2 }, 4),
+            (Policy::None, 2),
+            (Policy::Parity, 4),
+            (Policy::Erasure { data: 4, parity: 2 }, 6),
+        ];
+        let (policy, members) = policies[seed as usize % policies.len()];
+        let spares = (seed / 7 % 2) as usize;
+        let fleet = Arc::new(SimFleet::new(members + spares, SERVER_BYTES, seed));
+        let notebook = Arc::new(Notebook::default());
+        let options = options(&notebook);
+        let create = CreateOptions { policy, uuid: [seed as u8; 16], spares };
+        let array = Array::create(fleet.clone(), &create, options).expect("an array on good servers");
+        let blocks = array.geometry().size / BLOCK as u64;
+        World {
+            fleet,
+            notebook,
+            array: Some(array),
+            random: Random::new(seed ^ 0xabcd),
+            parity: policy.shards(members).unwrap().1,
+            members,
+            truth: BTreeMap::new(),
+            blocks,
+            next: 1,
+            hurt: BTreeMap::new(),
+            rebuild: None,
+            history: format!("{policy} on {members}"),
+            tally: Tally::default(),
+        }
+    }
+
+    pub fn history(&self) -> String {
+        let start = self.history.len().saturating_sub(1500);
+        self.history[start..].to_owned()
+    }
+
+    fn array(&self) -> &Array<Arc<SimFleet>> {
+        self.array.as_ref().expect("the array is open")
+    }
+
+    pub fn run(&mut self, steps: usize) -> Result<(), String> {
+        for step in 0..steps {
+            self.step(step)?;
+        }
+        self.heal();
+        self.crash_and_open()?;
+        self.check_all()?;
+        self.note_tally();
+        Ok(())
+    }
+
+    /// Members that are not in order, as far as anybody knows.
+    fn out_of_order(&self) -> usize {
+        let status = self.array().status();
+        let seats: Vec<usize> = status.members.iter().map(|(_, seat)| *seat).collect();
+        let lost: Vec<usize> =
+            status.members.iter().filter(|(state, _)| *state != State::Good).map(|(_, seat)| *seat).collect();
+        let more = self.hurt.keys().filter(|server| seats.contains(server) && !lost.contains(server)).count();
+        lost.len() + more
+    }
+
+    fn step(&mut self, step: usize) -> Result<(), String> {
+        match self.random.below(24) {
+            0..8 => self.write(),
+            8..12 => self.flush(),
+            12..15 => self.read(),
+            15 => self.discard(),
+            16..19 => self.trouble(),
+            19 => {
+                self.heal();
+                Ok(())
+            }
+            20..23 => self.rebuild(),
+            _ if step > 3 => self.crash_and_open(),
+            _ => Ok(()),
+        }
+    }
+
+    /// After an operation that has failed: right if the client has died, wrong otherwise.
+    fn failed(&mut self, what: &str, error: &dyn std::fmt::Display) -> Result<(), String> {
+        match self.fleet.is_dead() {
+            true => self.reopen(),
+            false => Err(format!("{what}: {error}")),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), String> {
+        let count = 1 + self.random.below(if self.random.clone().one_in(4) { 30 } else { 3 });
+        // Few places are hot.
+        let span = if self.random.one_in(2) { 20.min(self.blocks) } else { self.blocks };
+        let first = self.random.below(span).min(self.blocks.saturating_sub(count));
+        let count = count.min(self.blocks - first);
+        let mut data = Vec::new();
+        for block in first..first + count {
+            let number = self.next;
+            self.next += 1;
+            data.extend(fill(number, block));
+            let truth = self.truth.entry(block).or_default();
+            let before = truth.now;
+            truth.maybe.push(before);
+            truth.now = number;
+        }
+        let _ = write!(self.history, " w{first}+{count}");
+        let result = match self.random.one_in(6) {
+            true => self.array().write_fua(first * BLOCK as u64, &data).map(|()| true),
+            false => self.array().write(first * BLOCK as u64, &data).map(|()| false),
+        };
+        match result {
+            Ok(true) => {
+                self.flushed();
+                Ok(())
+            }
+            Ok(false) => Ok(()),
+            Err(error) => self.failed("write", &error),
+        }
+    }
+
+    fn flushed(&mut self) {
+        for truth in self.truth.values_mut() {
+            truth.maybe.clear();
+        }
+        // Heard of in good order, or taken out.
+        self.hurt.retain(|_, passing| !*passing);
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        self.history += " f";
+        match self.array().flush() {
+            Ok(()) => {
+                self.flushed();
+                Ok(())
+            }
+            Err(error) => self.failed("flush", &error),
+        }
+    }
+
+    fn read(&mut self) -> Result<(), String> {
+        let first = self.random.below(self.blocks);
+        let count = (1 + self.random.below(20)).min(self.blocks - first);
+        let mut found = vec![0x55; count as usize * BLOCK];
+        self.history += " r";
+        match self.array().read(first * BLOCK as u64, &mut found) {
+            Ok(()) => self.compare(first, &found),
+            Err(error) => self.failed("read", &error),
+        }
+    }
+
+    fn compare(&self, first: u64, found: &[u8]) -> Result<(), String> {
+        for (index, bytes) in found.chunks_exact(BLOCK).enumerate() {
+            let block = first + index as u64;
+            let truth = self.truth.get(&block).cloned().unwrap_or_default();
+            if !truth.anything && bytes != fill(truth.now, block) {
+                return Err(format!("block {block} is wrong: it should be number {}", truth.now));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_all(&mut self) -> Result<(), String> {
+        let mut found = vec![0x55; self.blocks as usize * BLOCK];
+        self.array().read(0, &mut found).map_err(|error| format!("reading everything: {error}"))?;
+        self.compare(0, &found)
+    }
+
+    fn discard(&mut self) -> Result<(), String> {
+        let first = self.random.below(self.blocks);
+        let count = (1 + self.random.below(8)).min(self.blocks - first);
+        for block in first..first + count {
+            self.truth.insert(block, Truth { anything: true, ..Truth::default() });
+        }
+        self.array().discard(first * BLOCK as u64, count * BLOCK as u64).map_err(|error| error.to_string())
+    }
+
+    /// Something happens to a server, if the policy survives one more.
+    fn trouble(&mut self) -> Result<(), String> {
+        let seats: Vec<usize> = self.array().status().members.iter().map(|(_, seat)| *seat).collect();
+        let server = seats[self.random.below(seats.len() as u64) as usize];
+        if self.out_of_order() >= self.parity || self.hurt.contains_key(&server) {
+            return Ok(());
+        }
+        let kind = self.random.below(7);
+        let _ = write!(self.history, " T{kind}@{server}");
+        match kind {
+            0 => self.fleet.set_trouble(server, Trouble::Down),
+            1 => self.fleet.set_trouble(server, Trouble::Partitioned),
+            2 => self.fleet.set_trouble(server, Trouble::Noisy),
+            3 => self.fleet.set_trouble(server, Trouble::Lying),
+            4 | 5 => self.fleet.restart_empty(server),
+            _ => self.fleet.restart_flushed(server),
+        }
+        // An empty one has to be rebuilt; the others are in order again once they are heard of.
+        self.hurt.insert(server, kind == 6);
+        Ok(())
+    }
+
+    /// Whoever is only out of reach comes back, as it was or empty.
+    fn heal(&mut self) {
+        self.history += " h";
+        for server in 0..self.members + 1 {
+            if !self.hurt.contains_key(&server) || self.random.one_in(3) {
+                continue;
+            }
+            match self.random.below(6) {
+                0 => {
+                    self.fleet.restart_empty(server);
+                    self.hurt.insert(server, false);
+                }
+                1 => {
+                    self.fleet.restart_flushed(server);
+                    // It may have been empty before.
+                }
+                _ => self.fleet.set_trouble(server, Trouble::None),
+            }
+        }
+    }
+
+    fn rebuild(&mut self) -> Result<(), String> {
+        if let Some((member, mut rebuild)) = self.rebuild.take() {
+            for _ in 0..1 + self.random.below(20) {
+                match self.array().rebuild_step(&mut rebuild) {
+                    Ok(Progress::Going(..)) => {}
+                    Ok(Progress::Done) => {
+                        let (_, seat) = self.array().status().members[member];
+                        let _ = write!(self.history, " R{member}@{seat}");
+                        // One that lies goes on to do so.
+                        if self.fleet.trouble(seat) == Trouble::None {
+                            self.hurt.remove(&seat);
+                        }
+                        self.tally.rebuilt += 1;
+                        self.flushed();
+                        return Ok(());
+                    }
+                    // It was lost again.
+                    Err(_) if self.array().status().members[member].0 != State::Rebuilding => return Ok(()),
+                    Err(error) => return self.failed("rebuild", &error),
+                }
+            }
+            self.rebuild = Some((member, rebuild));
+            return Ok(());
+        }
+        let Some(member) = self.array().lost().first().copied() else { return Ok(()) };
+        let (_, own) = self.array().status().members[member];
+        let spares = self.array().spares();
+        let seat = match spares.first() {
+            Some(spare) if self.random.one_in(2) => *spare,
+            _ => own,
+        };
+        let _ = write!(self.history, " b{member}@{seat}");
+        match self.array().begin_rebuild(member, seat) {
+            Ok(rebuild) => {
+                self.rebuild = Some((member, rebuild));
+                self.flushed();
+                Ok(())
+            }
+            Err(_) if self.fleet.is_dead() => self.reopen(),
+            // It does not answer.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The client dies in the middle of something, and another one opens the array.
+    fn crash_and_open(&mut self) -> Result<(), String> {
+        self.history += " X";
+        let calls = self.random.below(12);
+        self.fleet.arm_death(calls);
+        for _ in 0..20 {
+            if self.fleet.is_dead() {
+                break;
+            }
+            let before = self.tally.crashes;
+            match self.random.below(3) {
+                0 => self.flush()?,
+                _ => self.write()?,
+            }
+            if self.tally.crashes > before {
+                return Ok(());
+            }
+        }
+        self.reopen()
+    }
+
+    fn note_tally(&mut self) {
+        let status = self.array().status();
+        self.tally.losses += status.losses;
+        self.tally.cleaned += status.cleaned;
+        self.tally.reconstructed += status.reconstructed;
+        self.tally.repaired += status.repaired;
+        self.tally.records += status.records;
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        self.note_tally();
+        self.tally.crashes += 1;
+        self.rebuild = None;
+        self.array = None;
+        self.fleet.revive_client();
+        self.history += " O";
+        let mut opened = Array::open(self.fleet.clone(), options(&self.notebook));
+        if self.random.one_in(3)
+            && let Ok(array) = opened
+        {
+            // The next one dies while it opens it, too.
+            drop(array);
+            self.fleet.revive_client();
+            let calls = self.random.below(60);
+            self.fleet.arm_death(calls);
+            let _ = Array::open(self.fleet.clone(), options(&self.notebook));
+            self.fleet.revive_client();
+            opened = Array::open(self.fleet.clone(), options(&self.notebook));
+        }
+        let array = opened.map_err(|error| format!("does not open: {error}"))?;
+        self.array = Some(array);
+        let mut found = vec![0x55; self.blocks as usize * BLOCK];
+        self.array().read(0, &mut found).map_err(|error| format!("after opening: {error}"))?;
+        for (index, bytes) in found.chunks_exact(BLOCK).enumerate() {
+            let block = index as u64;
+            let Some(truth) = self.truth.get_mut(&block) else {
+                if bytes.iter().any(|byte| *byte != 0) {
+                    return Err(format!("block {block} was never written and is something"));
+                }
+                continue;
+            };
+            if truth.anything {
+                continue;
+            }
+            let candidates = truth.maybe.iter().chain([&truth.now]).copied();
+            let known =
+                candidates.into_iter().find(|number| bytes == fill(*number, block)).ok_or_else(|| {
+                    format!("block {block} is none of what it may be: {} or {:?}", truth.now, truth.maybe)
+                })?;
+            *truth = Truth { now: known, ..Truth::default() };
+        }
+        Ok(())
+    }
+}
+
+pub fn options(notebook: &Arc<Notebook>) -> ArrayOptions {
+    ArrayOptions { witness: Some(notebook.clone()), ..ArrayOptions::default() }
+}
