@@ -82,7 +82,7 @@ measure() {
 format() {
     case $fs in
     jffs2) : ;; # an erased part is an empty volume
-    ubifs*)
+    ubifs)
         ubiformat -q -y /dev/mtd0 && ubiattach -p /dev/mtd0 >/dev/null && ubimkvol /dev/ubi0 -N v -m >/dev/null && ubidetach -p /dev/mtd0
         ;;
     steadfast) steadfast mkfs /dev/mtd0 ;;
@@ -92,14 +92,14 @@ format() {
 attach_and_mount() {
     case $fs in
     jffs2) mount -t jffs2 ${1:+-o "$1"} mtd0 /mnt ;;
-    ubifs*) ubiattach -p /dev/mtd0 >/dev/null && mount -t ubifs ${1:+-o "$1"} ubi0:v /mnt ;;
+    ubifs) ubiattach -p /dev/mtd0 >/dev/null && mount -t ubifs ${1:+-o "$1"} ubi0:v /mnt ;;
     steadfast) steadfast mount ${1:+-o "$1"} /dev/mtd0 /mnt ;;
     esac
 }
 detach() {
     case $fs in
     steadfast) steadfast umount /mnt ;;
-    ubifs*) umount /mnt && ubidetach -p /dev/mtd0 ;;
+    ubifs) umount /mnt && ubidetach -p /dev/mtd0 ;;
     *) umount /mnt ;;
     esac
 }
@@ -107,7 +107,7 @@ detach() {
 modes() {
     case $fs in
     jffs2) echo "background= synchronous=sync" ;; # writes through always
-    ubifs*) echo "asynchronous= synchronous=sync" ;;
+    ubifs) echo "asynchronous= synchronous=sync" ;;
     steadfast) echo "asynchronous=asynchronous background=background synchronous=synchronous" ;;
     esac
 }
@@ -149,8 +149,9 @@ work() {
 # kernel included: the copy is that of one moment between two NAND operations.
 cut() {
     echo -1 >/proc/sys/kernel/sched_rt_runtime_us
-    chrt -f 99 nanddump -q -n -o --bb=dumpbad -f /out/nand /dev/mtd0 || fail "nanddump"
-    result "cut.acknowledged $(sed -n 's/^acknowledged //p' /tmp/acknowledged | tail -n 1)"
+    chrt -f 99 sh -c 'sed -n "s/^acknowledged //p" /tmp/acknowledged | tail -n 1 >/tmp/last
+        exec nanddump -q -n -o --bb=dumpbad -f /out/nand /dev/mtd0' || fail "nanddump"
+    result "cut.acknowledged $(cat /tmp/last)"
     dd if=/out/nand of=/dev/vda bs=1M conv=fsync 2>/dev/null || fail "cannot save the NAND"
     echo CUT
     sleep 1000
@@ -170,7 +171,6 @@ modules virtio_pci virtio_blk mtd bch nandcore nand
 modules nandsim crc16 zstd_compress zstd
 case $fs in
 jffs2) modules jffs2 ;;
-ubifs-fastmap) modprobe ubi fm_autoconvert=1 && modules ubifs || fail "no UBI" ;;
 ubifs) modules ubi ubifs ;;
 steadfast) modules fuse ;;
 esac

@@ -15,7 +15,8 @@ def results(path):
     if not path.exists():
         return values
     for line in path.read_text(errors="replace").splitlines():
-        words = line.strip().split()
+        # The firmware leaves the cursor, and what moves it, in front of the first line.
+        words = line[max(line.find("RESULT "), 0):].strip().split()
         if len(words) == 3 and words[0] == "RESULT":
             name, value = words[1], words[2]
             values[name] = float(value)

@@ -13,8 +13,12 @@ use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError}
 use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::image::{HostVolume, mounted_on};
+use crate::image::{HostMedium, HostVolume, mounted_on};
+use crate::mtd;
 use crate::size;
+
+/// Bytes of a block where nobody says something else.
+pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
 
 /// Bytes looked at from each end of an image for something that somebody may miss.
 const PROBE: u64 = 1 << 20;
@@ -29,7 +33,10 @@ const WIPE: u64 = 256 << 10;
 ///
 /// # Errors
 /// What the operating system says, and "in use" with the advice that helps.
-pub fn open_medium(path: &Path, read_only: bool, direct: bool) -> Outcome<FileMedium> {
+pub fn open_medium(path: &Path, read_only: bool, direct: bool) -> Outcome<HostMedium> {
+    if mtd::is_mtd(path) {
+        return mtd::open(path, read_only);
+    }
     open_with(path, &FileOptions { read_only, direct, ..FileOptions::default() })
 }
 
@@ -86,7 +93,7 @@ fn no_snapshot(failure: Failure, path: &Path, name: &str) -> Failure {
 pub fn with_snapshot_named<T>(
     path: &Path,
     name: Option<&str>,
-    work: impl FnMut(&FileMedium) -> Result<T, Error>,
+    work: impl FnMut(&HostMedium) -> Result<T, Error>,
 ) -> Outcome<T> {
     with_medium(path, work).map_err(|failure| match name {
         Some(name) => no_snapshot(failure, path, name),
@@ -98,7 +105,7 @@ pub fn with_snapshot_named<T>(
 ///
 /// # Errors
 /// As [`open_medium`], and what `work` returns.
-pub fn with_medium<T>(path: &Path, work: impl FnMut(&FileMedium) -> Result<T, Error>) -> Outcome<T> {
+pub fn with_medium<T>(path: &Path, work: impl FnMut(&HostMedium) -> Result<T, Error>) -> Outcome<T> {
     let mut work = work;
     let medium = open_medium(path, true, false)?;
     retry_small_sectors(path, medium, true, |medium| work(&medium))
@@ -112,8 +119,11 @@ pub fn with_medium<T>(path: &Path, work: impl FnMut(&FileMedium) -> Result<T, Er
 pub fn identify(path: &Path) -> Outcome<Identity> {
     let attempt = |block_size: u32| -> Outcome<_> {
         let options = FileOptions { lock: LockMode::None, ..small_sectors(true, block_size) };
-        let medium = open_with(path, &options)?;
-        Ok((!medium.is_block_device(), volume::identify(&medium, &HostPlatform::new())))
+        let medium = match mtd::is_mtd(path) {
+            true => mtd::open(path, true)?,
+            false => open_with(path, &options)?,
+        };
+        Ok((!is_device(path), volume::identify(&medium, &HostPlatform::new())))
     };
     let result = match attempt(SECTOR)? {
         (true, Err(Error::BadBlockSize(block_size))) => attempt(block_size)?.1,
@@ -126,11 +136,11 @@ pub fn identify(path: &Path) -> Outcome<Identity> {
 /// another medium, once more with sectors of that size.
 fn retry_small_sectors<T>(
     path: &Path,
-    medium: FileMedium,
+    medium: HostMedium,
     read_only: bool,
-    mut open: impl FnMut(FileMedium) -> Result<T, Error>,
+    mut open: impl FnMut(HostMedium) -> Result<T, Error>,
 ) -> Outcome<T> {
-    let file = !medium.is_block_device();
+    let file = !is_device(path);
     let result = match open(medium) {
         Err(Error::BadBlockSize(block_size)) if file => {
             open(open_with(path, &small_sectors(read_only, block_size))?)
@@ -148,10 +158,13 @@ fn retry_small_sectors<T>(
 pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
     let unit = small_sectors(true, options.block_size).atomic_unit.unwrap_or(SECTOR);
     let geometry = if path.exists() {
-        let medium = open_medium(path, true, false)?;
-        let found = medium.geometry();
+        let found = match mtd::is_mtd(path) {
+            true => mtd::geometry_when_formatted(path)?,
+            false => open_medium(path, true, false)?.geometry(),
+        };
+        let device = is_device(path);
         match options.size {
-            Some(size) if medium.is_block_device() && size > found.size => {
+            Some(size) if device && size > found.size => {
                 return Err(Failure::new(
                     Exit::NoSpace,
                     format!("the device has {}, less than the size asked for", size::human(found.size)),
@@ -159,7 +172,7 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
                     "ask for less, or leave --size out to use all of it",
                 ));
             }
-            _ if medium.is_block_device() => found,
+            _ if device => found,
             size => Geometry { size: size.unwrap_or(found.size), atomic_unit: unit, ..found },
         }
     } else {
@@ -197,18 +210,21 @@ impl Medium for DryMedium {
 ///
 /// # Errors
 /// As [`open_medium`], and when the host has no room for the size.
-pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome<FileMedium> {
+pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome<HostMedium> {
+    if mtd::is_mtd(path) {
+        return mtd::format(path);
+    }
     let options = small_sectors(false, block_size);
     if let Some(size) = size {
         match FileMedium::create(path, size, &options) {
-            Ok(medium) => return Ok(medium),
+            Ok(medium) => return Ok(Box::new(medium)),
             Err(OpenError::AlreadyExists(_)) => {}
             Err(error) => return Err(failure(&error, path)),
         }
     }
     // Locked before it is touched.
     let mut medium = open_medium(path, false, false)?;
-    if !medium.is_block_device() {
+    if !is_device(path) {
         if let Some(size) = size.filter(|size| *size != medium.geometry().size) {
             let resize = |error: io::Error| Failure::host(&error, "resize", path);
             let file = OpenOptionsHost::new().write(true).open(path).map_err(resize)?;
@@ -225,12 +241,13 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
 ///
 /// # Errors
 /// As [`open_medium`].
-pub fn create_open(path: &Path, block_size: u32) -> Outcome<FileMedium> {
+pub fn create_open(path: &Path, block_size: u32) -> Outcome<HostMedium> {
     open_with(path, &small_sectors(false, block_size))
 }
 
-fn open_with(path: &Path, options: &FileOptions) -> Outcome<FileMedium> {
-    FileMedium::open(path, options).map_err(|error| failure(&error, path))
+fn open_with(path: &Path, options: &FileOptions) -> Outcome<HostMedium> {
+    let opened = FileMedium::open(path, options).map_err(|error| failure(&error, path))?;
+    Ok(Box::new(opened))
 }
 
 /// Blocks below a disk's sector are for other media; in an image file they only have to fit.
@@ -239,7 +256,7 @@ fn small_sectors(read_only: bool, block_size: u32) -> FileOptions {
     FileOptions { read_only, atomic_unit: small.then_some(block_size), ..FileOptions::default() }
 }
 
-fn wipe_ends(medium: &FileMedium) -> Result<(), MediumError> {
+fn wipe_ends(medium: &HostMedium) -> Result<(), MediumError> {
     let geometry = medium.geometry();
     let unit = u64::from(geometry.atomic_unit);
     let size = geometry.size - geometry.size % unit;
@@ -254,6 +271,9 @@ fn wipe_ends(medium: &FileMedium) -> Result<(), MediumError> {
 /// # Errors
 /// When it cannot be read.
 pub fn holds_data(path: &Path) -> Outcome<bool> {
+    if mtd::is_mtd(path) {
+        return mtd::holds_data(path);
+    }
     let medium = open_medium(path, true, false)?;
     let size = medium.geometry().size;
     drop(medium);
@@ -286,6 +306,9 @@ pub fn holds_data(path: &Path) -> Outcome<bool> {
 pub fn is_locked(path: &Path) -> Outcome<bool> {
     let cannot = |error: io::Error| Failure::host(&error, "look at the lock of", path);
     let Ok(metadata) = fs::metadata(path) else { return Ok(false) };
+    if mtd::is_mtd(path) {
+        return Ok(mtd::is_locked(path));
+    }
     if metadata.file_type().is_block_device() {
         let claim = OpenOptionsHost::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
         return Ok(claim.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::BUSY)));
@@ -307,7 +330,13 @@ pub fn lock_owner(path: &Path) -> Option<u32> {
     }
 }
 
-fn failure(error: &OpenError, path: &Path) -> Failure {
+/// Whether the path is that of a device, whose size and units are what they are, and not that of an image file.
+pub fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
+}
+
+/// The failure to open an image or a device.
+pub fn failure(error: &OpenError, path: &Path) -> Failure {
     let place = path.display();
     match error {
         OpenError::InUse { owner, .. } => {

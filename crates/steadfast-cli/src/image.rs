@@ -4,13 +4,17 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use steadfast::{OpenOptions, TransactionMask, Volume, VolumeInfo};
-use steadfast_host::{FileMedium, HostPlatform};
+use steadfast_host::HostPlatform;
+use steadfast_media::Medium;
 
 use crate::failure::{Failure, Outcome};
 use crate::{host, mounts};
 
 /// The volumes that this program works on.
-pub type HostVolume = Volume<FileMedium, HostPlatform>;
+pub type HostVolume = Volume<HostMedium, HostPlatform>;
+
+/// An image file, a block device, or flash through the translation layer.
+pub type HostMedium = Box<dyn Medium>;
 
 /// Memory for cached nodes while a command works on an image, bytes.
 pub const CACHE_SIZE: usize = 32 << 20;

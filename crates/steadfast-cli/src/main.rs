@@ -19,6 +19,7 @@ mod mask_text;
 mod mount_helper;
 mod mount_options;
 mod mounts;
+mod mtd;
 mod observe;
 mod output;
 mod owner;

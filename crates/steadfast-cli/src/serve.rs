@@ -19,7 +19,7 @@ use steadfast_host::BackgroundThread;
 use crate::behaviour::Behaviour;
 use crate::daemon::Ready;
 use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::image::{HostVolume, superblock_warning};
+use crate::image::{HostMedium, HostVolume, superblock_warning};
 use crate::live::Live;
 use crate::logger::{Priority, message};
 use crate::mount_options::MountSettings;
@@ -109,7 +109,7 @@ impl Snapshots for Scheduled {
     }
 }
 
-type Session = steadfast_fuse::Session<steadfast_host::FileMedium, steadfast_host::HostPlatform>;
+type Session = steadfast_fuse::Session<HostMedium, steadfast_host::HostPlatform>;
 
 /// Everything up to the mount itself; on error nothing is left behind.
 fn prepare(

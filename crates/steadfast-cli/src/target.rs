@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::live::Live;
-use crate::mounts;
+use crate::{mounts, mtd};
 
 /// A mounted volume, or an image to open.
 pub enum Target {
@@ -33,10 +33,10 @@ impl Target {
         if kind.is_dir() {
             return Live::open(path).map(Target::Mounted);
         }
-        if !kind.is_file() && !kind.is_block_device() {
+        if !kind.is_file() && !kind.is_block_device() && !mtd::is_mtd(path) {
             return Err(Failure::new(
                 Exit::NotAVolume,
-                "neither an image, a block device nor a mount point",
+                "neither an image, a block device, an MTD device nor a mount point",
                 path.display(),
                 "check the path",
             ));

@@ -9,6 +9,7 @@ use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::mtd::{self, Given};
 use crate::output::{self, Output};
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
@@ -17,14 +18,14 @@ use crate::{host, interval, mask_text, size};
 /// Make a volume in an image file or on a block device
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Image file (made, sparse, if it does not exist) or block device
+    /// Image file (made, sparse, if it does not exist), block device or MTD device
     image: PathBuf,
     /// Size of the volume, such as 64M or 1GiB; the default is all of an existing image
     #[arg(short, long, value_parser = size::parse)]
     size: Option<u64>,
-    /// Block size: a power of two from 128 to 64K
-    #[arg(short, long, value_parser = size::parse_u32, default_value = "4K")]
-    block_size: u32,
+    /// Block size: a power of two from 128 to 64K; the default is 4K, on NAND a page
+    #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
+    block_size: Option<u32>,
     /// Tree node size: a power of two from 512 to 64K, at least the block size; by default 8K,
     /// and the block size on volumes below 16 MiB or with small blocks
     #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
@@ -78,7 +79,17 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 /// What is wrong with the image or the parameters, and an image that holds something without `--force`.
 pub fn run(args: &Args) -> Outcome {
     let path = args.image.as_path();
-    let options = format_options(args)?;
+    let mut options = format_options(args)?;
+    if mtd::is_mtd(path) {
+        let page = mtd::geometry_when_formatted(path)?.atomic_unit;
+        let given = Given {
+            block_size: args.block_size,
+            node_size: args.node_size,
+            metadata_copies: args.metadata_copies,
+            log_size: args.log_size,
+        };
+        mtd::format_defaults(page, given, &mut options);
+    }
     let existed = exists(path)?;
     if !existed && args.size.is_none() {
         return Err(Failure::new(
@@ -120,7 +131,7 @@ fn format_options(args: &Args) -> Outcome<FormatOptions> {
     let owner = args.owner.unwrap_or_else(Owner::of_this_process);
     Ok(FormatOptions {
         size: args.size,
-        block_size: args.block_size,
+        block_size: args.block_size.unwrap_or(host::BLOCK_SIZE_DEFAULT),
         node_size: args.node_size,
         metadata_copies: args.metadata_copies,
         log_size: args.log_size,

@@ -1,6 +1,6 @@
 //! After a start that was not clean: what the journal does not know, and what must not be relied on.
 //!
-//! Behind the newest journal page lie at most [`JOURNAL_EVERY`](super::JOURNAL_EVERY) data pages, in the two blocks that it
+//! Behind the newest journal page lie at most [`JOURNAL_EVERY`] data pages, in the two blocks that it
 //! names as open. They are read once. The page programmed last may be unstable (and, where cells are shared, those that its
 //! successor could reach): these are programmed again, elsewhere. Only then a new journal page and an anchor make the
 //! result count; a cut before leaves everything as it was.

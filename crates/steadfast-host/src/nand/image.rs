@@ -13,12 +13,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use steadfast_flash::ecc::{Code, EccMisfit, EccNand, flips_if_erased};
 use steadfast_flash::nand::{
     BlockNumber, Ecc, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress,
 };
 use steadfast_flash::part::Part;
 
-use super::NandOpenError;
+use super::{HostNand, NandOpenError};
 use crate::OpenError;
 use crate::file::{lock_file, owner};
 
@@ -28,13 +29,15 @@ const MARK: usize = 2;
 /// A part in a file. Locked as image files of volumes are.
 ///
 /// The file has the raw bytes: over a part without a code of its own belongs an
-/// [`EccNand`](steadfast_flash::ecc::EccNand), which makes the parities that the file is to have.
+/// [`EccNand`], which makes the parities that the file is to have.
 #[derive(Debug)]
 pub struct NandImage {
     file: File,
     geometry: NandGeometry,
     /// Bytes of a page with all out-of-band bytes.
     stride: usize,
+    /// Most bits of a page that may have flipped for it to be an erased one.
+    flips_max: u32,
     /// One page as it is in the file.
     page: Vec<u8>,
 }
@@ -81,6 +84,22 @@ impl NandImage {
         Ok(image)
     }
 
+    /// With the code that the part needs, in software where it has none of its own.
+    ///
+    /// # Errors
+    /// The part has no room for the parities.
+    pub fn with_code(self, part: &Part) -> Result<HostNand, EccMisfit> {
+        if part.ecc_on_die {
+            return Ok(Box::new(self));
+        }
+        let code = match part.geometry.ecc.bits {
+            0 | 1 => Code::Hamming512,
+            2..=4 => Code::Bch4,
+            _ => Code::Bch8,
+        };
+        Ok(Box::new(EccNand::new(self, code, part.geometry.oob_size)?))
+    }
+
     fn over(file: File, part: &Part) -> NandImage {
         // A code on the die is not in the image: the part makes it when it is programmed.
         let geometry = match part.ecc_on_die {
@@ -88,7 +107,8 @@ impl NandImage {
             false => NandGeometry { oob_size: part.oob_raw - MARK as u32, ecc: Ecc::NONE, ..part.geometry },
         };
         let stride = (geometry.page_size + part.oob_raw) as usize;
-        NandImage { file, geometry, stride, page: vec![0xff; stride] }
+        let flips_max = geometry.page_size / 512 * u32::from(part.geometry.ecc.bits.max(1));
+        NandImage { file, geometry, stride, flips_max, page: vec![0xff; stride] }
     }
 
     /// Makes everything that was programmed and erased durable.
@@ -190,12 +210,15 @@ impl Nand for NandImage {
         let block = self.geometry.block_of(page).0;
         let operation = NandOperation::Program;
         let size = self.geometry.page_size as usize;
-        let written = self.page.iter().take(size).chain(self.page.iter().skip(size + MARK));
-        if written.copied().any(|byte| byte != 0xff) {
+        let (data_now, oob_now) = self.page.split_at_checked(size).unwrap_or_default();
+        let oob_now = oob_now.get(MARK..).unwrap_or_default();
+        // As on a part: bits that have flipped since the page was erased are for the code to correct.
+        let flips = flips_if_erased(data_now, self.flips_max);
+        if flips.is_none() || flips_if_erased(oob_now, self.flips_max).is_none() {
             return Err(NandError::Refused { operation, block, rule: "the page is not erased" });
         }
-        self.page.iter_mut().zip(data).for_each(|(to, from)| *to = *from);
-        self.free().iter_mut().zip(oob).for_each(|(to, from)| *to = *from);
+        self.page.iter_mut().zip(data).for_each(|(to, from)| *to &= *from);
+        self.free().iter_mut().zip(oob).for_each(|(to, from)| *to &= *from);
         let written = self.file.write_all_at(&self.page, self.offset(page));
         written.map_err(|error| self.io(operation, block, &error))
     }
@@ -232,7 +255,6 @@ impl Nand for NandImage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steadfast_flash::ecc::{Code, EccNand};
 
     fn part() -> Part {
         Part::SLC_1GBIT.with_blocks(4)

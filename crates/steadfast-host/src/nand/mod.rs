@@ -2,14 +2,16 @@
 //!
 //! Both implement [`Nand`](steadfast_flash::nand::Nand). [`MtdNand`] is a part whose driver and code are in the kernel;
 //! [`NandImage`] is a file with the pages of a part, data and out-of-band bytes one after the other, as `nanddump --oob` and
-//! device programmers have them.
+//! device programmers have them. [`FlashDevice`] is the translation layer on either, as a medium.
 
 mod abi;
 mod error;
+mod flash;
 mod image;
 mod mtd;
 mod mtd_open;
 
 pub use error::NandOpenError;
+pub use flash::{FlashDevice, HostNand, is_blank, medium_geometry};
 pub use image::NandImage;
 pub use mtd::MtdNand;

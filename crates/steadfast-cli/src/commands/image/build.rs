@@ -5,11 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use steadfast::{Error, FormatOptions, OpenOptions, Timestamp, TransactionMask, Volume};
-use steadfast_host::FileMedium;
+use steadfast_flash::part::Part;
 
-use super::byte_bar;
 use super::fill::{StoppedClock, fill};
+use super::{build_nand, byte_bar};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::image::HostMedium;
+use crate::mtd::{self, Given};
 use crate::output;
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
@@ -47,9 +49,9 @@ pub struct Args {
     /// Leave extended attributes out (but those in the manifest)
     #[arg(long)]
     no_xattrs: bool,
-    /// Block size
-    #[arg(short, long, value_parser = size::parse_u32, default_value = "4K")]
-    block_size: u32,
+    /// Block size; the default is 4K, of a NAND part a page
+    #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
+    block_size: Option<u32>,
     /// Tree node size; by default 8K, and the block size on images below 16 MiB or with small blocks
     #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
     node_size: Option<u32>,
@@ -74,6 +76,12 @@ pub struct Args {
     /// Interval of the transaction timer
     #[arg(long, value_parser = interval::parse_ms, default_value = "5s", value_name = "INTERVAL")]
     timer: u32,
+    /// Image of a NAND part for a device programmer, pages with out-of-band bytes: slc-1gbit, spi-1gbit, slc-4k, mlc-16gbit
+    #[arg(long, value_name = "PART", value_parser = build_nand::parse_part, conflicts_with_all = ["size", "free"])]
+    nand: Option<Part>,
+    /// Bad erase blocks of the part that will be programmed, separated by commas: nothing is put there
+    #[arg(long, value_name = "BLOCKS", requires = "nand", value_delimiter = ',')]
+    nand_bad: Vec<u32>,
     /// Replace an image that exists
     #[arg(short = 'F', long)]
     force: bool,
@@ -83,6 +91,12 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn block_size(&self) -> u32 {
+        self.block_size.unwrap_or(host::BLOCK_SIZE_DEFAULT)
+    }
 }
 
 fn parse_mask(text: &str) -> Result<TransactionMask, String> {
@@ -104,7 +118,10 @@ pub fn run(args: &Args) -> Outcome {
     let partial = partial_name(&args.image);
     // What an interrupted run has left.
     let _ = fs::remove_file(&partial);
-    let built = build(args, &source, now, &partial);
+    let built = match &args.nand {
+        Some(part) => build_part(args, part, &source, now, &partial),
+        None => build(args, &source, now, &partial),
+    };
     if built.is_err() {
         let _ = fs::remove_file(&partial);
     }
@@ -194,7 +211,7 @@ fn data_bytes(source: &Source) -> u64 {
 
 /// Bytes that the source will take, by estimate. Holes count as data.
 fn estimate(args: &Args, source: &Source) -> u64 {
-    let block = u64::from(args.block_size.clamp(128, 65536));
+    let block = u64::from(args.block_size().clamp(128, 65536));
     let of = |entry: &source::Entry| {
         let attributes: usize = entry.xattrs.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
         entry.size().div_ceil(block).saturating_mul(block).saturating_add(ENTRY_BYTES + 4 * attributes as u64)
@@ -217,7 +234,7 @@ fn options(args: &Args, source: &Source, size: u64) -> FormatOptions {
         if args.size.is_none() { Some(args.metadata_copies.unwrap_or(2)) } else { args.metadata_copies };
     FormatOptions {
         size: Some(size),
-        block_size: args.block_size,
+        block_size: args.block_size(),
         node_size: args.node_size,
         metadata_copies: copies,
         log_size,
@@ -254,19 +271,52 @@ fn build(args: &Args, source: &Source, now: Timestamp, partial: &Path) -> Outcom
     if args.size.is_none() {
         shrink(args, now, partial)?;
     }
-    let file = File::open(partial).map_err(|error| Failure::host(&error, "open", partial))?;
-    file.sync_all().map_err(|error| Failure::host(&error, "write", partial))?;
     let volume =
         host::open_volume(partial, false, OpenOptions { read_only: true, ..OpenOptions::default() })?;
     let info = volume.info();
     volume.close().map_err(|error| Failure::core(error, partial.display()))?;
+    drop(volume);
+    publish(args, partial)?;
+    Ok(info)
+}
+
+fn build_part(
+    args: &Args,
+    part: &Part,
+    source: &Source,
+    now: Timestamp,
+    partial: &Path,
+) -> Outcome<steadfast::VolumeInfo> {
+    let size = build_nand::size(part, &args.image)?;
+    // All of the part is there to be used, so sizes are those of a volume that was formatted on it.
+    let mut options = options(args, source, size);
+    let given = Given {
+        block_size: args.block_size,
+        node_size: args.node_size,
+        metadata_copies: args.metadata_copies,
+        log_size: args.log_size,
+    };
+    mtd::format_defaults(part.geometry.page_size, given, &mut options);
+    let bar = byte_bar("building", args.quiet || args.json);
+    bar.set_length(data_bytes(source));
+    let built = build_nand::build(part, &args.nand_bad, &options, source, now, (partial, &args.image), &bar);
+    bar.finish_and_clear();
+    let info = built?;
+    publish(args, partial)?;
+    Ok(info)
+}
+
+/// Makes the image durable and gives it its name.
+fn publish(args: &Args, partial: &Path) -> Outcome {
+    let file = File::open(partial).map_err(|error| Failure::host(&error, "open", partial))?;
+    file.sync_all().map_err(|error| Failure::host(&error, "write", partial))?;
     fs::rename(partial, &args.image).map_err(|error| Failure::host(&error, "rename", partial))?;
     let directory = args.image.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Ok(directory) = File::open(directory.unwrap_or(Path::new("."))) {
         // The name, too; where the host's file system cannot do that, it will come by itself.
         let _ = directory.sync_all();
     }
-    Ok(info)
+    Ok(())
 }
 
 fn make(
@@ -278,7 +328,7 @@ fn make(
     bar: &indicatif::ProgressBar,
 ) -> Outcome {
     let options = options(args, source, size);
-    let medium = host::create_medium(partial, Some(size), args.block_size)?;
+    let medium = host::create_medium(partial, Some(size), args.block_size())?;
     let at_image = |error| Failure::core(error, args.image.display());
     Volume::format(&medium, &options, &StoppedClock::at(now)).map_err(at_image)?;
     let volume = open(medium, now).map_err(at_image)?;
@@ -286,7 +336,7 @@ fn make(
     volume.close().map_err(at_image)
 }
 
-fn open(medium: FileMedium, now: Timestamp) -> Result<Volume<FileMedium, StoppedClock>, Error> {
+fn open(medium: HostMedium, now: Timestamp) -> Result<Volume<HostMedium, StoppedClock>, Error> {
     Volume::open(medium, OpenOptions { access_times: false, ..OpenOptions::default() }, StoppedClock::at(now))
 }
 
@@ -295,7 +345,7 @@ fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
     let at_image = |error| Failure::core(error, args.image.display());
     let mut size = None;
     loop {
-        let volume = open(host::create_open(partial, args.block_size)?, now).map_err(at_image)?;
+        let volume = open(host::create_open(partial, args.block_size())?, now).map_err(at_image)?;
         let whole = volume.info().size;
         let wanted = size.unwrap_or_else(|| volume.size_least()).saturating_add(args.free);
         if wanted >= whole {
@@ -304,7 +354,7 @@ fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
         }
         match volume.shrink(wanted, &mut |_| {}) {
             Ok(()) => {
-                let reached = wanted - wanted % u64::from(args.block_size).max(512);
+                let reached = wanted - wanted % u64::from(args.block_size()).max(512);
                 let file = File::options().write(true).open(partial);
                 file.and_then(|file| file.set_len(reached))
                     .map_err(|error| Failure::host(&error, "resize", partial))?;
@@ -313,7 +363,7 @@ fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
             // A little more than by estimate.
             Err(Error::NoSpace | Error::VolumeTooSmall { .. }) => {
                 let tried = wanted - args.free;
-                size = Some(tried + (tried / 64).max(16 * u64::from(args.block_size)));
+                size = Some(tried + (tried / 64).max(16 * u64::from(args.block_size())));
                 volume.close().map_err(at_image)?;
             }
             Err(error) => return Err(at_image(error)),

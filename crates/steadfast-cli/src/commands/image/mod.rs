@@ -1,6 +1,7 @@
 //! `steadfast image`: tools for image files that need neither root nor a mount.
 
 mod build;
+mod build_nand;
 mod diff;
 mod extract;
 mod fill;
@@ -18,7 +19,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    Build(build::Args),
+    Build(Box<build::Args>),
     Extract(extract::Args),
     Resize(resize::Args),
     Diff(diff::Args),

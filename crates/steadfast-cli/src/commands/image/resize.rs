@@ -10,9 +10,8 @@ use super::byte_bar;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
 use crate::live::Live;
-use crate::output;
-use crate::size;
 use crate::target::Target;
+use crate::{host, output, size};
 
 /// Make a volume larger or smaller
 ///
@@ -169,7 +168,7 @@ fn shrink(args: &Args, image: Image, path: &Path, old: u64, target: Attempt) -> 
     }
     bar.finish_and_clear();
     let new = size - size % cell;
-    let device = image.volume.medium().is_block_device();
+    let device = host::is_device(path);
     // Closed by the change itself; lets go of the lock.
     image.close()?;
     if !device {

@@ -40,7 +40,7 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
 pub fn ask(path: &Path, yes: bool) -> Outcome {
     // Claims a block device and locks a file, so this refuses what is mounted, loops over files excepted.
     let medium = host::open_medium(path, false, false)?;
-    let (device, size) = (medium.is_block_device(), medium.geometry().size);
+    let (device, size) = (host::is_device(path), medium.geometry().size);
     drop(medium);
     if let Some(device) = loop_device(path) {
         return Err(Failure::new(

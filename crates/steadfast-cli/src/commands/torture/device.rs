@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use serde::Serialize;
-use steadfast_host::{FileMedium, HostPlatform, random_uuid};
+use steadfast_host::{HostPlatform, random_uuid};
 use steadfast_lab::random::Random;
 use steadfast_lab::torture::device::layout::Layout;
 use steadfast_lab::torture::device::verify::{Verdict, verify};
@@ -230,7 +230,7 @@ fn until_power_fails(args: &Args, path: &Path) -> Outcome {
     let stop = super::simulate::stop_on_signal();
     let time_max = args.time.map(|ms| Duration::from_millis(ms.into()));
     let started = Instant::now();
-    let medium: FileMedium = host::open_medium(path, false, false)?;
+    let medium = host::open_medium(path, false, false)?;
     let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     let mut last = 0;
     let result = writer::write(&medium, &HostPlatform::new(), &mut |line| {

@@ -1,0 +1,99 @@
+//! `steadfast image build --nand`: the image of a NAND part that holds the volume, for a device programmer.
+//!
+//! The file has every page with its out-of-band bytes, parities included where the part has no code of its own. Blocks keep
+//! their places: the translation layer finds its own by number. So a part that is programmed in bulk has to be free of bad
+//! blocks where the image has data, or has its bad blocks named (`--nand-bad`): then nothing is in them.
+
+use std::path::Path;
+
+use steadfast::{FormatOptions, OpenOptions, Timestamp, Volume, VolumeInfo};
+use steadfast_flash::nand::BlockNumber;
+use steadfast_flash::part::Part;
+use steadfast_host::HostPlatform;
+use steadfast_host::nand::{FlashDevice, HostNand, NandImage, medium_geometry};
+
+use super::fill::{StoppedClock, fill};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::image::HostMedium;
+use crate::mtd;
+use crate::source::Source;
+
+/// The part of this name.
+///
+/// # Errors
+/// A line for people that lists the known ones.
+pub fn parse_part(text: &str) -> Result<Part, String> {
+    Part::from_name(text).ok_or_else(|| {
+        let known: Vec<&str> = Part::ALL.iter().map(|part| part.name).collect();
+        format!("unknown part '{text}': write one of {}", known.join(", "))
+    })
+}
+
+/// Bytes of the volume on this part.
+///
+/// # Errors
+/// The part is too small for a translation layer.
+pub fn size(part: &Part, image: &Path) -> Outcome<u64> {
+    let geometry = medium_geometry(&part.geometry).map_err(|error| mtd::failure(&error, image))?;
+    Ok(geometry.size)
+}
+
+/// Makes the image in a file that does not exist, fills the volume, and reads it back.
+///
+/// # Errors
+/// What is wrong with the source or the host; a source that does not fit.
+pub fn build(
+    part: &Part,
+    bad: &[u32],
+    options: &FormatOptions,
+    source: &Source,
+    now: Timestamp,
+    at: (&Path, &Path),
+    bar: &indicatif::ProgressBar,
+) -> Outcome<VolumeInfo> {
+    let (partial, image) = at;
+    let at_image = |error| Failure::core(error, image.display());
+    let mut nand = open_part(partial, image, part, true)?;
+    for block in bad {
+        nand.mark_bad(BlockNumber(*block)).map_err(|error| {
+            let advice = format!("the part has blocks 0 to {}", part.geometry.blocks - 1);
+            Failure::new(Exit::Usage, error.to_string(), image.display(), advice)
+        })?;
+    }
+    // The same source gives the same bytes.
+    let [a, b, c, d, e, f, g, h, ..] = options.uuid;
+    let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    let device = FlashDevice::format(nand, number).map_err(|error| mtd::failure(&error, image))?;
+    let medium: HostMedium = Box::new(device);
+    let clock = StoppedClock::at(now);
+    Volume::format(&medium, options, &clock).map_err(at_image)?;
+    let opening = OpenOptions { access_times: false, ..OpenOptions::default() };
+    let volume = Volume::open(medium, opening, StoppedClock::at(now)).map_err(at_image)?;
+    fill(&volume, source, options.mask, image, bar)?;
+    volume.close().map_err(at_image)?;
+    drop(volume);
+    check(part, partial, image)
+}
+
+/// Opens the image as the product will.
+fn check(part: &Part, partial: &Path, image: &Path) -> Outcome<VolumeInfo> {
+    let at_image = |error| Failure::core(error, image.display());
+    let nand = open_part(partial, image, part, false)?;
+    let device = FlashDevice::open(nand, true).map_err(|error| mtd::failure(&error, image))?;
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let medium: HostMedium = Box::new(device);
+    let volume = Volume::open(medium, options, HostPlatform::new()).map_err(at_image)?;
+    let info = volume.info();
+    volume.close().map_err(at_image)?;
+    Ok(info)
+}
+
+fn open_part(partial: &Path, image: &Path, part: &Part, new: bool) -> Outcome<HostNand> {
+    let opened = match new {
+        true => NandImage::create(partial, part),
+        false => NandImage::open(partial, part, false),
+    };
+    let nand = opened.map_err(|error| mtd::open_failure(error, image))?;
+    nand.with_code(part)
+        .map_err(|error| Failure::new(Exit::Failed, error.to_string(), image.display(), "use another part"))
+}

@@ -1,0 +1,137 @@
+//! MTD devices (`/dev/mtdN`) where an image or a block device could be: the volume is on the translation layer.
+
+use std::fs;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use steadfast::FormatOptions;
+use steadfast_flash::ftl::FlashError;
+use steadfast_flash::nand::Nand;
+use steadfast_host::nand::{FlashDevice, MtdNand, NandOpenError, is_blank, medium_geometry};
+use steadfast_media::Geometry;
+
+use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::host;
+use crate::image::HostMedium;
+
+/// Pages of the intent log on flash: as many as a mount may read again.
+const LOG_PAGES: u64 = 96;
+
+/// Applies what suits flash to those parameters of a new volume that nobody has given: blocks and nodes of a page, so that
+/// nothing is written twice that changes once; metadata once, because every page below is checked and corrected, and
+/// moved before it goes bad; a short log.
+pub fn format_defaults(page: u32, given: Given, options: &mut FormatOptions) {
+    options.block_size = given.block_size.unwrap_or(page);
+    options.node_size = Some(given.node_size.unwrap_or(page.max(options.block_size)));
+    options.metadata_copies = Some(given.metadata_copies.unwrap_or(1));
+    options.log_size = Some(given.log_size.unwrap_or(LOG_PAGES * u64::from(page)));
+}
+
+/// What the command line says of the parameters that depend on the medium.
+#[derive(Debug, Clone, Copy)]
+pub struct Given {
+    /// Bytes of a block.
+    pub block_size: Option<u32>,
+    /// Bytes of a tree node.
+    pub node_size: Option<u32>,
+    /// Copies of metadata.
+    pub metadata_copies: Option<u8>,
+    /// Bytes of the intent log.
+    pub log_size: Option<u64>,
+}
+
+/// The major number of MTD character devices.
+const MTD_MAJOR: u32 = 90;
+
+/// Whether the path is that of an MTD character device.
+pub fn is_mtd(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| {
+        metadata.file_type().is_char_device() && rustix::fs::major(metadata.st_rdev()) == MTD_MAJOR
+    })
+}
+
+/// Opens the translation layer on the device.
+///
+/// # Errors
+/// The device cannot be used, or there is no translation layer of this geometry on it; nothing was written.
+pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
+    let nand = part(path, !read_only)?;
+    let device = FlashDevice::open(Box::new(nand), read_only).map_err(|error| failure(&error, path))?;
+    Ok(Box::new(device))
+}
+
+/// Makes an empty translation layer on the device.
+///
+/// # Errors
+/// The device cannot be used, is too small, or has too many bad blocks.
+pub fn format(path: &Path) -> Outcome<HostMedium> {
+    let nand = part(path, true)?;
+    let random = steadfast_host::random_uuid().map_err(|error| {
+        let what = format!("no random bytes: {}", text_os(&error));
+        Failure::new(Exit::Failed, what, "this machine", "make /dev/urandom available")
+    })?;
+    let [a, b, c, d, e, f, g, h, ..] = random;
+    let volume = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    let device = FlashDevice::format(Box::new(nand), volume).map_err(|error| failure(&error, path))?;
+    Ok(Box::new(device))
+}
+
+/// What the device will offer once it is formatted; nothing is written.
+///
+/// # Errors
+/// The device cannot be used or is too small.
+pub fn geometry_when_formatted(path: &Path) -> Outcome<Geometry> {
+    medium_geometry(&part(path, false)?.geometry()).map_err(|error| failure(&error, path))
+}
+
+/// Whether anybody has put anything on the device.
+///
+/// # Errors
+/// The device cannot be used.
+pub fn holds_data(path: &Path) -> Outcome<bool> {
+    is_blank(&mut part(path, false)?).map(|blank| !blank).map_err(|error| failure(&error, path))
+}
+
+/// Whether a process has the device locked.
+pub fn is_locked(path: &Path) -> bool {
+    matches!(MtdNand::open(path, false), Err(NandOpenError::File(steadfast_host::OpenError::InUse { .. })))
+}
+
+fn part(path: &Path, writing: bool) -> Outcome<MtdNand> {
+    MtdNand::open(path, writing).map_err(|error| open_failure(error, path))
+}
+
+/// The failure to open a part or an image of one.
+pub fn open_failure(error: NandOpenError, path: &Path) -> Failure {
+    match error {
+        NandOpenError::File(error) => host::failure(&error, path),
+        NandOpenError::UsedBy { user, .. } => Failure::new(
+            Exit::Busy,
+            format!("the flash is in use by {user}"),
+            path.display(),
+            "detach or unmount it first ('ubidetach', 'umount')",
+        ),
+        // Each begins with the path, which has its own place in a failure.
+        other => {
+            let line = other.to_string();
+            let what = line.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&line).to_owned();
+            Failure::new(Exit::NotAVolume, what, path.display(), "see 'mtdinfo' for what the device is")
+        }
+    }
+}
+
+/// The failure of the translation layer on a part.
+pub fn failure(error: &FlashError, path: &Path) -> Failure {
+    let (exit, advice) = match error {
+        FlashError::NotFormatted => (Exit::NotAVolume, "make a volume with 'steadfast mkfs'"),
+        FlashError::OtherGeometry { .. } => {
+            (Exit::NotAVolume, "use the part or partition that it was made for, or make a new volume")
+        }
+        FlashError::Version(_) => (Exit::NotAVolume, "use a newer program"),
+        FlashError::TooSmall { .. } => (Exit::NoSpace, "use a larger part, or one with fewer bad blocks"),
+        FlashError::OobTooSmall(_) | FlashError::Geometry(_) => (Exit::NotAVolume, "use another part"),
+        _ => (Exit::Failed, "see the kernel's log; what was durable can still be read with -o ro"),
+    };
+    Failure::new(exit, error.to_string(), path.display(), advice)
+}

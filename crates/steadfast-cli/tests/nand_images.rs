@@ -1,0 +1,69 @@
+//! Images of NAND parts: `image build --nand`, opened again as a product would.
+
+mod common;
+
+use std::fs;
+
+use common::Scratch;
+use steadfast::{OpenOptions, Volume};
+use steadfast_flash::nand::{BlockNumber, Nand};
+use steadfast_flash::part::Part;
+use steadfast_host::HostPlatform;
+use steadfast_host::nand::{FlashDevice, NandImage};
+
+/// Bytes of a page of the part with all that is out of band.
+const PAGE: usize = 2112;
+
+fn source(scratch: &Scratch) {
+    fs::create_dir_all(scratch.path("source/etc")).unwrap();
+    fs::write(scratch.path("source/etc/large"), large()).unwrap();
+    fs::write(scratch.path("source/small"), "small").unwrap();
+}
+
+fn large() -> Vec<u8> {
+    (0..500_000u32).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+#[test]
+fn a_nand_image_is_whole_with_a_flipped_bit_in_each_page() {
+    let scratch = Scratch::new();
+    source(&scratch);
+    scratch.ok("image build --quiet --nand slc-1gbit --nand-bad 7,900 nand.bin source");
+    let mut bytes = fs::read(scratch.path("nand.bin")).unwrap();
+    assert_eq!(bytes.len(), 1024 * 64 * PAGE);
+    // A bit in the data or the out-of-band bytes of each page, the bad-block mark (two bytes) left out.
+    for (number, page) in bytes.chunks_mut(PAGE).enumerate() {
+        let place = match number % 3 {
+            0 => 2050 + number % 32,
+            1 => PAGE - 1 - number % 15,
+            _ => number * 11 % 2048,
+        };
+        page[place] ^= 1 << (number % 8);
+    }
+    fs::write(scratch.path("nand.bin"), &bytes).unwrap();
+
+    let part = Part::SLC_1GBIT;
+    let mut nand = NandImage::open(scratch.path("nand.bin"), &part, true).unwrap().with_code(&part).unwrap();
+    for block in 0..1024 {
+        assert_eq!(nand.is_bad(BlockNumber(block)).unwrap(), block == 7 || block == 900);
+    }
+    let device = FlashDevice::open(nand, false).unwrap();
+    let volume = Volume::open(device, OpenOptions::default(), HostPlatform::new()).unwrap();
+    assert_eq!(volume.file_read_all("/etc/large").unwrap(), large());
+    assert_eq!(volume.file_read_all("/small").unwrap(), b"small");
+    volume.close().unwrap();
+}
+
+#[test]
+fn the_same_source_gives_the_same_nand_image() {
+    let scratch = Scratch::new();
+    source(&scratch);
+    scratch.ok("image build --quiet --nand slc-1gbit one.bin source");
+    scratch.ok("image build --quiet --nand slc-1gbit two.bin source");
+    assert!(fs::read(scratch.path("one.bin")).unwrap() == fs::read(scratch.path("two.bin")).unwrap());
+    let line = scratch.fails(2, "image build --nand slc-1gbit --nand-bad 1024 three.bin source");
+    assert!(line.contains("blocks 0 to 1023"), "{line}");
+    assert!(!scratch.path("three.bin").exists());
+    let output = scratch.line("image build --nand core four.bin source");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("slc-1gbit, spi-1gbit"));
+}
