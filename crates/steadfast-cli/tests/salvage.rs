@@ -132,3 +132,28 @@ fn what_is_no_volume_leaves_no_directory() {
     scratch.fails(1, "check --salvage file disk.img");
     succeeded(&scratch.line("check --salvage out disk.img"), "salvage of an empty volume");
 }
+
+#[test]
+fn what_a_snapshot_holds_comes_out_after_everything_else_is_gone() {
+    let scratch = Scratch::new();
+    filled(&scratch);
+    scratch.ok("snapshot create disk.img before");
+    scratch.ok("rm -r disk.img /etc");
+    scratch.put("/salvage-report.txt", b"newer");
+    destroy(&scratch, 0, 4096);
+    let image = fs::read(scratch.path("disk.img")).unwrap();
+    let said = scratch.ok("check --salvage old --snapshot before disk.img");
+    assert!(said.contains("all complete"), "{said}");
+    compare_files(&scratch.path("source/etc"), &scratch.path("old/etc"));
+    let report = fs::read_to_string(scratch.path("old/salvage-report.txt")).unwrap();
+    assert!(report.starts_with("Salvage of disk.img, snapshot before, by"), "{report}");
+    scratch.ok("check --salvage new disk.img");
+    assert!(!scratch.path("new/etc").exists());
+    assert_eq!(fs::read(scratch.path("new/salvage-report.txt~1")).unwrap(), b"newer");
+    // There is nothing of a snapshot that is not there, and nothing is made for it.
+    let line = scratch.fails(1, "check --salvage none --snapshot other disk.img");
+    assert!(line.contains("other"), "{line}");
+    assert!(!scratch.path("none").exists());
+    scratch.fails(2, "check --snapshot before disk.img");
+    assert!(fs::read(scratch.path("disk.img")).unwrap() == image, "the image was written");
+}

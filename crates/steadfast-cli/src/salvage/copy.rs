@@ -36,7 +36,7 @@ impl Copy {
     ///
     /// # Errors
     /// The host's; something is in the directory.
-    pub fn new(directory: &Path, image: &Path) -> Outcome<Copy> {
+    pub fn new(directory: &Path, image: &Path, snapshot: Option<&str>) -> Outcome<Copy> {
         match fs::create_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let mut entries = fs::read_dir(directory)
@@ -52,7 +52,7 @@ impl Copy {
             }
             other => other.map_err(|error| Failure::host(&error, "create", directory))?,
         }
-        let report = Report::create(directory, image)
+        let report = Report::create(directory, image, snapshot)
             .map_err(|error| Failure::host(&error, "write the report in", directory))?;
         let made = HashMap::from([(Vec::new(), directory.to_owned())]);
         let (setter, summary) = (Setter::new(), Summary::default());

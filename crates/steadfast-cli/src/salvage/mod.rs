@@ -46,7 +46,7 @@ pub fn run(
             Some(name) => Salvage::gather_snapshot(medium, &platform, name, &mut progress)?,
         };
         bar.finish_and_clear();
-        Ok(Copy::new(directory, image).and_then(|copy| copy.run(&salvage)))
+        Ok(Copy::new(directory, image, snapshot).and_then(|copy| copy.run(&salvage)))
     })??;
     let complete = summary.is_complete();
     if json {

@@ -72,13 +72,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// Makes the report in `directory`, before anything from the volume can take its name.
+    /// Makes the report of salvaging an image, or a snapshot in it, in `directory`, before anything from the volume can take its name.
     ///
     /// # Errors
     /// The host's.
-    pub fn create(directory: &Path, image: &Path) -> io::Result<Report> {
+    pub fn create(directory: &Path, image: &Path, snapshot: Option<&str>) -> io::Result<Report> {
         let mut file = BufWriter::new(File::create_new(directory.join(REPORT))?);
-        writeln!(file, "Salvage of {} by steadfast {}", image.display(), env!("CARGO_PKG_VERSION"))?;
+        write!(file, "Salvage of {}", image.display())?;
+        if let Some(name) = snapshot {
+            write!(file, ", snapshot {name},")?;
+        }
+        writeln!(file, " by steadfast {}", env!("CARGO_PKG_VERSION"))?;
         writeln!(file, "Lost bytes are zeros in the copies; the last number is included.\n")?;
         Ok(Report { file })
     }
