@@ -8,7 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     atomically, cat, check, clone, completions, defrag, df, dump, get, image, info, lab, ls, manpages, map,
-    mask, mkfs, mount, put, rm, rollback, scrub, serve, snapshot, top, torture, transact, tree, umount,
+    mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, torture, transact, tree,
+    umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -58,6 +59,7 @@ enum Command {
     Torture(torture::Args),
     Lab(lab::Args),
     Serve(serve::Args),
+    Remote(remote::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Manpages(manpages::Args),
@@ -112,6 +114,7 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Torture(args) => torture::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Remote(args) => remote::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Manpages(args) => manpages::run(args),
     };

@@ -15,7 +15,7 @@ use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{HostMedium, HostVolume, mounted_on};
 use crate::mtd;
-use crate::size;
+use crate::{remote, size};
 
 /// Bytes of a block where nobody says something else.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -34,6 +34,9 @@ const WIPE: u64 = 256 << 10;
 /// # Errors
 /// What the operating system says, and "in use" with the advice that helps.
 pub fn open_medium(path: &Path, read_only: bool, direct: bool) -> Outcome<HostMedium> {
+    if remote::is_remote(path) {
+        return remote::open(path);
+    }
     if mtd::is_mtd(path) {
         return mtd::open(path, read_only);
     }
@@ -140,7 +143,7 @@ fn retry_small_sectors<T>(
     read_only: bool,
     mut open: impl FnMut(HostMedium) -> Result<T, Error>,
 ) -> Outcome<T> {
-    let file = !is_device(path);
+    let file = !is_device(path) && !remote::is_remote(path);
     let result = match open(medium) {
         Err(Error::BadBlockSize(block_size)) if file => {
             open(open_with(path, &small_sectors(read_only, block_size))?)
@@ -156,6 +159,10 @@ fn retry_small_sectors<T>(
 /// # Errors
 /// Those of the parameters, and of opening an image that exists.
 pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
+    if remote::is_remote(path) {
+        // How large an array is depends on its servers; making it says what does not fit.
+        return remote::address(path).map(drop);
+    }
     let unit = small_sectors(true, options.block_size).atomic_unit.unwrap_or(SECTOR);
     let geometry = if path.exists() {
         let found = match mtd::is_mtd(path) {
@@ -211,6 +218,9 @@ impl Medium for DryMedium {
 /// # Errors
 /// As [`open_medium`], and when the host has no room for the size.
 pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome<HostMedium> {
+    if remote::is_remote(path) {
+        return remote::create(path);
+    }
     if mtd::is_mtd(path) {
         return mtd::format(path);
     }
@@ -271,6 +281,9 @@ fn wipe_ends(medium: &HostMedium) -> Result<(), MediumError> {
 /// # Errors
 /// When it cannot be read.
 pub fn holds_data(path: &Path) -> Outcome<bool> {
+    if remote::is_remote(path) {
+        return remote::holds_data(path);
+    }
     if mtd::is_mtd(path) {
         return mtd::holds_data(path);
     }
@@ -304,6 +317,9 @@ pub fn holds_data(path: &Path) -> Outcome<bool> {
 /// # Errors
 /// When the lock cannot be looked at.
 pub fn is_locked(path: &Path) -> Outcome<bool> {
+    if remote::is_remote(path) {
+        return Ok(remote::is_locked(path));
+    }
     let cannot = |error: io::Error| Failure::host(&error, "look at the lock of", path);
     let Ok(metadata) = fs::metadata(path) else { return Ok(false) };
     if mtd::is_mtd(path) {

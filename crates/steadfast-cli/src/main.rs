@@ -23,6 +23,7 @@ mod mtd;
 mod observe;
 mod output;
 mod owner;
+mod remote;
 mod report;
 mod salvage;
 mod schedule;

@@ -63,6 +63,9 @@ pub fn of_source(source: &Path) -> io::Result<Option<Mount>> {
 /// `path` without symbolic links and dots. Only the parent is resolved by the kernel where the path itself cannot be:
 /// a mount point that does not answer keeps its name.
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
+    if crate::remote::is_remote(path) {
+        return Ok(path.to_owned());
+    }
     if let Ok(path) = fs::canonicalize(path) {
         return Ok(path);
     }

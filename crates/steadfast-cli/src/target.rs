@@ -28,6 +28,12 @@ impl Target {
     /// # Errors
     /// When it does not exist, is neither, or is a mount whose daemon is gone.
     pub fn find(path: &Path) -> Outcome<Target> {
+        if crate::remote::is_remote(path) {
+            return match mounts::of_source(path) {
+                Ok(Some(mount)) => Live::open(&mount.directory).map(Target::Mounted),
+                _ => Ok(Target::Image(path.to_owned())),
+            };
+        }
         let metadata = fs::metadata(path).map_err(|error| stale_or_host(&error, path))?;
         let kind = metadata.file_type();
         if kind.is_dir() {

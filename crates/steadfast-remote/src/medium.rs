@@ -184,6 +184,14 @@ impl RemoteMedium {
         Ok(self.array.drain(member)?)
     }
 
+    /// Whether another process of this machine has the array open.
+    pub fn is_in_use(address: &Address) -> bool {
+        let (Ok(fleet), Ok(Some(witness))) = (fleet(address), witness(address)) else { return false };
+        let uuid =
+            (0..fleet.servers()).find_map(|server| Some(look(&fleet, address, server).superblock?.uuid));
+        uuid.is_some_and(|uuid| matches!(witness.lock(&uuid), Ok(None)))
+    }
+
     /// What the servers of an address say, without opening the array: safe while somebody uses it.
     ///
     /// # Errors

@@ -157,6 +157,9 @@ fn random_uuid() -> Outcome<[u8; 16]> {
 }
 
 fn exists(path: &Path) -> Outcome<bool> {
+    if crate::remote::is_remote(path) {
+        return Ok(true);
+    }
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Err(Failure::new(
             Exit::Usage,

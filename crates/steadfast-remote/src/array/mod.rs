@@ -21,6 +21,7 @@ mod fleet;
 mod map;
 mod medium;
 mod members;
+mod open;
 mod options;
 mod policy;
 mod read;

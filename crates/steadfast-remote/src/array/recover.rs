@@ -1,4 +1,4 @@
-//! Making an array, and opening one: who is there, what is newest, and where every block is.
+//! What a client finds when it opens an array: where every block is, and what was under way.
 //!
 //! The map of blocks is not kept anywhere: it is put together from the headers of all records, segment by segment, all
 //! servers at once. The newest record of a block counts.
@@ -8,19 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::{Mutex, RwLock};
-
-use super::map::Map;
-use super::members::{Members, State};
-use super::options::Tally;
-use super::read::Lates;
+use super::members::State;
 use super::record::Header;
-use super::seal::Log;
-use super::shape::{SECTOR, Shape};
-use super::{
-    Array, ArrayError, ArrayOptions, BLOCK, Call, Code, Contact, CreateOptions, Fleet, Outcome, Superblock,
-    crc32c,
-};
+use super::shape::SECTOR;
+use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, crc32c};
 use crate::client::Ask;
 
 /// Segments whose headers are read at once.
@@ -29,176 +20,8 @@ const SLOTS_AT_ONCE: u32 = 32;
 const HEADER_MAX: usize = 4096;
 
 impl<F: Fleet> Array<F> {
-    /// Makes an array on these servers; whatever they held is gone.
-    ///
-    /// # Errors
-    /// A server that does not answer, or a policy or sizes that do not fit.
-    pub fn create(fleet: F, create: &CreateOptions, options: ArrayOptions) -> Result<Array<F>, ArrayError> {
-        let count = fleet.servers().saturating_sub(create.spares);
-        let (data, parity) = create.policy.shards(count).map_err(ArrayError::Invalid)?;
-        let mut contacts = Vec::new();
-        for server in 0..fleet.servers() {
-            let contact = fleet.contact(server).map_err(|why| ArrayError::Unreachable(server, why))?;
-            contacts.push(contact);
-        }
-        let size = contacts.iter().map(|contact| contact.size).min().unwrap_or(0);
-        usable(&contacts)?;
-        let shape = Shape::plan(data, parity, size).map_err(ArrayError::Invalid)?;
-        let superblock = Superblock {
-            uuid: create.uuid,
-            epoch: 0,
-            session: 1,
-            index: 0,
-            states: vec![State::Good; shape.servers()],
-            shape,
-            cutoffs: Vec::new(),
-        };
-        let seats = (0..shape.servers()).collect();
-        let array = Array::assemble(fleet, options, superblock, seats, &contacts, Map::new(&shape)?, 1);
-        for member in 0..array.shape.servers() {
-            array
-                .wipe(member)
-                .map_err(|()| ArrayError::Unreachable(member, "cannot be written".to_owned()))?;
-        }
-        array.publish()?;
-        if array.members.read().good() < array.shape.servers() {
-            return Err(ArrayError::Unreachable(0, "a server was lost while the array was made".to_owned()));
-        }
-        Ok(array)
-    }
-
-    /// Opens the array on these servers.
-    ///
-    /// # Errors
-    /// [`ArrayError::NoArray`], [`ArrayError::Mixed`], [`ArrayError::TooManyLost`], [`ArrayError::Unsure`].
-    pub fn open(fleet: F, options: ArrayOptions) -> Result<Array<F>, ArrayError> {
-        let servers = fleet.servers();
-        let contacts: Vec<Option<Contact>> = (0..servers).map(|server| fleet.contact(server).ok()).collect();
-        let mut found: Vec<Option<Superblock>> = Vec::new();
-        for (server, contact) in contacts.iter().enumerate() {
-            found.push(contact.and_then(|_| newest_superblock(&fleet, server, options.patience_ms)));
-        }
-        let newest = found
-            .iter()
-            .flatten()
-            .max_by_key(|superblock| superblock.epoch)
-            .cloned()
-            .ok_or(ArrayError::NoArray)?;
-        if let Some(other) = found.iter().position(|superblock| {
-            superblock.as_ref().is_some_and(|superblock| superblock.uuid != newest.uuid)
-        }) {
-            return Err(ArrayError::Mixed(other));
-        }
-        let count = newest.shape.servers();
-        if servers < count {
-            return Err(ArrayError::Invalid(format!("this array has {count} servers, {servers} are given")));
-        }
-        // Members sit where their superblock is; the rest get the seats that are left, in order.
-        let mut seats = vec![usize::MAX; count];
-        let mut known: Vec<(usize, &Superblock)> = found
-            .iter()
-            .enumerate()
-            .filter_map(|(seat, superblock)| Some((seat, superblock.as_ref()?)))
-            .collect();
-        known.sort_by_key(|(_, superblock)| std::cmp::Reverse(superblock.epoch));
-        let mut taken = vec![false; servers];
-        for (seat, superblock) in known {
-            if let Some(place) = seats.get_mut(superblock.index)
-                && *place == usize::MAX
-            {
-                *place = seat;
-                taken[seat] = true;
-            }
-        }
-        let mut spare = (0..servers).filter(|seat| !taken[*seat]).collect::<Vec<_>>().into_iter();
-        for (member, seat) in seats.iter_mut().enumerate() {
-            if *seat == usize::MAX {
-                let own = (member < servers && !taken[member]).then_some(member);
-                let next = own.or_else(|| spare.find(|seat| !taken[*seat]));
-                *seat = next.ok_or_else(|| ArrayError::Invalid("too few servers are given".to_owned()))?;
-                taken[*seat] = true;
-            }
-        }
-        let mut superblock = newest.clone();
-        let mut absent = 0;
-        for (member, seat) in seats.iter().enumerate() {
-            // One epoch behind is where the client died while it wrote the newest: then nothing depends on that yet. Had
-            // this server refused it, k others would know of a later one, and those would be absent.
-            let current =
-                found[*seat].as_ref().is_some_and(|own| own.epoch + 1 >= newest.epoch && own.index == member);
-            if superblock.states[member] != State::Good {
-                superblock.states[member] = State::Lost;
-            } else if !current {
-                absent += 1;
-                superblock.states[member] = State::Lost;
-            }
-        }
-        let good = superblock.states.iter().filter(|state| **state == State::Good).count();
-        if good < newest.shape.data {
-            return Err(ArrayError::TooManyLost);
-        }
-        let witnessed = options.witness.as_ref().and_then(|witness| witness.newest(&newest.uuid));
-        if witnessed.is_some_and(|epoch| epoch > newest.epoch) && !options.degraded {
-            return Err(ArrayError::Unsure(absent.max(1)));
-        }
-        // Whoever wrote a later epoch wrote it to k members at least that were good in this one.
-        // What the witness has not noted yet had no consequences.
-        let sure = witnessed.is_some_and(|epoch| newest.epoch >= epoch);
-        if absent >= newest.shape.data && !sure && !options.degraded {
-            return Err(ArrayError::Unsure(absent));
-        }
-        let contacts: Vec<Contact> = contacts
-            .into_iter()
-            .map(|contact| contact.unwrap_or(Contact { size: 0, block_min: 1, fua: false, flush: true }))
-            .collect();
-        let map = Map::new(&newest.shape)?;
-        let array = Array::assemble(fleet, options, superblock, seats, &contacts, map, 1);
-        array.replay()?;
-        Ok(array)
-    }
-
-    fn assemble(
-        fleet: F,
-        options: ArrayOptions,
-        superblock: Superblock,
-        seats: Vec<usize>,
-        contacts: &[Contact],
-        map: Map,
-        next: u64,
-    ) -> Array<F> {
-        let shape = superblock.shape;
-        let lates = Lates::new(fleet.servers());
-        let members = Members {
-            superblock,
-            seats,
-            fua: contacts.iter().map(|contact| contact.fua).collect(),
-            breaks: (0..fleet.servers()).map(|server| fleet.breaks(server)).collect(),
-            failed: false,
-        };
-        let log = Log {
-            open: None,
-            next,
-            durable: next - 1,
-            waiting: Vec::new(),
-            free: (0..shape.slots).collect(),
-            emptied: Vec::new(),
-            unflushed: false,
-        };
-        Array {
-            fleet,
-            options,
-            shape,
-            code: Code::new(shape.data, shape.parity),
-            log: Mutex::new(log),
-            members: RwLock::new(members),
-            map: RwLock::new(map),
-            tally: Tally::default(),
-            lates,
-        }
-    }
-
     /// Puts the map together, settles what was under way, and begins a session.
-    fn replay(&self) -> Result<(), ArrayError> {
+    pub(crate) fn replay(&self) -> Result<(), ArrayError> {
         let mut log = self.log.lock();
         let superblock = self.members.read().superblock.clone();
         let mut records: Vec<(Header, u32)> = Vec::new();
@@ -478,24 +301,4 @@ impl<F: Fleet> Array<F> {
         }
         Ok(())
     }
-}
-
-fn usable(contacts: &[Contact]) -> Result<(), ArrayError> {
-    match contacts.iter().position(|contact| contact.block_min as usize > SECTOR) {
-        Some(server) => {
-            Err(ArrayError::Invalid(format!("server {server} has blocks of more than {SECTOR} bytes")))
-        }
-        None => Ok(()),
-    }
-}
-
-/// The newest superblock of a server that is whole.
-fn newest_superblock<F: Fleet>(fleet: &F, server: usize, patience_ms: u64) -> Option<Superblock> {
-    let mut bytes = vec![0; 2 * BLOCK];
-    let mut calls = [Call::new(server, 0, Ask::Read(&mut bytes))];
-    fleet.round(&mut calls, 2 * patience_ms);
-    if calls[0].outcome != Outcome::Done {
-        return None;
-    }
-    bytes.chunks_exact(BLOCK).filter_map(Superblock::decode).max_by_key(|superblock| superblock.epoch)
 }

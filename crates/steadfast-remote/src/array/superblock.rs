@@ -31,6 +31,11 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// How blocks are spread.
+    pub fn policy(&self) -> super::Policy {
+        super::Policy::of_shards(self.shape.data, self.shape.parity)
+    }
+
     /// Where this epoch is written.
     pub fn offset(epoch: u64) -> u64 {
         (epoch % 2) * BLOCK as u64

@@ -1,0 +1,184 @@
+//! `steadfast remote`: what the servers of an array say, and looking after one that is not mounted.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use steadfast_remote::array::State;
+use steadfast_remote::{RemoteMedium, ServerReport};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{self, Output};
+use crate::{remote, report, size};
+
+/// Look at, rebuild or drain the servers of an array of remote memory
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// What each server says; changes nothing, also while the array is mounted
+    Status {
+        /// Address of the array, such as remote://a:10809,b:10809
+        address: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Rebuild what is lost, on its own server or a spare; a mount does this by itself
+    Rebuild {
+        /// Address of the array
+        address: PathBuf,
+    },
+    /// Empty a server of an array that is not mounted: a spare of the address takes its place
+    Drain {
+        /// Address of the array, with spare=HOST:PORT
+        address: PathBuf,
+        /// Member, as 'status' numbers them
+        member: usize,
+    },
+}
+
+/// A server, for JSON.
+#[derive(Serialize)]
+struct ServerJson {
+    address: String,
+    size: Option<u64>,
+    error: Option<String>,
+    uuid: Option<String>,
+    member: Option<usize>,
+    epoch: Option<u64>,
+    session: Option<u32>,
+    state: &'static str,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the address, the servers or the array.
+pub fn run(args: &Args) -> Outcome {
+    match &args.command {
+        Command::Status { address, json } => status(address, *json),
+        Command::Rebuild { address } => rebuild(address, None),
+        Command::Drain { address, member } => rebuild(address, Some(*member)),
+    }
+}
+
+/// In which state a server is by the newest superblock of all.
+fn state_of(own: &ServerReport, all: &[ServerReport]) -> &'static str {
+    let newest = all.iter().filter_map(|report| report.superblock.as_ref()).max_by_key(|found| found.epoch);
+    match (&own.contact, &own.superblock, newest) {
+        (Err(_), ..) => "unreachable",
+        (Ok(_), None, _) => "empty",
+        (Ok(_), Some(own), Some(newest)) if own.uuid != newest.uuid => "of another array",
+        (Ok(_), Some(own), Some(newest)) => match newest.states.get(own.index) {
+            Some(State::Good) if own.epoch + 1 >= newest.epoch => "good",
+            Some(State::Rebuilding) if own.epoch + 1 >= newest.epoch => "being rebuilt",
+            Some(State::Lost) => "lost",
+            _ => "stale",
+        },
+        _ => "unknown",
+    }
+}
+
+fn status(path: &Path, json: bool) -> Outcome {
+    let address = remote::address(path)?;
+    let reports = RemoteMedium::look(&address).map_err(|error| remote::failure(&error, path))?;
+    let servers: Vec<ServerJson> = reports
+        .iter()
+        .map(|own| {
+            let superblock = own.superblock.as_ref();
+            ServerJson {
+                address: own.address.clone(),
+                size: own.contact.as_ref().ok().copied(),
+                error: own.contact.as_ref().err().cloned(),
+                uuid: superblock.map(|found| report::uuid_text(&found.uuid)),
+                member: superblock.map(|found| found.index),
+                epoch: superblock.map(|found| found.epoch),
+                session: superblock.map(|found| found.session),
+                state: state_of(own, &reports),
+            }
+        })
+        .collect();
+    if json {
+        return output::json(&servers);
+    }
+    let mut output = Output::new();
+    let newest =
+        reports.iter().filter_map(|report| report.superblock.as_ref()).max_by_key(|found| found.epoch);
+    match newest {
+        Some(found) => {
+            let good = found.states.iter().filter(|state| **state == State::Good).count();
+            output.line(format_args!(
+                "array {}: policy {}, {} of {} members good, epoch {}, opened {} times",
+                report::uuid_text(&found.uuid),
+                found.policy(),
+                good,
+                found.states.len(),
+                found.epoch,
+                found.session,
+            ))?;
+        }
+        None => output.line("no array on these servers")?,
+    }
+    for server in &servers {
+        let member = server.member.map_or("-".to_owned(), |member| member.to_string());
+        let lent = server.size.map_or("-".to_owned(), size::human);
+        let error = server.error.as_deref().map(|error| format!(" ({error})")).unwrap_or_default();
+        output
+            .line(format_args!("{member:>3}  {:<24} {lent:>10}  {}{error}", server.address, server.state))?;
+    }
+    output.finish()
+}
+
+/// Opens the array, takes `drained` out, and waits until everything is rebuilt.
+fn rebuild(path: &Path, drained: Option<usize>) -> Outcome {
+    let mut address = remote::address(path)?;
+    // Whoever asks for it does not want to wait for the member's own server to come back.
+    address.spare_after = Duration::from_millis(1);
+    let medium = RemoteMedium::open(&address).map_err(|error| remote::failure(&error, path))?;
+    if let Some(member) = drained {
+        if member >= medium.status().0.members.len() {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("there is no member {member}"),
+                path.display(),
+                "see 'steadfast remote status'",
+            ));
+        }
+        medium.drain(member).map_err(|error| remote::failure(&error, path))?;
+    }
+    let mut idle = 0;
+    loop {
+        let (status, progress) = medium.status();
+        let open = status.members.iter().filter(|(state, _)| *state != State::Good).count();
+        if open == 0 {
+            let mut output = Output::new();
+            output.line(format_args!(
+                "{}: all {} members are good",
+                address.short(),
+                status.members.len()
+            ))?;
+            return output.finish();
+        }
+        match progress {
+            Some(done) => {
+                idle = 0;
+                eprintln!("steadfast: rebuilding: {done} of {} segments", status.segments.1);
+            }
+            None => idle += 1,
+        }
+        if status.failed || idle > 10 {
+            return Err(Failure::new(
+                Exit::Degraded,
+                format!("{open} member(s) cannot be rebuilt"),
+                path.display(),
+                "start their servers, or give a spare with spare=HOST:PORT",
+            ));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,84 @@
+//! Arrays of remote memory (`remote://HOST:PORT,…`) where an image or a block device could be.
+
+use std::path::Path;
+
+use steadfast_remote::array::ArrayError;
+use steadfast_remote::{Address, RemoteError, RemoteMedium, is_address};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::image::HostMedium;
+
+/// Whether the path is the address of an array.
+pub fn is_remote(path: &Path) -> bool {
+    path.to_str().is_some_and(is_address)
+}
+
+/// Reads an address.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn address(path: &Path) -> Outcome<Address> {
+    let text = path.to_str().unwrap_or_default();
+    text.parse().map_err(|line| {
+        Failure::new(Exit::Usage, line, path.display(), "write remote://HOST:PORT,HOST:PORT?policy=mirror")
+    })
+}
+
+/// Opens the array.
+///
+/// # Errors
+/// [`failure`].
+pub fn open(path: &Path) -> Outcome<HostMedium> {
+    let medium = RemoteMedium::open(&address(path)?).map_err(|error| failure(&error, path))?;
+    Ok(Box::new(medium))
+}
+
+/// Makes an array on the servers.
+///
+/// # Errors
+/// [`failure`].
+pub fn create(path: &Path) -> Outcome<HostMedium> {
+    let uuid = steadfast_host::random_uuid().map_err(|error| {
+        let what = format!("no random bytes: {}", crate::failure::text_os(&error));
+        Failure::new(Exit::Failed, what, "this machine", "make /dev/urandom available")
+    })?;
+    let medium = RemoteMedium::create(&address(path)?, uuid).map_err(|error| failure(&error, path))?;
+    Ok(Box::new(medium))
+}
+
+/// Whether one of the servers belongs to an array.
+///
+/// # Errors
+/// What is wrong with the address, and when nobody answers.
+pub fn holds_data(path: &Path) -> Outcome<bool> {
+    let reports = RemoteMedium::look(&address(path)?).map_err(|error| failure(&error, path))?;
+    Ok(reports.iter().any(|report| report.superblock.is_some()))
+}
+
+/// Whether a process of this machine has the array open.
+pub fn is_locked(path: &Path) -> bool {
+    address(path).is_ok_and(|address| RemoteMedium::is_in_use(&address))
+}
+
+/// The failure to make, open or use an array.
+pub fn failure(error: &RemoteError, path: &Path) -> Failure {
+    let (exit, advice) = match error {
+        RemoteError::InUse => (Exit::Busy, "it is mounted, or another command works on it: end that first"),
+        RemoteError::Tls(_) => (Exit::Usage, "give PEM files that belong together"),
+        RemoteError::Host(_) => (Exit::Failed, "see the message; witness=DIRECTORY chooses another place"),
+        RemoteError::Array(error) => match error {
+            ArrayError::Invalid(_) => (Exit::Usage, "see docs/REMOTE.md for policies and sizes"),
+            ArrayError::Unreachable(..) => (Exit::Failed, "start the server, or leave it out"),
+            ArrayError::NoArray => {
+                (Exit::NotAVolume, "check the addresses, or make one with 'steadfast mkfs'")
+            }
+            ArrayError::Mixed(_) => (Exit::NotAVolume, "give the servers of one array only"),
+            ArrayError::TooManyLost => {
+                (Exit::Damaged, "start the servers that are missing, if they have their state")
+            }
+            ArrayError::Unsure(_) => (Exit::Degraded, "start the servers that are missing first"),
+            _ => (Exit::Failed, "see 'steadfast remote status'"),
+        },
+    };
+    Failure::new(exit, error.to_string(), path.display(), advice)
+}
