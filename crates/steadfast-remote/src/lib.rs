@@ -3,7 +3,7 @@
 //! - [`protocol`]: what both sides say, as bytes, without I/O;
 //! - [`export`]: what a server gives out: [lent memory](export::MemoryPool), or [any medium](export::MediumExport);
 //! - [`RemoteMedium`]: an array at an [`Address`], looked after;
-//! - [`array`]: a medium on several servers, which survives losses of them;
+//! - [`mod@array`]: a medium on several servers, which survives losses of them;
 //! - [`client`]: the client: one connection, many requests in flight;
 //! - [`server`]: the server: one thread a connection, everything bounded.
 //!
