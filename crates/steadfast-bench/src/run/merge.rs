@@ -187,3 +187,31 @@ fn worsen(status: &mut Status, other: Status) {
         *status = other;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fio_agrees_differs_or_is_too_restless_to_say() {
+        let check = |values: &[f64], ours: &[f64]| {
+            let values = values.to_vec();
+            let check = CrossCheck {
+                command: String::new(),
+                version: String::new(),
+                values,
+                ratio: 0.0,
+                agrees: false,
+                explanation: None,
+            };
+            let found = judged(check, ours);
+            (found.agrees, found.explanation.is_some(), found.ratio)
+        };
+        assert_eq!(check(&[100.0, 101.0, 99.0], &[109.0, 108.0, 110.0]), (true, false, 1.09));
+        assert_eq!(check(&[100.0, 101.0, 99.0], &[200.0, 201.0, 199.0]), (false, false, 2.0));
+        assert_eq!(check(&[100.0, 101.0, 99.0], &[80.0, 80.0, 80.0]), (false, false, 0.8));
+        assert_eq!(check(&[100.0, 180.0, 60.0], &[120.0, 190.0, 70.0]), (false, true, 1.2));
+        assert_eq!(check(&[], &[1.0]), (false, false, 0.0));
+        assert!(!check(&[0.0], &[1.0]).0);
+    }
+}
