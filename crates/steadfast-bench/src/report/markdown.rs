@@ -36,7 +36,7 @@ pub fn print(run: &RunResult, peer: Option<&str>) -> Result<String, String> {
 
 fn head(text: &mut String, view: &View) {
     let provenance = &view.run.provenance;
-    let commit = provenance.commit.as_ref().map_or_else(String::new, |commit| format!(" ({commit})"));
+    let commit = provenance.commit.as_ref().map_or_else(|| "unknown commit".to_owned(), String::clone);
     let mut command = provenance.command.clone();
     if let Some(program) = command.first_mut() {
         // Where it was installed is of no interest.
@@ -45,7 +45,7 @@ fn head(text: &mut String, view: &View) {
     let _ = writeln!(text, "`{}`\n", command.join(" ").replace('`', "'"));
     let _ = writeln!(
         text,
-        "steadfast {}{}, {} build; {}; {}; {}, {} processors, {} of memory; volumes on {} {}; {}.",
+        "steadfast {}, {}, {} build; {}; {}; {}, {} processors, {} of memory; volumes on {} {}; {}.",
         cell(&provenance.version),
         cell(&commit),
         cell(&provenance.profile),

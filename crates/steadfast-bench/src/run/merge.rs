@@ -171,8 +171,9 @@ fn judged(check: CrossCheck, ours: &[f64]) -> CrossCheck {
     let agrees = (1.0 - AGREEMENT..=1.0 / (1.0 - AGREEMENT)).contains(&ratio);
     let spread = one.spread.max(other.spread);
     let wide = !agrees && spread >= (ratio - 1.0).abs() / 2.0;
-    let explanation = wide
-        .then(|| format!("the rounds themselves differ: half of them by more than {:.0} %", spread * 200.0));
+    let explanation = wide.then(|| {
+        format!("the rounds themselves differ: the middle half of them spans {:.0} %", spread * 200.0)
+    });
     CrossCheck { ratio, agrees, explanation, ..check }
 }
 
