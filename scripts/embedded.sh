@@ -9,7 +9,7 @@ need_cargo
 if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "$target"; then
     rustup target add "$target"
 fi
-"${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media --target "$target"
+"${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media -p steadfast-flash --target "$target"
 # The C library for programs that bring their own memory and clock.
 "${CARGO:-cargo}" rustc --locked --quiet --lib -p steadfast-capi --no-default-features --target "$target" \
     --crate-type staticlib
