@@ -176,7 +176,11 @@ fn exists(path: &Path) -> Outcome<bool> {
 /// Fails when the image holds a volume or anything else that somebody may miss.
 fn refuse_contents(path: &Path) -> Outcome {
     let advice = || {
-        let name = path.file_name().unwrap_or(OsStr::new("IMAGE")).display();
+        let name = match crate::remote::is_remote(path) {
+            true => OsStr::new("the array"),
+            false => path.file_name().unwrap_or(OsStr::new("IMAGE")),
+        };
+        let name = name.display();
         format!("use another image, or overwrite {name} with --force")
     };
     if !host::holds_data(path)? {

@@ -90,3 +90,49 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(self.bytes(length as usize)?).map_err(|_| ProtocolError::Name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every parser of both sides on noise, with the right magic numbers in front as often as not: none panics (overflow
+    /// checks are on), none takes longer than its input.
+    #[test]
+    fn parsers_survive_noise() {
+        let mut state = 7_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        let magic: [&[u8]; 6] = [
+            &wire::REQUEST_MAGIC.to_be_bytes(),
+            &wire::SIMPLE_REPLY_MAGIC.to_be_bytes(),
+            &wire::STRUCTURED_REPLY_MAGIC.to_be_bytes(),
+            &wire::OPTION_REPLY_MAGIC.to_be_bytes(),
+            &wire::IHAVEOPT.to_be_bytes(),
+            &[0, 0, 0, 3],
+        ];
+        for _ in 0..100_000 {
+            let length = (next() % 80) as usize;
+            let sparse = next() % 2 == 0;
+            let mut bytes: Vec<u8> =
+                (0..length).map(|_| if sparse && next() % 4 != 0 { 0 } else { next() as u8 }).collect();
+            if next() % 2 == 0 {
+                let front = magic[(next() % 6) as usize];
+                let count = front.len().min(bytes.len());
+                bytes[..count].copy_from_slice(&front[..count]);
+            }
+            let _ = Request::parse(&bytes);
+            let _ = ServerGreeting::parse(&bytes);
+            let _ = OptionHeader::parse(&bytes);
+            let _ = OptionReplyHeader::parse(&bytes);
+            let _ = InfoRequest::parse(&bytes);
+            let _ = MetaContextRequest::parse(&bytes);
+            let _ = ExportInfo::default().learn(&bytes);
+            if let Ok(ReplyHeader::Chunk(chunk)) = parse_reply_header(&bytes) {
+                let _ = ReplyHeader::with_length(chunk, [bytes[3], 0, bytes[4], bytes[5]]);
+                let _ = Chunk::parse(chunk.kind, &bytes[16..]);
+            }
+        }
+    }
+}
