@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    atomically, cat, check, clone, completions, defrag, df, dump, get, image, info, lab, ls, manpages, map,
-    mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, torture, transact, tree,
+    atomically, cat, check, clone, completions, defrag, df, dump, flash, get, image, info, lab, ls, manpages,
+    map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, torture, transact, tree,
     umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
@@ -57,6 +57,7 @@ enum Command {
     Map(map::Args),
     Tree(tree::Args),
     Torture(torture::Args),
+    Flash(flash::Args),
     Lab(lab::Args),
     Serve(serve::Args),
     Remote(remote::Args),
@@ -112,6 +113,7 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Map(args) => map::run(args),
         Command::Tree(args) => tree::run(args),
         Command::Torture(args) => torture::run(args),
+        Command::Flash(args) => flash::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Remote(args) => remote::run(args),

@@ -12,6 +12,7 @@ pub mod digest;
 pub mod fault;
 pub mod faults;
 pub mod fill;
+pub mod flash;
 pub mod generate;
 pub mod hostile;
 pub mod image;

@@ -78,6 +78,8 @@ struct Inner {
 pub struct Tape {
     atomic_unit: u32,
     size: u64,
+    /// Whether the medium asks for discards.
+    discards: bool,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -94,7 +96,14 @@ impl Tape {
             digest: Digest::default(),
             reads: None,
         };
-        Tape { atomic_unit, size, inner: Arc::new(Mutex::new(inner)) }
+        Tape { atomic_unit, size, discards: false, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// The same medium asking for discards or not.
+    #[must_use]
+    pub fn wanting_discards(mut self, discards: bool) -> Tape {
+        self.discards = discards;
+        self
     }
 
     /// How many events are recorded.
@@ -240,6 +249,10 @@ impl Medium for Tape {
             inner.events.push(Event::Flush);
         }
         Ok(())
+    }
+
+    fn wants_discards(&self) -> bool {
+        self.discards
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {

@@ -64,6 +64,8 @@ pub struct World {
     pub atomic_unit: u32,
     /// What a power cut may leave on it.
     pub medium: MediumProfile,
+    /// Whether the medium asks to be told which blocks become free.
+    pub discards: bool,
     /// Programs that use the volume at once, each with its own open files; who is next is drawn.
     pub clients: u8,
     /// Which operations beyond those of a plain file system are drawn.
@@ -122,7 +124,21 @@ impl World {
         let extras = Extras::default();
         let medium = MediumProfile::SECTOR;
         let (lie, bug) = (Lie::None, Bug::None);
-        World { seed, profile, size, atomic_unit, medium, clients, extras, format, cache_size, lie, bug }
+        let discards = false;
+        World {
+            seed,
+            profile,
+            size,
+            atomic_unit,
+            medium,
+            discards,
+            clients,
+            extras,
+            format,
+            cache_size,
+            lie,
+            bug,
+        }
     }
 
     /// The same world with everything that a volume can do: snapshots in every second of them, atomic commands in every

@@ -39,6 +39,10 @@ impl<M: Medium> Medium for Patient<M> {
         self.0.flush()
     }
 
+    fn wants_discards(&self) -> bool {
+        self.0.wants_discards()
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         retry(|| self.0.discard(offset, length))
     }

@@ -8,6 +8,7 @@ pub mod completions;
 pub mod defrag;
 pub mod df;
 pub mod dump;
+pub mod flash;
 pub mod get;
 pub mod image;
 pub mod info;

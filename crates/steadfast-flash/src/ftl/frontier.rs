@@ -132,6 +132,8 @@ impl<N: Nand> Ftl<N> {
             Err(error) => return Err(error.into()),
         }
         self.info.erases += 1;
+        let pages = self.geometry.pages_per_block;
+        self.recent.retain(|(page, _)| page / pages != block);
         if let Some(reads) = self.reads.get_mut(block as usize) {
             *reads = 0;
         }

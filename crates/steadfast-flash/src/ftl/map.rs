@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::cache::MapPage;
 use super::codec::UNMAPPED;
 use super::error::{FlashError, Result};
-use super::state::Ftl;
+use super::state::{Ftl, RECENT_MAX};
 use super::tag::{Kind, TAG_SIZE, Tag};
 use crate::nand::{EccStatus, Nand};
 
@@ -60,11 +60,14 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Reads one logical page.
+    /// Reads one logical page into `data`, which is a page long.
     ///
     /// # Errors
     /// [`FlashError::Uncorrectable`], or the part's error.
     pub fn read_page(&mut self, logical: u32, data: &mut [u8]) -> Result<()> {
+        if data.len() != self.geometry.page_size as usize {
+            return Err(FlashError::Damaged { page: logical, what: "request outside of the medium" });
+        }
         if let Some(short) = self.delta.get(&logical).and_then(|delta| delta.short.as_ref()) {
             data.fill(0);
             if let Some(front) = data.get_mut(..short.len()) {
@@ -77,8 +80,16 @@ impl<N: Nand> Ftl<N> {
             data.fill(0);
             return Ok(());
         }
+        if let Some((_, recent)) = self.recent.iter().find(|(page, _)| *page == place) {
+            data.copy_from_slice(recent);
+            return Ok(());
+        }
         match self.read_tagged(place, data)? {
-            Some(Tag { kind: Kind::Data, id, .. }) if id == logical => Ok(()),
+            Some(Tag { kind: Kind::Data, id, .. }) if id == logical => {
+                self.recent.truncate(RECENT_MAX - 1);
+                self.recent.push_front((place, data.to_vec()));
+                Ok(())
+            }
             _ => Err(FlashError::Uncorrectable { page: logical }),
         }
     }

@@ -147,8 +147,12 @@ pub struct Ftl<N> {
     pub(super) begun: bool,
     pub(super) failed: Option<FlashError>,
     pub(super) info: FtlInfo,
-    pub(super) buffer: Vec<u8>,
+    /// Data pages read last: the file system reads a log record in pieces.
+    pub(super) recent: VecDeque<(u32, Vec<u8>)>,
 }
+
+/// Most pages in [`Ftl::recent`].
+pub(super) const RECENT_MAX: usize = 8;
 
 /// One count of [`Ftl::reads`] stands for so many page reads: every so many-th read counts for its block.
 pub(super) const READS_UNIT: u32 = 16;
@@ -183,7 +187,7 @@ impl<N: Nand> Ftl<N> {
             begun: false,
             failed: None,
             info: FtlInfo::default(),
-            buffer: vec![0; geometry.page_size as usize],
+            recent: VecDeque::new(),
             nand,
         }
     }
@@ -234,7 +238,7 @@ impl<N: Nand> Ftl<N> {
             + delta
             + 4 * self.directory.capacity()
             + 2 * self.reads.capacity()
-            + self.buffer.capacity()
+            + self.recent.iter().map(|(_, data)| data.capacity()).sum::<usize>()
     }
 
     pub(super) fn page(&self, block: u32, page: u32) -> PageAddress {

@@ -35,7 +35,7 @@ impl<N: Nand> Ftl<N> {
 
     /// The longest contents of a logical page that the journal takes.
     fn short_max(&self) -> usize {
-        self.geometry.page_size as usize / 4
+        self.geometry.page_size as usize / 2
     }
 
     /// Bytes of such contents at most: six pages.

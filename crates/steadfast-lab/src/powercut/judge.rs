@@ -189,6 +189,7 @@ impl<'a> Judge<'a> {
     ) -> Result<Recorded, String> {
         let clock = Clock::default();
         let tape = Tape::new(image, self.world.atomic_unit, self.world.lie);
+        let tape = tape.wanting_discards(self.world.discards);
         if let Stage::Recovery(..) = stage {
             S::check(self.world, &tape, &clock).map_err(|what| format!("check after the cut: {what}"))?;
         }

@@ -128,8 +128,21 @@ impl Log {
         self.frozen = self.used;
     }
 
-    /// The frozen state is durable: its records are not needed any more.
-    pub fn thaw(&mut self) {
+    /// The frozen state is durable: its records are not needed any more, and a medium that wants to know is told. Advice
+    /// only: where it fails nothing is lost.
+    pub fn thaw<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
+        if store.medium.wants_discards() && self.frozen > 0 {
+            let first = (self.position.block + self.region.count - self.used) % self.region.count;
+            let head = self.frozen.min(self.region.count - first);
+            let discard = |block: u64, count: u64| {
+                let offset = (self.region.start.0 + block) * self.block_size;
+                let _ = store.medium.discard(offset, count * self.block_size);
+            };
+            discard(first, head);
+            if head < self.frozen {
+                discard(0, self.frozen - head);
+            }
+        }
         self.used -= self.frozen;
         self.frozen = 0;
     }

@@ -128,7 +128,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         working.frozen = None;
         working.durable = metaroot;
-        working.log.thaw();
+        working.log.thaw(&self.store);
         self.tally.lock().checkpoints += 1;
         let pins = self.pins.lock();
         working.space.thaw(&self.store, &metaroot.root(), &pins);

@@ -1,0 +1,120 @@
+//! `steadfast flash torture`: power cuts in the operations of a modelled part, and what synced writes and mounts cost on it.
+
+use serde::Serialize;
+use steadfast_flash::part::Part;
+use steadfast_lab::flash::{cut_part, figures};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+
+/// Cut the power in the middle of programs and erasures of a modelled NAND part, and measure it
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The part: slc-1gbit, spi-1gbit, slc-4k or mlc-16gbit
+    #[arg(long, value_name = "PART", default_value = "slc-1gbit", value_parser = part)]
+    profile: Part,
+    /// Power cuts; 0: only the figures
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    cuts: u64,
+    /// Synced random overwrites for the steady state, after the 200 at 90 % full
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    overwrites: u64,
+    /// What everything is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn part(name: &str) -> Result<Part, String> {
+    let names = || Part::ALL.map(|part| part.name).join(", ");
+    Part::from_name(name).ok_or_else(|| format!("no part of this name; there are {}", names()))
+}
+
+/// What is printed; the names are an interface.
+#[derive(Debug, Serialize)]
+struct Report {
+    profile: &'static str,
+    seed: u64,
+    cuts: u64,
+    recovery_cuts: u64,
+    violations: u64,
+    violation: Option<String>,
+    mount_page_reads_clean: u64,
+    mount_page_reads_max: u64,
+    write_ms_max: f64,
+    background_ms_max: f64,
+    programs_per_synced_4k: f64,
+    programs_per_synced_4k_steady: f64,
+    usable_percent: f64,
+    erase_spread: f64,
+    memory_bytes_per_kib: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A violation, or a part on which the measurement cannot be done.
+pub fn run(args: &Args) -> Outcome {
+    let part = args.profile;
+    let tried = if args.cuts == 0 { Ok(Default::default()) } else { cut_part(&part, args.cuts, args.seed) };
+    let found = figures(&part, args.overwrites, args.seed).map_err(|what| {
+        Failure::new(Exit::Failed, what, part.name, "report it with the seed; nothing of yours is touched")
+    })?;
+    let violation = tried.as_ref().err().cloned();
+    let tally = tried.unwrap_or_default();
+    let report = Report {
+        profile: part.name,
+        seed: args.seed,
+        cuts: tally.cuts,
+        recovery_cuts: tally.recovery_cuts,
+        violations: u64::from(violation.is_some()),
+        violation,
+        mount_page_reads_clean: found.mount_page_reads_clean,
+        mount_page_reads_max: found.mount_page_reads_max,
+        write_ms_max: found.write_ms_max,
+        background_ms_max: found.background_ms_max,
+        programs_per_synced_4k: found.programs_per_synced_4k,
+        programs_per_synced_4k_steady: found.programs_per_synced_4k_steady,
+        usable_percent: found.usable_percent,
+        erase_spread: found.erase_spread,
+        memory_bytes_per_kib: found.memory_per_kib,
+    };
+    let mut output = Output::new();
+    if args.json {
+        output.json(&report)?;
+    } else {
+        output.line(format_args!("part                      {} (seed {})", report.profile, report.seed))?;
+        output.line(format_args!(
+            "power cuts                {} (in recoveries {}), violations {}",
+            report.cuts, report.recovery_cuts, report.violations
+        ))?;
+        output.line(format_args!("usable                    {:.1} %", report.usable_percent))?;
+        output.line(format_args!(
+            "page reads of a mount     clean {}, after a cut at most {}",
+            report.mount_page_reads_clean, report.mount_page_reads_max
+        ))?;
+        output.line(format_args!(
+            "programs per synced 4 KiB {:.2}, steady {:.2}",
+            report.programs_per_synced_4k, report.programs_per_synced_4k_steady
+        ))?;
+        output.line(format_args!(
+            "longest write             {:.1} ms, background {:.1} ms (modelled)",
+            report.write_ms_max, report.background_ms_max
+        ))?;
+        output
+            .line(format_args!("erase spread              {:.3} % of rated cycles", report.erase_spread))?;
+        output.line(format_args!(
+            "memory                    {:.2} bytes per KiB",
+            report.memory_bytes_per_kib
+        ))?;
+    }
+    output.finish()?;
+    match report.violation {
+        None => Ok(()),
+        Some(what) => {
+            Err(Failure::new(Exit::Damaged, what, part.name, format!("run again with --seed {}", args.seed)))
+        }
+    }
+}

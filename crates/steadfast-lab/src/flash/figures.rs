@@ -1,0 +1,204 @@
+//! What synced writes, mounts and wear cost.
+
+use steadfast::fs::{Caller, NewNode};
+use steadfast::{Error, InodeNumber, OpenOptions, Volume};
+use steadfast_flash::ftl::{FlashError, FlashMedium, Ftl, format};
+use steadfast_flash::model::{NandModel, OperationCounts};
+use steadfast_flash::part::Part;
+
+use crate::platform::{Clock, LabPlatform};
+use crate::random::Random;
+
+/// Figures of one part.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Figures {
+    /// Bytes that the medium offers, percent of the part's.
+    pub usable_percent: f64,
+    /// Most page reads of a mount: translation layer, block table, log replay; after a clean stop.
+    pub mount_page_reads_clean: u64,
+    /// The same after a power cut.
+    pub mount_page_reads_max: u64,
+    /// Page programs for each of 200 synced overwrites of 4 KiB at 90 % full, everything counted.
+    pub programs_per_synced_4k: f64,
+    /// The same for uniform random overwrites all over the volume, after the free blocks have been used up once.
+    pub programs_per_synced_4k_steady: f64,
+    /// Longest of these writes with its fsync, modelled milliseconds.
+    pub write_ms_max: f64,
+    /// Longest piece of background work, modelled milliseconds.
+    pub background_ms_max: f64,
+    /// Most erasures of a block less the fewest, percent of the rated cycles.
+    pub erase_spread: f64,
+    /// Memory of the translation layer, bytes for each KiB of flash.
+    pub memory_per_kib: f64,
+}
+
+/// What went wrong, in words.
+pub type Result<T> = std::result::Result<T, String>;
+
+type FlashVolume = Volume<std::sync::Arc<FlashMedium<NandModel>>, LabPlatform>;
+
+fn text(error: Error) -> String {
+    format!("volume: {error}")
+}
+
+fn flash_text(error: FlashError) -> String {
+    format!("flash: {error}")
+}
+
+/// A volume on a part that can be looked into.
+struct Bench {
+    medium: std::sync::Arc<FlashMedium<NandModel>>,
+    volume: FlashVolume,
+    clock: Clock,
+}
+
+impl Bench {
+    fn new(part: &Part, seed: u64) -> Result<Bench> {
+        let ftl = format(NandModel::new(part, seed), seed).map_err(flash_text)?;
+        let medium = std::sync::Arc::new(FlashMedium::new(ftl));
+        let clock = Clock::default();
+        let platform = LabPlatform::new(clock.clone());
+        Volume::format(&medium, &super::format_options(&part.geometry), &platform).map_err(text)?;
+        let volume = Volume::open(medium.clone(), options(), platform).map_err(text)?;
+        Ok(Bench { medium, volume, clock })
+    }
+
+    fn counts(&self) -> OperationCounts {
+        self.medium.with(|ftl| ftl.nand().counts())
+    }
+
+    /// Background work until there is none; the longest piece, modelled nanoseconds.
+    fn background(&self) -> Result<u64> {
+        let mut longest = 0;
+        self.clock.advance_ms(50);
+        for _ in 0..1000 {
+            let before = self.counts().time_ns;
+            let more = self.volume.background().map_err(text)?;
+            longest = longest.max(self.counts().time_ns - before);
+            if !more {
+                break;
+            }
+        }
+        Ok(longest)
+    }
+
+    fn create(&self, name: &str, size: usize, random: &mut Random) -> Result<InodeNumber> {
+        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let root = InodeNumber::ROOT;
+        let file =
+            self.volume.create(root, name.as_bytes(), NewNode::Regular, 0o644, &caller).map_err(text)?;
+        let data: Vec<u8> = (0..size.div_ceil(8)).flat_map(|_| random.bits().to_le_bytes()).collect();
+        for (at, piece) in data.chunks(64 << 10).enumerate() {
+            self.volume.write(file.inode, (at << 16) as u64, piece, false).map_err(text)?;
+        }
+        Ok(file.inode)
+    }
+
+    /// Page reads of a mount of a copy of the part as it is now.
+    fn mount_reads(&self) -> Result<u64> {
+        let mut nand = self.medium.with(|ftl| ftl.nand().clone());
+        nand.reset_counts();
+        let ftl = Ftl::mount(nand, false).map_err(flash_text)?;
+        let medium = FlashMedium::new(ftl);
+        let volume = Volume::open(&medium, options(), LabPlatform::new(self.clock.clone())).map_err(text)?;
+        let reads = medium.with(|ftl| ftl.nand().counts().reads);
+        drop(volume);
+        Ok(reads)
+    }
+
+    /// One synced overwrite of 4 KiB; its modelled nanoseconds.
+    fn overwrite(&self, file: InodeNumber, at: u64, random: &mut Random) -> Result<u64> {
+        let before = self.counts().time_ns;
+        let data: Vec<u8> = (0..512).flat_map(|_| random.bits().to_le_bytes()).collect();
+        self.volume.write(file, at << 12, &data, false).map_err(text)?;
+        self.volume.fsync(file, false).map_err(text)?;
+        Ok(self.counts().time_ns - before)
+    }
+}
+
+fn options() -> OpenOptions {
+    OpenOptions { read_only: false, cache_size: 2 << 20, access_times: false }
+}
+
+/// Measures a part: `steady` synced random overwrites after the 200.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
+    let bench = Bench::new(part, seed)?;
+    let mut random = Random::new(seed);
+    let mut found = Figures::default();
+    let layout = bench.medium.with(|ftl| ftl.layout());
+    found.usable_percent = 100.0 * f64::from(layout.user_pages) / f64::from(part.geometry.pages());
+    // Files of 64 KiB until the volume is 90 % full; 20 of them are overwritten in turn, as in bench/nand.
+    let mut files = Vec::new();
+    loop {
+        let statistics = bench.volume.statistics().map_err(text)?;
+        if statistics.blocks_free * 10 <= statistics.blocks {
+            break;
+        }
+        files.push(bench.create(&format!("file-{}", files.len()), 64 << 10, &mut random)?);
+        bench.background()?;
+    }
+    bench.volume.checkpoint().map_err(text)?;
+    bench.background()?;
+    let before = bench.counts().programs;
+    let mut longest = 0;
+    let mut background = 0;
+    let rounds = 200_u64;
+    let mut reads = 0;
+    for round in 0..rounds {
+        let file = files.get(1 + 10 * (round % 20) as usize).copied().unwrap_or(InodeNumber::ROOT);
+        longest = longest.max(bench.overwrite(file, round / 20 % 16, &mut random)?);
+        if round % 5 == 0 {
+            reads = reads.max(bench.mount_reads()?);
+        }
+        background = background.max(bench.background()?);
+    }
+    found.programs_per_synced_4k = (bench.counts().programs - before) as f64 / rounds as f64;
+    let mut before = bench.counts().programs;
+    let skipped = steady / 2;
+    for round in 0..steady {
+        if round == skipped {
+            before = bench.counts().programs;
+        }
+        let file = files.get(random.below(files.len() as u64) as usize).copied().unwrap_or(InodeNumber::ROOT);
+        longest = longest.max(bench.overwrite(file, random.below(16), &mut random)?);
+        if round % 97 == 0 {
+            reads = reads.max(bench.mount_reads()?);
+        }
+        background = background.max(bench.background()?);
+    }
+    if steady > 0 {
+        found.programs_per_synced_4k_steady =
+            (bench.counts().programs - before) as f64 / (steady - skipped) as f64;
+    }
+    found.mount_page_reads_max = reads;
+    found.write_ms_max = longest as f64 / 1e6;
+    found.background_ms_max = background as f64 / 1e6;
+    let (least, most, _) = bench.medium.with(|ftl| ftl.nand().wear());
+    found.erase_spread = 100.0 * f64::from(most - least) / f64::from(part.geometry.cycles);
+    found.memory_per_kib =
+        bench.medium.with(|ftl| ftl.memory_bytes()) as f64 / (part.geometry.bytes() / 1024) as f64;
+    bench.volume.close().map_err(text)?;
+    bench.medium.close().map_err(flash_text)?;
+    found.mount_page_reads_clean = bench.mount_reads()?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_hold() {
+        let found = figures(&Part::SLC_1GBIT, 0, 1).unwrap();
+        println!("{found:?}");
+        assert!(found.usable_percent >= 92.0, "{found:?}");
+        assert!(found.mount_page_reads_clean <= 50 && found.mount_page_reads_max <= 190, "{found:?}");
+        // JFFS2 takes 4.7, UBIFS 6.7.
+        assert!(found.programs_per_synced_4k <= 4.6, "{found:?}");
+        assert!(found.write_ms_max <= 50.0, "{found:?}");
+        assert!(found.erase_spread <= 1.0 && found.memory_per_kib <= 1.0, "{found:?}");
+    }
+}

@@ -1,0 +1,32 @@
+//! The whole file system on modelled NAND: figures and power cuts.
+//!
+//! docs/FLASH.md says what the figures mean. Everything is counted in operations of the part and priced in its modelled
+//! time, so no result depends on the machine.
+
+mod campaign;
+mod figures;
+
+pub use campaign::{CutTally, cut_part};
+pub use figures::{Figures, figures};
+
+use steadfast::{FormatOptions, TransactionMask};
+use steadfast_flash::nand::NandGeometry;
+
+/// Blocks of the intent log on flash. Each record is a page; the translation layer keeps short ones in its journal.
+const LOG_BLOCKS: u64 = 128;
+
+/// How a volume on flash is formatted: blocks and nodes of a page, so that nothing is written twice that changes once;
+/// metadata once, because every page below is checked and corrected, and moved before it goes bad.
+#[must_use]
+pub fn format_options(geometry: &NandGeometry) -> FormatOptions {
+    FormatOptions {
+        block_size: geometry.page_size,
+        node_size: Some(geometry.page_size),
+        metadata_copies: Some(1),
+        log_size: Some(LOG_BLOCKS * u64::from(geometry.page_size)),
+        uuid: *b"steadfast-flash!",
+        label: "flash".to_owned(),
+        mask: TransactionMask::DEFAULT,
+        ..FormatOptions::default()
+    }
+}
