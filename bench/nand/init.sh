@@ -85,7 +85,7 @@ format() {
     ubifs)
         ubiformat -q -y /dev/mtd0 && ubiattach -p /dev/mtd0 >/dev/null && ubimkvol /dev/ubi0 -N v -m >/dev/null && ubidetach -p /dev/mtd0
         ;;
-    steadfast) steadfast mkfs /dev/mtd0 ;;
+    steadfast) steadfast mkfs --force /dev/mtd0 ;;
     esac
 }
 # attach_and_mount [OPTIONS]
@@ -113,7 +113,32 @@ modes() {
 }
 cold() { sync; echo 3 >/proc/sys/vm/drop_caches; }
 
+# What must be refused in one line that has these words, with nothing written.
+refused() {
+    local words=$1 said
+    shift
+    said=$("$@" 2>&1) && fail "was not refused: $*"
+    case $said in
+    *"$words"*) echo "refused: $said" ;;
+    *) fail "refused with other words: $said" ;;
+    esac
+}
+refusals() {
+    refused "no flash volume found" steadfast mount /dev/mtd0 /mnt
+    # Somebody else's volume, while it is in use and after.
+    ubiformat -q -y /dev/mtd0 && ubiattach -p /dev/mtd0 >/dev/null || fail "UBI"
+    refused "in use by UBI" steadfast mkfs --force /dev/mtd0
+    ubidetach -p /dev/mtd0
+    refused "no flash volume found" steadfast check /dev/mtd0
+    steadfast mkfs --force /dev/mtd0 || fail "mkfs --force"
+    steadfast mount /dev/mtd0 /mnt || fail "mount"
+    refused "in use by process" steadfast mkfs --force /dev/mtd0
+    steadfast umount /mnt
+    refused "already holds a Steadfast volume" steadfast mkfs /dev/mtd0
+}
+
 work() {
+    [ "$fs" != steadfast ] || refusals
     format || fail "format"
     measure mount_empty attach_and_mount
     detach || fail "unmount"
@@ -172,7 +197,7 @@ modules nandsim crc16 zstd_compress zstd
 case $fs in
 jffs2) modules jffs2 ;;
 ubifs) modules ubi ubifs ;;
-steadfast) modules fuse ;;
+steadfast) modules fuse ubi ;;
 esac
 probe_start
 case $what in

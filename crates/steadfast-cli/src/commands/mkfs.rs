@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use steadfast::Error::NotSteadfast;
 use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
+use steadfast_flash::ftl::FlashError;
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
@@ -188,7 +189,11 @@ fn refuse_contents(path: &Path) -> Outcome {
     }
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let what = match host::open_volume(path, false, options) {
-        Err(failure) if failure.exit == Exit::NotAVolume && failure.what == NotSteadfast.to_string() => {
+        Err(failure)
+            if failure.exit == Exit::NotAVolume
+                && [NotSteadfast.to_string(), FlashError::NotFormatted.to_string()]
+                    .contains(&failure.what) =>
+        {
             "the image is not empty"
         }
         // A damaged or newer volume is somebody's volume all the same.
