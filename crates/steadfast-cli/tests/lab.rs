@@ -170,7 +170,8 @@ fn may_be_skipped(test: &Test, id: &str) -> bool {
         "sqlite" => library,
         "check" => library || !fio,
         "fileops" => id.starts_with("fat"),
-        "iozone" if test.number("memory_limit").is_some() => !Path::new("/sys/fs/cgroup").exists(),
+        // A container may not make control groups.
+        "iozone" if test.number("memory_limit").is_some() => true,
         "iozone" => id.starts_with("fat") && test.number("threads").is_some(),
         _ => false,
     }
