@@ -74,8 +74,8 @@ struct Prepared {
     state: Arc<State>,
     tick: u64,
     operations: Vec<Operation>,
-    /// Reads, writes and flushes of the run without faults.
-    counts: [(MediumOperation, u64); 3],
+    /// Reads, writes, flushes and discards of the run without faults.
+    counts: [(MediumOperation, u64); 4],
 }
 
 /// Fails requests of one world in turn, in every way.
@@ -108,6 +108,7 @@ pub fn strike_all(world: &World, effort: &Effort, tally: &mut Tally) -> Result<(
 /// One run with one fault.
 fn strike(world: &World, prepared: &Prepared, armed: Armed, tally: &mut Tally) -> Result<(), String> {
     let tape = Tape::new(prepared.image.clone(), world.atomic_unit, Lie::None);
+    let tape = tape.wanting_discards(world.discards);
     let run = || run(world, &tape, prepared, Some(armed));
     let (refused, read_only) = guard(run).unwrap_or_else(|panic| Err(format!("panics: {panic}")))?;
     let struck = tape.all_strikes() > 0;
@@ -115,9 +116,14 @@ fn strike(world: &World, prepared: &Prepared, armed: Armed, tally: &mut Tally) -
     tally.struck += u64::from(struck);
     tally.refused += refused;
     tally.read_only += u64::from(read_only);
-    let invisible = armed.class == ErrorClass::Transient && armed.operation != MediumOperation::Flush;
+    // Flushes are not tried again; a discard is advice.
+    let invisible = match armed.operation {
+        MediumOperation::Flush => false,
+        MediumOperation::Discard => armed.class != ErrorClass::Gone,
+        _ => armed.class == ErrorClass::Transient,
+    };
     if invisible && (refused > 0 || read_only) {
-        return Err("a transient fault was seen".to_owned());
+        return Err(format!("a {:?} fault of a {:?} was seen", armed.class, armed.operation));
     }
     Ok(())
 }
@@ -148,6 +154,7 @@ fn run(world: &World, tape: &Tape, prepared: &Prepared, armed: Option<Armed>) ->
 fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
+    let tape = tape.wanting_discards(world.discards);
     match <LabVolume as Subject>::format(world, &tape, &clock) {
         Ok(()) => {}
         Err(Error::VolumeTooSmall { .. }) => return Ok(None),
@@ -179,7 +186,7 @@ fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
         session.step_in_trouble(&operation)?;
         operations.push(operation);
     }
-    use MediumOperation::{Flush, Read, Write};
-    let counts = [Read, Write, Flush].map(|operation| (operation, tape.count(operation)));
+    use MediumOperation::{Discard, Flush, Read, Write};
+    let counts = [Read, Write, Flush, Discard].map(|operation| (operation, tape.count(operation)));
     Ok(Some(Prepared { image, state, tick, operations, counts }))
 }

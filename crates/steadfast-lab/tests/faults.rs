@@ -31,6 +31,8 @@ fn strike_with(profile: Profile, extras: Extras, seeds: std::ops::Range<u64>) {
     let mut tally = Tally::default();
     for seed in seeds {
         let mut world = World { extras, ..world(seed, profile) };
+        // A medium that asks for discards meets failing ones.
+        world.discards = seed % 2 == 1;
         if extras.resizes {
             world.format.size = Some(world.size / 8 * (3 + seed % 6));
         }
