@@ -3,11 +3,12 @@
 //! ```text
 //! anchor:  magic "SFAN" | version u16 | 0 u16 | volume u64 | block u32 | chain u32 | blocks u32 | pages_per_block u32
 //!          | page_size u32 | user_pages u32
-//! journal: magic "SFJR" | version u16 | flags u16 | volume u64 | previous u64 | next block u32 | user_pages u32
-//!          | chain n u16, blocks u32… | 3 frontiers (block u32, page u32, 0 u32) | kept n u16, blocks u32…
+//! journal: magic "SFJR" | version u16 | flags u16 | volume u64 | previous u64 | born u64 | next block u32 | user_pages u32
+//!          | second u32 | patrol u32 | chain n u16, blocks u32… | 4 frontiers (block u32, page u32) | kept n u16, blocks u32…
 //!          | directory n u16, pages u32… | table n u16, pages u32… | spills n u16, pages u32…
 //!          | fix-ups n u16, (block u32, entry u32)… | changes
 //! spill:   magic "SFSP" | volume u64 | changes
+//! second:  magic "SFSC" | volume u64 | directory n u16, pages u32… | table n u16, pages u32… | reads n u16, pages u32…
 //! changes: n u16, (logical page u32, place u32)… | n u16, (logical page u32, length u16, bytes)…
 //! ```
 //! A place is a page address, or [`UNMAPPED`]; its top bit says that the page it replaces was already counted off. The top
@@ -16,10 +17,11 @@
 use alloc::vec::Vec;
 
 use super::error::{FlashError, Result};
+use super::fields::Reader;
 use crate::nand::NandGeometry;
 
 /// Version of everything that is written.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// No page.
 pub const UNMAPPED: u32 = 0x7fff_ffff;
 /// The flag of a place and, as bit 15, of a length.
@@ -30,6 +32,7 @@ pub const FLAG_CLEAN: u16 = 1;
 const JOURNAL: [u8; 4] = *b"SFJR";
 const SPILL: [u8; 4] = *b"SFSP";
 const ANCHOR: [u8; 4] = *b"SFAN";
+const SECOND: [u8; 4] = *b"SFSC";
 
 /// Where a stream of programs goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,14 +84,20 @@ pub struct State {
     /// Sequence number of the first page in the block before in the chain: so that nothing which an interrupted recovery
     /// has left can be taken for the next block.
     pub previous: u64,
+    /// Pages with a lower sequence number are of an earlier volume.
+    pub born: u64,
+    /// The page that says where the second copies are.
+    pub second: u32,
+    /// The block that the patrol goes on with.
+    pub patrol: u32,
     /// The block that the journal goes on in.
     pub next_block: u32,
     /// Logical pages.
     pub user_pages: u32,
     /// The blocks of the journal that may still be needed, oldest first, the present one last.
     pub chain: Vec<u32>,
-    /// Host, moved, structures.
-    pub frontiers: [Frontier; 3],
+    /// Host, moved, structures, second copies.
+    pub frontiers: [Frontier; 4],
     /// Free blocks that only a recovery uses.
     pub kept: Vec<u32>,
     /// Pages of the directory.
@@ -115,11 +124,13 @@ impl State {
         bytes.extend_from_slice(&self.flags.to_le_bytes());
         bytes.extend_from_slice(&self.volume.to_le_bytes());
         bytes.extend_from_slice(&self.previous.to_le_bytes());
-        bytes.extend_from_slice(&self.next_block.to_le_bytes());
-        bytes.extend_from_slice(&self.user_pages.to_le_bytes());
+        bytes.extend_from_slice(&self.born.to_le_bytes());
+        for word in [self.next_block, self.user_pages, self.second, self.patrol] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
         put_list(&mut bytes, &self.chain);
         for frontier in &self.frontiers {
-            for word in [frontier.block, frontier.page, 0] {
+            for word in [frontier.block, frontier.page] {
                 bytes.extend_from_slice(&word.to_le_bytes());
             }
         }
@@ -141,21 +152,22 @@ impl State {
         if reader.take(4)? != JOURNAL || reader.u16()? != VERSION {
             return None;
         }
-        let (flags, volume, previous) = (reader.u16()?, reader.u64()?, reader.u64()?);
+        let (flags, volume) = (reader.u16()?, reader.u64()?);
+        let (previous, born) = (reader.u64()?, reader.u64()?);
         let (next_block, user_pages) = (reader.u32()?, reader.u32()?);
+        let (second, patrol) = (reader.u32()?, reader.u32()?);
         let chain = reader.list()?;
-        let mut frontiers = [Frontier::CLOSED; 3];
+        let mut frontiers = [Frontier::CLOSED; 4];
         for frontier in &mut frontiers {
             *frontier = Frontier { block: reader.u32()?, page: reader.u32()?, synced: 0 };
             frontier.synced = frontier.page;
-            reader.u32()?;
         }
         let (kept, directory) = (reader.list()?, reader.list()?);
         let (table, spills) = (reader.list()?, reader.list()?);
         let count = reader.u16()?;
         let fixups = (0..count).map(|_| Some((reader.u32()?, reader.u32()?))).collect::<Option<Vec<_>>>()?;
         let changes = reader.changes(user_pages, geometry)?;
-        let pages = || directory.iter().chain(&table).chain(&spills);
+        let pages = || directory.iter().chain(&table).chain(&spills).chain([&second]);
         let blocks = || chain.iter().chain(&kept).chain(fixups.iter().map(|(block, _)| block));
         let sound = pages().all(|page| *page == UNMAPPED || *page < geometry.pages())
             && blocks().all(|block| *block < geometry.blocks)
@@ -168,6 +180,9 @@ impl State {
             flags,
             volume,
             previous,
+            born,
+            second,
+            patrol,
             next_block,
             user_pages,
             chain,
@@ -203,6 +218,42 @@ pub fn decode_spill(
         return None;
     }
     reader.changes(user_pages, geometry)
+}
+
+/// Where the second copies are, and the counts of reads; [`UNMAPPED`]: there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Second {
+    /// Second copies of the pages of the directory.
+    pub directory: Vec<u32>,
+    /// Second copies of the pages of the block table.
+    pub table: Vec<u32>,
+    /// Pages with the counts of reads.
+    pub reads: Vec<u32>,
+}
+
+impl Second {
+    /// The page.
+    #[must_use]
+    pub fn encode(&self, volume: u64) -> Vec<u8> {
+        let mut bytes = SECOND.to_vec();
+        bytes.extend_from_slice(&volume.to_le_bytes());
+        for list in [&self.directory, &self.table, &self.reads] {
+            put_list(&mut bytes, list);
+        }
+        bytes
+    }
+
+    /// What the page says; `None` where it is none of this volume.
+    #[must_use]
+    pub fn decode(bytes: &[u8], volume: u64, geometry: &NandGeometry) -> Option<Second> {
+        let mut reader = Reader(bytes);
+        if reader.take(4)? != SECOND || reader.u64()? != volume {
+            return None;
+        }
+        let second = Second { directory: reader.list()?, table: reader.list()?, reads: reader.list()? };
+        let mut pages = second.directory.iter().chain(&second.table).chain(&second.reads);
+        pages.all(|page| *page == UNMAPPED || *page < geometry.pages()).then_some(second)
+    }
 }
 
 /// Bytes that a list of changes takes beside the changes.
@@ -255,7 +306,7 @@ impl Anchor {
     /// What the page says; `None` where it is no anchor.
     ///
     /// # Errors
-    /// It was made by a later version or for another geometry.
+    /// It was made by another version or for another geometry.
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Result<Option<Anchor>> {
         let mut reader = Reader(bytes);
         let Some(anchor) = (|| {
@@ -281,55 +332,6 @@ impl Anchor {
     }
 }
 
-/// Reads fields off the front.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(head)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.take(2)?.try_into().ok().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take(4)?.try_into().ok().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
-    }
-
-    fn list(&mut self) -> Option<Vec<u32>> {
-        let count = self.u16()?;
-        (0..count).map(|_| self.u32()).collect()
-    }
-
-    fn changes(&mut self, user_pages: u32, geometry: &NandGeometry) -> Option<Vec<(u32, Change)>> {
-        let mut changes = Vec::new();
-        for _ in 0..self.u16()? {
-            let (page, place) = (self.u32()?, self.u32()?);
-            let target = place & !RELEASED;
-            if page >= user_pages || (target != UNMAPPED && target >= geometry.pages()) {
-                return None;
-            }
-            changes.push((page, Change::Moved(target, place & RELEASED != 0)));
-        }
-        for _ in 0..self.u16()? {
-            let (page, length) = (self.u32()?, self.u16()?);
-            let contents = self.take(usize::from(length & 0x7fff))?;
-            if page >= user_pages || contents.len() > geometry.page_size as usize {
-                return None;
-            }
-            changes.push((page, Change::Short(contents.to_vec(), length & 1 << 15 != 0)));
-        }
-        Some(changes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec;
@@ -344,10 +346,18 @@ mod tests {
             flags: FLAG_CLEAN,
             volume: 9,
             previous: 8,
+            born: 7,
+            second: 81,
+            patrol: 3,
             next_block: 5,
             user_pages: 1000,
             chain: vec![1, 2],
-            frontiers: [Frontier::CLOSED, Frontier { block: 3, page: 4, synced: 4 }, Frontier::CLOSED],
+            frontiers: [
+                Frontier::CLOSED,
+                Frontier { block: 3, page: 4, synced: 4 },
+                Frontier::CLOSED,
+                Frontier::CLOSED,
+            ],
             kept: vec![6],
             directory: vec![77],
             table: vec![78, 79],
@@ -368,6 +378,9 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(State::decode(&bytes[..length], &geometry), None);
         }
+        let second = Second { directory: vec![1], table: vec![2, UNMAPPED], reads: vec![] };
+        assert_eq!(Second::decode(&second.encode(9), 9, &geometry), Some(second.clone()));
+        assert_eq!(Second::decode(&second.encode(9), 8, &geometry), None);
         let anchor = Anchor { volume: 9, block: 4, chain: 7, shape: (1024, 64, 2048), user_pages: 3 };
         assert_eq!(Anchor::decode(&anchor.encode(), &geometry), Ok(Some(anchor)));
         assert!(Anchor::decode(&anchor.encode(), &Part::SLC_4K.geometry).is_err());

@@ -31,7 +31,7 @@ pub enum FlashError {
         /// Bytes of a page.
         page_size: u32,
     },
-    /// A structure of a later version.
+    /// A structure of another version.
     Version(u16),
     /// A structure of the translation layer at this page cannot be read or contradicts itself.
     Damaged {
@@ -76,7 +76,10 @@ impl fmt::Display for FlashError {
                 "the flash volume was made for {blocks} erase blocks of {pages_per_block} pages of {page_size} bytes"
             ),
             FlashError::Version(version) => {
-                write!(f, "the flash volume has version {version}; this program is too old for it")
+                write!(
+                    f,
+                    "the flash volume has version {version} and this program knows version 2; format it anew or use the program that made it"
+                )
             }
             FlashError::Damaged { page, what } => write!(f, "flash page {page} is damaged: {what}"),
             FlashError::Uncorrectable { page } => {

@@ -19,6 +19,8 @@ struct Moving {
     map: BTreeSet<u32>,
     directory: BTreeSet<u32>,
     table: BTreeSet<u32>,
+    /// The block that they are in, if these are all.
+    emptied: Option<u32>,
 }
 
 /// Most pages of the map with changes: what bounds the time of writing them.
@@ -35,6 +37,8 @@ impl<N: Nand> Ftl<N> {
             || self.table.dirty.len() > self.fixups_max()
             || self.delta.len() >= delta_max
             || self.changed_map_pages() >= changed_max(self)
+            || !self.collector.renew.is_empty()
+            || !self.reads.due.is_empty()
     }
 
     /// Writes the map, and then the journal.
@@ -68,6 +72,7 @@ impl<N: Nand> Ftl<N> {
         }
         for (id, directory) in directories {
             let page = self.write_words(Kind::Directory, id, &directory)?;
+            self.write_copy(Kind::Directory, id, &directory)?;
             self.cache.put(MapPage::Directory(id), directory);
             let old =
                 self.directory.get_mut(id as usize).map_or(UNMAPPED, |slot| core::mem::replace(slot, page));
@@ -83,7 +88,10 @@ impl<N: Nand> Ftl<N> {
             self.supersede(spill)?;
         }
         self.note_stuck();
-        self.write_table(moving.table)
+        self.write_reads()?;
+        self.write_table(moving.table)?;
+        self.write_second()?;
+        self.leave_leaks(moving.emptied)
     }
 
     /// Writes one page of the map with its changes.
@@ -118,7 +126,7 @@ impl<N: Nand> Ftl<N> {
         Ok(page)
     }
 
-    fn supersede(&mut self, page: u32) -> Result<()> {
+    pub(super) fn supersede(&mut self, page: u32) -> Result<()> {
         if page == UNMAPPED { Ok(()) } else { self.decrement(self.block_of(page)) }
     }
 
@@ -135,6 +143,7 @@ impl<N: Nand> Ftl<N> {
             self.supersede(old)?;
             let words = self.table.serialize(id);
             let page = self.write_words(Kind::Table, id, &words)?;
+            self.write_copy(Kind::Table, id, &words)?;
             if let Some(slot) = self.table.pages.get_mut(id as usize) {
                 *slot = page;
             }
@@ -149,42 +158,76 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Where the structures take more blocks than they should: what is still valid in the emptiest of these.
+    /// A block that all structures have left, and that still counts some: those were named by a page that cannot be read.
+    fn leave_leaks(&mut self, emptied: Option<u32>) -> Result<()> {
+        let Some(block) = emptied else { return Ok(()) };
+        let info = self.block(block)?;
+        if info.state == BlockState::Map && !self.is_open(block) {
+            self.leave(block, info);
+        }
+        Ok(())
+    }
+
+    /// What is to be written elsewhere: pages in a block of structures whose bits flip, or that is to be retired; or, where
+    /// the structures take more blocks than they should, in the emptiest of these. Not more than a bounded number at a time.
     fn structures_to_move(&mut self) -> Result<Moving> {
-        let mut moving = Moving::default();
-        let layout = self.layout;
-        let pages = layout.map_pages + layout.directory_pages + layout.table_pages;
-        let blocks_max = 2 + pages.div_ceil(self.safe_pages()) * 3 / 2;
-        let open = self.frontiers[Stream::Structure as usize].block;
-        let candidates = || {
-            let known = self.table.known();
-            known.filter(|(block, info)| info.state == BlockState::Map && *block != open)
-        };
-        let retired = candidates().find(|(block, _)| self.collector.retire.contains(block));
-        let emptiest = candidates().min_by_key(|(_, info)| info.valid);
-        let crowded = candidates().count() as u32 >= blocks_max;
-        let victim = match (retired, emptiest) {
-            (Some((block, _)), _) => block,
-            (None, Some((block, _))) if crowded => block,
-            _ => return Ok(moving),
-        };
-        for at in 0..self.geometry.pages_per_block {
-            let page = self.page(victim, at).0;
-            let Some(tag) = self.glance(page)? else { continue };
-            let id = tag.id;
-            match tag.kind {
-                Kind::Map if id < layout.map_pages && self.map_address(MapPage::Map(id))? == page => {
-                    moving.map.insert(id);
-                }
-                Kind::Directory if self.directory.get(id as usize) == Some(&page) => {
-                    moving.directory.insert(id);
-                }
-                Kind::Table if self.table.pages.get(id as usize) == Some(&page) => {
-                    moving.table.insert(id);
-                }
-                _ => {}
+        for stream in [Stream::Structure, Stream::Copy] {
+            if self.collector.renew.contains(&self.frontiers[stream as usize].block) {
+                self.close_frontier(stream)?;
             }
         }
+        let mut moving = Moving::default();
+        let layout = self.layout;
+        let pages = layout.map_pages + 2 * (layout.directory_pages + layout.table_pages);
+        let blocks_max = 3 + pages.div_ceil(self.safe_pages()) * 3 / 2;
+        let candidates = || {
+            let known = self.table.known();
+            known.filter(|(block, info)| info.state == BlockState::Map && !self.is_open(*block))
+        };
+        let due = |block: &u32| self.collector.retire.contains(block) || self.collector.renew.contains(block);
+        let worn = candidates().find(|(block, _)| due(block));
+        let emptiest = candidates().min_by_key(|(_, info)| info.valid);
+        let crowded = candidates().count() as u32 >= blocks_max;
+        let victim = match (worn, emptiest) {
+            (Some((block, _)), _) => block,
+            (None, Some((block, _))) if crowded => block,
+            _ => {
+                // Blocks that something else emptied.
+                self.collector.renew.clear();
+                return Ok(moving);
+            }
+        };
+        let mut room = changed_max(self) / 2;
+        let second = self.second()?.clone();
+        let within = |list: &[u32], id: usize| {
+            list.get(id).is_some_and(|page| page / self.geometry.pages_per_block == victim)
+        };
+        for id in 0..layout.directory_pages as usize {
+            if within(&self.directory, id) || within(&second.directory, id) {
+                moving.directory.insert(id as u32);
+            }
+        }
+        for id in 0..layout.table_pages as usize {
+            if within(&self.table.pages, id) || within(&second.table, id) {
+                moving.table.insert(id as u32);
+            }
+        }
+        let reads: Vec<u32> =
+            (0..second.reads.len()).filter(|id| within(&second.reads, *id)).map(|id| id as u32).collect();
+        self.reads.due.extend(reads);
+        for id in 0..layout.directory_pages {
+            let (words, per_block) = (layout.words, self.geometry.pages_per_block);
+            let pages = self.map_words(MapPage::Directory(id))?;
+            let inside = pages.iter().enumerate().filter(|(_, page)| *page / per_block == victim);
+            for (at, _) in inside {
+                if room == 0 {
+                    return Ok(moving);
+                }
+                room -= 1;
+                moving.map.insert(id * words + at as u32);
+            }
+        }
+        moving.emptied = Some(victim);
         Ok(moving)
     }
 }

@@ -1,5 +1,8 @@
 //! Making an empty volume on a part.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::codec::UNMAPPED;
 use super::error::{FlashError, Result};
 use super::layout::Layout;
@@ -14,8 +17,13 @@ use crate::nand::{BlockNumber, Nand};
 /// The part is too small or has too many bad blocks; or its own errors.
 pub fn format<N: Nand>(mut nand: N, volume: u64) -> Result<Ftl<N>> {
     let layout = Layout::new(&nand.geometry())?;
-    let before = erasures(&mut nand);
+    let (before, newest) = earlier(&mut nand);
     let mut ftl = Ftl::empty(nand, layout, volume);
+    ftl.born = match newest {
+        Some(newest) => newest + GENERATION,
+        None => ftl.newest_tag()? + GENERATION,
+    };
+    ftl.sequence = ftl.born;
     let mut bad = 0;
     for block in 0..ftl.geometry.blocks {
         let is_bad = ftl.nand.is_bad(BlockNumber(block))?;
@@ -53,9 +61,27 @@ pub fn format<N: Nand>(mut nand: N, volume: u64) -> Result<Ftl<N>> {
     Ok(ftl)
 }
 
-/// What a volume on the part has counted; nothing where there is none.
-fn erasures<N: Nand>(nand: &mut N) -> alloc::vec::Vec<u32> {
-    let Ok(mut old) = Ftl::mount(nand, true) else { return alloc::vec::Vec::new() };
+/// More than the sequence numbers between the first page of a block and the last one.
+const GENERATION: u64 = 1 << 24;
+
+/// The erasures that a volume on the part has counted, nothing where there is none; and its newest sequence number.
+fn earlier<N: Nand>(nand: &mut N) -> (Vec<u32>, Option<u64>) {
+    let Ok(mut old) = Ftl::mount(nand, true) else { return (Vec::new(), None) };
     let blocks = old.geometry.blocks;
-    (0..blocks).map(|block| old.block(block).map_or(0, |info| info.erases)).collect()
+    let erases = (0..blocks).map(|block| old.block(block).map_or(0, |info| info.erases)).collect();
+    (erases, Some(old.sequence))
+}
+
+impl<N: Nand> Ftl<N> {
+    /// The newest sequence number on the first pages of blocks: of remains of a volume that does not open.
+    fn newest_tag(&mut self) -> Result<u64> {
+        let mut data = vec![0; self.geometry.page_size as usize];
+        let mut newest = 1;
+        for block in 0..self.geometry.blocks {
+            if let Some(tag) = self.read_tagged(self.page(block, 0).0, &mut data)? {
+                newest = newest.max(tag.sequence);
+            }
+        }
+        Ok(newest)
+    }
 }

@@ -31,7 +31,7 @@ impl<N: Nand> Ftl<N> {
                 self.geometry.pages_per_block
             } else {
                 // Structures must hold at once: nothing that shares their cells is programmed.
-                self.safe_page(page, if stream == Stream::Structure { page } else { synced })
+                self.safe_page(page, if stream.holds_data() { synced } else { page })
             };
             if at >= self.geometry.pages_per_block {
                 self.open(stream)?;
@@ -85,11 +85,11 @@ impl<N: Nand> Ftl<N> {
     /// Opens a block for a stream: erases it, and for data says so in the journal before anything is programmed there.
     fn open(&mut self, stream: Stream) -> Result<()> {
         self.close_frontier(stream)?;
-        let state = if stream == Stream::Structure { BlockState::Map } else { BlockState::Data };
+        let state = if stream.holds_data() { BlockState::Data } else { BlockState::Map };
         let worn = stream == Stream::Moved && self.levelling();
         let block = self.take_free(state, worn)?;
         self.frontiers[stream as usize] = Frontier { block, page: 0, synced: 0 };
-        if stream != Stream::Structure && self.begun {
+        if stream.holds_data() && self.begun {
             self.write_journal(0)?;
         }
         Ok(())
@@ -134,9 +134,7 @@ impl<N: Nand> Ftl<N> {
         self.info.erases += 1;
         let pages = self.geometry.pages_per_block;
         self.recent.retain(|(page, _)| page / pages != block);
-        if let Some(reads) = self.reads.get_mut(block as usize) {
-            *reads = 0;
-        }
+        self.reads.erased(block);
         self.table.set(block, BlockInfo { state, valid: 0, erases: info.erases + 1 });
         self.level(info.erases + 1)?;
         Ok(true)

@@ -36,6 +36,9 @@ impl<N: Nand> Ftl<N> {
             flags,
             volume: self.volume,
             previous: self.journal.previous,
+            born: self.born,
+            second: self.second_page,
+            patrol: self.patrol.block,
             next_block: self.journal.next_block,
             user_pages: self.layout.user_pages,
             chain: self.journal.chain.clone(),
@@ -50,6 +53,11 @@ impl<N: Nand> Ftl<N> {
 
     /// Writes the whole state; what was acknowledged before is durable when it returns.
     pub(super) fn write_journal(&mut self, flags: u16) -> Result<()> {
+        if core::mem::take(&mut self.journal.renew) {
+            self.journal.page = self.geometry.pages_per_block;
+            self.journal.ring.1 = self.geometry.pages_per_block;
+            self.journal.since_anchor = BLOCKS_PER_ANCHOR;
+        }
         loop {
             let page = self.journal.page;
             let at = self.safe_page(page, page);
@@ -188,6 +196,7 @@ impl<N: Nand> Ftl<N> {
         self.journal.since_anchor = BLOCKS_PER_ANCHOR;
         // The first program may be a spill page, and may have been interrupted before: not in a block that is in use.
         self.close_frontier(Stream::Structure)?;
+        self.close_frontier(Stream::Copy)?;
         self.kept.clear();
         while self.kept.len() < KEPT
             && self.free.len() > KEPT

@@ -51,7 +51,8 @@ impl Layout {
         let structures = map_pages + directory_pages + table_pages + 16;
         let ring = if blocks < 4096 { 4 } else { 8 };
         let journal = 2 * BLOCKS_PER_ANCHOR;
-        let map = 2 * (structures * safe).div_ceil(geometry.pages_per_block) + 1;
+        // Map and table, and beside them the second copies.
+        let map = 2 * (structures * safe).div_ceil(geometry.pages_per_block) + 2;
         let reserve = 12;
         let spare = geometry.bad_max + blocks / 40;
         let taken = ring + journal + map + reserve + spare;

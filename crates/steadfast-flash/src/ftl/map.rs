@@ -18,11 +18,10 @@ impl<N: Nand> Ftl<N> {
             let words = if address == UNMAPPED {
                 vec![UNMAPPED; self.layout.words as usize]
             } else {
-                let (kind, id) = match page {
-                    MapPage::Map(id) => (Kind::Map, id),
-                    MapPage::Directory(id) => (Kind::Directory, id),
-                };
-                self.read_words(address, kind, id)?
+                match page {
+                    MapPage::Map(id) => self.read_words(address, Kind::Map, id)?,
+                    MapPage::Directory(id) => self.read_twice(address, Kind::Directory, id)?,
+                }
             };
             let pages = self.geometry.pages();
             if words.iter().any(|word| *word != UNMAPPED && *word >= pages) {
@@ -88,6 +87,7 @@ impl<N: Nand> Ftl<N> {
             Some(Tag { kind: Kind::Data, id, .. }) if id == logical => {
                 self.recent.truncate(RECENT_MAX - 1);
                 self.recent.push_front((place, data.to_vec()));
+                self.store_reads_due();
                 Ok(())
             }
             _ => Err(FlashError::Uncorrectable { page: logical }),

@@ -18,10 +18,12 @@
 //!
 //! docs/FLASH.md describes the bits, docs/decisions/0007 the reasons.
 
+mod account;
 mod cache;
 mod changes;
 mod codec;
 mod error;
+mod fields;
 mod flush;
 mod format;
 mod frontier;
@@ -31,7 +33,12 @@ mod layout;
 mod map;
 mod medium;
 mod mount;
+mod reading;
+mod reads;
 mod recover;
+mod report;
+mod scrub;
+mod second;
 mod state;
 mod table;
 mod tag;
@@ -44,6 +51,8 @@ pub use error::{FlashError, Result};
 pub use format::format;
 pub use layout::Layout;
 pub use medium::FlashMedium;
+pub use report::{BlockDetail, BlockUse, FlashReport};
+pub use scrub::ScrubProgress;
 pub use state::{Ftl, FtlInfo};
 pub use table::{BlockInfo, BlockState};
 

@@ -198,6 +198,9 @@ impl<N: Nand> Ftl<N> {
         self.journal.chain_number = tag.id;
         self.journal.next_block = state.next_block;
         self.journal.previous = state.previous;
+        self.born = state.born;
+        self.second_page = state.second;
+        self.patrol.block = state.patrol;
         self.journal.chain = state.chain;
         self.journal.page = self.geometry.pages_per_block;
         self.directory = state.directory;

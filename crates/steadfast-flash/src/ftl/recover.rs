@@ -43,7 +43,7 @@ impl<N: Nand> Ftl<N> {
         let newest = found.last().map_or(journal, |found| found.tag.sequence);
         // Above whatever was programmed and cannot be read.
         self.sequence = newest + RECOVERY_STEP;
-        for stream in [Stream::Host, Stream::Moved, Stream::Structure] {
+        for stream in [Stream::Host, Stream::Moved, Stream::Structure, Stream::Copy] {
             self.close_frontier(stream)?;
         }
         let suspects = if self.geometry.pairing == Pairing::None { 1 } else { found.len() };

@@ -5,12 +5,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::cache::MapCache;
-use super::codec::{Frontier, UNMAPPED};
+use super::codec::{Frontier, Second, UNMAPPED};
 use super::error::{FlashError, Result};
 use super::layout::Layout;
+use super::reads::ReadCounts;
+use super::scrub::Patrol;
 use super::table::{BlockInfo, BlockState, Table};
-use super::tag::{Kind, TAG_SIZE, Tag};
-use crate::nand::{BlockNumber, EccStatus, Nand, NandError, NandGeometry, PageAddress};
+use super::tag::Kind;
+use crate::nand::{BlockNumber, Nand, NandGeometry, PageAddress};
 
 /// Streams of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,15 @@ pub(super) enum Stream {
     Moved = 1,
     /// Map, directory, table, spills.
     Structure = 2,
+    /// Second copies, counts of reads: in other blocks than the first copies.
+    Copy = 3,
+}
+
+impl Stream {
+    /// Whether what is programmed is logical pages, not structures.
+    pub(super) fn holds_data(self) -> bool {
+        matches!(self, Stream::Host | Stream::Moved)
+    }
 }
 
 /// Where a logical page is that changed since the map was written.
@@ -54,6 +65,8 @@ pub(super) struct Journal {
     pub written: u64,
     /// Data pages since the last one.
     pub data_since: u32,
+    /// Bits flip in the pages in use: they are to be written elsewhere.
+    pub renew: bool,
     /// Block and page of the ring for the next anchor.
     pub ring: (u32, u32),
 }
@@ -71,8 +84,20 @@ pub(super) struct Collector {
     pub stuck: BTreeSet<u32>,
     /// How far the map was looked through for these.
     pub rescue_at: u32,
+    /// Blocks of structures whose pages are to be written elsewhere: flipped bits or many reads.
+    pub renew: BTreeSet<u32>,
     /// Blocks that are not to be used again.
     pub retire: BTreeSet<u32>,
+}
+
+impl Collector {
+    /// Whether a data block is emptied, or waits to be.
+    pub(super) fn knows(&self, block: u32) -> bool {
+        self.victim.is_some_and(|(victim, _)| victim == block)
+            || self.emptied.contains(&block)
+            || self.stuck.contains(&block)
+            || self.queue.contains(&block)
+    }
 }
 
 /// Counts since the mount.
@@ -98,8 +123,16 @@ pub struct FtlInfo {
     pub level_erases: u64,
     /// Blocks that went bad.
     pub grown_bad: u64,
-    /// Pages whose flipped bits were corrected.
+    /// Reads of pages in which flipped bits were corrected.
     pub corrected_pages: u64,
+    /// Flipped bits that were corrected, those of the worst codeword of each such page.
+    pub corrected_bits: u64,
+    /// The most of them in one codeword.
+    pub corrected_bits_max: u16,
+    /// Pages of directory and block table that were read from their second copy.
+    pub copies_used: u64,
+    /// Pages read by the patrol.
+    pub patrol_pages: u64,
     /// Blocks moved because of flipped bits or many reads.
     pub refreshed_blocks: u64,
     /// Data pages lost to flipped bits.
@@ -137,12 +170,17 @@ pub struct Ftl<N> {
     pub(super) short_bytes: usize,
     /// Something was acknowledged as written that only the next journal page makes durable.
     pub(super) volatile: bool,
-    pub(super) frontiers: [Frontier; 3],
+    pub(super) frontiers: [Frontier; 4],
     pub(super) journal: Journal,
     pub(super) collector: Collector,
-    /// Reads of each block since its erasure, in units of [`READS_UNIT`].
-    pub(super) reads: Vec<u16>,
-    pub(super) reads_rest: u32,
+    pub(super) reads: ReadCounts,
+    /// Pages below this sequence number are of an earlier volume.
+    pub(super) born: u64,
+    /// The page that says where the second copies are.
+    pub(super) second_page: u32,
+    /// What it says, once it was read.
+    pub(super) second: Option<Second>,
+    pub(super) patrol: Patrol,
     /// The journal has a page of this session.
     pub(super) begun: bool,
     pub(super) failed: Option<FlashError>,
@@ -154,8 +192,10 @@ pub struct Ftl<N> {
 /// Most pages in [`Ftl::recent`].
 pub(super) const RECENT_MAX: usize = 8;
 
-/// One count of [`Ftl::reads`] stands for so many page reads: every so many-th read counts for its block.
-pub(super) const READS_UNIT: u32 = 16;
+/// Page reads of a block after which its contents are moved.
+fn reads_bound(geometry: &NandGeometry) -> u32 {
+    if geometry.cycles > 20_000 { 200_000 } else { 20_000 }
+}
 
 impl<N: Nand> Ftl<N> {
     pub(super) fn empty(nand: N, layout: Layout, volume: u64) -> Ftl<N> {
@@ -179,11 +219,14 @@ impl<N: Nand> Ftl<N> {
             spills: Vec::new(),
             short_bytes: 0,
             volatile: false,
-            frontiers: [Frontier::CLOSED; 3],
+            frontiers: [Frontier::CLOSED; 4],
             journal: Journal::default(),
             collector: Collector::default(),
-            reads: vec![0; geometry.blocks as usize],
-            reads_rest: 0,
+            reads: ReadCounts::new(geometry.blocks, geometry.page_size, reads_bound(&geometry)),
+            born: 1,
+            second_page: UNMAPPED,
+            second: None,
+            patrol: Patrol::default(),
             begun: false,
             failed: None,
             info: FtlInfo::default(),
@@ -237,7 +280,7 @@ impl<N: Nand> Ftl<N> {
             + lists
             + delta
             + 4 * self.directory.capacity()
-            + 2 * self.reads.capacity()
+            + self.reads.memory_bytes()
             + self.recent.iter().map(|(_, data)| data.capacity()).sum::<usize>()
     }
 
@@ -247,62 +290,6 @@ impl<N: Nand> Ftl<N> {
 
     pub(super) fn block_of(&self, page: u32) -> u32 {
         page / self.geometry.pages_per_block
-    }
-
-    /// Reads a page into `data` and checks its tag. `None`: erased, torn, or not to be corrected.
-    pub(super) fn read_tagged(&mut self, page: u32, data: &mut [u8]) -> Result<Option<Tag>> {
-        let mut oob = [0; TAG_SIZE];
-        // What reads differently each time is worth a second look.
-        for _ in 0..3 {
-            self.info.page_reads += 1;
-            let status = self.nand.read(PageAddress(page), data, &mut oob)?;
-            self.count_read(page, status);
-            if status != EccStatus::Uncorrectable {
-                return Ok(Tag::decode(data, &oob));
-            }
-        }
-        Ok(Tag::decode(data, &oob))
-    }
-
-    /// Whether the last page read by [`read_tagged`](Self::read_tagged) into `data` looks as if it was never programmed.
-    pub(super) fn looks_erased(data: &[u8]) -> bool {
-        let zeros: u32 = data.iter().map(|byte| byte.count_zeros()).sum();
-        (zeros as usize) < data.len() / 64
-    }
-
-    fn count_read(&mut self, page: u32, status: EccStatus) {
-        let block = self.block_of(page);
-        let threshold = (self.geometry.ecc.bits * 3).div_ceil(4).max(1);
-        if status.bits() > 0 {
-            self.info.corrected_pages += 1;
-        }
-        let worn = status.bits() >= threshold && self.geometry.ecc.bits > 1
-            || self.geometry.ecc.bits == 1 && status.bits() == 1;
-        self.reads_rest += 1;
-        let mut disturbed = false;
-        if self.reads_rest.is_multiple_of(READS_UNIT)
-            && let Some(reads) = self.reads.get_mut(block as usize)
-        {
-            *reads = reads.saturating_add(1);
-            disturbed = u32::from(*reads) * READS_UNIT >= self.reads_max();
-        }
-        if worn || disturbed {
-            self.refresh(block);
-        }
-    }
-
-    /// Page reads of a block after which its contents are moved.
-    fn reads_max(&self) -> u32 {
-        if self.geometry.cycles > 20_000 { 200_000 } else { 20_000 }
-    }
-
-    /// Has the contents of a data block moved soon.
-    pub(super) fn refresh(&mut self, block: u32) {
-        let data = self.table.get(block).is_some_and(|info| info.state == BlockState::Data);
-        if data && !self.is_open(block) && !self.collector.queue.contains(&block) {
-            self.collector.queue.push_back(block);
-            self.info.refreshed_blocks += 1;
-        }
     }
 
     pub(super) fn is_open(&self, block: u32) -> bool {
@@ -321,7 +308,7 @@ impl<N: Nand> Ftl<N> {
     /// Loads a page of the block table.
     pub(super) fn load_table(&mut self, page: u32) -> Result<()> {
         let address = self.table.pages.get(page as usize).copied().unwrap_or(UNMAPPED);
-        let words = self.read_words(address, Kind::Table, page)?;
+        let words = self.read_twice(address, Kind::Table, page)?;
         for (block, info) in self.table.fill(page, &words) {
             self.note_loaded(block, info);
         }
@@ -352,73 +339,6 @@ impl<N: Nand> Ftl<N> {
         }
         let word = |bytes: &[u8]| bytes.try_into().map_or(UNMAPPED, u32::from_le_bytes);
         Ok(data.chunks_exact(4).map(word).collect())
-    }
-
-    pub(super) fn increment(&mut self, block: u32) -> Result<()> {
-        let info = self.block(block)?;
-        self.table.set(block, BlockInfo { valid: info.valid + 1, ..info });
-        Ok(())
-    }
-
-    pub(super) fn decrement(&mut self, block: u32) -> Result<()> {
-        let info = self.block(block)?;
-        let valid = info.valid.saturating_sub(1);
-        self.table.set(block, BlockInfo { valid, ..info });
-        if valid == 0 {
-            self.leave_if_empty(block)?;
-        }
-        Ok(())
-    }
-
-    /// A block in which nothing is valid is pending, unless it is open.
-    pub(super) fn leave_if_empty(&mut self, block: u32) -> Result<()> {
-        let info = self.block(block)?;
-        let used = matches!(info.state, BlockState::Data | BlockState::Map);
-        if used && info.valid == 0 && !self.is_open(block) {
-            self.leave(block, info);
-        }
-        Ok(())
-    }
-
-    /// Nothing in this block is needed any more.
-    pub(super) fn leave(&mut self, block: u32, info: BlockInfo) {
-        self.table.set(block, BlockInfo { state: BlockState::Pending, valid: 0, ..info });
-        self.pending.push_back((block, self.journal.written + 2));
-        self.collector.emptied.remove(&block);
-        self.collector.stuck.remove(&block);
-        if self.collector.victim.is_some_and(|(victim, _)| victim == block) {
-            self.collector.victim = None;
-        }
-    }
-
-    /// Pending blocks that two journal pages have passed are free, or bad if they are to be retired.
-    pub(super) fn promote(&mut self) -> Result<()> {
-        while let Some((block, due)) = self.pending.front().copied()
-            && self.journal.written >= due
-        {
-            self.pending.pop_front();
-            if self.collector.retire.remove(&block) {
-                self.mark_bad(block)?;
-                continue;
-            }
-            let info = self.block(block)?;
-            // Who finds it pending waits again: no harm.
-            self.table.set_quietly(block, BlockInfo { state: BlockState::Free, valid: 0, ..info });
-            self.free.insert((info.erases, block));
-        }
-        Ok(())
-    }
-
-    /// Marks a block bad on the part, where it takes the mark, and in the table.
-    pub(super) fn mark_bad(&mut self, block: u32) -> Result<()> {
-        match self.nand.mark_bad(BlockNumber(block)) {
-            Ok(()) | Err(NandError::Failed { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let info = self.block(block)?;
-        self.table.set(block, BlockInfo { state: BlockState::Bad, valid: 0, ..info });
-        self.info.grown_bad += 1;
-        Ok(())
     }
 
     /// Runs what changes the state; a failure in the middle leaves the part readable and everything else refused.

@@ -33,9 +33,13 @@ pub enum Kind {
     Journal,
     /// Where the journal is.
     Anchor,
+    /// Where the second copies of directory and table are.
+    Second,
+    /// Reads of each block.
+    Reads,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 10] = [
     Kind::Data,
     Kind::Lost,
     Kind::Map,
@@ -44,6 +48,8 @@ const KINDS: [Kind; 8] = [
     Kind::Spill,
     Kind::Journal,
     Kind::Anchor,
+    Kind::Second,
+    Kind::Reads,
 ];
 
 /// A decoded tag.

@@ -115,6 +115,7 @@ impl<N: Nand> Ftl<N> {
             return Ok(());
         }
         self.guarded(|ftl| {
+            ftl.store_reads_at_close()?;
             ftl.write_structures()?;
             // Twice: the power may go in the second, which can then be read at one time and not at another. Whoever found
             // it and whoever does not are to find the same.
@@ -126,7 +127,7 @@ impl<N: Nand> Ftl<N> {
     }
 
     /// The upkeep before each change, bounded: begins the session, writes the map when it is due, empties blocks.
-    fn upkeep(&mut self) -> Result<()> {
+    pub(super) fn upkeep(&mut self) -> Result<()> {
         self.begin()?;
         self.collect()?;
         if self.map_is_due() {

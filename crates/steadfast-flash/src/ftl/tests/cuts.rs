@@ -2,26 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Oracle, Step, formatted, recover, run, small};
+use super::{Oracle, churn, formatted, recover, run, small};
 use crate::model::{Ageing, Interrupted, NandModel};
 use crate::nand::Pairing;
-
-/// Fills the part, overwrites at random, flushes, trims.
-fn churn(count: u32, seed: u32) -> Vec<Step> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state >> 8
-    };
-    (0..count)
-        .map(|number| match next() % 16 {
-            0 | 1 => Step::Flush,
-            2 => Step::Trim(next() as u16, 3),
-            3..6 => Step::Write(next() as u16 % 500, number, 5000),
-            _ => Step::Write(next() as u16, number, u16::MAX),
-        })
-        .collect()
-}
 
 fn every_cut(pairing: Pairing, stride: u64) {
     let part = small(pairing, 48);

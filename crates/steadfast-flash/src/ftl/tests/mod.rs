@@ -3,6 +3,7 @@
 mod bench;
 mod cuts;
 mod random;
+mod upkeep;
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -31,6 +32,23 @@ pub enum Step {
     Trim(u16, u8),
     /// Closes and mounts.
     Remount,
+}
+
+/// Fills the part, overwrites at random, flushes, trims.
+pub fn churn(count: u32, seed: u32) -> Vec<Step> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 8
+    };
+    (0..count)
+        .map(|number| match next() % 16 {
+            0 | 1 => Step::Flush,
+            2 => Step::Trim(next() as u16, 3),
+            3..6 => Step::Write(next() as u16 % 500, number, 5000),
+            _ => Step::Write(next() as u16, number, u16::MAX),
+        })
+        .collect()
 }
 
 /// The values that each logical page may have: the durable one, then those written since.

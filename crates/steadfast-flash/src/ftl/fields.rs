@@ -1,0 +1,55 @@
+//! Reading the fields of a page: nothing is taken that is not there.
+
+use alloc::vec::Vec;
+
+use super::codec::{Change, RELEASED, UNMAPPED};
+use crate::nand::NandGeometry;
+
+/// Reads fields off the front.
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        self.take(2)?.try_into().ok().map(u16::from_le_bytes)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.take(4)?.try_into().ok().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
+    }
+
+    pub fn list(&mut self) -> Option<Vec<u32>> {
+        let count = self.u16()?;
+        (0..count).map(|_| self.u32()).collect()
+    }
+
+    pub fn changes(&mut self, user_pages: u32, geometry: &NandGeometry) -> Option<Vec<(u32, Change)>> {
+        let mut changes = Vec::new();
+        for _ in 0..self.u16()? {
+            let (page, place) = (self.u32()?, self.u32()?);
+            let target = place & !RELEASED;
+            if page >= user_pages || (target != UNMAPPED && target >= geometry.pages()) {
+                return None;
+            }
+            changes.push((page, Change::Moved(target, place & RELEASED != 0)));
+        }
+        for _ in 0..self.u16()? {
+            let (page, length) = (self.u32()?, self.u16()?);
+            let contents = self.take(usize::from(length & 0x7fff))?;
+            if page >= user_pages || contents.len() > geometry.page_size as usize {
+                return None;
+            }
+            changes.push((page, Change::Short(contents.to_vec(), length & 1 << 15 != 0)));
+        }
+        Some(changes)
+    }
+}
