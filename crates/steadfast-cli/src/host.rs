@@ -35,7 +35,7 @@ const WIPE: u64 = 256 << 10;
 /// What the operating system says, and "in use" with the advice that helps.
 pub fn open_medium(path: &Path, read_only: bool, direct: bool) -> Outcome<HostMedium> {
     if remote::is_remote(path) {
-        return remote::open(path);
+        return remote::open(path, read_only);
     }
     if mtd::is_mtd(path) {
         return mtd::open(path, read_only);

@@ -24,12 +24,17 @@ pub fn address(path: &Path) -> Outcome<Address> {
     })
 }
 
-/// Opens the array.
+/// Opens the array; `read_only` changes nothing on its servers, whoever writes to it.
 ///
 /// # Errors
 /// [`failure`].
-pub fn open(path: &Path) -> Outcome<HostMedium> {
-    let medium = RemoteMedium::open(&address(path)?).map_err(|error| failure(&error, path))?;
+pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
+    let address = address(path)?;
+    let opened = match read_only {
+        true => RemoteMedium::open_read_only(&address),
+        false => RemoteMedium::open(&address),
+    };
+    let medium = opened.map_err(|error| failure(&error, path))?;
     Ok(Box::new(medium))
 }
 

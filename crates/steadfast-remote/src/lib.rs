@@ -13,11 +13,16 @@ mod address;
 pub mod array;
 pub mod client;
 pub mod export;
+mod latency;
+mod live;
 mod medium;
 pub mod protocol;
 pub mod server;
+mod tender;
 mod witness;
 
 pub use address::{Address, SCHEME, is_address};
-pub use medium::{RemoteError, RemoteMedium, ServerReport};
+pub use latency::Latency;
+pub use live::{Live, LiveMember, LiveRebuild};
+pub use medium::{LiveArray, RemoteError, RemoteMedium, ServerReport};
 pub use witness::DirectoryWitness;

@@ -3,20 +3,21 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use steadfast_media::{Geometry, Medium, MediumCounters, MediumError};
 
 use crate::address::Address;
 use crate::array::{
-    Array, ArrayError, ArrayOptions, BLOCK, Call, CreateOptions, Fleet, Outcome, Policy, Progress, Status,
+    Array, ArrayError, ArrayOptions, BLOCK, Call, CreateOptions, Fleet, Outcome, Policy, State, Status,
     Superblock,
 };
 use crate::client::{Ask, ClientTls, Endpoint, FleetOptions, TcpFleet, client_config};
+use crate::latency::Latencies;
+use crate::live::{self, Live, LiveMember, LiveSocket};
 use crate::server::TlsError;
+use crate::tender::{self, Shared};
 use crate::witness::DirectoryWitness;
 
 /// Why an address cannot be used.
@@ -49,18 +50,77 @@ pub struct ServerReport {
 
 /// An array at an address, open.
 pub struct RemoteMedium {
-    array: Arc<Array<TcpFleet>>,
+    watch: LiveArray,
     tender: Option<JoinHandle<()>>,
-    shared: Arc<Shared>,
+    /// Gone before the lock is.
+    _socket: Option<LiveSocket>,
     _lock: Option<File>,
 }
 
-#[derive(Default)]
-struct Shared {
-    stop: Mutex<bool>,
-    wake: Condvar,
-    rebuilding: AtomicBool,
-    done: AtomicU64,
+/// The numbers of an open array, for whoever shows them. Does not keep the array open by itself for others to see.
+#[derive(Clone)]
+pub struct LiveArray {
+    array: Arc<Array<TcpFleet>>,
+    shared: Arc<Shared>,
+    times: Arc<Times>,
+}
+
+/// How long requests took.
+struct Times {
+    reads: Latencies,
+    writes: Latencies,
+    flushes: Latencies,
+}
+
+impl LiveArray {
+    /// What the array is doing.
+    pub fn live(&self) -> Live {
+        let status = self.array.status();
+        let counters = self.array.counters().unwrap_or_default();
+        let members: Vec<LiveMember> = status
+            .members
+            .iter()
+            .map(|(state, seat)| LiveMember {
+                address: self.array.fleet().address(*seat).unwrap_or_default().to_owned(),
+                state: match state {
+                    State::Good => "good",
+                    State::Lost => "lost",
+                    State::Rebuilding => "rebuilding",
+                }
+                .to_owned(),
+            })
+            .collect();
+        Live {
+            uuid: hex(&status.uuid),
+            policy: status.policy.to_string(),
+            epoch: status.epoch,
+            degraded: status.members.iter().any(|(state, _)| *state != State::Good),
+            members,
+            failed: status.failed,
+            rebuild: self.shared.rebuild(),
+            size: status.size,
+            segments: status.segments.1,
+            segments_free: status.segments.0,
+            reads: counters.reads,
+            read_bytes: counters.read_bytes,
+            writes: counters.writes,
+            written_bytes: counters.written_bytes,
+            flushes: counters.flushes,
+            records: status.records,
+            losses: status.losses,
+            hedged: status.hedged,
+            reconstructed: status.reconstructed,
+            repaired: status.repaired,
+            cleaned: status.cleaned,
+            read_latency: self.times.reads.summary(),
+            write_latency: self.times.writes.summary(),
+            flush_latency: self.times.flushes.summary(),
+        }
+    }
+}
+
+fn hex(uuid: &[u8; 16]) -> String {
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn fleet(address: &Address) -> Result<TcpFleet, RemoteError> {
@@ -95,12 +155,13 @@ fn witness(address: &Address) -> Result<Option<Arc<DirectoryWitness>>, RemoteErr
     Ok(made.map(Arc::new))
 }
 
-fn options(address: &Address, witness: Option<&Arc<DirectoryWitness>>) -> ArrayOptions {
+fn options(address: &Address, witness: Option<&Arc<DirectoryWitness>>, read_only: bool) -> ArrayOptions {
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     ArrayOptions {
         patience_ms: ms(address.timeout),
         hedge_ms: ms(address.hedge),
         degraded: address.degraded,
+        read_only,
         witness: witness.map(|witness| Arc::clone(witness) as Arc<dyn crate::array::Witness>),
     }
 }
@@ -116,7 +177,7 @@ impl RemoteMedium {
         let members = address.servers.len().saturating_sub(address.spares);
         let policy = address.policy.unwrap_or(if members > 1 { Policy::Mirror } else { Policy::None });
         let create = CreateOptions { policy, uuid, spares: address.spares };
-        let array = Array::create(fleet, &create, options(address, witness.as_ref()))?;
+        let array = Array::create(fleet, &create, options(address, witness.as_ref(), false))?;
         Self::attend(array, address, witness)
     }
 
@@ -125,18 +186,31 @@ impl RemoteMedium {
     /// # Errors
     /// [`RemoteError`].
     pub fn open(address: &Address) -> Result<RemoteMedium, RemoteError> {
+        Self::open_as(address, false)
+    }
+
+    /// Opens the array to look at it: nothing is changed on the servers, so it can also be done while another machine uses
+    /// it. What that one moves away meanwhile cannot be read here any more.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn open_read_only(address: &Address) -> Result<RemoteMedium, RemoteError> {
+        Self::open_as(address, true)
+    }
+
+    fn open_as(address: &Address, read_only: bool) -> Result<RemoteMedium, RemoteError> {
         let fleet = fleet(address)?;
         let witness = witness(address)?;
         if let Some(witness) = &witness
-            && let Some(uuid) =
-                (0..fleet.servers()).find_map(|server| Some(look(&fleet, address, server).superblock?.uuid))
+            && let Some(uuid) = uuid_of(&fleet, address)
         {
             // Before the epoch changes below whoever has it.
-            let held = witness.lock(&uuid).map_err(|error| RemoteError::Host(error.to_string()))?;
+            let held =
+                witness.lock(&uuid, read_only).map_err(|error| RemoteError::Host(error.to_string()))?;
             let lock = held.ok_or(RemoteError::InUse)?;
             drop(lock);
         }
-        let array = Array::open(fleet, options(address, witness.as_ref()))?;
+        let array = Array::open(fleet, options(address, witness.as_ref(), read_only))?;
         Self::attend(array, address, witness)
     }
 
@@ -145,31 +219,53 @@ impl RemoteMedium {
         address: &Address,
         witness: Option<Arc<DirectoryWitness>>,
     ) -> Result<RemoteMedium, RemoteError> {
+        let socket = witness.as_ref().map(|witness| witness.socket(&array.status().uuid));
         let lock = match witness {
             Some(witness) => {
                 let held = witness
-                    .lock(&array.status().uuid)
+                    .lock(&array.status().uuid, array.is_read_only())
                     .map_err(|error| RemoteError::Host(format!("the witness: {error}")))?;
                 Some(held.ok_or(RemoteError::InUse)?)
             }
             None => None,
         };
-        let (array, shared) = (Arc::new(array), Arc::new(Shared::default()));
+        let times = Times { reads: Latencies::new(), writes: Latencies::new(), flushes: Latencies::new() };
+        let watch =
+            LiveArray { array: Arc::new(array), shared: Arc::new(Shared::default()), times: Arc::new(times) };
+        if watch.array.is_read_only() {
+            return Ok(RemoteMedium { watch, tender: None, _socket: None, _lock: lock });
+        }
         let tender = std::thread::Builder::new()
             .name("remote-tender".into())
             .spawn({
-                let (array, shared) = (Arc::clone(&array), Arc::clone(&shared));
+                let LiveArray { array, shared, .. } = watch.clone();
                 let (rate, spare_after) = (address.rebuild_rate, address.spare_after);
-                move || tend(&array, &shared, rate, spare_after)
+                move || tender::tend(&array, &shared, rate, spare_after)
             })
             .map_err(|error| RemoteError::Host(error.to_string()))?;
-        Ok(RemoteMedium { array, tender: Some(tender), shared, _lock: lock })
+        // Without it the array is as good; only nobody sees what it does.
+        let socket = socket.and_then(|path| {
+            let watch = watch.clone();
+            LiveSocket::serve(path, move || watch.live()).ok()
+        });
+        Ok(RemoteMedium { watch, tender: Some(tender), _socket: socket, _lock: lock })
     }
 
     /// What there is to know, and how many segments of a rebuild are done while there is one.
     pub fn status(&self) -> (Status, Option<u64>) {
-        let rebuilding = self.shared.rebuilding.load(Ordering::Relaxed);
-        (self.array.status(), rebuilding.then(|| self.shared.done.load(Ordering::Relaxed)))
+        let rebuild = self.watch.shared.rebuild();
+        (self.watch.array.status(), rebuild.map(|rebuild| rebuild.done.into()))
+    }
+
+    /// The numbers, for whoever shows them.
+    pub fn watch(&self) -> LiveArray {
+        self.watch.clone()
+    }
+
+    /// What the process of this machine says that has the array open; `None` where nobody has it.
+    pub fn live(address: &Address) -> Option<Live> {
+        let (fleet, witness) = (fleet(address).ok()?, witness(address).ok()??);
+        live::ask(&witness.socket(&uuid_of(&fleet, address)?))
     }
 
     /// Takes a good member out, for its server to be given back; a spare takes its place.
@@ -177,19 +273,22 @@ impl RemoteMedium {
     /// # Errors
     /// When no more can be lost.
     pub fn drain(&self, member: usize) -> Result<(), RemoteError> {
-        if self.array.spares().is_empty() {
+        let array = &self.watch.array;
+        let seat = array.status().members.get(member).map(|(_, seat)| *seat);
+        let Some(seat) = seat else { return Err(RemoteError::Array(ArrayError::WrongState(member))) };
+        if array.spares().is_empty() {
             let why = "there is no spare to take its place: give one with spare=HOST:PORT".to_owned();
             return Err(RemoteError::Array(ArrayError::Invalid(why)));
         }
-        Ok(self.array.drain(member)?)
+        // Before it is lost: its own server would be the first to be tried.
+        self.watch.shared.avoid(seat);
+        Ok(array.drain(member)?)
     }
 
     /// Whether another process of this machine has the array open.
     pub fn is_in_use(address: &Address) -> bool {
         let (Ok(fleet), Ok(Some(witness))) = (fleet(address), witness(address)) else { return false };
-        let uuid =
-            (0..fleet.servers()).find_map(|server| Some(look(&fleet, address, server).superblock?.uuid));
-        uuid.is_some_and(|uuid| matches!(witness.lock(&uuid), Ok(None)))
+        uuid_of(&fleet, address).is_some_and(|uuid| matches!(witness.lock(&uuid, false), Ok(None)))
     }
 
     /// What the servers of an address say, without opening the array: safe while somebody uses it.
@@ -200,6 +299,11 @@ impl RemoteMedium {
         let fleet = fleet(address)?;
         Ok((0..fleet.servers()).map(|server| look(&fleet, address, server)).collect())
     }
+}
+
+/// Which array the servers belong to, by the first one that knows.
+fn uuid_of(fleet: &TcpFleet, address: &Address) -> Option<[u8; 16]> {
+    (0..fleet.servers()).find_map(|server| Some(look(fleet, address, server).superblock?.uuid))
 }
 
 fn look(fleet: &TcpFleet, address: &Address, server: usize) -> ServerReport {
@@ -218,88 +322,43 @@ fn look(fleet: &TcpFleet, address: &Address, server: usize) -> ServerReport {
     ServerReport { address, contact, superblock }
 }
 
-/// Rebuilds what is lost: on its own server where that answers, or else on a spare.
-fn tend(array: &Array<TcpFleet>, shared: &Shared, rate: u64, spare_after: Duration) {
-    let mut since: Vec<Option<Instant>> = Vec::new();
-    // Waits; whether it is over.
-    let rest = |time: Duration| {
-        let mut stop = shared.stop.lock();
-        if !*stop {
-            shared.wake.wait_for(&mut stop, time);
-        }
-        *stop
-    };
-    while !rest(Duration::from_millis(500)) {
-        let lost = array.lost();
-        since.resize(array.status().members.len().max(since.len()), None);
-        for (member, since) in since.iter_mut().enumerate() {
-            match lost.contains(&member) {
-                true => drop(since.get_or_insert_with(Instant::now)),
-                false => *since = None,
-            }
-        }
-        for member in lost {
-            let status = array.status();
-            if status.failed {
-                break;
-            }
-            let Some((_, own)) = status.members.get(member).copied() else { continue };
-            let patient =
-                since.get(member).copied().flatten().is_some_and(|since| since.elapsed() < spare_after);
-            let begun = array.begin_rebuild(member, own).or_else(|error| match array.spares().first() {
-                Some(spare) if !patient => array.begin_rebuild(member, *spare),
-                _ => Err(error),
-            });
-            let Ok(mut rebuild) = begun else { continue };
-            shared.rebuilding.store(true, Ordering::Relaxed);
-            let mut before = 0;
-            while let Ok(Progress::Going(done, _)) = array.rebuild_step(&mut rebuild) {
-                shared.done.store(done.into(), Ordering::Relaxed);
-                let given = rebuild.bytes - before;
-                before = rebuild.bytes;
-                let pause = Duration::from_micros(given.saturating_mul(1_000_000) / rate.max(1));
-                if given > 0 && rest(pause) {
-                    return;
-                }
-                if *shared.stop.lock() {
-                    return;
-                }
-            }
-            shared.rebuilding.store(false, Ordering::Relaxed);
-        }
-    }
-}
-
 impl Drop for RemoteMedium {
     fn drop(&mut self) {
-        *self.shared.stop.lock() = true;
-        self.shared.wake.notify_all();
+        self.watch.shared.stop();
         if let Some(tender) = self.tender.take() {
             let _ = tender.join();
         }
     }
 }
 
+/// Carries `work` out and notes how long it took.
+fn timed<T>(times: &Latencies, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let result = work();
+    times.note(begun.elapsed());
+    result
+}
+
 impl Medium for RemoteMedium {
     fn geometry(&self) -> Geometry {
-        self.array.geometry()
+        self.watch.array.geometry()
     }
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
-        self.array.read(offset, buffer)
+        timed(&self.watch.times.reads, || self.watch.array.read(offset, buffer))
     }
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        self.array.write(offset, data)
+        timed(&self.watch.times.writes, || self.watch.array.write(offset, data))
     }
     fn flush(&self) -> Result<(), MediumError> {
-        self.array.flush()
+        timed(&self.watch.times.flushes, || self.watch.array.flush())
     }
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
-        self.array.discard(offset, length)
+        self.watch.array.discard(offset, length)
     }
     fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        self.array.write_fua(offset, data)
+        timed(&self.watch.times.flushes, || self.watch.array.write_fua(offset, data))
     }
     fn counters(&self) -> Option<MediumCounters> {
-        self.array.counters()
+        self.watch.array.counters()
     }
 }

@@ -27,18 +27,24 @@ impl DirectoryWitness {
         self.directory.join(format!("{name}.{suffix}"))
     }
 
-    /// Keeps others on this machine from the array as long as the file lives. `None`: somebody has it.
+    /// Keeps others on this machine from the array as long as the file lives, or, `shared`, those who write. `None`: somebody
+    /// has it.
     ///
     /// # Errors
     /// The file cannot be made.
-    pub fn lock(&self, uuid: &[u8; 16]) -> io::Result<Option<File>> {
+    pub fn lock(&self, uuid: &[u8; 16], shared: bool) -> io::Result<Option<File>> {
         let path = self.path(uuid, "lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
-        match file.try_lock() {
+        match if shared { file.try_lock_shared() } else { file.try_lock() } {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// Where whoever has the array open says what it does.
+    pub fn socket(&self, uuid: &[u8; 16]) -> PathBuf {
+        self.path(uuid, "live")
     }
 
     fn write(&self, uuid: &[u8; 16], epoch: u64) -> io::Result<()> {

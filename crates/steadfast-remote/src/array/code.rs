@@ -1,5 +1,7 @@
 //! [`Code`]: parity from data, and data from what is left.
 
+use std::borrow::Cow;
+
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use super::BLOCK;
@@ -18,32 +20,25 @@ impl Code {
     }
 
     /// Parity shards of data shards, all of the same length, a multiple of a block.
-    pub(crate) fn encode(&self, shards: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
-        let first = shards.first()?;
+    pub(crate) fn encode<'a>(&self, shards: &[&'a [u8]]) -> Option<Vec<Cow<'a, [u8]>>> {
+        let first = *shards.first()?;
         if shards.len() != self.data || shards.iter().any(|shard| shard.len() != first.len()) {
             return None;
         }
         match (self.data, self.parity) {
             (_, 0) => Some(Vec::new()),
-            (1, copies) => Some(vec![first.clone(); copies]),
+            (1, copies) => Some(vec![Cow::Borrowed(first); copies]),
             (_, 1) => {
-                let mut sum = first.clone();
+                let mut sum = first.to_vec();
                 shards.iter().skip(1).for_each(|shard| add(&mut sum, shard));
-                Some(vec![sum])
+                Some(vec![Cow::Owned(sum)])
             }
             _ => {
-                let mut parity = vec![Vec::with_capacity(first.len()); self.parity];
-                let mut encoder = ReedSolomonEncoder::new(self.data, self.parity, BLOCK).ok()?;
-                for row in 0..first.len() / BLOCK {
-                    for shard in shards {
-                        encoder.add_original_shard(shard.get(row * BLOCK..(row + 1) * BLOCK)?).ok()?;
-                    }
-                    let coded = encoder.encode().ok()?;
-                    for (sum, coded) in parity.iter_mut().zip(coded.recovery_iter()) {
-                        sum.extend_from_slice(coded);
-                    }
-                }
-                Some(parity)
+                // The code works on 64 bytes at a time, each place for itself: all rows at once are the rows one by one.
+                let mut encoder = ReedSolomonEncoder::new(self.data, self.parity, first.len()).ok()?;
+                shards.iter().try_for_each(|shard| encoder.add_original_shard(shard)).ok()?;
+                let coded = encoder.encode().ok()?;
+                Some(coded.recovery_iter().map(|shard| Cow::Owned(shard.to_vec())).collect())
             }
         }
     }
@@ -67,7 +62,11 @@ impl Code {
                 let originals = self.originals(rows)?;
                 match wanted < self.data {
                     true => originals.into_iter().nth(wanted),
-                    false => self.encode(&originals)?.into_iter().nth(wanted - self.data),
+                    false => {
+                        let originals: Vec<&[u8]> = originals.iter().map(|row| &row[..]).collect();
+                        let coded = self.encode(&originals)?.into_iter().nth(wanted - self.data)?;
+                        Some(coded.into_owned())
+                    }
                 }
             }
         }
@@ -110,7 +109,9 @@ mod tests {
             let shards: Vec<Vec<u8>> = (0..data)
                 .map(|shard| (0..3 * BLOCK).map(|at| (at * (shard + 3) + at / 97 + shard) as u8).collect())
                 .collect();
-            let all: Vec<Vec<u8>> = shards.iter().cloned().chain(code.encode(&shards).unwrap()).collect();
+            let slices: Vec<&[u8]> = shards.iter().map(|shard| &shard[..]).collect();
+            let coded = code.encode(&slices).unwrap().into_iter().map(Cow::into_owned);
+            let all: Vec<Vec<u8>> = shards.iter().cloned().chain(coded).collect();
             assert_eq!(all.len(), data + parity);
             for mask in 0_u32..1 << all.len() {
                 if mask.count_ones() as usize != data {

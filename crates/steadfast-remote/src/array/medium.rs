@@ -63,7 +63,7 @@ impl<F: Fleet> Medium for Array<F> {
 impl<F: Fleet> Array<F> {
     /// Forgets blocks: their room comes back when their segments are cleaned.
     fn forget(&self, first: u32, count: u32) -> Result<(), ArrayError> {
-        self.alive()?;
+        self.writes_allowed()?;
         let mut log = self.log.lock();
         let range = first..first.saturating_add(count);
         log.waiting.retain(|block| !range.contains(block));

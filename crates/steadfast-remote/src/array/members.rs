@@ -56,9 +56,10 @@ impl Members {
         (0..self.seats.len()).filter(move |member| self.state(*member) == wanted)
     }
 
-    /// Members that take writes.
-    pub(crate) fn writable(&self) -> Vec<usize> {
-        (0..self.seats.len()).filter(|member| self.state(*member) != State::Lost).collect()
+    /// Members that take writes, each with its server.
+    pub(crate) fn writable_seats(&self) -> Vec<(usize, usize)> {
+        let takes = |member: &usize| self.state(*member) != State::Lost;
+        (0..self.seats.len()).filter(takes).map(|member| (member, self.seat(member))).collect()
     }
 
     pub(crate) fn good(&self) -> usize {
@@ -67,6 +68,14 @@ impl Members {
 }
 
 impl<F: Fleet> Array<F> {
+    /// Fails where nothing may be changed, and as [`alive`](Self::alive).
+    pub(crate) fn writes_allowed(&self) -> Result<(), ArrayError> {
+        if self.options.read_only {
+            return Err(ArrayError::ReadOnly);
+        }
+        self.alive()
+    }
+
     /// Fails when more were lost than the policy survives.
     pub(crate) fn alive(&self) -> Result<(), ArrayError> {
         if self.members.read().failed { Err(ArrayError::TooManyLost) } else { Ok(()) }
@@ -94,8 +103,13 @@ impl<F: Fleet> Array<F> {
     }
 
     /// Writes the present states to every server that takes writes, under a new epoch, until all that are left have it.
-    /// The log is held.
+    /// The log is held. Who only looks keeps it to himself.
     pub(crate) fn publish(&self) -> Result<(), ArrayError> {
+        if self.options.read_only {
+            let mut members = self.members.write();
+            members.failed |= members.good() < self.shape.data;
+            return if members.failed { Err(ArrayError::TooManyLost) } else { Ok(()) };
+        }
         loop {
             let (superblock, seats, fua) = {
                 let mut members = self.members.write();
@@ -104,9 +118,7 @@ impl<F: Fleet> Array<F> {
                     return Err(ArrayError::TooManyLost);
                 }
                 members.superblock.epoch += 1;
-                let seats: Vec<(usize, usize)> =
-                    members.writable().into_iter().map(|member| (member, members.seat(member))).collect();
-                (members.superblock.clone(), seats, members.fua.clone())
+                (members.superblock.clone(), members.writable_seats(), members.fua.clone())
             };
             let offset = Superblock::offset(superblock.epoch);
             let bytes: Vec<Vec<u8>> = seats
@@ -173,11 +185,15 @@ impl<F: Fleet> Array<F> {
             return;
         }
         self.fleet.round(calls, self.options.patience_ms);
-        let again = |call: &&mut Call<'_>| matches!(call.outcome, Outcome::Lost | Outcome::Late);
+        self.again(calls, |outcome| matches!(outcome, Outcome::Lost | Outcome::Late));
+    }
+
+    /// Makes those calls once more that had such an outcome.
+    pub(crate) fn again(&self, calls: &mut [Call<'_>], which: impl Fn(Outcome) -> bool) {
         let mut retry: Vec<Call<'_>> = Vec::new();
         let mut places = Vec::new();
         for (place, call) in calls.iter_mut().enumerate() {
-            if again(&&mut *call) {
+            if which(call.outcome) {
                 let ask = match &mut call.ask {
                     Ask::Read(buffer) => Ask::Read(buffer),
                     Ask::Write(pieces, durable) => Ask::Write(pieces, *durable),

@@ -18,6 +18,7 @@
 mod clean;
 mod code;
 mod fleet;
+mod flush;
 mod map;
 mod medium;
 mod members;
@@ -29,6 +30,7 @@ mod rebuild;
 mod record;
 mod recover;
 mod seal;
+mod send;
 mod shape;
 mod superblock;
 
@@ -64,6 +66,18 @@ pub struct Array<F> {
     map: RwLock<Map>,
     tally: options::Tally,
     lates: read::Lates,
+}
+
+impl<F> Array<F> {
+    /// Its servers.
+    pub fn fleet(&self) -> &F {
+        &self.fleet
+    }
+
+    /// Whether it was opened only to be looked at.
+    pub fn is_read_only(&self) -> bool {
+        self.options.read_only
+    }
 }
 
 /// The checksum of everything here.

@@ -27,13 +27,16 @@ pub struct ArrayOptions {
     pub hedge_ms: u64,
     /// Open although servers that do not answer might know of a later state.
     pub degraded: bool,
+    /// Only look: nothing is written to any server, no epoch begins, and what an earlier client left behind is settled in
+    /// memory alone. Whoever writes meanwhile is not disturbed; what it moves away then fails to be read here.
+    pub read_only: bool,
     /// Who remembers the newest epoch.
     pub witness: Option<Arc<dyn Witness>>,
 }
 
 impl Default for ArrayOptions {
     fn default() -> ArrayOptions {
-        ArrayOptions { patience_ms: 400, hedge_ms: 50, degraded: false, witness: None }
+        ArrayOptions { patience_ms: 400, hedge_ms: 50, degraded: false, read_only: false, witness: None }
     }
 }
 
@@ -80,6 +83,9 @@ pub enum ArrayError {
     /// The newest epoch could not be noted.
     #[error("the witness: {0}")]
     Witness(String),
+    /// Opened read-only.
+    #[error("the array is open read-only")]
+    ReadOnly,
     /// What was to be done is for another state of the member.
     #[error("member {0} is not in a state for that")]
     WrongState(usize),

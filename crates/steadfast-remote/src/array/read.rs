@@ -271,6 +271,9 @@ impl<F: Fleet> Array<F> {
 
     /// Puts a block right on a good server that had it wrong.
     fn repair(&self, block: u32, entry: Entry, bytes: &[u8], held: bool) {
+        if self.options.read_only {
+            return;
+        }
         let guard = if held { None } else { self.log.try_lock() };
         // Without the log the segment might be another one by now.
         if (!held && guard.is_none()) || self.map.read().entry(block) != Some(entry) {

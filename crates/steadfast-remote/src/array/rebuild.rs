@@ -47,6 +47,7 @@ impl<F: Fleet> Array<F> {
     /// # Errors
     /// When no more can be lost.
     pub fn drain(&self, member: usize) -> Result<(), ArrayError> {
+        self.writes_allowed()?;
         let _log = self.log.lock();
         if self.members.read().good() <= self.shape.data {
             return Err(ArrayError::TooManyLost);
@@ -59,7 +60,7 @@ impl<F: Fleet> Array<F> {
     /// # Errors
     /// The server does not answer or lends too little, or the member is not lost.
     pub fn begin_rebuild(&self, member: usize, seat: usize) -> Result<Rebuild, ArrayError> {
-        self.alive()?;
+        self.writes_allowed()?;
         if self.members.read().state(member) != State::Lost {
             return Err(ArrayError::WrongState(member));
         }

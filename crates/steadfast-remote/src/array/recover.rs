@@ -59,6 +59,9 @@ impl<F: Fleet> Array<F> {
         self.lose_stale(&records, durable)?;
         log.next = last + 1;
         log.durable = last;
+        if self.options.read_only {
+            return Ok(());
+        }
         self.flush_servers()?;
         self.members.write().superblock.next_session(last);
         self.publish()?;
@@ -94,10 +97,7 @@ impl<F: Fleet> Array<F> {
 
     /// What was settled stays so.
     fn flush_servers(&self) -> Result<(), ArrayError> {
-        let seats: Vec<(usize, usize)> = {
-            let members = self.members.read();
-            members.writable().into_iter().map(|member| (member, members.seat(member))).collect()
-        };
+        let seats = self.members.read().writable_seats();
         let mut calls: Vec<Call<'_>> =
             seats.iter().map(|(_, seat)| Call::new(*seat, 0, Ask::Flush)).collect();
         self.insist(&mut calls);
@@ -187,7 +187,8 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// A record that no flush covers: completed where that can be, voided otherwise.
+    /// A record that no flush covers: completed where that can be, voided otherwise. Who only looks cannot complete it, so
+    /// that a further fault would hit what has too few shards already: to him it is there if it is everywhere.
     fn settle(&self, header: &mut Header) -> Result<(), ArrayError> {
         let shape = &self.shape;
         let members: Vec<(usize, usize)> = {
@@ -232,6 +233,17 @@ impl<F: Fleet> Array<F> {
         let complete = shards.len() >= shape.data;
         if !complete {
             header.entries.clear();
+        }
+        if self.options.read_only {
+            let head = header.encode(shape);
+            let everywhere = members.iter().zip(&buffers).all(|((member, _), buffer)| {
+                shards.contains_key(&shape.shard_of(*member, header.sequence))
+                    && buffer.get(..head_bytes) == Some(&head[..])
+            });
+            if !everywhere {
+                header.entries.clear();
+            }
+            return Ok(());
         }
         let head = header.encode(shape);
         let mut writes: Vec<(usize, usize, Vec<Vec<u8>>)> = Vec::new();

@@ -75,6 +75,11 @@ impl Shape {
         segment / record * rows + rest.saturating_sub(header) / BLOCK
     }
 
+    /// Bytes of the data shards of a record of so many blocks.
+    pub(crate) fn stripe_bytes(&self, blocks: usize) -> usize {
+        blocks.div_ceil(self.data) * self.data * BLOCK
+    }
+
     /// Bytes of a record's header for so many blocks.
     pub(crate) fn header_bytes(&self, blocks: usize) -> usize {
         (super::record::FIXED_BYTES + 4 * self.servers() + 8 * blocks).next_multiple_of(SECTOR)

@@ -5,7 +5,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use super::link::LinkError;
-use super::stream::{ClientTls, Stream};
+use super::stream::{ClientTls, Transport};
+use super::wire::Wire;
 use crate::protocol::{
     ClientFlags, ExportInfo, InfoRequest, OptionKind, OptionReplyHeader, REQUEST_BYTES_MAX, ServerGreeting,
     option_request, wire,
@@ -35,7 +36,7 @@ impl Endpoint {
 
 /// A connection that is ready for requests.
 pub(super) struct Ready {
-    pub(super) stream: Stream,
+    pub(super) stream: Wire,
     pub(super) info: ExportInfo,
     pub(super) structured: bool,
 }
@@ -57,8 +58,17 @@ pub(super) fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Ready, 
     let deadline = Instant::now() + patience;
     let socket = dial(endpoint, deadline)?;
     socket.set_nodelay(true)?;
-    let mut stream = Stream::Plain(socket);
-    stream.set_patience(patience)?;
+    negotiate(Box::new(socket), endpoint, deadline)
+}
+
+/// Negotiates until `deadline` over what is connected.
+pub(super) fn negotiate(
+    transport: Box<dyn Transport>,
+    endpoint: &Endpoint,
+    deadline: Instant,
+) -> Result<Ready, LinkError> {
+    let mut stream = Wire::new(transport);
+    stream.set_patience(deadline.saturating_duration_since(Instant::now()))?;
     let mut greeting = [0; ServerGreeting::BYTES];
     stream.read_exact(&mut greeting)?;
     let greeting = ServerGreeting::parse(&greeting)?;
@@ -69,7 +79,7 @@ pub(super) fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Ready, 
         if !ack {
             return Err(LinkError::NoTls);
         }
-        stream = stream.start_tls(tls, endpoint.host())?;
+        stream.start_tls(tls, endpoint.host())?;
     }
     let (structured, _) = ask(&mut stream, OptionKind::StructuredReply, &[], deadline)?;
     let request = InfoRequest { name: &endpoint.export, block_size: true, canonical_name: false };
@@ -85,7 +95,7 @@ pub(super) fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Ready, 
 
 /// Sends an option and takes its replies in: whether it was granted, and what was said about the export.
 fn ask(
-    stream: &mut Stream,
+    stream: &mut Wire,
     kind: OptionKind,
     payload: &[u8],
     deadline: Instant,

@@ -10,7 +10,8 @@ use std::io::{self, IoSlice, Read, Write};
 use std::time::{Duration, Instant};
 
 use super::handshake::{self, Endpoint};
-use super::stream::Stream;
+use super::stream::Transport;
+use super::wire::Wire;
 use crate::protocol::{
     Chunk, ChunkHeader, ChunkKind, Command, CommandFlags, ExportInfo, ProtocolError, ReplyHeader, Request,
     SimpleReply, parse_reply_header, wire,
@@ -66,7 +67,7 @@ impl<'a> Question<'a> {
 
 /// A connection to a server.
 pub struct Link {
-    stream: Stream,
+    stream: Wire,
     info: ExportInfo,
     structured: bool,
     cookie: u64,
@@ -79,6 +80,21 @@ impl Link {
     /// [`LinkError`].
     pub fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Link, LinkError> {
         let handshake::Ready { stream, info, structured } = handshake::connect(endpoint, patience)?;
+        Ok(Link { stream, info, structured, cookie: 0 })
+    }
+
+    /// As [`connect`](Self::connect), over what is connected already.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub fn over(
+        transport: Box<dyn Transport>,
+        endpoint: &Endpoint,
+        patience: Duration,
+    ) -> Result<Link, LinkError> {
+        let deadline = Instant::now() + patience;
+        let handshake::Ready { stream, info, structured } =
+            handshake::negotiate(transport, endpoint, deadline)?;
         Ok(Link { stream, info, structured, cookie: 0 })
     }
 
@@ -224,7 +240,7 @@ impl Link {
     }
 }
 
-fn write_all_vectored(stream: &mut Stream, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+fn write_all_vectored(stream: &mut Wire, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
     IoSlice::advance_slices(&mut slices, 0);
     while !slices.is_empty() {
         match stream.write_vectored(slices) {

@@ -4,8 +4,9 @@ mod handshake;
 mod link;
 mod stream;
 mod tcp;
+mod wire;
 
 pub use handshake::Endpoint;
 pub use link::{Ask, Link, LinkError, Question};
-pub use stream::{ClientTls, client_config};
+pub use stream::{ClientTls, Transport, client_config};
 pub use tcp::{FleetOptions, TcpFleet};

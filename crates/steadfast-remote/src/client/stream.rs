@@ -42,34 +42,56 @@ pub fn client_config(files: &TlsFiles) -> Result<Arc<rustls::ClientConfig>, TlsE
     Ok(Arc::new(config))
 }
 
+/// What a connection runs over: a socket, or the bytes of a test.
+pub trait Transport: Read + Write + Send {
+    /// Reads and writes give up after `patience`, with `WouldBlock` or `TimedOut`.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn set_patience(&self, patience: Duration) -> io::Result<()>;
+}
+
+impl Transport for TcpStream {
+    fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(patience))?;
+        self.set_write_timeout(Some(patience))
+    }
+}
+
 /// Plain or TLS.
 pub(super) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Plain(Box<dyn Transport>),
+    Tls(Box<StreamOwned<ClientConnection, Box<dyn Transport>>>),
+    /// Between the two.
+    Gone,
 }
 
 impl Stream {
-    pub(super) fn socket(&self) -> &TcpStream {
+    pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
         match self {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => &stream.sock,
+            Stream::Plain(transport) => transport.set_patience(patience),
+            Stream::Tls(stream) => stream.sock.set_patience(patience),
+            Stream::Gone => Err(gone()),
         }
     }
 
-    /// Reads and writes give up after `patience`.
-    pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        let patience = Some(patience.max(Duration::from_millis(1)));
-        self.socket().set_read_timeout(patience)?;
-        self.socket().set_write_timeout(patience)
-    }
-
-    pub(super) fn start_tls(self, tls: &ClientTls, host: &str) -> io::Result<Stream> {
-        let Stream::Plain(socket) = self else { return Err(io::ErrorKind::InvalidInput.into()) };
+    /// Goes on in TLS.
+    pub(super) fn start_tls(&mut self, tls: &ClientTls, host: &str) -> io::Result<()> {
         let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let session = ClientConnection::new(Arc::clone(&tls.config), name).map_err(io::Error::other)?;
-        Ok(Stream::Tls(Box::new(StreamOwned::new(session, socket))))
+        match std::mem::replace(self, Stream::Gone) {
+            Stream::Plain(transport) => {
+                *self = Stream::Tls(Box::new(StreamOwned::new(session, transport)));
+                Ok(())
+            }
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
+}
+
+fn gone() -> io::Error {
+    io::ErrorKind::NotConnected.into()
 }
 
 impl Read for Stream {
@@ -77,6 +99,7 @@ impl Read for Stream {
         match self {
             Stream::Plain(stream) => stream.read(buffer),
             Stream::Tls(stream) => stream.read(buffer),
+            Stream::Gone => Err(gone()),
         }
     }
 }
@@ -86,6 +109,7 @@ impl Write for Stream {
         match self {
             Stream::Plain(stream) => stream.write(bytes),
             Stream::Tls(stream) => stream.write(bytes),
+            Stream::Gone => Err(gone()),
         }
     }
 
@@ -93,6 +117,7 @@ impl Write for Stream {
         match self {
             Stream::Plain(stream) => stream.write_vectored(bytes),
             Stream::Tls(stream) => stream.write_vectored(bytes),
+            Stream::Gone => Err(gone()),
         }
     }
 
@@ -100,6 +125,7 @@ impl Write for Stream {
         match self {
             Stream::Plain(stream) => stream.flush(),
             Stream::Tls(stream) => stream.flush(),
+            Stream::Gone => Err(gone()),
         }
     }
 }

@@ -70,6 +70,8 @@ struct World {
     /// Calls until the client dies.
     dies_in: Option<u64>,
     dead: bool,
+    /// Writes, trims and flushes that clients have asked for.
+    changes: u64,
 }
 
 /// The servers, as the engine and as the test see them.
@@ -97,7 +99,10 @@ impl SimFleet {
                 fua: random.one_in(2),
             })
             .collect();
-        SimFleet { size, world: Mutex::new(World { servers, random, dies_in: None, dead: false }) }
+        SimFleet {
+            size,
+            world: Mutex::new(World { servers, random, dies_in: None, dead: false, changes: 0 }),
+        }
     }
 
     pub fn set_trouble(&self, server: usize, trouble: Trouble) {
@@ -159,6 +164,11 @@ impl SimFleet {
         }
     }
 
+    /// How often clients wanted to change something.
+    pub fn changes(&self) -> u64 {
+        self.world.lock().changes
+    }
+
     pub fn is_dead(&self) -> bool {
         self.world.lock().dead
     }
@@ -195,6 +205,7 @@ impl Server {
 
 impl World {
     fn call(&mut self, call: &mut Call<'_>) -> Outcome {
+        self.changes += u64::from(!matches!(call.ask, Ask::Read(_)));
         if let Some(left) = &mut self.dies_in {
             if *left == 0 {
                 self.dead = true;

@@ -22,6 +22,7 @@ pub struct Tally {
     pub reconstructed: u64,
     pub repaired: u64,
     pub records: u64,
+    pub looks: u64,
 }
 
 impl Tally {
@@ -33,6 +34,7 @@ impl Tally {
         self.reconstructed += other.reconstructed;
         self.repaired += other.repaired;
         self.records += other.records;
+        self.looks += other.looks;
     }
 }
 
@@ -370,6 +372,37 @@ impl World {
         self.tally.records += status.records;
     }
 
+    /// Somebody looks at what the client has left: it is right, and stays what it is.
+    fn look(&mut self) -> Result<(), String> {
+        let before = self.fleet.changes();
+        let read_only = ArrayOptions { read_only: true, ..options(&self.notebook) };
+        let array = Array::open(self.fleet.clone(), read_only)
+            .map_err(|error| format!("nobody can look: {error}"))?;
+        let mut found = vec![0x55; self.blocks as usize * BLOCK];
+        array.read(0, &mut found).map_err(|error| format!("looking at everything: {error}"))?;
+        for (index, bytes) in found.chunks_exact(BLOCK).enumerate() {
+            let block = index as u64;
+            let truth = self.truth.get(&block).cloned().unwrap_or_default();
+            let mut candidates = truth.maybe.iter().chain([&truth.now]);
+            if !truth.anything && !candidates.any(|number| bytes == fill(*number, block)) {
+                return Err(format!("block {block} looks like none of what it may be"));
+            }
+        }
+        if array.write(0, &found[..BLOCK]).is_ok() || array.discard(0, BLOCK as u64).is_ok() {
+            return Err("who only looks has changed something".to_owned());
+        }
+        array.flush().map_err(|error| format!("flushing nothing: {error}"))?;
+        drop(array);
+        match self.fleet.changes() == before {
+            true => {
+                self.fleet.revive_client();
+                self.tally.looks += 1;
+                Ok(())
+            }
+            false => Err("a server was asked to change something by who only looks".to_owned()),
+        }
+    }
+
     fn reopen(&mut self) -> Result<(), String> {
         self.note_tally();
         self.tally.crashes += 1;
@@ -377,6 +410,9 @@ impl World {
         self.array = None;
         self.fleet.revive_client();
         self.history += " O";
+        if self.random.one_in(3) {
+            self.look()?;
+        }
         let mut opened = Array::open(self.fleet.clone(), options(&self.notebook));
         if self.random.one_in(3)
             && let Ok(array) = opened

@@ -1,0 +1,87 @@
+//! Flushes: what was taken in is made durable, in as few round trips as there can be.
+//!
+//! The last record of a flush is written durably and takes along a flush of everything that was answered before. So a
+//! flush is one round trip, however much was written before it, where servers can write durably (FUA).
+
+use parking_lot::MutexGuard;
+
+use super::seal::Log;
+use super::{Array, ArrayError, Call, Fleet, Outcome};
+use crate::client::Ask;
+
+impl<F: Fleet> Array<F> {
+    /// Makes everything durable that was taken in.
+    pub(crate) fn flush_all(&self) -> Result<(), ArrayError> {
+        self.alive()?;
+        if self.options.read_only {
+            return Ok(());
+        }
+        let mut log = self.log.lock();
+        self.flush_held(&mut log)?;
+        self.tally.flushed();
+        Ok(())
+    }
+
+    /// As [`flush_all`](Self::flush_all), where the log is held.
+    pub(crate) fn flush_held(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
+        self.seal(log, true)?;
+        if log.unflushed {
+            let seats = self.members.read().writable_seats();
+            let mut calls: Vec<Call<'_>> =
+                seats.iter().map(|(_, seat)| Call::new(*seat, 0, Ask::Flush)).collect();
+            // Once only: an answer on a new connection says nothing of what went over the old one.
+            self.fleet.round(&mut calls, 2 * self.options.patience_ms);
+            let mut lost = self.forgetful(&seats);
+            lost.extend(
+                seats
+                    .iter()
+                    .zip(&calls)
+                    .filter(|(_, call)| call.outcome != Outcome::Done)
+                    .map(|((member, _), _)| *member),
+            );
+            lost.sort_unstable();
+            lost.dedup();
+            self.lose(&lost)?;
+            log.unflushed = false;
+        }
+        self.note_breaks();
+        log.durable = log.next - 1;
+        let emptied = std::mem::take(&mut log.emptied);
+        log.free.extend(emptied);
+        self.collect_empty(log);
+        Ok(())
+    }
+
+    /// Members with a connection that broke since the last flush: such a server may have forgotten what it had not flushed,
+    /// and answers a flush as if it had not. Looked at after the answers, for a flush may be answered on a new connection.
+    pub(crate) fn forgetful(&self, seats: &[(usize, usize)]) -> Vec<usize> {
+        let before = self.members.read().breaks.clone();
+        let broke = |seat: usize| before.get(seat).is_none_or(|count| self.fleet.breaks(seat) != *count);
+        seats.iter().filter(|(_, seat)| broke(*seat)).map(|(member, _)| *member).collect()
+    }
+
+    /// From here on a connection that breaks matters.
+    fn note_breaks(&self) {
+        let mut members = self.members.write();
+        members.breaks = (0..self.fleet.servers()).map(|server| self.fleet.breaks(server)).collect();
+    }
+
+    /// Segments whose blocks all have newer versions: free at once where those are flushed, with the next flush otherwise.
+    pub(crate) fn collect_empty(&self, log: &mut Log) {
+        let flushed = log.durable == log.next - 1;
+        let mut map = self.map.write();
+        for slot in 0..map.segments.len() as u32 {
+            if log.open.is_some_and(|open| open.slot == slot) {
+                continue;
+            }
+            let Some(segment) = map.segments.get_mut(slot as usize) else { continue };
+            if segment.live == 0 && !segment.records.is_empty() {
+                segment.records = Vec::new();
+                match flushed {
+                    true => log.free.push_back(slot),
+                    false => log.emptied.push(slot),
+                }
+            }
+        }
+    }
+}

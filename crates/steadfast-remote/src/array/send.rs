@@ -1,0 +1,115 @@
+//! A record goes to all members in one round, header and shard in one write each, without copying what the caller has.
+
+use std::borrow::Cow;
+
+use super::record::Header;
+use super::seal::{Log, Open};
+use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, crc32c};
+use crate::client::Ask;
+
+impl<F: Fleet> Array<F> {
+    /// Makes a record of `blocks`, whose `bytes` follow each other, and sends it to every member. It counts once `k` of the
+    /// good ones have it, and those that have it not are out of the array. With `durable` it is written so where servers
+    /// can, and what was answered before is flushed in the same round.
+    pub(crate) fn send(
+        &self,
+        log: &mut Log,
+        open: Open,
+        blocks: &[u32],
+        bytes: Cow<'_, [u8]>,
+        durable: bool,
+    ) -> Result<Header, ArrayError> {
+        let shape = &self.shape;
+        let rows = blocks.len().div_ceil(shape.data);
+        let filled = blocks.len().div_ceil(rows);
+        let entries = blocks
+            .iter()
+            .zip(bytes.chunks_exact(BLOCK))
+            .map(|(block, bytes)| (*block, crc32c(bytes)))
+            .collect();
+        let mut bytes = bytes;
+        if bytes.len() < shape.data * rows * BLOCK {
+            bytes.to_mut().resize(shape.data * rows * BLOCK, 0);
+        }
+        let data: Vec<&[u8]> = bytes.chunks_exact(rows * BLOCK).collect();
+        let parity = self.code.encode(&data).ok_or_else(|| ArrayError::Invalid("no parity".to_owned()))?;
+        let shards: Vec<&[u8]> = data.iter().copied().chain(parity.iter().map(|shard| &shard[..])).collect();
+        let checksums = match shape.data {
+            // Copies of each other.
+            1 => vec![shards.first().map_or(0, |shard| crc32c(shard)); shards.len()],
+            data => shards
+                .iter()
+                .enumerate()
+                .map(|(index, shard)| if index >= filled && index < data { 0 } else { crc32c(shard) })
+                .collect(),
+        };
+        let (seats, fua, uuid, session) = {
+            let members = self.members.read();
+            let superblock = &members.superblock;
+            (members.writable_seats(), members.fua.clone(), superblock.uuid, superblock.session)
+        };
+        let header = Header {
+            uuid,
+            session,
+            generation: open.generation,
+            sequence: log.next,
+            durable: log.durable,
+            slot: open.slot,
+            offset: open.offset,
+            rows: rows as u32,
+            shards: checksums,
+            entries,
+        };
+        log.next += 1;
+        let head = header.encode(shape);
+        let pieces: Vec<Vec<&[u8]>> = seats
+            .iter()
+            .map(|(member, _)| {
+                let shard = shape.shard_of(*member, header.sequence);
+                match shards.get(shard) {
+                    Some(bytes) if shard < filled || shard >= shape.data => vec![&head[..], bytes],
+                    _ => vec![&head[..]],
+                }
+            })
+            .collect();
+        let offset = shape.slot_start(open.slot) + u64::from(open.offset);
+        let durably = |seat: usize| durable && fua.get(seat).copied().unwrap_or(false);
+        let mut calls: Vec<Call<'_>> = seats
+            .iter()
+            .zip(&pieces)
+            .map(|((_, seat), pieces)| Call::new(*seat, offset, Ask::Write(pieces, durably(*seat))))
+            .collect();
+        let all_durable = seats.iter().all(|(_, seat)| durably(*seat));
+        // What was sent earlier has been answered, so a flush beside this record covers it.
+        let flushes = durable && log.unflushed && all_durable;
+        if flushes {
+            calls.extend(seats.iter().map(|(_, seat)| Call::new(*seat, 0, Ask::Flush)));
+            // Once only, but with the time of two: see `flush_held`.
+            self.fleet.round(&mut calls, 2 * self.options.patience_ms);
+            let (writes, _) = calls.split_at_mut(seats.len());
+            self.again(writes, |outcome| outcome == Outcome::Lost);
+        } else {
+            self.insist(&mut calls);
+        }
+        let failed = |calls: &[Call<'_>]| -> Vec<usize> {
+            seats
+                .iter()
+                .zip(calls)
+                .filter(|(_, call)| call.outcome != Outcome::Done)
+                .map(|((member, _), _)| *member)
+                .collect()
+        };
+        let (writes, rest) = calls.split_at(seats.len());
+        let mut lost = failed(writes);
+        if flushes {
+            lost.extend(failed(rest));
+            lost.extend(self.forgetful(&seats));
+            lost.sort_unstable();
+            lost.dedup();
+        }
+        drop(calls);
+        self.lose(&lost)?;
+        log.unflushed = !all_durable || (log.unflushed && !flushes);
+        Ok(header)
+    }
+}

@@ -1,0 +1,84 @@
+//! [`Wire`]: a stream with a buffer for what comes in, so that a reply is one call of the system and not four, and with
+//! time limits that are set only when they change.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use super::stream::{ClientTls, Stream, Transport};
+
+/// Bytes read ahead at most. Payloads that are longer go to where they belong at once.
+const AHEAD: usize = 16 << 10;
+
+/// A buffered connection.
+pub(super) struct Wire {
+    stream: Stream,
+    input: Box<[u8]>,
+    start: usize,
+    end: usize,
+    patience: Duration,
+}
+
+impl Wire {
+    pub(super) fn new(transport: Box<dyn Transport>) -> Wire {
+        Wire {
+            stream: Stream::Plain(transport),
+            input: vec![0; AHEAD].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            patience: Duration::ZERO,
+        }
+    }
+
+    /// Reads and writes give up after `patience`, or up to an eighth later.
+    pub(super) fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
+        let patience = patience.max(Duration::from_millis(1));
+        // What is left of a time shrinks all the while: not worth two calls of the system each time.
+        if self.patience >= patience && self.patience <= patience + patience / 8 {
+            return Ok(());
+        }
+        self.patience = patience + patience / 16;
+        self.stream.set_patience(self.patience)
+    }
+
+    /// Goes on in TLS.
+    pub(super) fn start_tls(&mut self, tls: &ClientTls, host: &str) -> io::Result<()> {
+        if self.start != self.end {
+            // Said in the clear, and meant to be taken for what comes through TLS.
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.stream.start_tls(tls, host)
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.start == self.end {
+            if buffer.len() >= self.input.len() {
+                return self.stream.read(buffer);
+            }
+            (self.start, self.end) = (0, 0);
+            self.end = self.stream.read(&mut self.input)?.min(self.input.len());
+        }
+        let ready = self.input.get(self.start..self.end).unwrap_or_default();
+        let count = ready.len().min(buffer.len());
+        if let (Some(target), Some(source)) = (buffer.get_mut(..count), ready.get(..count)) {
+            target.copy_from_slice(source);
+        }
+        self.start += count;
+        Ok(count)
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn write_vectored(&mut self, bytes: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.stream.write_vectored(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}

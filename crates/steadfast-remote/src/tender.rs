@@ -1,0 +1,119 @@
+//! The tender: rebuilds lost members of an open array, on their own servers where those answer, or else on spares.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::array::{Array, Progress, Rebuild};
+use crate::client::TcpFleet;
+use crate::live::LiveRebuild;
+
+/// How often lost members are looked at.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// What the tender and its owner tell each other.
+#[derive(Default)]
+pub(crate) struct Shared {
+    stop: Mutex<bool>,
+    wake: Condvar,
+    rebuild: Mutex<Option<LiveRebuild>>,
+    /// Servers that are given back: nobody is rebuilt on them.
+    avoided: Mutex<Vec<usize>>,
+}
+
+impl Shared {
+    /// Ends it.
+    pub(crate) fn stop(&self) {
+        *self.stop.lock() = true;
+        self.wake.notify_all();
+    }
+
+    /// Keeps members off a server.
+    pub(crate) fn avoid(&self, seat: usize) {
+        self.avoided.lock().push(seat);
+    }
+
+    /// The rebuild that goes on.
+    pub(crate) fn rebuild(&self) -> Option<LiveRebuild> {
+        *self.rebuild.lock()
+    }
+
+    /// Waits; whether it is over.
+    fn rest(&self, time: Duration) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            self.wake.wait_for(&mut stop, time);
+        }
+        *stop
+    }
+}
+
+/// Tends the array until it is told to stop: `rate` bytes a second at most, and a spare only after `spare_after`.
+pub(crate) fn tend(array: &Array<TcpFleet>, shared: &Shared, rate: u64, spare_after: Duration) {
+    let mut since: Vec<Option<Instant>> = Vec::new();
+    while !shared.rest(INTERVAL) {
+        let lost = array.lost();
+        since.resize(array.status().members.len().max(since.len()), None);
+        for (member, since) in since.iter_mut().enumerate() {
+            match lost.contains(&member) {
+                true => drop(since.get_or_insert_with(Instant::now)),
+                false => *since = None,
+            }
+        }
+        for member in lost {
+            let status = array.status();
+            if status.failed {
+                break;
+            }
+            let Some((_, own)) = status.members.get(member).copied() else { continue };
+            let patient =
+                since.get(member).copied().flatten().is_some_and(|since| since.elapsed() < spare_after);
+            let avoided = shared.avoided.lock().clone();
+            let given_back = avoided.contains(&own);
+            let mut places: Vec<usize> = Vec::new();
+            if !given_back {
+                places.push(own);
+            }
+            if given_back || !patient {
+                places.extend(array.spares().into_iter().filter(|spare| !avoided.contains(spare)));
+            }
+            let begun = places.into_iter().find_map(|place| array.begin_rebuild(member, place).ok());
+            let Some(mut rebuild) = begun else { continue };
+            let over = carry_out(array, shared, member, &mut rebuild, rate);
+            *shared.rebuild.lock() = None;
+            if over {
+                return;
+            }
+        }
+    }
+}
+
+/// Does one rebuild, as far as it goes; whether the tender has to end.
+fn carry_out(
+    array: &Array<TcpFleet>,
+    shared: &Shared,
+    member: usize,
+    rebuild: &mut Rebuild,
+    rate: u64,
+) -> bool {
+    let begun = Instant::now();
+    let mut before = 0;
+    while let Ok(Progress::Going(done, segments)) = array.rebuild_step(rebuild) {
+        let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX).max(1);
+        let so_far = u128::from(rebuild.bytes) * 1_000_000 / u128::from(micros);
+        *shared.rebuild.lock() = Some(LiveRebuild {
+            member,
+            done,
+            segments,
+            bytes: rebuild.bytes,
+            rate: u64::try_from(so_far).unwrap_or(u64::MAX),
+        });
+        let given = rebuild.bytes - before;
+        before = rebuild.bytes;
+        let pause = Duration::from_micros(given.saturating_mul(1_000_000) / rate.max(1));
+        if given > 0 && shared.rest(pause) || shared.rest(Duration::ZERO) {
+            return true;
+        }
+    }
+    false
+}
