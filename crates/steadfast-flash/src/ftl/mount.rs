@@ -65,14 +65,13 @@ impl<N: Nand> Ftl<N> {
         let mut newest: Option<(u32, Last)> = None;
         let mut refused = FlashError::NotFormatted;
         for slot in 0..self.layout.ring {
-            let page = self.page(slot, 0).0;
-            let Some(tag) = self.read_tagged(page, &mut data)? else { continue };
+            let Some((tag, page)) = self.first_readable(slot, &mut data)? else { continue };
             let newer = newest.as_ref().is_none_or(|(_, last)| last.tag.sequence < tag.sequence);
             if tag.kind != Kind::Anchor || !newer {
                 continue;
             }
             match Anchor::decode(&data, &self.geometry) {
-                Ok(Some(_)) => newest = Some((slot, Last { tag, data: data.clone(), page: 0 })),
+                Ok(Some(_)) => newest = Some((slot, Last { tag, data: data.clone(), page })),
                 Ok(None) => {}
                 Err(error) => refused = error,
             }
@@ -98,12 +97,17 @@ impl<N: Nand> Ftl<N> {
     fn follow(&mut self, anchor: &Anchor) -> Result<Option<JournalPage>> {
         self.volume = anchor.volume;
         let (mut block, mut chain) = (anchor.block, anchor.chain);
-        let Some(mut first) = self.journal_at(block, chain, None)? else { return Ok(None) };
+        let Some(mut first) = self.journal_at(block, chain, 0..=u64::MAX)? else { return Ok(None) };
+        // Below the sequence number of the first page of the block, and that of its first page that can be read.
+        let mut below = 0;
         let mut hops = 0;
         loop {
             let state = State::decode(&first.data, &self.geometry).map(|(state, _)| state);
             let Some(state) = state else { return Ok(None) };
-            if let Some(next) = self.journal_at(state.next_block, chain + 1, Some(first.tag.sequence))? {
+            let exact = if first.page == 0 { first.tag.sequence } else { below + 1 };
+            let previous = exact..=first.tag.sequence;
+            if let Some(next) = self.journal_at(state.next_block, chain + 1, previous)? {
+                below = first.tag.sequence;
                 (block, chain, first) = (state.next_block, chain + 1, next);
                 hops += 1;
                 continue;
@@ -128,26 +132,42 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
+    /// The first page of a block of structures; one of the next two if it was programmed and cannot be read.
+    fn first_readable(&mut self, block: u32, data: &mut [u8]) -> Result<Option<(Tag, u32)>> {
+        for page in self.structure_pages().into_iter().take(3) {
+            if let Some(tag) = self.read_tagged(self.page(block, page).0, data)? {
+                return Ok(Some((tag, page)));
+            }
+            if Self::looks_erased(data) {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
     /// The first page of a block, if that is the block of the journal with this number, behind one with such a first page.
-    fn journal_at(&mut self, block: u32, chain: u32, previous: Option<u64>) -> Result<Option<Last>> {
+    fn journal_at(
+        &mut self,
+        block: u32,
+        chain: u32,
+        previous: core::ops::RangeInclusive<u64>,
+    ) -> Result<Option<Last>> {
         let mut data = vec![0; self.geometry.page_size as usize];
-        let tag = self.read_tagged(self.page(block, 0).0, &mut data)?;
-        let fits = |tag: &Tag| {
-            let state = State::decode(&data, &self.geometry);
-            tag.kind == Kind::Journal
-                && tag.id == chain
-                && state.is_some_and(|(state, _)| {
-                    state.volume == self.volume && previous.is_none_or(|previous| state.previous == previous)
-                })
-        };
-        Ok(tag.filter(fits).map(|tag| Last { tag, data, page: 0 }))
+        let Some((tag, page)) = self.first_readable(block, &mut data)? else { return Ok(None) };
+        let state = State::decode(&data, &self.geometry);
+        let ours = tag.kind == Kind::Journal
+            && tag.id == chain
+            && state
+                .is_some_and(|(state, _)| state.volume == self.volume && previous.contains(&state.previous));
+        Ok(ours.then_some(Last { tag, data, page }))
     }
 
     /// The last good page of a kind in a block whose first page is good: by halves, as pages are used in order.
     fn last_in_block(&mut self, block: u32, kind: Kind, first: Last) -> Result<Last> {
         let pages = self.structure_pages();
         let mut best = first;
-        let (mut used, mut free) = (0, pages.len());
+        let start = pages.iter().position(|page| *page == best.page).unwrap_or(0);
+        let (mut used, mut free) = (start, pages.len());
         let mut data = vec![0; self.geometry.page_size as usize];
         while used + 1 < free {
             let middle = used.midpoint(free);

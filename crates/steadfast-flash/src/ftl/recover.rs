@@ -16,7 +16,7 @@ use super::tag::{Kind, Tag};
 use crate::nand::{Nand, Pairing};
 
 /// More than the pages that can be programmed between two journal pages.
-const RECOVERY_STEP: u64 = 1 << 20;
+pub(super) const RECOVERY_STEP: u64 = 1 << 20;
 
 /// A data page behind the journal.
 struct Found {

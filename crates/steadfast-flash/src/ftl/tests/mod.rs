@@ -3,6 +3,7 @@
 mod bench;
 mod cuts;
 mod random;
+mod rebuild;
 mod upkeep;
 
 use alloc::collections::BTreeMap;

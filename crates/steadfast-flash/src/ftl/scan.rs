@@ -1,0 +1,209 @@
+//! Reading a whole part: everything that any page says of where logical pages are.
+//!
+//! Every statement has the sequence number of the page that makes it, and the newest one counts: a data page says where its
+//! logical page is, journal and spill pages list changes, pages of the map say it of many, and of some that they are
+//! nowhere. That nowhere does not count against contents that the journal keeps, which the map does not know.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::codec::{Change, State, UNMAPPED, decode_spill};
+use super::error::Result;
+use super::state::Ftl;
+use super::table::{BlockInfo, BlockState};
+use super::tag::{Kind, Tag};
+use crate::nand::{BlockNumber, Nand};
+
+/// What is known of a block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SeenBlock {
+    pub bad: bool,
+    /// Something was programmed in it that belongs to the journal, the map or the table.
+    pub structures: bool,
+    pub erases: u32,
+    /// The newest sequence number in it.
+    pub newest: u64,
+}
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// The newest journal page, with its tag.
+    pub journal: Option<(Tag, State)>,
+    /// Newest statement of where each logical page is, with its sequence number.
+    pub places: Vec<(u64, u32)>,
+    /// Newest contents that the journal kept.
+    pub shorts: BTreeMap<u32, (u64, Vec<u8>)>,
+    /// Newest page of the map that says something of each: its sequence number, the logical pages that it calls unmapped.
+    nowhere: BTreeMap<u32, (u64, BTreeSet<u32>)>,
+    pub blocks: Vec<SeenBlock>,
+    /// Highest sequence number.
+    pub newest: u64,
+    /// Highest number of a journal block.
+    pub chain: u32,
+    /// Slot of the ring with the newest anchor.
+    pub slot: u32,
+    newest_anchor: u64,
+    pub pages_read: u64,
+    pub unreadable: u64,
+}
+
+impl Scan {
+    fn place(&mut self, logical: u32, sequence: u64, place: u32) {
+        if let Some(known) = self.places.get_mut(logical as usize)
+            && known.0 < sequence
+        {
+            *known = (sequence, place);
+        }
+    }
+
+    fn short(&mut self, logical: u32, sequence: u64, contents: Vec<u8>) {
+        let known = self.shorts.entry(logical).or_default();
+        if known.0 < sequence {
+            *known = (sequence, contents);
+        }
+    }
+
+    fn changes(&mut self, sequence: u64, changes: Vec<(u32, Change)>) {
+        for (logical, change) in changes {
+            match change {
+                Change::Moved(place, _) => self.place(logical, sequence, place),
+                Change::Short(contents, _) => self.short(logical, sequence, contents),
+            }
+        }
+    }
+
+    fn entry(&mut self, block: u32, entry: u32) {
+        if let (Some(seen), Some(info)) = (self.blocks.get_mut(block as usize), BlockInfo::decode(entry)) {
+            seen.erases = seen.erases.max(info.erases);
+            seen.bad |= info.state == BlockState::Bad;
+        }
+    }
+
+    /// Where a logical page is, or what it holds, after all was read.
+    pub fn resolve(&self, logical: u32, words: u32) -> (u32, Option<&Vec<u8>>) {
+        let (said, place) = self.places.get(logical as usize).copied().unwrap_or((0, UNMAPPED));
+        if let Some((sequence, contents)) = self.shorts.get(&logical)
+            && *sequence > said
+        {
+            return (UNMAPPED, Some(contents));
+        }
+        let map = self.nowhere.get(&(logical / words));
+        let gone = map.is_some_and(|(sequence, pages)| *sequence > said && pages.contains(&logical));
+        (if gone { UNMAPPED } else { place }, None)
+    }
+}
+
+impl<N: Nand> Ftl<N> {
+    /// Reads every page of the part; what an earlier volume left does not count.
+    pub(super) fn scan(&mut self) -> Result<Scan> {
+        let mut scan = Scan {
+            places: vec![(0, UNMAPPED); self.layout.user_pages as usize],
+            blocks: vec![SeenBlock::default(); self.geometry.blocks as usize],
+            ..Scan::default()
+        };
+        // Which volume: the newest journal page says.
+        self.each_page(&mut scan, |ftl, scan, _, tag, data| {
+            if tag.kind == Kind::Journal
+                && scan.journal.as_ref().is_none_or(|(newest, _)| newest.sequence < tag.sequence)
+                && let Some((state, _)) = State::decode(data, &ftl.geometry)
+                && state.user_pages == ftl.layout.user_pages
+            {
+                scan.journal = Some((tag, state));
+            }
+        })?;
+        let Some((born, volume)) = scan.journal.as_ref().map(|(_, state)| (state.born, state.volume)) else {
+            return Ok(scan);
+        };
+        self.each_page(&mut scan, |ftl, scan, page, tag, data| {
+            if tag.sequence >= born {
+                ftl.note_page(scan, page, tag, data, volume);
+            }
+        })?;
+        Ok(scan)
+    }
+
+    fn each_page(
+        &mut self,
+        scan: &mut Scan,
+        mut note: impl FnMut(&Self, &mut Scan, u32, Tag, &[u8]),
+    ) -> Result<()> {
+        let mut data = vec![0; self.geometry.page_size as usize];
+        for block in 0..self.geometry.blocks {
+            let bad = self.nand.is_bad(BlockNumber(block))?;
+            if let Some(seen) = scan.blocks.get_mut(block as usize) {
+                seen.bad |= bad;
+            }
+            for at in 0..self.geometry.pages_per_block {
+                let page = self.page(block, at).0;
+                let tag = self.read_tagged(page, &mut data)?;
+                scan.pages_read += 1;
+                match tag {
+                    Some(tag) => note(self, scan, page, tag, &data),
+                    None if Self::looks_erased(&data) => {}
+                    None => scan.unreadable += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note_page(&self, scan: &mut Scan, page: u32, tag: Tag, data: &[u8], volume: u64) {
+        let block = self.block_of(page);
+        scan.newest = scan.newest.max(tag.sequence);
+        if let Some(seen) = scan.blocks.get_mut(block as usize) {
+            seen.newest = seen.newest.max(tag.sequence);
+            seen.structures |= !matches!(tag.kind, Kind::Data | Kind::Lost);
+        }
+        let words = || {
+            let word = |bytes: &[u8]| bytes.try_into().map_or(UNMAPPED, u32::from_le_bytes);
+            data.chunks_exact(4).map(word)
+        };
+        match tag.kind {
+            Kind::Data | Kind::Lost => scan.place(tag.id, tag.sequence, page),
+            Kind::Map => {
+                let pages = self.geometry.pages();
+                let first = u64::from(tag.id) * u64::from(self.layout.words);
+                let mut nowhere = BTreeSet::new();
+                for (logical, place) in (first..).zip(words()) {
+                    let Ok(logical) = u32::try_from(logical) else { break };
+                    if place == UNMAPPED {
+                        nowhere.insert(logical);
+                    } else if place < pages {
+                        scan.place(logical, tag.sequence, place);
+                    }
+                }
+                let known = scan.nowhere.entry(tag.id).or_default();
+                if known.0 < tag.sequence {
+                    *known = (tag.sequence, nowhere);
+                }
+            }
+            Kind::Table => {
+                let first = u64::from(tag.id) * u64::from(self.layout.words);
+                for (block, entry) in (first..).zip(words()) {
+                    scan.entry(u32::try_from(block).unwrap_or(u32::MAX), entry);
+                }
+            }
+            Kind::Journal => {
+                scan.chain = scan.chain.max(tag.id);
+                if let Some((state, changes)) = State::decode(data, &self.geometry)
+                    && state.volume == volume
+                {
+                    for (block, entry) in state.fixups {
+                        scan.entry(block, entry);
+                    }
+                    scan.changes(tag.sequence, changes);
+                }
+            }
+            Kind::Spill => {
+                let changes = decode_spill(data, volume, self.layout.user_pages, &self.geometry);
+                scan.changes(tag.sequence, changes.unwrap_or_default());
+            }
+            Kind::Anchor if scan.newest_anchor < tag.sequence && block < self.layout.ring => {
+                (scan.newest_anchor, scan.slot) = (tag.sequence, block);
+            }
+            Kind::Anchor | Kind::Directory | Kind::Second | Kind::Reads => {}
+        }
+    }
+}
