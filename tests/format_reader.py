@@ -13,12 +13,17 @@ import hashlib
 import os
 import struct
 import sys
+from collections import namedtuple
 
 NONE = 2**64 - 1
 INODE, DIRENT, XATTR, SYMLINK, INLINE, EXTENT, GROUP, ORPHAN, SHARED, DEAD, SNAPSHOT = 1, 2, 3, 4, 5, 6, 16, 17, 18, 19, 20
 UNLOGGED = GROUP, SHARED, DEAD, SNAPSHOT
 F_INLINE, F_TAIL_STALE, F_TRUNCATING, F_RECLAIMING, F_UNNAMED, F_ACL_ACCESS, F_ACL_DEFAULT = (1 << i for i in range(7))
 TYPES = {1: "fifo", 2: "char", 4: "dir", 6: "block", 8: "file", 10: "symlink", 12: "socket"}
+
+
+# Of the intent log; they sort by age.
+Record = namedtuple("Record", "epoch index number flags changes digest size")
 
 
 class Damaged(Exception):
@@ -365,54 +370,71 @@ class Volume:
         return self.read(base + start, first) + self.read(base, length - first)
 
     def mutations(self, payload):
-        """The list of (key, value or None), or None if the payload is not well formed."""
+        """The list of (key, value or None, new in its group), or None if the payload is not well formed."""
         found, at = [], 0
         while at < len(payload):
             key, tag = payload[at:at + 17], payload[at + 17:at + 18]
             at += 18
             value = None
-            if tag == b"\1":
+            if tag in (b"\1", b"\3"):
                 length = int.from_bytes(payload[at:at + 2], "little")
                 value = payload[at + 2:at + 2 + length]
                 at += 2 + length
-            if tag not in (b"\0", b"\1") or at > len(payload):
+            if tag not in (b"\0", b"\1", b"\2", b"\3") or at > len(payload):
                 return None
             if found and found[-1][0] >= key or key[8:9] and key[8] in UNLOGGED:
                 self.problems.append("a record of the log: keys out of order, or that are in none")
-            found.append((key, value))
+            found.append((key, value, tag < b"\2"))
         return found
+
+    def record(self, at, room, first, previous, epoch):
+        """The record at a block, if it belongs to the group that begins with number `first`."""
+        header = self.ring(at, 72)
+        magic, flags, uuid, number, its_epoch, before, length, index, own = struct.unpack("<4sI8sQQ16sII16s", header)
+        size = -(-(72 + length) // self.block_size)
+        if (magic, uuid, number - index, before) != (b"SFLR", self.uuid[:8], first, previous) \
+                or its_epoch < epoch or size > room or index and size > 1:
+            return None
+        record = self.ring(at, 72 + length)
+        changes = self.mutations(record[72:]) if digest(record[:56], bytes(16), record[72:]) == own else None
+        return changes is not None and Record(its_epoch, index, number, flags, changes, own, size)
 
     def replay(self):
         at, lsn, previous, epoch, total = self.log_at, self.log_lsn, self.log_previous, self.log_epoch, 0
         if self.log_blocks and at >= self.log_blocks:
             raise Damaged("the metaroot names a block beyond the log")
-        records, self.wrapped = [], 0
+        groups, self.wrapped = [], 0
         while total < self.log_blocks:
-            header = self.ring(at, 72)
-            magic, flags, uuid, number, its_epoch, before, length, _, own = struct.unpack("<4sI8sQQ16sII16s", header)
-            size = -(-(72 + length) // self.block_size)
-            if (magic, uuid, number, before) != (b"SFLR", self.uuid[:8], lsn, previous) or its_epoch < epoch \
-                    or total + size > self.log_blocks:
+            one = self.record(at, self.log_blocks - total, lsn, previous, epoch)
+            two = None
+            if total + 2 <= self.log_blocks and not (one and one.size > 1):
+                two = self.record((at + 1) % self.log_blocks, 1, lsn, previous, epoch)
+            group = sorted(record for record in (one, two) if record)
+            if not group:
                 break
-            record = self.ring(at, 72 + length)
-            changes = self.mutations(record[72:]) if digest(record[:56], bytes(16), record[72:]) == own else None
-            if changes is None:
-                break
-            records.append((flags, changes))
+            newest = group[-1]
+            size = 2 if newest.index else newest.size
+            groups.append(group)
             self.wrapped += at + size > self.log_blocks
-            at, lsn, previous, epoch, total = (at + size) % self.log_blocks, lsn + 1, own, its_epoch, total + size
-        if records and records[-1][0] & 1 and not self.data_arrived(records[-1][1]):
-            records.pop()
-        self.records, self.state = len(records), dict(self.tree)
-        for _, changes in records:
-            for key, value in changes:
+            at, total = (at + size) % self.log_blocks, total + size
+            lsn, previous, epoch = newest.number + 1, newest.digest, newest.epoch
+        if groups:
+            last = groups[-1][-1]
+            if last.flags & 1 and not self.data_arrived(last.changes):
+                groups[-1].pop()
+                if not groups[-1] and last.index:
+                    raise Damaged("the last record of the log lacks its data, and the one before it is damaged")
+        records = [group[-1] for group in groups if group]
+        self.records, self.state = sum(record.index + 1 for record in records), dict(self.tree)
+        for record in records:
+            for key, value, _ in record.changes:
                 if value is None:
                     self.state.pop(key, None)
                 else:
                     self.state[key] = value
 
     def data_arrived(self, changes):
-        for key, value in self.of({k: v for k, v in changes if v is not None}, EXTENT):
+        for key, value in self.of({k: v for k, v, new in changes if v is not None and new}, EXTENT):
             try:
                 if self.extent(key, value)[4] > self.generation:
                     self.extent_data(key, value)

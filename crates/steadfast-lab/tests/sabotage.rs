@@ -17,7 +17,7 @@ use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Medium, MemoryMedium};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, and within how many seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 17] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 19] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
     (Sabotage::OneMetarootSlot, 10),
@@ -29,6 +29,8 @@ const BY_POWER_CUTS: [(Sabotage, u64); 17] = [
     (Sabotage::IgnoreChain, 20),
     (Sabotage::KeepChainDigest, 10),
     (Sabotage::KeepUnfinishedRecord, 160),
+    (Sabotage::OverwriteNewestRecord, 40),
+    (Sabotage::ForgetSettled, 10),
     (Sabotage::ReplayTwice, 10),
     (Sabotage::ChangeCommittedNode, 10),
     (Sabotage::ForgetBitmap, 10),
@@ -41,7 +43,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 17] = [
 const BY_POWER_CUTS_AMONG_SNAPSHOTS: [(Sabotage, u64); 4] = [
     (Sabotage::SnapshotBirthOffByOne, 10),
     (Sabotage::ForgetHeld, 10),
-    (Sabotage::DeleteBirthOffByOne, 40),
+    (Sabotage::DeleteBirthOffByOne, 160),
     (Sabotage::SharedCountOffByOne, 10),
 ];
 

@@ -29,6 +29,10 @@ pub enum Sabotage {
     KeepChainDigest,
     /// What a record that did not count has left is not erased.
     KeepUnfinishedRecord,
+    /// A record is written over the one before it in its group instead of the one before that.
+    OverwriteNewestRecord,
+    /// A record of a group lacks what the records before it in the group have.
+    ForgetSettled,
     /// The first record is applied again behind the last.
     ReplayTwice,
     /// A node is changed where it is instead of being copied.

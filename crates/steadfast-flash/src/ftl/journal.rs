@@ -125,6 +125,16 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
+    /// Goes on in the next block of the chain, erased, with an anchor to come. A recovery that was interrupted before may have
+    /// left a journal page there that can be read at one time and not at another, and it names blocks that only it has
+    /// programmed: it is gone before any of these is used again.
+    pub(super) fn leave_journal_block(&mut self) -> Result<()> {
+        self.next_journal_block()?;
+        self.journal.since_anchor = BLOCKS_PER_ANCHOR;
+        self.journal.left = true;
+        Ok(())
+    }
+
     /// Takes the block that the journal goes on in after the present one. It is erased when that happens.
     pub(super) fn reserve_journal_block(&mut self) -> Result<u32> {
         while self.free.len() < 2
@@ -192,8 +202,9 @@ impl<N: Nand> Ftl<N> {
         if self.begun {
             return Ok(());
         }
-        self.journal.page = self.geometry.pages_per_block;
-        self.journal.since_anchor = BLOCKS_PER_ANCHOR;
+        if !self.journal.left {
+            self.leave_journal_block()?;
+        }
         // The first program may be a spill page, and may have been interrupted before: not in a block that is in use.
         self.close_frontier(Stream::Structure)?;
         self.close_frontier(Stream::Copy)?;

@@ -46,6 +46,7 @@ impl<N: Nand> Ftl<N> {
         for stream in [Stream::Host, Stream::Moved, Stream::Structure, Stream::Copy] {
             self.close_frontier(stream)?;
         }
+        self.leave_journal_block()?;
         let suspects = if self.geometry.pairing == Pairing::None { 1 } else { found.len() };
         let first = found.len() - suspects.min(found.len());
         for Found { tag, page, data } in found.drain(first..) {

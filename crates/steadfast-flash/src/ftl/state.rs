@@ -61,6 +61,8 @@ pub(super) struct Journal {
     /// Blocks of the journal since the last anchor; at least [`BLOCKS_PER_ANCHOR`](super::layout::BLOCKS_PER_ANCHOR)
     /// makes the next one due.
     pub since_anchor: u32,
+    /// The block of the session before has been left.
+    pub left: bool,
     /// Journal pages since the mount.
     pub written: u64,
     /// Data pages since the last one.

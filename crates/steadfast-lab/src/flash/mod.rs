@@ -13,7 +13,7 @@ use steadfast::{FormatOptions, TransactionMask};
 use steadfast_flash::nand::NandGeometry;
 
 /// Blocks of the intent log on flash. Each record is a page; the translation layer keeps short ones in its journal.
-const LOG_BLOCKS: u64 = 128;
+const LOG_BLOCKS: u64 = 192;
 
 /// How a volume on flash is formatted: blocks and nodes of a page, so that nothing is written twice that changes once;
 /// metadata once, because every page below is checked and corrected, and moved before it goes bad.

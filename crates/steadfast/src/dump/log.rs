@@ -1,6 +1,7 @@
 //! The intent log behind the durable metaroot.
 
 use alloc::format;
+use alloc::string::String;
 
 use steadfast_media::Medium;
 
@@ -13,7 +14,7 @@ use crate::types::Lsn;
 use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// The records of the intent log, one line each, or the mutations of the one with number `lsn`.
+    /// The records of the intent log, one line for each group, or the mutations of the one that has number `lsn` in it.
     ///
     /// # Errors
     /// `NotFound` where there is no such record; those of reading the log.
@@ -37,14 +38,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let mut any = lsn.is_none();
         for (index, place) in found.places().enumerate() {
-            if lsn.is_some_and(|lsn| lsn != place.lsn) {
+            let first = Lsn(place.lsn.0.saturating_sub(u64::from(place.index)));
+            if lsn.is_some_and(|lsn| lsn < first || lsn > place.lsn) {
                 continue;
             }
             any = true;
             let mutations = found.mutations(store, index)?;
             lines(format!(
-                "record {}: log block {}, {} blocks, {} mutations, {} bytes",
+                "record {}{}: log block {}, {} blocks, {} mutations, {} bytes",
                 place.lsn.0,
+                with_earlier(place.lsn, place.index),
                 place.block,
                 place.blocks,
                 mutations.len(),
@@ -70,5 +73,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             lines("behind them: what a power cut has left of a record that does not count".into());
         }
         if any { Ok(()) } else { Err(Error::NotFound) }
+    }
+}
+
+/// Which records before it a record has the mutations of.
+fn with_earlier(lsn: Lsn, index: u32) -> String {
+    match index {
+        0 => String::new(),
+        _ => format!(" (with those from {} on)", lsn.0.saturating_sub(u64::from(index))),
     }
 }

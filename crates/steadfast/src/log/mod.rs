@@ -1,27 +1,30 @@
 //! The intent log: what was committed since the last checkpoint, as key mutations.
 //!
-//! The log is a ring of blocks. Every record is one *mark*: all mutations since the mark before it, appended and made
-//! durable with one flush, so a record is a transaction point. Records are chained: each holds the LSN that follows its
-//! predecessor's, its predecessor's digest, and the epoch (mount) that wrote it, which never goes down; so neither a torn
-//! record nor a left-over from an earlier round of the ring can be taken for the next one. One record is in flight
-//! at a time, so a record that has a successor was durable before the successor was written.
+//! The log is a ring of blocks. Every record is one *mark*: all mutations since the mark before it, made durable with one
+//! flush, so a record is a transaction point. Small ones share two blocks in a [group](group). Records are chained: each holds
+//! the LSN that follows its predecessor's, the digest of the record before its group, and the epoch (mount) that wrote it, which
+//! never goes down; so neither a torn record nor a left-over from an earlier round of the ring can be taken for the next one.
+//! One record is in flight at a time, so a record that has a successor was durable before the successor was written.
 //!
 //! This is a plain logical redo log, as in ZFS's intent log: replay puts the mutations into the tree of the newest
 //! metaroot.
 
+mod group;
 mod record;
 mod replay;
 
+pub use group::Next;
 pub use record::{RECORD_HEADER, RecordBuilder};
 pub use replay::{Replayed, replay, stranded};
 
 use alloc::vec::Vec;
 
+use group::Group;
 use steadfast_media::Medium;
 
 use crate::error::Result;
 use crate::fs::memory;
-use crate::layout::{Digest, LogPosition, Superblock};
+use crate::layout::{LogPosition, Superblock};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;
@@ -31,7 +34,7 @@ use crate::types::{BlockAddress, BlockRun, Lsn};
 const ERASED: u8 = 0xff;
 
 /// The log of an open volume: where the next record goes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Log {
     region: BlockRun,
     block_size: u64,
@@ -40,11 +43,14 @@ pub struct Log {
     used: u64,
     /// Blocks of records that the frozen state covers; free once it is durable.
     frozen: u64,
+    /// What the medium writes whole or not at all is no longer than a block, so that writing one leaves its neighbour alone.
+    may_group: bool,
+    group: Option<Group>,
 }
 
 impl Log {
     /// A log that goes on at `position`, behind `used` blocks of records, in a new epoch.
-    pub fn new(superblock: &Superblock, position: LogPosition, used: u64) -> Log {
+    pub fn new(superblock: &Superblock, atomic_unit: u32, position: LogPosition, used: u64) -> Log {
         let position = LogPosition { epoch: position.epoch + 1, ..position };
         Log {
             region: superblock.log,
@@ -52,7 +58,14 @@ impl Log {
             position,
             used,
             frozen: 0,
+            may_group: atomic_unit <= superblock.block_size,
+            group: None,
         }
+    }
+
+    /// The same log with its last group ended.
+    pub fn without_group(&self) -> Log {
+        Log { group: None, ..*self }
     }
 
     /// Later records belong to this epoch at least.
@@ -70,51 +83,56 @@ impl Log {
         self.used
     }
 
-    /// Where the next record goes.
+    /// Where the next record goes that joins no group.
     pub fn position(&self) -> LogPosition {
         self.position
     }
 
     /// Blocks that a record with this many payload bytes takes.
-    pub fn blocks_for(&self, payload: usize) -> u64 {
+    fn blocks_for(&self, payload: usize) -> u64 {
         ((RECORD_HEADER + payload) as u64).div_ceil(self.block_size)
     }
 
-    /// Whether a record of `blocks` fits behind those that are still needed.
-    pub fn has_room(&self, blocks: u64) -> bool {
+    /// Whether `blocks` more fit behind those that are still needed.
+    fn has_room(&self, blocks: u64) -> bool {
         self.used + blocks <= self.region.count
     }
 
-    /// Writes a finished record. The caller flushes.
-    pub fn write<M: Medium, P: Platform>(&self, store: &Store<M, P>, at: u64, record: &[u8]) -> Result<()> {
-        let first = (record.len() as u64).min((self.region.count - at) * self.block_size) as usize;
-        let offset = |block: u64| (self.region.start.0 + block) * self.block_size;
-        store.medium.write(offset(at), &record[..first])?;
-        if first < record.len() {
-            store.medium.write(offset(0), &record[first..])?;
-        }
-        Ok(())
-    }
-
-    /// Destroys what lies where the next record goes: the remains of a record that a power cut has interrupted. Nobody may
-    /// find them completed later, by a new record that was torn in turn or by the same data written again, after a mount
-    /// has gone on without them. Durable when it returns.
-    pub fn erase_unfinished<M: Medium, P: Platform>(&self, store: &Store<M, P>) -> Result<()> {
-        let at = (self.region.start.0 + self.position.block) * self.block_size;
+    /// Destroys what lies where the next record goes, and in the `spare` block of the last group: the remains of a record
+    /// that a power cut has interrupted. Nobody may find them completed later, by a new record that was torn in turn or by
+    /// the same data written again, after a mount has gone on without them. Durable when it returns.
+    pub fn erase_unfinished<M: Medium, P: Platform>(
+        &self,
+        store: &Store<M, P>,
+        spare: Option<u64>,
+    ) -> Result<()> {
         let mut erased = memory::zeroed(self.block_size as usize)?;
         erased.fill(ERASED);
-        store.medium.write(at, &erased)?;
+        for block in spare.into_iter().chain([self.position.block]) {
+            store.medium.write((self.region.start.0 + block) * self.block_size, &erased)?;
+        }
         Ok(store.medium.flush()?)
     }
 
-    /// Moves past a record of `blocks` blocks with this digest.
-    pub fn advance(&mut self, blocks: u64, digest: Digest) {
+    /// Settles the next record: the block where it begins, and its bytes for [`write`].
+    pub fn append<M: Medium, P: Platform>(
+        &mut self,
+        store: &Store<M, P>,
+        next: Next,
+        check_data: bool,
+    ) -> (u64, Vec<u8>) {
+        let position = LogPosition { previous: next.previous, ..self.position };
+        let (volume, crc) = (store.volume_id(), |bytes: &[u8]| store.crc(bytes));
+        let (bytes, digest) =
+            next.builder.finish(&position, next.index, volume, check_data, self.block_size as usize, crc);
         self.position.lsn = Lsn(self.position.lsn.0 + 1);
-        self.position.block = (self.position.block + blocks) % self.region.count.max(1);
+        self.position.block = (self.position.block + next.blocks) % self.region.count.max(1);
         if !planted(Sabotage::KeepChainDigest) {
             self.position.previous = digest;
         }
-        self.used += blocks;
+        self.used += next.blocks;
+        self.group = next.group;
+        (next.at, bytes)
     }
 
     /// Leaves out a number: the state that is being frozen holds changes that no record has. Where its metaroot is lost
@@ -125,6 +143,7 @@ impl Log {
 
     /// Everything so far is covered by the state that is being frozen.
     pub fn freeze(&mut self) {
+        self.group = None;
         self.frozen = self.used;
     }
 
@@ -146,6 +165,18 @@ impl Log {
         self.used -= self.frozen;
         self.frozen = 0;
     }
+}
+
+/// Writes a finished record, from this block of the log on. The caller flushes.
+pub fn write<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, record: &[u8]) -> Result<()> {
+    let (region, block_size) = (store.superblock.log, u64::from(store.superblock.block_size));
+    let first = (record.len() as u64).min((region.count - at) * block_size) as usize;
+    let offset = |block: u64| (region.start.0 + block) * block_size;
+    store.medium.write(offset(at), &record[..first])?;
+    if first < record.len() {
+        store.medium.write(offset(0), &record[first..])?;
+    }
+    Ok(())
 }
 
 /// Reads the first `length` bytes of the ring from block `at` on, rounded up to what the medium writes whole and no further:

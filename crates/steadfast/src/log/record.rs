@@ -1,10 +1,12 @@
 //! The form of a log record.
 //!
 //! ```text
-//! magic u32 | flags u32 | volume id u64 | lsn u64 | epoch u64 | previous digest 16 | payload length u32 | 0 u32 | digest 16
-//! payload: { key 17 | 0 }* for removals, { key 17 | 1 | length u16 | value }* for puts
+//! magic u32 | flags u32 | volume id u64 | lsn u64 | epoch u64 | previous digest 16 | payload length u32 | index u32 | digest 16
+//! payload: { key 17 | tag }* for removals, { key 17 | tag | length u16 | value }* for puts, in the order of the keys
 //! ```
-//! The digest covers header (with the digest field zero) and payload. A record begins at a block boundary.
+//! The index is the record's number in its [group](super::group); bit 0 of a tag says put, bit 1 that an earlier record of
+//! the group has the mutation. The digest covers header (with the digest field zero) and payload. A record begins at a block
+//! boundary.
 
 use alloc::vec::Vec;
 
@@ -22,6 +24,9 @@ const AT_DIGEST: usize = RECORD_HEADER - DIGEST_SIZE;
 const MAGIC: u32 = u32::from_le_bytes(*b"SFLR");
 /// The data that the record names may have been in flight together with it: replay checks it.
 const FLAG_CHECK_DATA: u32 = 1;
+const TAG_PUT: u8 = 1;
+/// An earlier record of the group has the mutation: its data is durable.
+const TAG_SETTLED: u8 = 2;
 
 /// Collects the mutations of one record.
 pub struct RecordBuilder {
@@ -57,12 +62,41 @@ impl RecordBuilder {
         match value {
             None => self.bytes.push(0),
             Some(value) => {
-                self.bytes.push(1);
+                self.bytes.push(TAG_PUT);
                 self.bytes.extend_from_slice(&(value.len() as u16).to_le_bytes());
                 self.bytes.extend_from_slice(value);
             }
         }
         Ok(())
+    }
+
+    /// The record that also has the mutations of `settled`, the payload of an earlier record, which this one's overrule.
+    /// Both are in the order of their keys, and so is the result.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn joined(&self, settled: &[u8]) -> Result<RecordBuilder> {
+        let mut joined = RecordBuilder::new(self.payload_len() + settled.len(), self.padding)?;
+        let mut new = Encoded(self.payload()).peekable();
+        for old in Encoded(settled) {
+            while let Some(mutation) = new.next_if(|mutation| mutation[..Key::LEN] < old[..Key::LEN]) {
+                joined.bytes.extend_from_slice(mutation);
+            }
+            let overruled = new.peek().is_some_and(|mutation| mutation[..Key::LEN] == old[..Key::LEN]);
+            if overruled || planted(Sabotage::ForgetSettled) {
+                continue;
+            }
+            let tag = joined.bytes.len() + Key::LEN;
+            joined.bytes.extend_from_slice(old);
+            joined.bytes[tag] |= TAG_SETTLED;
+        }
+        new.for_each(|mutation| joined.bytes.extend_from_slice(mutation));
+        Ok(joined)
+    }
+
+    /// The payload so far.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[RECORD_HEADER..]
     }
 
     /// Payload bytes so far.
@@ -74,6 +108,7 @@ impl RecordBuilder {
     pub fn finish(
         mut self,
         position: &LogPosition,
+        index: u32,
         volume: u64,
         check_data: bool,
         block_size: usize,
@@ -88,7 +123,7 @@ impl RecordBuilder {
             .u64(position.epoch)
             .bytes(&position.previous)
             .u32(payload)
-            .u32(0);
+            .u32(index);
         let digest = digest_of(crc(&self.bytes));
         self.bytes[AT_DIGEST..RECORD_HEADER].copy_from_slice(&digest);
         let padded = self.bytes.len().next_multiple_of(block_size);
@@ -97,11 +132,70 @@ impl RecordBuilder {
     }
 }
 
+/// The mutations of a payload that this program has made, as they are there.
+struct Encoded<'a>(&'a [u8]);
+
+impl<'a> Iterator for Encoded<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let tag = *self.0.get(Key::LEN)?;
+        let value = match self.0.get(Key::LEN + 1..Key::LEN + 3) {
+            Some(&[low, high]) if tag & TAG_PUT != 0 => Some(usize::from(u16::from_le_bytes([low, high]))),
+            _ => None,
+        };
+        let (mutation, rest) = self.0.split_at_checked(RecordBuilder::size_of(value))?;
+        self.0 = rest;
+        Some(mutation)
+    }
+}
+
+/// What the header of a record says, before anything is checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    /// Number of the record.
+    pub lsn: Lsn,
+    /// The mount that wrote it.
+    pub epoch: u64,
+    /// Digest of the record before its group.
+    pub previous: Digest,
+    /// Its number in its group.
+    pub index: u32,
+    /// Bytes of mutations.
+    pub payload: usize,
+}
+
+impl Header {
+    /// Of the record whose first bytes these are, if they are one's of this volume.
+    pub fn decode(bytes: &[u8], volume: u64) -> Option<Header> {
+        let mut fields = FieldReader::new(bytes.get(..RECORD_HEADER)?);
+        let magic = fields.u32();
+        let _flags = fields.u32();
+        if magic != MAGIC || fields.u64() != volume {
+            return None;
+        }
+        let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
+        let previous = fields.array();
+        let payload = fields.u32() as usize;
+        Some(Header { lsn, epoch, previous, index: fields.u32(), payload })
+    }
+
+    /// Whether the record belongs to the group that comes next at `position`.
+    pub fn follows(&self, position: &LogPosition) -> bool {
+        let first = self.lsn.0.checked_sub(u64::from(self.index));
+        let chained =
+            self.epoch >= position.epoch && self.epoch < u64::MAX / 2 && self.previous == position.previous;
+        (first == Some(position.lsn.0) && chained) || planted(Sabotage::IgnoreChain)
+    }
+}
+
 /// A record that was read.
 #[derive(Debug, Clone)]
 pub struct Record {
     /// Its number.
     pub lsn: Lsn,
+    /// Its number in its group.
+    pub index: u32,
     /// The mount that wrote it.
     pub epoch: u64,
     /// Its digest.
@@ -112,31 +206,6 @@ pub struct Record {
 }
 
 impl Record {
-    /// Where the record whose first bytes are `header` says that it belongs, and the length of its payload.
-    pub fn any_header(header: &[u8], volume: u64) -> Option<(LogPosition, usize)> {
-        let mut fields = FieldReader::new(header.get(..RECORD_HEADER)?);
-        let magic = fields.u32();
-        let _flags = fields.u32();
-        if magic != MAGIC || fields.u64() != volume {
-            return None;
-        }
-        let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
-        let position = LogPosition { lsn, block: 0, previous: fields.array(), epoch };
-        Some((position, fields.u32() as usize))
-    }
-
-    /// Length of the payload of the record whose first bytes are `header`, where that may be the record after `position`.
-    pub fn payload_len(header: &[u8], position: &LogPosition, volume: u64) -> Option<usize> {
-        let mut fields = FieldReader::new(header.get(..RECORD_HEADER)?);
-        let magic = fields.u32();
-        let _flags = fields.u32();
-        let matches = magic == MAGIC && fields.u64() == volume && fields.u64() == position.lsn.0;
-        let epoch = fields.u64();
-        let follows = epoch >= position.epoch && epoch < u64::MAX / 2 && fields.array() == position.previous;
-        let length = fields.u32() as usize;
-        ((matches && follows) || (magic == MAGIC && planted(Sabotage::IgnoreChain))).then_some(length)
-    }
-
     /// Checks and takes apart a whole record.
     pub fn decode(bytes: &[u8], payload_len: usize, crc: impl Fn(&[u8]) -> u32) -> Result<Option<Record>> {
         let whole = RECORD_HEADER.checked_add(payload_len).and_then(|length| bytes.get(..length));
@@ -150,31 +219,56 @@ impl Record {
         let mut fields = FieldReader::new(&whole);
         let (_, flags, _) = (fields.u32(), fields.u32(), fields.u64());
         let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
+        let (_, _, index): (Digest, _, _) = (fields.array(), fields.u32(), fields.u32());
         let check_data = flags & FLAG_CHECK_DATA != 0;
         whole.drain(..RECORD_HEADER);
         let payload = whole;
-        Ok(Some(Record { lsn, epoch, digest: stored, check_data, payload }))
+        Ok(Some(Record { lsn, index, epoch, digest: stored, check_data, payload }))
     }
 
     /// The mutations; `None` where the payload is malformed.
     pub fn mutations(&self) -> Result<Option<Vec<Mutation>>> {
-        let mut fields = FieldReader::new(&self.payload);
-        let mut mutations = Vec::new();
-        while !fields.rest().is_empty() {
-            let key = Key(fields.array());
-            let value = match fields.u8() {
-                0 => None,
-                1 => {
-                    let length = usize::from(fields.u16());
-                    let Some(bytes) = fields.bytes(length) else { return Ok(None) };
-                    Some(memory::copy(bytes)?)
-                }
-                _ => return Ok(None),
-            };
+        mutations(&self.payload, |_| true)
+    }
+
+    /// Whether there are mutations in it and nothing else.
+    pub fn is_well_formed(&self) -> bool {
+        matches!(mutations(&self.payload, |_| false), Ok(Some(_)))
+    }
+
+    /// The mutations that no earlier record of the group has; `None` where the payload is malformed.
+    pub fn new_mutations(&self) -> Result<Option<Vec<Mutation>>> {
+        mutations(&self.payload, |tag| tag & TAG_SETTLED == 0)
+    }
+
+    /// The encoded mutations.
+    pub fn into_payload(self) -> Vec<u8> {
+        self.payload
+    }
+}
+
+/// Takes a payload apart; `None` where it is malformed.
+pub fn mutations(payload: &[u8], wanted: impl Fn(u8) -> bool) -> Result<Option<Vec<Mutation>>> {
+    let mut fields = FieldReader::new(payload);
+    let mut mutations = Vec::new();
+    while !fields.rest().is_empty() {
+        let key = Key(fields.array());
+        let tag = fields.u8();
+        let value = match tag & !TAG_SETTLED {
+            0 => None,
+            TAG_PUT => {
+                let length = usize::from(fields.u16());
+                let Some(bytes) = fields.bytes(length) else { return Ok(None) };
+                Some(bytes)
+            }
+            _ => return Ok(None),
+        };
+        if wanted(tag) {
+            let value = value.map(memory::copy).transpose()?;
             memory::push(&mut mutations, Mutation { key, value })?;
         }
-        Ok((!fields.overrun()).then_some(mutations))
     }
+    Ok((!fields.overrun()).then_some(mutations))
 }
 
 #[cfg(test)]
@@ -188,13 +282,17 @@ mod tests {
         let mut builder = RecordBuilder::new(0, 512).unwrap();
         builder.add(&Key::inode(InodeNumber(7)), Some(b"value")).unwrap();
         builder.add(&Key::inode(InodeNumber(8)), None).unwrap();
-        (builder.finish(&position, 99, true, 512, |bytes| crc32c_portable(0, bytes)).0, position)
+        (builder.finish(&position, 0, 99, true, 512, |bytes| crc32c_portable(0, bytes)).0, position)
+    }
+
+    fn payload_len(bytes: &[u8], position: &LogPosition) -> Option<usize> {
+        Header::decode(bytes, 99).filter(|header| header.follows(position)).map(|header| header.payload)
     }
 
     #[test]
     fn round_trip() {
         let (bytes, position) = sample();
-        let length = Record::payload_len(&bytes, &position, 99).unwrap();
+        let length = payload_len(&bytes, &position).unwrap();
         let record = Record::decode(&bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap().unwrap();
         assert_eq!((record.lsn, record.epoch, record.check_data), (Lsn(5), 2, true));
         let mutations = record.mutations().unwrap().unwrap();
@@ -206,7 +304,7 @@ mod tests {
     fn any_flipped_bit_and_any_wrong_position_is_refused() {
         let (bytes, position) = sample();
         let accept = |bytes: &[u8], position: &LogPosition| {
-            let length = Record::payload_len(bytes, position, 99)?;
+            let length = payload_len(bytes, position)?;
             Record::decode(bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap()
         };
         assert!(accept(&bytes, &position).is_some());
@@ -219,5 +317,32 @@ mod tests {
         assert!(accept(&bytes, &LogPosition { lsn: Lsn(6), ..position }).is_none());
         assert!(accept(&bytes, &LogPosition { epoch: 3, ..position }).is_none());
         assert!(accept(&bytes, &LogPosition { previous: [0; 16], ..position }).is_none());
+    }
+    /// A joined record has every key once, in order, with the newest value, and says which mutations are new.
+    #[test]
+    fn joining_keeps_the_newest_of_each_key() {
+        let key = |number| Key::inode(InodeNumber(number));
+        let (mut old, mut new) = (RecordBuilder::new(0, 512).unwrap(), RecordBuilder::new(0, 512).unwrap());
+        for (number, value) in [(1, Some(&b"a"[..])), (3, Some(b"b")), (5, None), (9, Some(b"c"))] {
+            old.add(&key(number), value).unwrap();
+        }
+        for (number, value) in [(2, None), (3, Some(&b"new"[..])), (5, Some(b"back")), (10, None)] {
+            new.add(&key(number), value).unwrap();
+        }
+        let joined = new.joined(old.payload()).unwrap();
+        let numbers = |mutations: Option<Vec<Mutation>>| -> Vec<(Key, Option<Vec<u8>>)> {
+            mutations.unwrap().into_iter().map(|mutation| (mutation.key, mutation.value)).collect()
+        };
+        let some = |text: &[u8]| Some(text.to_vec());
+        let all =
+            [(1, some(b"a")), (2, None), (3, some(b"new")), (5, some(b"back")), (9, some(b"c")), (10, None)];
+        let all = all.map(|(number, value)| (key(number), value));
+        assert_eq!(numbers(mutations(joined.payload(), |_| true).unwrap()), all);
+        let fresh = numbers(mutations(joined.payload(), |tag| tag & TAG_SETTLED == 0).unwrap());
+        assert_eq!(fresh, [all[1].clone(), all[2].clone(), all[3].clone(), all[5].clone()]);
+        // And once more, with a record that has settled mutations itself.
+        let again = RecordBuilder::new(0, 512).unwrap().joined(joined.payload()).unwrap();
+        assert_eq!(numbers(mutations(again.payload(), |_| true).unwrap()), all);
+        assert!(numbers(mutations(again.payload(), |tag| tag & TAG_SETTLED == 0).unwrap()).is_empty());
     }
 }

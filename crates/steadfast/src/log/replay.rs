@@ -1,16 +1,17 @@
 //! Finding the end of the log after a power cut.
 //!
-//! The log ends before the first record that is torn, out of sequence or malformed. The last record may have been in
-//! flight together with the data that it names; then it counts only if that data is there. What the medium says it will
-//! never read (flash and disks with checksums of their own say so of what a power cut interrupted) counts as torn, unless
-//! a later record shows that it was durable once.
+//! Of each [group](super::group) the newest whole record counts, and the log ends before the first group that has none: all
+//! are torn, out of sequence or malformed. The last record may have been in flight together with the data that is new in it;
+//! then it counts only if that data is there, and otherwise the one before it does. What the medium says it will never read
+//! (flash and disks with checksums of their own say so of what a power cut interrupted) counts as torn, unless a later
+//! record shows that it was durable once.
 
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
 use super::read_ring;
-use super::record::{RECORD_HEADER, Record};
+use super::record::{self, Header, RECORD_HEADER, Record};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, decode_birth, decode_run};
 use crate::fs::memory;
@@ -20,18 +21,21 @@ use crate::layout::LogPosition;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;
-use crate::types::{BlockRun, Generation, Lsn};
+use crate::types::{BlockAddress, BlockRun, Generation, Lsn};
 
 /// Bytes of data that are checked at once: a multiple of every block size.
 const CHECKED_AT_ONCE: usize = 64 << 10;
 
-/// Where a valid record is.
-#[derive(Debug, Clone, Copy)]
+/// Payloads of records that are kept from the search for the end to the replay, bytes: no more than this, nor than an eighth of
+/// the cache. The rest is read twice.
+const KEPT_MAX: usize = 256 << 10;
+
+/// A record that counts.
+#[derive(Debug)]
 struct Located {
-    block: u64,
-    blocks: u64,
-    payload: usize,
-    lsn: Lsn,
+    place: Place,
+    /// Its payload, where it was kept.
+    kept: Option<Vec<u8>>,
 }
 
 /// Where a record is, for those who want to look at it.
@@ -39,6 +43,8 @@ struct Located {
 pub struct Place {
     /// Number of the record.
     pub lsn: Lsn,
+    /// Its number in its group: so many transaction points before it are in it.
+    pub index: u32,
     /// First block, counted from the start of the log.
     pub block: u64,
     /// Blocks, header and padding included.
@@ -53,13 +59,15 @@ pub struct Replayed {
     records: Vec<Located>,
     /// Blocks of data that the records name: they must not be allocated while the records are applied.
     pub runs: Vec<BlockRun>,
-    /// Where the next record goes.
+    /// Where the next group goes.
     pub end: LogPosition,
-    /// Blocks that the records take.
+    /// The block of the last group that its newest record is not in.
+    pub spare: Option<u64>,
+    /// Blocks that the groups take.
     pub blocks: u64,
     /// The latest birth of an extent in them.
     pub birth_max: Generation,
-    /// Behind the end lies what a record has left that was in flight: torn, or without its data.
+    /// Behind the end, or in the spare block, lies what a record has left that was in flight: torn, or without its data.
     pub unfinished: bool,
     /// The log may go on behind its end: the medium could not read what is there, or the data of the record there.
     pub unreadable: Option<Error>,
@@ -73,20 +81,22 @@ impl Replayed {
 
     /// Where the records are, in order.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        self.records.iter().map(|located| Place {
-            lsn: located.lsn,
-            block: located.block,
-            blocks: located.blocks,
-            payload: located.payload,
-        })
+        self.records.iter().map(|located| located.place)
     }
 
-    /// Number of records.
+    /// Number of transaction points that the records stand for.
+    pub fn points(&self) -> u32 {
+        self.records
+            .iter()
+            .fold(0, |points, located| points.saturating_add(located.place.index).saturating_add(1))
+    }
+
+    /// Number of records that count: one of each group.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// The mutations of record `index`, read again from the medium so that only one record is in memory.
+    /// The mutations of record `index`, read again from the medium where there was no memory to keep them.
     pub fn mutations<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -96,11 +106,83 @@ impl Replayed {
             address: store.superblock.log.start,
             reason: "log record changed while it was replayed",
         };
-        let located = self.records.get(index).ok_or(damaged)?;
-        let bytes = read_ring(store, located.block, RECORD_HEADER + located.payload)?;
-        let record = Record::decode(&bytes, located.payload, |bytes| store.crc(bytes))?.ok_or(damaged)?;
+        let Located { place, kept } = self.records.get(index).ok_or(damaged)?;
+        if let Some(payload) = kept {
+            return record::mutations(payload, |_| true)?.ok_or(damaged);
+        }
+        let bytes = read_ring(store, place.block, RECORD_HEADER + place.payload)?;
+        let record = Record::decode(&bytes, place.payload, |bytes| store.crc(bytes))?.ok_or(damaged)?;
         record.mutations()?.ok_or(damaged)
     }
+
+    /// Takes `record` as the one that counts of the group at the end, and moves the end behind it.
+    fn accept<M: Medium, P: Platform>(
+        &mut self,
+        store: &Store<M, P>,
+        found: Found,
+        keep: &mut usize,
+    ) -> Result<()> {
+        let mutations = found.record.mutations()?.unwrap_or_default();
+        for run in data_runs(store, &mutations) {
+            memory::push(&mut self.runs, run)?;
+        }
+        self.birth_max = self.birth_max.max(latest_birth(&mutations));
+        let ring = store.superblock.log.count;
+        let second = (self.end.block + 1) % ring;
+        let spare = if found.place.block == second { self.end.block } else { second };
+        self.spare = (found.record.index > 0).then_some(spare);
+        self.end = found.end(&self.end, ring);
+        self.blocks += found.group_blocks();
+        let kept = keep.checked_sub(found.place.payload).inspect(|left| *keep = *left);
+        let kept = kept.map(|_| found.record.into_payload());
+        memory::push(&mut self.records, Located { place: found.place, kept })
+    }
+}
+
+/// A whole record of the group that was looked for.
+struct Found {
+    record: Record,
+    place: Place,
+}
+
+impl Found {
+    /// Blocks of its group if it is the last in it: each record but the first makes use of both.
+    fn group_blocks(&self) -> u64 {
+        if self.record.index == 0 { self.place.blocks } else { 2 }
+    }
+
+    /// The end of the log behind it, where its group begins at `start`.
+    fn end(&self, start: &LogPosition, ring: u64) -> LogPosition {
+        LogPosition {
+            lsn: Lsn(self.record.lsn.0 + 1),
+            block: (start.block + self.group_blocks()) % ring,
+            previous: self.record.digest,
+            epoch: self.record.epoch,
+        }
+    }
+
+    /// Newer records of a group come behind.
+    fn age(&self) -> (u64, u32) {
+        (self.record.epoch, self.record.index)
+    }
+}
+
+/// What a block of the ring has of the group that is looked for.
+enum Candidate {
+    /// Nothing.
+    Nothing,
+    /// A record that was interrupted, or is damaged, or malformed.
+    Torn,
+    /// What the medium will never read.
+    Unreadable(Error),
+    /// A record whose chain, digest and payload are right.
+    Whole(Found),
+}
+
+/// The two blocks of a group.
+struct Group {
+    newest: Found,
+    other: Candidate,
 }
 
 /// Reads the log from `start`, the position in the metaroot of `generation`, to its end.
@@ -109,39 +191,57 @@ pub fn replay<M: Medium, P: Platform>(
     start: LogPosition,
     generation: Generation,
 ) -> Result<Replayed> {
+    let ring = store.superblock.log.count;
     let mut found = Replayed::empty(start);
-    let mut last: Option<(Record, (LogPosition, u64, usize, Generation))> = None;
-    while let Some((record, located)) = read_record(store, &mut found)? {
-        let Some(mutations) = record.mutations()? else { break };
-        let before = (found.end, found.blocks, found.runs.len(), found.birth_max);
-        for run in data_runs(store, &mutations) {
-            memory::push(&mut found.runs, run)?;
-        }
-        found.birth_max = found.birth_max.max(latest_birth(&mutations));
-        found.end = LogPosition {
-            lsn: Lsn(record.lsn.0 + 1),
-            block: (found.end.block + located.blocks) % store.superblock.log.count,
-            previous: record.digest,
-            epoch: record.epoch,
+    let mut keep = KEPT_MAX.min(store.cache_use().capacity / 8);
+    let mut reader = Reader { store, ahead: None };
+    // Only one that has another behind it is known to have been durable.
+    let mut last: Option<Group> = None;
+    let behind = loop {
+        let (end, blocks) = match &last {
+            None => (found.end, found.blocks),
+            Some(Group { newest, .. }) => {
+                (newest.end(&found.end, ring), found.blocks + newest.group_blocks())
+            }
         };
-        found.blocks += located.blocks;
-        memory::push(&mut found.records, located)?;
-        last = Some((record, before));
-    }
-    if let Some((record, (end, blocks, runs, birth_max))) = last {
-        let mutations = record.mutations()?.unwrap_or_default();
-        let checked = record.check_data && !planted(Sabotage::AcceptRecordWithoutData);
-        let there = !checked || data_is_there(store, &mutations, generation, &mut found.unreadable)?;
-        if !there {
-            found.records.pop();
-            found.runs.truncate(runs);
-            found.birth_max = birth_max;
+        match reader.group(&end, ring - blocks)? {
+            Ok(next) => {
+                if let Some(done) = last.replace(next) {
+                    found.accept(store, done.newest, &mut keep)?;
+                }
+            }
+            Err(behind) => break behind,
+        }
+    };
+    found.note_remains(behind);
+    if let Some(Group { newest, other }) = last {
+        let checked = newest.record.check_data && !planted(Sabotage::AcceptRecordWithoutData);
+        let mutations = if checked { newest.record.new_mutations()?.unwrap_or_default() } else { Vec::new() };
+        if data_is_there(store, &mutations, generation, &mut found.unreadable)? {
+            let grouped = newest.record.index > 0;
+            found.accept(store, newest, &mut keep)?;
+            if grouped {
+                found.note_remains(other);
+            }
+        } else {
             // The next record takes its place, in a later epoch.
-            found.end = LogPosition { epoch: record.epoch, ..end };
-            found.blocks = blocks;
+            found.unfinished = true;
+            let epoch = newest.record.epoch;
+            match other {
+                _ if newest.record.index == 0 => {}
+                Candidate::Whole(before) if before.record.lsn.0 + 1 == newest.record.lsn.0 => {
+                    found.accept(store, before, &mut keep)?;
+                }
+                _ => {
+                    let address = BlockAddress(store.superblock.log.start.0 + newest.place.block);
+                    let reason =
+                        "the last record of the log lacks its data, and the one before it is damaged";
+                    return Err(Error::CorruptMetadata { address, reason });
+                }
+            }
+            found.end.epoch = epoch;
         }
     }
-    found.unfinished = header_behind(store, &mut found)?.is_some() || found.unreadable.is_some();
     if let Some(error) = found.unreadable
         && stranded(store, &found.end)?.is_some()
     {
@@ -150,59 +250,91 @@ pub fn replay<M: Medium, P: Platform>(
     Ok(found)
 }
 
-/// What `read` gives; nothing, and a note in `unreadable`, where the medium says twice that it never will.
-fn unless_unreadable<T>(read: impl Fn() -> Result<T>, unreadable: &mut Option<Error>) -> Result<Option<T>> {
-    match read().or_else(|error| if error.is_unreadable() { read() } else { Err(error) }) {
-        Err(error) if error.is_unreadable() => {
-            *unreadable = Some(error);
-            Ok(None)
+impl Replayed {
+    /// Takes note of what lies where the next record may go.
+    fn note_remains(&mut self, remains: Candidate) {
+        match remains {
+            Candidate::Nothing => {}
+            Candidate::Torn => self.unfinished = true,
+            Candidate::Unreadable(error) => {
+                self.unfinished = true;
+                self.unreadable = Some(error);
+            }
+            Candidate::Whole(_) => {}
         }
-        result => result.map(Some),
     }
 }
 
-/// Length of the payload of what looks like the record after those found so far.
-fn header_behind<M: Medium, P: Platform>(
-    store: &Store<M, P>,
-    found: &mut Replayed,
-) -> Result<Option<(Vec<u8>, usize)>> {
-    let region = store.superblock.log;
-    let header_blocks = (RECORD_HEADER as u64).div_ceil(u64::from(store.superblock.block_size));
-    if found.blocks + header_blocks > region.count {
-        return Ok(None);
-    }
-    let at = found.end.block;
-    let header = unless_unreadable(|| read_ring(store, at, RECORD_HEADER), &mut found.unreadable)?;
-    let Some(header) = header else { return Ok(None) };
-    let payload = Record::payload_len(&header, &found.end, store.volume_id());
-    Ok(payload.map(|payload| (header, payload)))
+/// Reads groups, and no block twice where it can be helped.
+struct Reader<'a, M: Medium, P: Platform> {
+    store: &'a Store<M, P>,
+    /// The first bytes of a block that was looked at last.
+    ahead: Option<(u64, Vec<u8>)>,
 }
 
-/// The record after those found so far, if there is one.
-fn read_record<M: Medium, P: Platform>(
-    store: &Store<M, P>,
-    found: &mut Replayed,
-) -> Result<Option<(Record, Located)>> {
-    let region = store.superblock.log;
-    let block_size = u64::from(store.superblock.block_size);
-    let Some((header, payload)) = header_behind(store, found)? else { return Ok(None) };
-    let blocks = (RECORD_HEADER as u64 + payload as u64).div_ceil(block_size);
-    if found.blocks + blocks > region.count {
-        return Ok(None);
+impl<M: Medium, P: Platform> Reader<'_, M, P> {
+    /// The group that begins at `start`, of at most `room` blocks; otherwise what its first block has instead.
+    fn group(&mut self, start: &LogPosition, room: u64) -> Result<core::result::Result<Group, Candidate>> {
+        let first = self.candidate(start.block, start, room)?;
+        let long = matches!(&first, Candidate::Whole(found) if found.place.blocks > 1);
+        let second = if room < 2 || long {
+            Candidate::Nothing
+        } else {
+            self.candidate((start.block + 1) % self.store.superblock.log.count, start, 1)?
+        };
+        Ok(match (first, second) {
+            (Candidate::Whole(first), Candidate::Whole(second)) if first.age() < second.age() => {
+                Ok(Group { newest: second, other: Candidate::Whole(first) })
+            }
+            (Candidate::Whole(newest), other) => Ok(Group { newest, other }),
+            (other, Candidate::Whole(newest)) => Ok(Group { newest, other }),
+            (first, _) => Err(first),
+        })
     }
-    let mut bytes = header;
-    if bytes.len() < RECORD_HEADER + payload {
-        let at = found.end.block;
-        let whole =
-            unless_unreadable(|| read_ring(store, at, RECORD_HEADER + payload), &mut found.unreadable)?;
-        let Some(whole) = whole else { return Ok(None) };
-        bytes = whole;
+
+    /// What block `at` has of the group that begins at `start`: a record of at most `room` blocks.
+    fn candidate(&mut self, at: u64, start: &LogPosition, room: u64) -> Result<Candidate> {
+        let store = self.store;
+        let block_size = u64::from(store.superblock.block_size);
+        if (RECORD_HEADER as u64).div_ceil(block_size) > room {
+            return Ok(Candidate::Nothing);
+        }
+        let mut bytes = match self.ahead.take() {
+            Some((block, bytes)) if block == at => bytes,
+            _ => match unless_unreadable(|| read_ring(store, at, RECORD_HEADER))? {
+                Ok(bytes) => bytes,
+                Err(error) => return Ok(Candidate::Unreadable(error)),
+            },
+        };
+        let Some(header) = Header::decode(&bytes, store.volume_id()).filter(|header| header.follows(start))
+        else {
+            self.ahead = Some((at, bytes));
+            return Ok(Candidate::Nothing);
+        };
+        let Header { lsn, index, payload, .. } = header;
+        let blocks = (RECORD_HEADER as u64 + payload as u64).div_ceil(block_size);
+        if blocks > room || (index > 0 && blocks > 1) {
+            return Ok(Candidate::Torn);
+        }
+        if bytes.len() < RECORD_HEADER + payload {
+            bytes = match unless_unreadable(|| read_ring(store, at, RECORD_HEADER + payload))? {
+                Ok(bytes) => bytes,
+                Err(error) => return Ok(Candidate::Unreadable(error)),
+            };
+        }
+        let record = Record::decode(&bytes, payload, |bytes| store.crc(bytes))?;
+        let Some(record) = record.filter(Record::is_well_formed) else { return Ok(Candidate::Torn) };
+        let place = Place { lsn, index, block: at, blocks, payload };
+        Ok(Candidate::Whole(Found { record, place }))
     }
-    let record = Record::decode(&bytes, payload, |bytes| store.crc(bytes))?;
-    Ok(record.map(|record| {
-        let lsn = record.lsn;
-        (record, Located { block: found.end.block, blocks, payload, lsn })
-    }))
+}
+
+/// What `read` gives; the error where the medium says twice that it never will.
+fn unless_unreadable<T>(read: impl Fn() -> Result<T>) -> Result<core::result::Result<T, Error>> {
+    match read().or_else(|error| if error.is_unreadable() { read() } else { Err(error) }) {
+        Err(error) if error.is_unreadable() => Ok(Err(error)),
+        result => result.map(Ok),
+    }
 }
 
 /// The highest LSN of a whole record in the ring that is behind `end`, the end of the log, and yet not reached: a record
@@ -213,22 +345,22 @@ pub fn stranded<M: Medium, P: Platform>(store: &Store<M, P>, end: &LogPosition) 
     let header_blocks = (RECORD_HEADER as u64).div_ceil(block_size);
     let mut highest = None;
     for block in 0..if header_blocks <= region.count { region.count } else { 0 } {
-        let mut unreadable = None;
-        let header = unless_unreadable(|| read_ring(store, block, RECORD_HEADER), &mut unreadable)?;
-        let header = header.as_deref().and_then(|header| Record::any_header(header, store.volume_id()));
-        let Some((position, payload)) = header else { continue };
+        let bytes = unless_unreadable(|| read_ring(store, block, RECORD_HEADER))?;
+        let header = bytes.ok().and_then(|bytes| Header::decode(&bytes, store.volume_id()));
+        let Some(Header { lsn, epoch, payload, .. }) = header else { continue };
         // Of an earlier mount: what it wrote behind the end was passed over by a later one.
-        if position.lsn <= end.lsn || position.epoch < end.epoch || Some(position.lsn) <= highest {
+        if lsn <= end.lsn || epoch < end.epoch || Some(lsn) <= highest {
             continue;
         }
         let blocks = (RECORD_HEADER as u64 + payload as u64).div_ceil(block_size);
         if blocks > region.count {
             continue;
         }
-        let bytes = unless_unreadable(|| read_ring(store, block, RECORD_HEADER + payload), &mut unreadable)?;
-        let Some(bytes) = bytes else { continue };
+        let Ok(bytes) = unless_unreadable(|| read_ring(store, block, RECORD_HEADER + payload))? else {
+            continue;
+        };
         if Record::decode(&bytes, payload, |bytes| store.crc(bytes))?.is_some() {
-            highest = Some(position.lsn);
+            highest = Some(lsn);
         }
     }
     Ok(highest)
@@ -270,7 +402,13 @@ fn data_is_there<M: Medium, P: Platform>(
                 store.read_blocks(at, &mut buffer).map(|()| buffer)
             };
             // It was in flight together with the record: what cannot be read has most likely been interrupted.
-            let Some(buffer) = unless_unreadable(read, unreadable)? else { return Ok(false) };
+            let buffer = match unless_unreadable(read)? {
+                Ok(buffer) => buffer,
+                Err(error) => {
+                    *unreadable = Some(error);
+                    return Ok(false);
+                }
+            };
             let matches = |(bytes, checksum): (&[u8], &u32)| store.crc(bytes) == *checksum;
             if !buffer.chunks_exact(granule).zip(checksums).all(matches) {
                 return Ok(false);

@@ -11,8 +11,7 @@ use super::state::{CommitState, Working};
 use crate::error::{Error, Result};
 use crate::extent::written_since;
 use crate::key::Kind;
-use crate::layout::Digest;
-use crate::log::{Log, RecordBuilder};
+use crate::log::{self, Next, RecordBuilder};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -26,7 +25,6 @@ const REPLAYED_DATA_MAX: u64 = 4 << 20;
 
 /// A record that is ready to be written.
 struct Mark {
-    log: Log,
     at: u64,
     bytes: Vec<u8>,
     flush_data_first: bool,
@@ -106,14 +104,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let needs_checkpoint = working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed
             // The end of a deleted snapshot has waited for a transaction point.
             || self.snapshots_starve.load(Ordering::Acquire);
-        let record = if needs_checkpoint { None } else { Some(self.build_record(working)?) };
-        let Some((builder, data)) = record.filter(|(builder, _)| {
-            let blocks = working.log.blocks_for(builder.payload_len());
-            builder.payload_len() <= self.record_limit() && working.log.has_room(blocks)
-        }) else {
+        let record = if needs_checkpoint { None } else { self.next_record(working)? };
+        let Some((next, data)) = record else {
             return Ok(if working.frozen.is_some() { Step::Wait } else { Step::Checkpoint });
         };
-        let mark = self.take_mark(working, builder, data);
+        let mark = self.take_mark(working, next, data);
         // The state is at a transaction point now: the moment for a checkpoint in the background.
         if working.log.used() > working.log.blocks() / 2 && working.frozen.is_none() {
             // Where it cannot be prepared now the mark is written all the same, and a later point tries again.
@@ -122,8 +117,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Step::Write(mark))
     }
 
-    /// The next record, and the bytes of data that replay would read to check it.
-    fn build_record(&self, working: &Working) -> Result<(RecordBuilder, u64)> {
+    /// The next record, and the bytes of data that replay would read to check it; `None` where the log cannot take it.
+    fn next_record(&self, working: &Working) -> Result<Option<(Next, u64)>> {
         let root: Root = *self.view.read();
         let durable = working.durable.generation;
         let block_size = self.store.superblock.block_size as usize;
@@ -141,39 +136,30 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 None => builder.add(key, None)?,
             }
         }
-        Ok((builder, data_blocks * u64::from(self.store.superblock.block_size)))
+        let data = data_blocks * u64::from(self.store.superblock.block_size);
+        if builder.payload_len() > self.record_limit() {
+            return Ok(None);
+        }
+        Ok(working.log.next(builder)?.map(|next| (next, data)))
     }
 
     /// From here on the record's place in the log and its content are settled.
-    fn take_mark(&self, working: &mut Working, builder: RecordBuilder, data: u64) -> Mark {
+    fn take_mark(&self, working: &mut Working, next: Next, data: u64) -> Mark {
         let unflushed = self.store.unflushed();
         let too_much = unflushed > CHECKED_DATA_MAX || (unflushed > 0 && data > REPLAYED_DATA_MAX);
         let flush_data_first = self.store.take_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
-        let blocks = working.log.blocks_for(builder.payload_len());
-        let position = working.log.position();
-        let block_size = self.store.superblock.block_size as usize;
-        let (bytes, digest): (Vec<u8>, Digest) =
-            builder.finish(&position, self.store.volume_id(), check_data, block_size, |bytes| {
-                self.store.crc(bytes)
-            });
-        working.log.advance(blocks, digest);
+        let (at, bytes) = working.log.append(&self.store, next, check_data);
         working.pending.clear();
         working.space.mark();
-        Mark {
-            log: working.log.clone(),
-            at: position.block,
-            bytes,
-            flush_data_first,
-            sequence: working.sequence,
-        }
+        Mark { at, bytes, flush_data_first, sequence: working.sequence }
     }
 
     fn write_mark(&self, mark: &Mark) -> Result<()> {
         if mark.flush_data_first && !planted(Sabotage::SkipFlushOfData) {
             self.store.flush()?;
         }
-        mark.log.write(&self.store, mark.at, &mark.bytes)?;
+        log::write(&self.store, mark.at, &mark.bytes)?;
         if planted(Sabotage::SkipFlushOfMark) { Ok(()) } else { self.store.flush() }
     }
 

@@ -98,7 +98,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<Self> {
         let space_memory = options.cache_size / SPACE_SHARE;
         let store = Store::new(medium, platform, superblock, options.cache_size - space_memory);
-        let working = working_state(&store.superblock, metaroot, space_memory)?;
+        let working = working_state(&store, &store.superblock, metaroot, space_memory)?;
         Ok(Volume {
             store,
             read_only: options.read_only,
@@ -131,7 +131,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The working state that equals the durable one of `metaroot`.
     pub(super) fn working_at(&self, metaroot: &Metaroot) -> Result<Working> {
-        working_state(&self.store.superblock_now(), metaroot, self.space_memory)
+        working_state(&self.store, &self.store.superblock_now(), metaroot, self.space_memory)
     }
 
     /// Reads the intent log behind `metaroot` up to its last mark.
@@ -142,7 +142,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         replay(&self.store, metaroot.log, metaroot.generation)
     }
 
-    /// Applies the records that [`read_log`](Self::read_log) has found. Returns their number.
+    /// Applies the records that [`read_log`](Self::read_log) has found. Returns the number of transaction points.
     pub(super) fn replay_into(&self, working: &mut Working, found: &Replayed) -> Result<u32> {
         for run in &found.runs {
             working.space.reserve_for_replay(*run)?;
@@ -160,11 +160,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         // Addresses in the pool were set aside with the rest and are given back with it.
         working.pool.drain();
         working.space.end_replay();
-        working.log = Log::new(&self.store.superblock, found.end, found.blocks);
+        let atomic_unit = self.store.medium.geometry().atomic_unit;
+        working.log = Log::new(&self.store.superblock, atomic_unit, found.end, found.blocks);
         if found.unfinished && !self.read_only && !planted(Sabotage::KeepUnfinishedRecord) {
-            working.log.erase_unfinished(&self.store)?;
+            working.log.erase_unfinished(&self.store, found.spare)?;
         }
-        Ok(found.len() as u32)
+        Ok(found.points())
     }
 
     /// Makes the working generation one that no block is born after. The next metaroot still goes to the slot of the older
@@ -197,7 +198,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-fn working_state(superblock: &Superblock, metaroot: &Metaroot, space_memory: usize) -> Result<Working> {
+fn working_state<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    superblock: &Superblock,
+    metaroot: &Metaroot,
+    space_memory: usize,
+) -> Result<Working> {
     let cursors = (metaroot.data_cursor, metaroot.node_cursor);
     Ok(Working {
         generation: Generation(metaroot.generation.0 + 1),
@@ -207,7 +213,7 @@ fn working_state(superblock: &Superblock, metaroot: &Metaroot, space_memory: usi
         pool: NodePool::default(),
         path: alloc::vec::Vec::new(),
         space: Space::new(superblock, metaroot.used_blocks, cursors, space_memory)?,
-        log: Log::new(superblock, metaroot.log, 0),
+        log: Log::new(superblock, store.medium.geometry().atomic_unit, metaroot.log, 0),
         pending: Pending::default(),
         sequence: 0,
         frozen: None,

@@ -117,7 +117,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             generation: working.generation,
             sequence: working.sequence + 1,
             next_inode: working.next_inode,
-            log: working.log.clone(),
+            log: working.log.without_group(),
             durable: working.durable,
             pending: Pending::default(),
             held_data: self.data_of(record),

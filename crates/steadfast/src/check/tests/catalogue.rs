@@ -36,8 +36,21 @@ const DEEP: InodeNumber = InodeNumber(21);
 const OTHER: InodeNumber = InodeNumber(22);
 
 /// `/sub/deep/`, `/sub/big` of several extents with a large attribute, `/small` inline, `/link`, `/other`; one file that
-/// is unlinked and was open when the power went; `records` log records.
+/// is unlinked and was open when the power went; `records` transaction points in the log, each too long for a group.
 fn sample(copies: u8, records: usize) -> Vec<u8> {
+    sample_with_points(copies, records, |volume, index| {
+        volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
+        let name = format!("user.{index}");
+        volume.set_xattr(SMALL, name.as_bytes(), &[index as u8; 200], SetXattrMode::Any).unwrap();
+    })
+}
+
+/// With `points` transaction points in the log, each after what `change` does.
+fn sample_with_points(
+    copies: u8,
+    points: usize,
+    change: impl Fn(&Volume<Arc<MemoryMedium>, TestPlatform>, usize),
+) -> Vec<u8> {
     let medium = Arc::new(MemoryMedium::new(2 << 20, 512).unwrap());
     let options = FormatOptions {
         block_size: 512,
@@ -69,8 +82,8 @@ fn sample(copies: u8, records: usize) -> Vec<u8> {
     volume.checkpoint().unwrap();
     volume.set_mask(TransactionMask::DEFAULT).unwrap();
     volume.checkpoint().unwrap();
-    for index in 0..records {
-        volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
+    for index in 0..points {
+        change(&volume, index);
         volume.transact().unwrap();
     }
     medium.to_bytes()
@@ -598,6 +611,36 @@ fn a_gap_in_the_log_is_damage_and_its_torn_end_is_none() {
         assert_eq!((found.severity, found.block), (Severity::Damaged, Some(BlockAddress(block))));
         assert_eq!(report.replayed_records, record);
     }
+}
+
+/// Transaction points of a group: damage to the older block is none, to the newer one that of the last record, unless
+/// another group shows that it was there.
+#[test]
+fn of_a_group_only_the_newest_record_counts() {
+    let small = |volume: &Volume<Arc<MemoryMedium>, TestPlatform>, index: usize| {
+        volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
+    };
+    let replayed = |sound: &[u8], block: u64| {
+        let forge = Forge::new(sound);
+        forge.rot(BlockAddress(forge.store.superblock.log.start.0 + forge.metaroot.log.block + block));
+        let report = run(&forge).unwrap();
+        (report.is_clean(), report.replayed_records)
+    };
+    let group = sample_with_points(2, 4, small);
+    assert!(run(&Forge::new(&group)).unwrap().is_clean());
+    assert_eq!(replayed(&group, 0), (true, 4), "the older of two");
+    assert_eq!(replayed(&group, 1), (true, 3), "the newer of two: like one that was torn");
+    // Five points in the first group, and two that are too long to share one.
+    let three = sample_with_points(2, 7, |volume, index| {
+        small(volume, index);
+        if index >= 4 {
+            let name = format!("user.{index}");
+            volume.set_xattr(SMALL, name.as_bytes(), &[index as u8; 200], SetXattrMode::Any).unwrap();
+        }
+    });
+    assert_eq!(replayed(&three, 3), (true, 6), "the last");
+    assert_eq!(replayed(&three, 0), (false, 4), "the newer of two of a group that another one follows");
+    assert_eq!(replayed(&three, 1), (true, 7), "its older one");
 }
 
 /// A node that replay needs is lost: the volume does not open, and the check says what is wrong nevertheless.

@@ -1,0 +1,87 @@
+//! Groups of records: many small transaction points in the room of two blocks.
+//!
+//! A record of a few changes is much shorter than a block. The records of a group take turns in two neighbouring blocks, and
+//! each holds the mutations of the whole group so far, so the newest one stands for all. While it is being written the
+//! other block has the record before it, which is durable: nothing that was acknowledged is ever at risk. The group ends when the
+//! next record would be longer than a block, and with every checkpoint and mount; then the log goes on behind its blocks.
+//!
+//! To the chain a group is one record: each names the digest of the last record *before the group*, and numbers are counted
+//! on within it. Replay reads both blocks and takes the newer record that is whole.
+//!
+//! Writing alternately to two places is how SQLite, LMDB and many others keep their newest header; that a redo record may
+//! replace those that it repeats is the log rewriting of main-memory databases.
+
+use alloc::vec::Vec;
+
+use super::{Log, RECORD_HEADER, RecordBuilder};
+use crate::error::Result;
+use crate::fs::memory;
+use crate::layout::Digest;
+use crate::sabotage::{Sabotage, planted};
+
+/// The group that the next record may join.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// Block of its first record, counted from the start of the log.
+    start: u64,
+    /// Number of its last record.
+    index: u32,
+    /// Digest of the record before it.
+    previous: Digest,
+    /// Payload of its last record.
+    payload: Vec<u8>,
+}
+
+/// The next record: what is in it, and where it goes.
+pub struct Next {
+    pub(super) builder: RecordBuilder,
+    /// Its first block.
+    pub(super) at: u64,
+    /// Its number in its group.
+    pub(super) index: u32,
+    pub(super) previous: Digest,
+    /// Blocks that it takes beside those in use already.
+    pub(super) blocks: u64,
+    /// The group that it leaves open.
+    pub(super) group: Option<Group>,
+}
+
+impl Log {
+    /// Where a record with these mutations goes, and with which others; `None` where the log has no room for it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; nothing has changed then.
+    pub fn next(&self, builder: RecordBuilder) -> Result<Option<Next>> {
+        if let Some(group) = &self.group
+            && self.is_small(&builder)
+        {
+            let joined = builder.joined(&group.payload)?;
+            let blocks = u64::from(group.index == 0);
+            if self.is_small(&joined) && self.has_room(blocks) {
+                let index = group.index + 1;
+                let turn = if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };
+                let at = (group.start + turn) % self.region.count;
+                let (start, previous) = (group.start, group.previous);
+                let payload = memory::copy(joined.payload())?;
+                let group = Some(Group { start, index, previous, payload });
+                return Ok(Some(Next { builder: joined, at, index, previous, blocks, group }));
+            }
+        }
+        let blocks = self.blocks_for(builder.payload_len());
+        if !self.has_room(blocks) {
+            return Ok(None);
+        }
+        let (at, previous) = (self.position.block, self.position.previous);
+        let group = if self.may_group && self.is_small(&builder) {
+            Some(Group { start: at, index: 0, previous, payload: memory::copy(builder.payload())? })
+        } else {
+            None
+        };
+        Ok(Some(Next { builder, at, index: 0, previous, blocks, group }))
+    }
+
+    /// Whether it fits one block.
+    fn is_small(&self, record: &RecordBuilder) -> bool {
+        (RECORD_HEADER + record.payload_len()) as u64 <= self.block_size
+    }
+}
