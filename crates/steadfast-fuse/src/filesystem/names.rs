@@ -136,14 +136,14 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn unlink(&self, request: &Request<'_>) -> Outcome {
         let directory = self.node(request)?;
         let name = request.arguments().name()?;
-        self.removing(directory, name, || self.volume.unlink(directory, name))?;
+        self.removing(directory, name, false, || self.volume.unlink(directory, name))?;
         Ok(Answer::Ready)
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Outcome {
         let directory = self.node(request)?;
         let name = request.arguments().name()?;
-        self.removing(directory, name, || self.volume.remove_directory(directory, name))?;
+        self.removing(directory, name, false, || self.volume.remove_directory(directory, name))?;
         Ok(Answer::Ready)
     }
 
@@ -177,7 +177,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let rename = || self.volume.rename(from, from_name, to, to_name, mode);
         // Only a rename that replaces takes something away; onto another name of the same inode it does nothing.
         if mode == RenameMode::Replace && !self.is_same(from, from_name, to, to_name) {
-            self.removing(to, to_name, rename)?;
+            self.removing(to, to_name, true, rename)?;
         } else {
             rename()?;
         }

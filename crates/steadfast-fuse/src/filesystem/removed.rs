@@ -3,7 +3,9 @@
 //! A shell can stand in a directory that is gone, a program can hold a FIFO; both may still ask for its attributes. The
 //! kernel says nothing when such things are opened, so their inodes are kept (as those of open files are) from the
 //! removal of the last name until the kernel forgets them, which is at once where nobody holds them. Regular files
-//! need none of this, since their opening and closing is told; nor do symbolic links.
+//! need none of this when they are unlinked, since their opening and closing is told; nor do symbolic links. But what a
+//! rename replaces may have been looked up by somebody who is about to open or read it: the promise of rename is that the
+//! name always leads to the old or to the new file, so the old one stays until the kernel lets it go.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,14 +55,16 @@ impl Removed {
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    /// Runs `remove`, which takes the name away, and keeps the inode behind it where it is of a kind that needs that.
+    /// Runs `remove`, which takes the name away or gives it (`replaces`) to another inode, and keeps the inode behind it
+    /// where that is needed.
     pub(super) fn removing<T, E>(
         &self,
         directory: InodeNumber,
         name: &[u8],
+        replaces: bool,
         remove: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let kept = self.keep(directory, name);
+        let kept = self.keep(directory, name, replaces);
         let result = remove();
         if let (Err(_), Some(nodeid)) = (&result, kept) {
             self.let_go(nodeid);
@@ -68,11 +72,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         result
     }
 
-    fn keep(&self, directory: InodeNumber, name: &[u8]) -> Option<u64> {
+    fn keep(&self, directory: InodeNumber, name: &[u8], replaces: bool) -> Option<u64> {
         let found = self.volume.lookup(directory, name).ok()?;
         let goes = match found.kind {
-            FileKind::Regular | FileKind::Symlink => false,
             FileKind::Directory => true,
+            FileKind::Regular | FileKind::Symlink if !replaces => false,
             _ => found.links <= 1,
         };
         let nodeid = self.nodes.id(&found).filter(|_| goes)?;

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use steadfast_fuse::MountOptions;
 
@@ -185,6 +186,40 @@ fn what_is_gone_can_still_be_held() {
     sys::syncfs(&mounted.root()).unwrap();
     drop((dir, replaced, fifo));
     mounted.unmount();
+}
+
+/// Whoever has looked up a name that is then given to another file can still open the old one, and its space comes back.
+#[test]
+fn what_a_rename_replaces_can_still_be_opened() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, QUIET);
+    let mounted = place.mount(&MountOptions::default());
+    let path = |name: &str| mounted.path(name);
+    fs::write(path("file"), "old").unwrap();
+    symlink("old target", path("link")).unwrap();
+    let looked_up = |name: &str| {
+        OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path(name)).unwrap()
+    };
+    let (file, link) = (looked_up("file"), looked_up("link"));
+    fs::write(path("new"), "new").unwrap();
+    fs::rename(path("new"), path("file")).unwrap();
+    symlink("new target", path("other")).unwrap();
+    fs::rename(path("other"), path("link")).unwrap();
+    let through = |held: &File| format!("/proc/self/fd/{}", held.as_raw_fd());
+    assert_eq!(fs::read_to_string(through(&file)).unwrap(), "old");
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    assert_eq!(link.metadata().unwrap().nlink(), 0);
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), "new");
+    assert_eq!(fs::read_link(path("link")).unwrap().to_str(), Some("new target"));
+    drop((file, link));
+    let inodes = || sys::inodes(&path("")).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while inodes() != 3 {
+        assert!(Instant::now() < deadline, "{} inodes are in use", inodes());
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

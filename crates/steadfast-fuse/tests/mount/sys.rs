@@ -111,12 +111,23 @@ pub fn remove_xattr(path: &Path, name: &str) -> io::Result<()> {
 
 /// Free and all blocks.
 pub fn statfs(path: &Path) -> io::Result<(u64, u64)> {
+    let found = statvfs(path)?;
+    Ok((found.f_bfree as u64, found.f_blocks as u64))
+}
+
+/// Inodes in use.
+pub fn inodes(path: &Path) -> io::Result<u64> {
+    let found = statvfs(path)?;
+    Ok(found.f_files as u64 - found.f_ffree as u64)
+}
+
+fn statvfs(path: &Path) -> io::Result<libc::statvfs> {
     let path = c_path(path);
     // SAFETY: a NUL-terminated path and a live structure, for which zeros are valid.
     unsafe {
         let mut found: libc::statvfs = std::mem::zeroed();
         check(libc::statvfs(path.as_ptr(), &raw mut found))?;
-        Ok((found.f_bfree as u64, found.f_blocks as u64))
+        Ok(found)
     }
 }
 
