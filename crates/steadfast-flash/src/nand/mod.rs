@@ -18,9 +18,11 @@
 
 mod error;
 mod geometry;
+mod partition;
 
 pub use error::{NandError, NandOperation};
 pub use geometry::{BlockNumber, Ecc, NandGeometry, NandGeometryError, PageAddress, Pairing};
+pub use partition::{OutsidePart, Partition};
 
 /// What error correction says of a page that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
