@@ -1,8 +1,6 @@
-//! The forms of a journal page, a spill page and an anchor. All integers are little endian.
+//! The forms of a journal page and a spill page. All integers are little endian.
 //!
 //! ```text
-//! anchor:  magic "SFAN" | version u16 | 0 u16 | volume u64 | block u32 | chain u32 | blocks u32 | pages_per_block u32
-//!          | page_size u32 | user_pages u32
 //! journal: magic "SFJR" | version u16 | flags u16 | volume u64 | previous u64 | born u64 | next block u32 | user_pages u32
 //!          | second u32 | patrol u32 | chain n u16, blocks u32… | 4 frontiers (block u32, page u32) | kept n u16, blocks u32…
 //!          | directory n u16, pages u32… | table n u16, pages u32… | spills n u16, pages u32…
@@ -16,7 +14,6 @@
 
 use alloc::vec::Vec;
 
-use super::error::{FlashError, Result};
 use super::fields::Reader;
 use crate::nand::NandGeometry;
 
@@ -31,7 +28,6 @@ pub const FLAG_CLEAN: u16 = 1;
 
 const JOURNAL: [u8; 4] = *b"SFJR";
 const SPILL: [u8; 4] = *b"SFSP";
-const ANCHOR: [u8; 4] = *b"SFAN";
 const SECOND: [u8; 4] = *b"SFSC";
 
 /// Where a stream of programs goes on.
@@ -48,21 +44,6 @@ pub struct Frontier {
 impl Frontier {
     /// No block is open.
     pub const CLOSED: Frontier = Frontier { block: UNMAPPED, page: 0, synced: 0 };
-}
-
-/// What an anchor says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Anchor {
-    /// Which volume.
-    pub volume: u64,
-    /// A block of the journal.
-    pub block: u32,
-    /// Its place in the chain.
-    pub chain: u32,
-    /// Blocks, pages in a block, bytes in a page.
-    pub shape: (u32, u32, u32),
-    /// Logical pages.
-    pub user_pages: u32,
 }
 
 /// A change of the map that is not in it yet.
@@ -110,7 +91,8 @@ pub struct State {
     pub fixups: Vec<(u32, u32)>,
 }
 
-fn put_list(bytes: &mut Vec<u8>, list: &[u32]) {
+/// Appends a count and so many integers.
+pub fn put_list(bytes: &mut Vec<u8>, list: &[u32]) {
     bytes.extend_from_slice(&(list.len() as u16).to_le_bytes());
     list.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
 }
@@ -289,49 +271,6 @@ pub fn encode_changes(bytes: &mut Vec<u8>, changes: &[(u32, Change)]) {
     }
 }
 
-impl Anchor {
-    /// The page.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = ANCHOR.to_vec();
-        bytes.extend_from_slice(&u32::from(VERSION).to_le_bytes());
-        bytes.extend_from_slice(&self.volume.to_le_bytes());
-        let (blocks, pages, size) = self.shape;
-        for word in [self.block, self.chain, blocks, pages, size, self.user_pages] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    }
-
-    /// What the page says; `None` where it is no anchor.
-    ///
-    /// # Errors
-    /// It was made by another version or for another geometry.
-    pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Result<Option<Anchor>> {
-        let mut reader = Reader(bytes);
-        let Some(anchor) = (|| {
-            if reader.take(4)? != ANCHOR {
-                return None;
-            }
-            let version = reader.u32()? as u16;
-            let (volume, block, chain) = (reader.u64()?, reader.u32()?, reader.u32()?);
-            let shape = (reader.u32()?, reader.u32()?, reader.u32()?);
-            Some((version, Anchor { volume, block, chain, shape, user_pages: reader.u32()? }))
-        })() else {
-            return Ok(None);
-        };
-        let (version, anchor) = anchor;
-        if version != VERSION {
-            return Err(FlashError::Version(version));
-        }
-        let (blocks, pages_per_block, page_size) = anchor.shape;
-        if anchor.shape != (geometry.blocks, geometry.pages_per_block, geometry.page_size) {
-            return Err(FlashError::OtherGeometry { blocks, pages_per_block, page_size });
-        }
-        Ok(Some(anchor).filter(|anchor| anchor.block < blocks))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec;
@@ -381,9 +320,5 @@ mod tests {
         let second = Second { directory: vec![1], table: vec![2, UNMAPPED], reads: vec![] };
         assert_eq!(Second::decode(&second.encode(9), 9, &geometry), Some(second.clone()));
         assert_eq!(Second::decode(&second.encode(9), 8, &geometry), None);
-        let anchor = Anchor { volume: 9, block: 4, chain: 7, shape: (1024, 64, 2048), user_pages: 3 };
-        assert_eq!(Anchor::decode(&anchor.encode(), &geometry), Ok(Some(anchor)));
-        assert!(Anchor::decode(&anchor.encode(), &Part::SLC_4K.geometry).is_err());
-        assert_eq!(Anchor::decode(&bytes, &geometry), Ok(None));
     }
 }

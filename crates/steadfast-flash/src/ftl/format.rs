@@ -15,7 +15,21 @@ use crate::nand::{BlockNumber, Nand};
 ///
 /// # Errors
 /// The part is too small or has too many bad blocks; or its own errors.
-pub fn format<N: Nand>(mut nand: N, volume: u64) -> Result<Ftl<N>> {
+pub fn format<N: Nand>(nand: N, volume: u64) -> Result<Ftl<N>> {
+    make(nand, volume, false)
+}
+
+/// Makes an empty volume for an image that device programmers will put into the good blocks of parts, in order: nothing
+/// is put into the last blocks, as many as may be bad. `nand` has no bad blocks. The first mount of a part that was programmed
+/// so finds out where the blocks are.
+///
+/// # Errors
+/// As [`format()`].
+pub fn format_image<N: Nand>(nand: N, volume: u64) -> Result<Ftl<N>> {
+    make(nand, volume, true)
+}
+
+fn make<N: Nand>(mut nand: N, volume: u64, image: bool) -> Result<Ftl<N>> {
     let layout = Layout::new(&nand.geometry())?;
     let (before, newest) = earlier(&mut nand);
     let mut ftl = Ftl::empty(nand, layout, volume);
@@ -24,6 +38,8 @@ pub fn format<N: Nand>(mut nand: N, volume: u64) -> Result<Ftl<N>> {
         None => ftl.newest_tag()? + GENERATION,
     };
     ftl.sequence = ftl.born;
+    ftl.in_good_blocks = image;
+    let held_back = if image { ftl.geometry.bad_max } else { 0 };
     let mut bad = 0;
     for block in 0..ftl.geometry.blocks {
         let is_bad = ftl.nand.is_bad(BlockNumber(block))?;
@@ -31,6 +47,7 @@ pub fn format<N: Nand>(mut nand: N, volume: u64) -> Result<Ftl<N>> {
         let erases = before.get(block as usize).copied().unwrap_or(0);
         let state = match (is_bad, block < layout.ring) {
             (true, _) => BlockState::Bad,
+            _ if block >= ftl.geometry.blocks - held_back => BlockState::Bad,
             (false, true) => BlockState::Journal,
             (false, false) => BlockState::Free,
         };
@@ -64,11 +81,18 @@ pub fn format<N: Nand>(mut nand: N, volume: u64) -> Result<Ftl<N>> {
 /// More than the sequence numbers between the first page of a block and the last one.
 const GENERATION: u64 = 1 << 24;
 
-/// The erasures that a volume on the part has counted, nothing where there is none; and its newest sequence number.
+/// The erasures that a volume on the part has counted, by blocks of the part, nothing where there is none; and its newest
+/// sequence number.
 fn earlier<N: Nand>(nand: &mut N) -> (Vec<u32>, Option<u64>) {
     let Ok(mut old) = Ftl::mount(nand, true) else { return (Vec::new(), None) };
     let blocks = old.geometry.blocks;
-    let erases = (0..blocks).map(|block| old.block(block).map_or(0, |info| info.erases)).collect();
+    let mut erases = vec![0; blocks as usize];
+    for block in 0..blocks {
+        let counted = old.block(block).map_or(0, |info| info.erases);
+        if let Some(erases) = erases.get_mut(old.nand.place(block) as usize) {
+            *erases = counted;
+        }
+    }
     (erases, Some(old.sequence))
 }
 

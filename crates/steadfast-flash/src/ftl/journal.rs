@@ -6,7 +6,8 @@
 
 use alloc::vec::Vec;
 
-use super::codec::{Anchor, State, encode_changes};
+use super::anchor::{Anchor, Shape};
+use super::codec::{State, encode_changes};
 use super::error::{FlashError, Result};
 use super::layout::BLOCKS_PER_ANCHOR;
 use super::state::{Ftl, Stream};
@@ -154,8 +155,10 @@ impl<N: Nand> Ftl<N> {
             volume: self.volume,
             block: self.journal.block,
             chain: self.journal.chain_number,
-            shape: (geometry.blocks, geometry.pages_per_block, geometry.page_size),
+            shape: Shape::of(&geometry),
             user_pages: self.layout.user_pages,
+            in_good_blocks: self.in_good_blocks,
+            skipped: if self.in_good_blocks { Vec::new() } else { self.nand.skipped().to_vec() },
         };
         let mut bytes = anchor.encode();
         bytes.resize(geometry.page_size as usize, 0);

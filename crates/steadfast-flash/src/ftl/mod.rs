@@ -19,6 +19,7 @@
 //! docs/FLASH.md describes the bits, docs/decisions/0007 the reasons.
 
 mod account;
+mod anchor;
 mod cache;
 mod changes;
 mod codec;
@@ -33,6 +34,7 @@ mod layout;
 mod map;
 mod medium;
 mod mount;
+mod placed;
 mod reading;
 mod reads;
 mod rebuild;
@@ -41,6 +43,7 @@ mod report;
 mod scan;
 mod scrub;
 mod second;
+mod shifted;
 mod state;
 mod table;
 mod tag;
@@ -49,8 +52,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use anchor::{Shape, shape};
 pub use error::{FlashError, Result};
-pub use format::format;
+pub use format::{format, format_image};
 pub use layout::Layout;
 pub use medium::FlashMedium;
 pub use rebuild::{RebuildReport, rebuild};

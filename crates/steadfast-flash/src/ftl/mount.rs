@@ -7,7 +7,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::codec::{Anchor, Change, FLAG_CLEAN, State, decode_spill};
+use super::anchor::Anchor;
+use super::codec::{Change, FLAG_CLEAN, State, decode_spill};
 use super::error::{FlashError, Result};
 use super::layout::Layout;
 use super::state::Ftl;
@@ -42,6 +43,7 @@ impl<N: Nand> Ftl<N> {
             ftl.info.recovered = true;
             ftl.recover(read_only)?;
         }
+        ftl.settle(read_only)?;
         if read_only {
             ftl.failed = Some(FlashError::ReadOnly);
         }
@@ -61,17 +63,17 @@ impl<N: Nand> Ftl<N> {
     }
 
     fn find_journal(&mut self) -> Result<JournalPage> {
-        let mut data = vec![0; self.geometry.page_size as usize];
         let mut newest: Option<(u32, Last)> = None;
         let mut refused = FlashError::NotFormatted;
+        let mut pages = self.find_places()?;
         for slot in 0..self.layout.ring {
-            let Some((tag, page)) = self.first_readable(slot, &mut data)? else { continue };
+            let Some((tag, page, data)) = self.first_of_ring(slot, &mut pages)? else { continue };
             let newer = newest.as_ref().is_none_or(|(_, last)| last.tag.sequence < tag.sequence);
             if tag.kind != Kind::Anchor || !newer {
                 continue;
             }
             match Anchor::decode(&data, &self.geometry) {
-                Ok(Some(_)) => newest = Some((slot, Last { tag, data: data.clone(), page })),
+                Ok(Some(_)) => newest = Some((slot, Last { tag, data, page })),
                 Ok(None) => {}
                 Err(error) => refused = error,
             }
@@ -133,7 +135,7 @@ impl<N: Nand> Ftl<N> {
     }
 
     /// The first page of a block of structures; one of the next two if it was programmed and cannot be read.
-    fn first_readable(&mut self, block: u32, data: &mut [u8]) -> Result<Option<(Tag, u32)>> {
+    pub(super) fn first_readable(&mut self, block: u32, data: &mut [u8]) -> Result<Option<(Tag, u32)>> {
         for page in self.structure_pages().into_iter().take(3) {
             if let Some(tag) = self.read_tagged(self.page(block, page).0, data)? {
                 return Ok(Some((tag, page)));

@@ -42,6 +42,7 @@ pub struct RebuildReport {
 pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
     let layout = Layout::new(&nand.geometry())?;
     let mut ftl = Ftl::empty(nand, layout, 0);
+    ftl.find_places()?;
     let scan = ftl.scan()?;
     let Some((tag, state)) = &scan.journal else { return Err(FlashError::NotFormatted) };
     let mut report = RebuildReport {
@@ -78,6 +79,7 @@ pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
         }
     }
     ftl.begin()?;
+    ftl.settle(false)?;
     // What was programmed last may be unstable.
     unsettled.into_iter().for_each(|block| ftl.refresh(block));
     Ok((ftl, report))

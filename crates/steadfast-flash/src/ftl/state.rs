@@ -8,6 +8,7 @@ use super::cache::MapCache;
 use super::codec::{Frontier, Second, UNMAPPED};
 use super::error::{FlashError, Result};
 use super::layout::Layout;
+use super::placed::Placed;
 use super::reads::ReadCounts;
 use super::scrub::Patrol;
 use super::table::{BlockInfo, BlockState, Table};
@@ -148,7 +149,9 @@ pub struct FtlInfo {
 /// The translation layer over a part.
 #[derive(Debug)]
 pub struct Ftl<N> {
-    pub(super) nand: N,
+    pub(super) nand: Placed<N>,
+    /// Anchors say that block numbers count good blocks by their marks: an image that is being made, or mounted first.
+    pub(super) in_good_blocks: bool,
     pub(super) geometry: NandGeometry,
     pub(super) layout: Layout,
     pub(super) volume: u64,
@@ -233,7 +236,8 @@ impl<N: Nand> Ftl<N> {
             failed: None,
             info: FtlInfo::default(),
             recent: VecDeque::new(),
-            nand,
+            nand: Placed::new(nand),
+            in_good_blocks: false,
         }
     }
 
@@ -263,13 +267,13 @@ impl<N: Nand> Ftl<N> {
 
     /// The part below. What is written there directly is lost on the translation layer.
     pub fn nand(&mut self) -> &mut N {
-        &mut self.nand
+        self.nand.inner()
     }
 
     /// Gives the part back.
     #[must_use]
     pub fn into_nand(self) -> N {
-        self.nand
+        self.nand.into_inner()
     }
 
     /// Bytes of memory in use beside the part's own.

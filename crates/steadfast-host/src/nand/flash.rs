@@ -44,6 +44,15 @@ impl FlashDevice {
         ftl::format(nand, volume).map(|layer| FlashDevice::over(layer, true))
     }
 
+    /// Makes an empty translation layer in an image that programmers put into the good blocks of parts, in order: see
+    /// [`ftl::format_image`].
+    ///
+    /// # Errors
+    /// As [`format`](Self::format).
+    pub fn format_image(nand: HostNand, volume: u64) -> Result<FlashDevice, FlashError> {
+        ftl::format_image(nand, volume).map(|layer| FlashDevice::over(layer, true))
+    }
+
     fn over(layer: Ftl<HostNand>, writable: bool) -> FlashDevice {
         FlashDevice { layer: FlashMedium::new(layer), turn: Mutex::new(()), writable }
     }

@@ -67,11 +67,25 @@ impl NandImage {
     /// # Errors
     /// The file is not there, not permitted, in use, or not as long as an image of the part; nothing was written.
     pub fn open(path: impl AsRef<Path>, part: &Part, writing: bool) -> Result<NandImage, NandOpenError> {
-        let path = path.as_ref();
+        Self::open_with(path.as_ref(), part, writing, true)
+    }
+
+    /// Opens an image of `part` to read while another process may be writing it: without a lock, so that what is read may
+    /// be of different times.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for an image in use.
+    pub fn watch(path: impl AsRef<Path>, part: &Part) -> Result<NandImage, NandOpenError> {
+        Self::open_with(path.as_ref(), part, false, false)
+    }
+
+    fn open_with(path: &Path, part: &Part, writing: bool, locked: bool) -> Result<NandImage, NandOpenError> {
         let file = OpenOptions::new().read(true).write(writing).open(path);
         let file = file.map_err(|error| open_error(path, writing, error))?;
         let image = NandImage::over(file, part);
-        lock(path, &image.file, writing)?;
+        if locked {
+            lock(path, &image.file, writing)?;
+        }
         let has = image
             .file
             .metadata()
@@ -306,6 +320,7 @@ mod tests {
         assert!(nand.read(PageAddress(256), &mut [], &mut []).is_err());
         let line = NandImage::open(&path, &part(), true).unwrap_err().to_string();
         assert!(line.contains("in use by another process"), "{line}");
+        assert!(NandImage::watch(&path, &part()).unwrap().is_bad(BlockNumber(1)).unwrap());
     }
 
     #[test]

@@ -48,8 +48,20 @@ impl MtdNand {
     /// # Errors
     /// It is not there, not permitted, no NAND, in use, or of a geometry that cannot be used; nothing was written.
     pub fn open(path: impl AsRef<Path>, writing: bool) -> Result<MtdNand, NandOpenError> {
-        let path = path.as_ref();
-        let Opened { file, geometry } = open(path, writing)?;
+        Self::open_with(path.as_ref(), writing, true)
+    }
+
+    /// Opens the device to read while another process may be writing it: without a lock, so that what is read may be of
+    /// different times.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for a device in use.
+    pub fn watch(path: impl AsRef<Path>) -> Result<MtdNand, NandOpenError> {
+        Self::open_with(path.as_ref(), false, false)
+    }
+
+    fn open_with(path: &Path, writing: bool, locked: bool) -> Result<MtdNand, NandOpenError> {
+        let Opened { file, geometry } = open(path, writing, locked)?;
         let oob = vec![0xff; geometry.oob_size as usize + OOB_CODE.parity_bytes()];
         let mut nand = MtdNand { device: file, geometry, oob, reading: Reading::Together };
         // Kernels that do not know the request say so whatever is in it.

@@ -32,8 +32,8 @@ pub(super) struct Opened {
     pub(super) geometry: NandGeometry,
 }
 
-/// Opens and looks at the device.
-pub(super) fn open(path: &Path, writing: bool) -> Result<Opened, NandOpenError> {
+/// Opens and looks at the device; `locked`: for us alone when writing, among readers when reading.
+pub(super) fn open(path: &Path, writing: bool, locked: bool) -> Result<Opened, NandOpenError> {
     let opened = OpenOptions::new().read(true).write(writing).open(path);
     let file = opened.map_err(|error| open_error(path, writing, error))?;
     let failed = |action| move |source| NandOpenError::Io { path: path.to_owned(), action, source };
@@ -66,13 +66,15 @@ pub(super) fn open(path: &Path, writing: bool) -> Result<Opened, NandOpenError> 
     if writing && let Some(user) = user(number) {
         return Err(NandOpenError::UsedBy { path: path.to_owned(), user });
     }
-    match lock_file(&file, writing) {
-        Ok(true) => {}
-        Ok(false) => {
-            let owner = owner(&file);
-            return Err(OpenError::InUse { path: path.to_owned(), owner }.into());
+    if locked {
+        match lock_file(&file, writing) {
+            Ok(true) => {}
+            Ok(false) => {
+                let owner = owner(&file);
+                return Err(OpenError::InUse { path: path.to_owned(), owner }.into());
+            }
+            Err(errno) => return Err(failed("lock")(errno.into())),
         }
-        Err(errno) => return Err(failed("lock")(errno.into())),
     }
     let geometry = geometry(path, number, &info)?;
     Ok(Opened { file, geometry })

@@ -4,6 +4,7 @@ mod bench;
 mod cuts;
 mod random;
 mod rebuild;
+mod shifted;
 mod upkeep;
 
 use alloc::collections::BTreeMap;
