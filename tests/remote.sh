@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A volume on the memory of three servers with parity: made, mounted, used while a server is killed, comes back empty and
-# is rebuilt, and another one is killed; then checked by a new client with one server missing. And on the memory of
-# nbdkit, where that is installed.
+# is rebuilt, and another one is killed; then checked by a new client with one server missing. Looked at read-only, drained
+# and rebuilt by command, with TLS; and on the memory of nbdkit and of qemu-storage-daemon, where those are installed.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=remote
@@ -9,11 +9,12 @@ plain && skip_all "this is about remote memory"
 start remote
 PIDS=()
 PORTS=()
+LEND=()
 # lend INDEX [PORT]: a server, on a free port where none is given.
 lend() {
     local out=$WORK/server$1.out try
     : >"$out"
-    "$STEADFAST" serve memory --size 64M --listen "127.0.0.1:${2:-0}" >"$out" 2>&1 &
+    "$STEADFAST" serve memory --size 64M --listen "127.0.0.1:${2:-0}" "${LEND[@]}" >"$out" 2>&1 &
     PIDS[$1]=$!
     own $!
     for try in $(seq 200); do
@@ -27,7 +28,18 @@ lose() {
     kill -9 "${PIDS[$1]}"
     gone "${PIDS[$1]}" 30 || die "server $1 does not die"
 }
-states() { timeout 60 "$STEADFAST" remote status --json "$servers" | grep -c '"state": "good"' || true; }
+states() { timeout 60 "$STEADFAST" remote status --json "$IMAGE" | sed '/^  "live"/,$d' | grep -c '"state": "good"' || true; }
+# epoch: the newest one.
+epoch() { timeout 60 "$STEADFAST" remote status "$IMAGE" | sed -n 's/^array.*, epoch \([0-9]*\).*/\1/p'; }
+# wait_port PORT: somebody listens there.
+wait_port() {
+    local try
+    for try in $(seq 100); do
+        ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null || return 0
+        sleep 0.05
+    done
+    die "nobody listens on port $1 ($try)"
+}
 
 for index in 0 1 2; do lend $index; done
 servers=remote://127.0.0.1:${PORTS[0]},127.0.0.1:${PORTS[1]},127.0.0.1:${PORTS[2]}
@@ -39,13 +51,19 @@ mount_volume
 cp -r "$TESTS" "$MNT/a"
 timeout 60 "$STEADFAST" transact "$MNT" || die "transact"
 timeout 60 "$STEADFAST" remote rebuild "$IMAGE" 2>/dev/null && die "two owners"
-ok "a volume on three servers"
+timeout 60 "$STEADFAST" remote status "$IMAGE" >"$WORK/status" || die "status"
+grep -q '^open on this machine: whole' "$WORK/status" && grep -q '^flushes .*p99' "$WORK/status" ||
+    die "no live numbers: $(cat "$WORK/status")"
+timeout 60 "$STEADFAST" top --json "$MNT" | grep -q '"degraded": false' || die "top --json says nothing of the array"
+timeout 60 "$STEADFAST" check "$IMAGE" >/dev/null 2>&1 && die "looked at by another process while it is mounted"
+ok "a volume on three servers, and its live numbers"
 
 lose 1
 cp -r "$TESTS" "$MNT/b"
 timeout 60 "$STEADFAST" transact "$MNT" || die "transact with a server lost"
 diff -r "$TESTS" "$MNT/a" && diff -r "$TESTS" "$MNT/b" || die "files differ with a server lost"
 [ "$(states)" = 2 ] || die "two of three should be good"
+timeout 60 "$STEADFAST" remote status "$IMAGE" | grep -q '^open on this machine: degraded' || die "it is not degraded"
 lend 1 "${PORTS[1]}"
 for try in $(seq 120); do
     [ "$(states)" != 3 ] || break
@@ -69,16 +87,104 @@ timeout 60 "$STEADFAST" ls "$IMAGE" / >/dev/null 2>"$WORK/refused" && die "opene
 grep -q 'more servers are lost' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
 ok "beyond what parity survives it refuses"
 
+# Commands: a member is emptied for a spare to take its place, and one that was lost meanwhile is rebuilt.
+for index in 3 4 5 6; do lend $index; done
+place() { echo "127.0.0.1:${PORTS[$1]}"; }
+fresh=remote://$(place 3),$(place 4),$(place 5)
+IMAGE="$fresh?spare=$(place 6)&$words"
+timeout 60 "$STEADFAST" mkfs "$fresh?policy=parity&$words" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+timeout 60 "$STEADFAST" put -r "$IMAGE" "$TESTS" /a || die "put"
+before=$(epoch)
+for command in "ls IMAGE /a" "info IMAGE" "check IMAGE" "df IMAGE" "dump IMAGE superblock" "image extract IMAGE $WORK/extracted"; do
+    timeout 60 "$STEADFAST" ${command//IMAGE/"$IMAGE"} >"$WORK/command.log" 2>&1 || die "$command: $(cat "$WORK/command.log")"
+done
+diff -r "$TESTS" "$WORK/extracted/a" || die "image extract brings something else"
+timeout 60 "$STEADFAST" mount -o ro "$IMAGE" "$MNT" || die "mount -o ro"
+diff -r "$TESTS" "$MNT/a" || die "files differ on a read-only mount"
+(echo x >"$MNT/x") 2>/dev/null && die "written on a read-only mount"
+timeout 60 "$STEADFAST" umount "$MNT" >/dev/null || die "umount"
+[ "$(epoch)" = "$before" ] || die "looking has begun an epoch: $(epoch) after $before"
+timeout 60 "$STEADFAST" image build "$IMAGE" "$TESTS" >/dev/null 2>"$WORK/refused" && die "an image was built on an array"
+[ "$(wc -l <"$WORK/refused")" = 1 ] || die "the refusal is one line: $(cat "$WORK/refused")"
+ok "looking changes nothing"
+timeout 120 "$STEADFAST" remote drain "$IMAGE" 1 2>"$WORK/drain.log" | grep -q 'all 3 members are good' || die "drain: $(cat "$WORK/drain.log")"
+lose 4
+[ "$(states)" = 3 ] || die "the spare has not taken the place of the drained server"
+moved="remote://$(place 3),$(place 6),$(place 5)?$words"
+IMAGE=$moved
+check_volume "after the drained server has gone"
+lose 5
+timeout 60 "$STEADFAST" remote rebuild "$IMAGE" >/dev/null 2>"$WORK/rebuild.log" && die "rebuilt without a server"
+lend 5 "${PORTS[5]}"
+timeout 120 "$STEADFAST" remote rebuild "$IMAGE" 2>"$WORK/rebuild.log" | grep -q 'all 3 members are good' || die "rebuild: $(cat "$WORK/rebuild.log")"
+lose 3
+check_volume "after a rebuild, with another server lost"
+ok "drain and rebuild by command"
+
+# TLS from our client to our server, and to nbdkit; a client without the authority gets nowhere.
+pki=$WORK/pki
+if command -v openssl >/dev/null; then
+    mkdir "$pki"
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
+        -keyout "$pki/ca-key.pem" -out "$pki/ca-cert.pem" >/dev/null 2>&1
+    printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >"$pki/ext"
+    for who in server client; do
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$who" \
+            -keyout "$pki/$who-key.pem" -out "$pki/$who.csr" >/dev/null 2>&1
+        openssl x509 -req -in "$pki/$who.csr" -CA "$pki/ca-cert.pem" -CAkey "$pki/ca-key.pem" \
+            -CAcreateserial -days 2 -extfile "$pki/ext" -out "$pki/$who-cert.pem" >/dev/null 2>&1
+    done
+    tls="tls_ca=$pki/ca-cert.pem&tls_cert=$pki/client-cert.pem&tls_key=$pki/client-key.pem"
+    LEND=(--tls-cert "$pki/server-cert.pem" --tls-key "$pki/server-key.pem" --tls-ca "$pki/ca-cert.pem")
+    for index in 7 8; do lend $index; done
+    LEND=()
+    secret="remote://localhost:${PORTS[7]},$(place 8)?policy=mirror&$words"
+    timeout 60 "$STEADFAST" mkfs "$secret" >/dev/null 2>&1 && die "an array was made without TLS"
+    IMAGE="$secret&$tls"
+    timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs over TLS: $(cat "$WORK/mkfs.log")"
+    timeout 60 "$STEADFAST" put -r "$IMAGE" "$TESTS" /a || die "put over TLS"
+    check_volume "over TLS"
+    if command -v nbdkit >/dev/null; then
+        port=$((20000 + RANDOM % 20000))
+        nbdkit -f -i 127.0.0.1 -p $port --tls=require --tls-certificates="$pki" --tls-verify-peer memory 64M >"$WORK/nbdkit.log" 2>&1 &
+        own $!
+        wait_port $port
+        IMAGE="remote://localhost:$port?$words&$tls"
+        timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs on nbdkit over TLS: $(cat "$WORK/mkfs.log")"
+        check_volume "on nbdkit over TLS"
+    fi
+    ok "TLS"
+fi
+
+if command -v qemu-storage-daemon >/dev/null; then
+    truncate -s 64M "$WORK/lent.img"
+    addresses=()
+    for index in 0 1; do
+        port=$((20000 + RANDOM % 20000))
+        cp "$WORK/lent.img" "$WORK/lent$index.img"
+        qemu-storage-daemon --blockdev driver=file,node-name=lent,filename="$WORK/lent$index.img" \
+            --nbd-server addr.type=inet,addr.host=127.0.0.1,addr.port=$port \
+            --export type=nbd,id=lent,node-name=lent,name=,writable=on >"$WORK/qemu$index.log" 2>&1 &
+        own $!
+        wait_port $port
+        addresses+=("127.0.0.1:$port")
+    done
+    IMAGE="remote://${addresses[0]},${addresses[1]}?policy=mirror&$words"
+    timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs on qemu-storage-daemon: $(cat "$WORK/mkfs.log")"
+    mount_volume
+    cp -r "$TESTS" "$MNT/a"
+    umount_volume
+    check_volume "on a mirror of two qemu-storage-daemons"
+    ok "what qemu-storage-daemon lends"
+fi
+
 if command -v nbdkit >/dev/null; then
     addresses=()
     for index in 0 1; do
         port=$((20000 + RANDOM % 20000))
         nbdkit -f -i 127.0.0.1 -p $port memory 64M >"$WORK/nbdkit$index.log" 2>&1 &
         own $!
-        for try in $(seq 100); do
-            ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
-            sleep 0.05
-        done
+        wait_port $port
         addresses+=("127.0.0.1:$port")
     done
     IMAGE="remote://${addresses[0]},${addresses[1]}?policy=mirror&$words"

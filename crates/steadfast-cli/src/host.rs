@@ -143,7 +143,7 @@ fn retry_small_sectors<T>(
     read_only: bool,
     mut open: impl FnMut(HostMedium) -> Result<T, Error>,
 ) -> Outcome<T> {
-    let file = !is_device(path) && !remote::is_remote(path);
+    let file = !is_device(path);
     let result = match open(medium) {
         Err(Error::BadBlockSize(block_size)) if file => {
             open(open_with(path, &small_sectors(read_only, block_size))?)
@@ -346,9 +346,9 @@ pub fn lock_owner(path: &Path) -> Option<u32> {
     }
 }
 
-/// Whether the path is that of a device, whose size and units are what they are, and not that of an image file.
+/// Whether the path is that of a device or an array, whose size and units are what they are, and not that of an image file.
 pub fn is_device(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
+    remote::is_remote(path) || fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
 }
 
 /// The failure to open an image or a device.

@@ -1,9 +1,10 @@
 //! Arrays of remote memory (`remote://HOST:PORT,…`) where an image or a block device could be.
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use steadfast_remote::array::ArrayError;
-use steadfast_remote::{Address, RemoteError, RemoteMedium, is_address};
+use steadfast_remote::{Address, Live, RemoteError, RemoteMedium, Watch, is_address};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::HostMedium;
@@ -35,7 +36,23 @@ pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
         false => RemoteMedium::open(&address),
     };
     let medium = opened.map_err(|error| failure(&error, path))?;
+    if let Ok(mut watched) = WATCHED.lock() {
+        *watched = Some(medium.watch());
+    }
     Ok(Box::new(medium))
+}
+
+/// What the array at this address is doing, if it is one and a process of this machine has it open.
+pub fn live(path: &Path) -> Option<Live> {
+    is_remote(path).then(|| address(path).ok()).flatten().and_then(|address| RemoteMedium::live(&address))
+}
+
+/// The array that this process has open, for its metrics.
+static WATCHED: Mutex<Option<Watch>> = Mutex::new(None);
+
+/// What the array is doing that this process opened last, if there is one.
+pub fn watched() -> Option<Live> {
+    WATCHED.lock().ok()?.as_ref()?.live()
 }
 
 /// Makes an array on the servers.

@@ -315,7 +315,7 @@ fn serve_metrics(
     let (volume, metrics) = (Arc::downgrade(volume), session.metrics());
     let page = move || {
         let snapshot = Snapshot::take(&*volume.upgrade()?, &metrics).ok()?;
-        Some(exposition::text(&snapshot, &identity))
+        Some(exposition::text(&snapshot, &identity, crate::remote::watched().as_ref()))
     };
     server.start(Arc::new(page)).unwrap_or_else(|error| {
         message(Priority::Error, format_args!("no metrics: {}", text_os(&error)));

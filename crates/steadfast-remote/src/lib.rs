@@ -24,5 +24,5 @@ mod witness;
 pub use address::{Address, SCHEME, is_address};
 pub use latency::Latency;
 pub use live::{Live, LiveMember, LiveRebuild};
-pub use medium::{LiveArray, RemoteError, RemoteMedium, ServerReport};
+pub use medium::{RemoteError, RemoteMedium, ServerReport, Watch};
 pub use witness::DirectoryWitness;

@@ -110,7 +110,10 @@ impl LiveSocket {
     ///
     /// # Errors
     /// The socket cannot be made, or no thread.
-    pub(crate) fn serve(path: PathBuf, source: impl Fn() -> Live + Send + 'static) -> io::Result<LiveSocket> {
+    pub(crate) fn serve(
+        path: PathBuf,
+        source: impl Fn() -> Option<Live> + Send + 'static,
+    ) -> io::Result<LiveSocket> {
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o660))?;
@@ -126,7 +129,7 @@ impl LiveSocket {
                         // One after the other: a document is a few microseconds.
                         Ok(mut client) => {
                             let _ = client.set_write_timeout(Some(PATIENCE));
-                            if let Ok(text) = serde_json::to_vec(&source()) {
+                            if let Some(Ok(text)) = source().map(|live| serde_json::to_vec(&live)) {
                                 let _ = client.write_all(&text);
                             }
                         }

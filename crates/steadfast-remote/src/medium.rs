@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -50,19 +50,29 @@ pub struct ServerReport {
 
 /// An array at an address, open.
 pub struct RemoteMedium {
-    watch: LiveArray,
+    open: Arc<Open>,
     tender: Option<JoinHandle<()>>,
     /// Gone before the lock is.
     _socket: Option<LiveSocket>,
     _lock: Option<File>,
 }
 
-/// The numbers of an open array, for whoever shows them. Does not keep the array open by itself for others to see.
+/// What those have in common who work on an open array.
+struct Open {
+    array: Array<TcpFleet>,
+    shared: Shared,
+    times: Times,
+}
+
+/// The numbers of an open array, for whoever shows them. Does not keep it open.
 #[derive(Clone)]
-pub struct LiveArray {
-    array: Arc<Array<TcpFleet>>,
-    shared: Arc<Shared>,
-    times: Arc<Times>,
+pub struct Watch(Weak<Open>);
+
+impl Watch {
+    /// What the array is doing; `None` once it is closed.
+    pub fn live(&self) -> Option<Live> {
+        self.0.upgrade().map(|open| open.live())
+    }
 }
 
 /// How long requests took.
@@ -72,9 +82,8 @@ struct Times {
     flushes: Latencies,
 }
 
-impl LiveArray {
-    /// What the array is doing.
-    pub fn live(&self) -> Live {
+impl Open {
+    fn live(&self) -> Live {
         let status = self.array.status();
         let counters = self.array.counters().unwrap_or_default();
         let members: Vec<LiveMember> = status
@@ -178,7 +187,7 @@ impl RemoteMedium {
         let policy = address.policy.unwrap_or(if members > 1 { Policy::Mirror } else { Policy::None });
         let create = CreateOptions { policy, uuid, spares: address.spares };
         let array = Array::create(fleet, &create, options(address, witness.as_ref(), false))?;
-        Self::attend(array, address, witness)
+        Self::attend(array, address, witness, None)
     }
 
     /// Opens the array on the servers of the address.
@@ -201,26 +210,28 @@ impl RemoteMedium {
     fn open_as(address: &Address, read_only: bool) -> Result<RemoteMedium, RemoteError> {
         let fleet = fleet(address)?;
         let witness = witness(address)?;
+        let mut lock = None;
         if let Some(witness) = &witness
             && let Some(uuid) = uuid_of(&fleet, address)
         {
             // Before the epoch changes below whoever has it.
             let held =
                 witness.lock(&uuid, read_only).map_err(|error| RemoteError::Host(error.to_string()))?;
-            let lock = held.ok_or(RemoteError::InUse)?;
-            drop(lock);
+            lock = Some(held.ok_or(RemoteError::InUse)?);
         }
         let array = Array::open(fleet, options(address, witness.as_ref(), read_only))?;
-        Self::attend(array, address, witness)
+        Self::attend(array, address, witness, lock)
     }
 
     fn attend(
         array: Array<TcpFleet>,
         address: &Address,
         witness: Option<Arc<DirectoryWitness>>,
+        lock: Option<File>,
     ) -> Result<RemoteMedium, RemoteError> {
         let socket = witness.as_ref().map(|witness| witness.socket(&array.status().uuid));
         let lock = match witness {
+            _ if lock.is_some() => lock,
             Some(witness) => {
                 let held = witness
                     .lock(&array.status().uuid, array.is_read_only())
@@ -230,36 +241,35 @@ impl RemoteMedium {
             None => None,
         };
         let times = Times { reads: Latencies::new(), writes: Latencies::new(), flushes: Latencies::new() };
-        let watch =
-            LiveArray { array: Arc::new(array), shared: Arc::new(Shared::default()), times: Arc::new(times) };
-        if watch.array.is_read_only() {
-            return Ok(RemoteMedium { watch, tender: None, _socket: None, _lock: lock });
+        let open = Arc::new(Open { array, shared: Shared::default(), times });
+        if open.array.is_read_only() {
+            return Ok(RemoteMedium { open, tender: None, _socket: None, _lock: lock });
         }
         let tender = std::thread::Builder::new()
             .name("remote-tender".into())
             .spawn({
-                let LiveArray { array, shared, .. } = watch.clone();
+                let open = Arc::clone(&open);
                 let (rate, spare_after) = (address.rebuild_rate, address.spare_after);
-                move || tender::tend(&array, &shared, rate, spare_after)
+                move || tender::tend(&open.array, &open.shared, rate, spare_after)
             })
             .map_err(|error| RemoteError::Host(error.to_string()))?;
         // Without it the array is as good; only nobody sees what it does.
         let socket = socket.and_then(|path| {
-            let watch = watch.clone();
+            let watch = Watch(Arc::downgrade(&open));
             LiveSocket::serve(path, move || watch.live()).ok()
         });
-        Ok(RemoteMedium { watch, tender: Some(tender), _socket: socket, _lock: lock })
+        Ok(RemoteMedium { open, tender: Some(tender), _socket: socket, _lock: lock })
     }
 
     /// What there is to know, and how many segments of a rebuild are done while there is one.
     pub fn status(&self) -> (Status, Option<u64>) {
-        let rebuild = self.watch.shared.rebuild();
-        (self.watch.array.status(), rebuild.map(|rebuild| rebuild.done.into()))
+        let rebuild = self.open.shared.rebuild();
+        (self.open.array.status(), rebuild.map(|rebuild| rebuild.done.into()))
     }
 
     /// The numbers, for whoever shows them.
-    pub fn watch(&self) -> LiveArray {
-        self.watch.clone()
+    pub fn watch(&self) -> Watch {
+        Watch(Arc::downgrade(&self.open))
     }
 
     /// What the process of this machine says that has the array open; `None` where nobody has it.
@@ -273,7 +283,7 @@ impl RemoteMedium {
     /// # Errors
     /// When no more can be lost.
     pub fn drain(&self, member: usize) -> Result<(), RemoteError> {
-        let array = &self.watch.array;
+        let array = &self.open.array;
         let seat = array.status().members.get(member).map(|(_, seat)| *seat);
         let Some(seat) = seat else { return Err(RemoteError::Array(ArrayError::WrongState(member))) };
         if array.spares().is_empty() {
@@ -281,7 +291,7 @@ impl RemoteMedium {
             return Err(RemoteError::Array(ArrayError::Invalid(why)));
         }
         // Before it is lost: its own server would be the first to be tried.
-        self.watch.shared.avoid(seat);
+        self.open.shared.avoid(seat);
         Ok(array.drain(member)?)
     }
 
@@ -324,7 +334,7 @@ fn look(fleet: &TcpFleet, address: &Address, server: usize) -> ServerReport {
 
 impl Drop for RemoteMedium {
     fn drop(&mut self) {
-        self.watch.shared.stop();
+        self.open.shared.stop();
         if let Some(tender) = self.tender.take() {
             let _ = tender.join();
         }
@@ -341,24 +351,24 @@ fn timed<T>(times: &Latencies, work: impl FnOnce() -> T) -> T {
 
 impl Medium for RemoteMedium {
     fn geometry(&self) -> Geometry {
-        self.watch.array.geometry()
+        self.open.array.geometry()
     }
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
-        timed(&self.watch.times.reads, || self.watch.array.read(offset, buffer))
+        timed(&self.open.times.reads, || self.open.array.read(offset, buffer))
     }
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        timed(&self.watch.times.writes, || self.watch.array.write(offset, data))
+        timed(&self.open.times.writes, || self.open.array.write(offset, data))
     }
     fn flush(&self) -> Result<(), MediumError> {
-        timed(&self.watch.times.flushes, || self.watch.array.flush())
+        timed(&self.open.times.flushes, || self.open.array.flush())
     }
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
-        self.watch.array.discard(offset, length)
+        self.open.array.discard(offset, length)
     }
     fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        timed(&self.watch.times.flushes, || self.watch.array.write_fua(offset, data))
+        timed(&self.open.times.flushes, || self.open.array.write_fua(offset, data))
     }
     fn counters(&self) -> Option<MediumCounters> {
-        self.watch.array.counters()
+        self.open.array.counters()
     }
 }

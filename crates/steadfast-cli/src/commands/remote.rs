@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use steadfast_remote::array::State;
-use steadfast_remote::{RemoteMedium, ServerReport};
+use steadfast_remote::{Latency, Live, RemoteMedium, ServerReport};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Output};
@@ -20,7 +20,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// What each server says; changes nothing, also while the array is mounted
+    /// What each server says and, where this machine has the array open, what it is doing; changes nothing
     Status {
         /// Address of the array, such as remote://a:10809,b:10809
         address: PathBuf,
@@ -53,6 +53,14 @@ struct ServerJson {
     epoch: Option<u64>,
     session: Option<u32>,
     state: &'static str,
+}
+
+/// Everything, for JSON.
+#[derive(Serialize)]
+struct StatusJson {
+    servers: Vec<ServerJson>,
+    /// Null where no process of this machine has the array open.
+    live: Option<Live>,
 }
 
 /// Runs the command.
@@ -103,8 +111,9 @@ fn status(path: &Path, json: bool) -> Outcome {
             }
         })
         .collect();
+    let live = RemoteMedium::live(&address);
     if json {
-        return output::json(&servers);
+        return output::json(&StatusJson { servers, live });
     }
     let mut output = Output::new();
     let newest =
@@ -131,7 +140,46 @@ fn status(path: &Path, json: bool) -> Outcome {
         output
             .line(format_args!("{member:>3}  {:<24} {lent:>10}  {}{error}", server.address, server.state))?;
     }
+    if let Some(live) = live {
+        print_live(&live, &mut output)?;
+    }
     output.finish()
+}
+
+/// What an open array is doing, in lines.
+fn print_live(live: &Live, output: &mut Output) -> Outcome {
+    let state = match (live.failed, live.degraded) {
+        (true, _) => "FAILED: more servers are lost than the policy survives",
+        (false, true) => "degraded",
+        (false, false) => "whole",
+    };
+    output.line(format_args!(
+        "open on this machine: {state}, epoch {}, {} lost so far, {} of {} segments free",
+        live.epoch, live.losses, live.segments_free, live.segments,
+    ))?;
+    if let Some(rebuild) = &live.rebuild {
+        let percent = u64::from(rebuild.done) * 100 / u64::from(rebuild.segments.max(1));
+        output.line(format_args!(
+            "rebuilding member {}: {percent} %, {} written, {} a second",
+            rebuild.member,
+            size::human(rebuild.bytes),
+            size::human(rebuild.rate),
+        ))?;
+    }
+    output.line(format_args!(
+        "hedged reads {}, blocks computed from others {}, put right {}, segments cleaned {}",
+        live.hedged, live.reconstructed, live.repaired, live.cleaned,
+    ))?;
+    let mut row = |name: &str, latency: &Latency, bytes: Option<u64>| {
+        let bytes = bytes.map_or("-".to_owned(), size::human);
+        output.line(format_args!(
+            "{name:<8} {:>10} {bytes:>10}   p50 {} µs, p99 {} µs, longest {} µs",
+            latency.count, latency.p50_us, latency.p99_us, latency.longest_us,
+        ))
+    };
+    row("reads", &live.read_latency, Some(live.read_bytes))?;
+    row("writes", &live.write_latency, Some(live.written_bytes))?;
+    row("flushes", &live.flush_latency, None)
 }
 
 /// Opens the array, takes `drained` out, and waits until everything is rebuilt.

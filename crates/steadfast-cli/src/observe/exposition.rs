@@ -4,6 +4,7 @@ use std::fmt::{Display, Write};
 
 use steadfast_fuse::metrics::{Histogram, Kind, Operations};
 use steadfast_fuse::watch::Snapshot;
+use steadfast_remote::Live;
 
 use super::Identity;
 
@@ -15,7 +16,7 @@ const BUCKET_BITS: std::ops::RangeInclusive<u32> = 12..=36;
 const NANOSECONDS: f64 = 1e9;
 
 /// The text for one moment.
-pub fn text(snapshot: &Snapshot, identity: &Identity) -> String {
+pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> String {
     let mut page = Page::default();
     let status = &snapshot.status;
     let activity = &status.activity;
@@ -94,7 +95,67 @@ pub fn text(snapshot: &Snapshot, identity: &Identity) -> String {
             page.family(name, Type::Counter, help).sample(&[], value);
         }
     }
+    if let Some(live) = remote {
+        array(&mut page, live);
+    }
     page.text
+}
+
+/// The array of remote memory that the volume is on.
+fn array(page: &mut Page, live: &Live) {
+    let help = "Members of the array of remote memory by state.";
+    let family = page.family("remote_members", Type::Gauge, help);
+    for state in ["good", "rebuilding", "lost"] {
+        family
+            .sample(&[("state", state)], live.members.iter().filter(|member| member.state == state).count());
+    }
+    let (done, rate) = live.rebuild.map_or((1.0, 0), |rebuild| {
+        (f64::from(rebuild.done) / f64::from(rebuild.segments.max(1)), rebuild.rate)
+    });
+    page.family("remote_rebuild_done_ratio", Type::Gauge, "How far the rebuild is; 1 while there is none.")
+        .sample(&[], done);
+    page.family(
+        "remote_rebuild_bytes_per_second",
+        Type::Gauge,
+        "How fast the rebuild is; 0 while there is none.",
+    )
+    .sample(&[], rate);
+    let (counter, gauge) = (Type::Counter, Type::Gauge);
+    for (name, kind, help, value) in [
+        (
+            "remote_failed",
+            gauge,
+            "1 where more servers are lost than the policy survives.",
+            u64::from(live.failed),
+        ),
+        ("remote_epoch", gauge, "Epoch: grows with every change of who is in which state.", live.epoch),
+        ("remote_segments", gauge, "Segments of each server.", live.segments.into()),
+        ("remote_segments_free", gauge, "Segments of each server that are free.", live.segments_free.into()),
+        ("remote_records_total", counter, "Records sent to the servers.", live.records),
+        ("remote_losses_total", counter, "Members lost since the array was opened.", live.losses),
+        ("remote_hedged_reads_total", counter, "Reads that did not wait for a slow server.", live.hedged),
+        (
+            "remote_reconstructed_blocks_total",
+            counter,
+            "Blocks computed from other servers.",
+            live.reconstructed,
+        ),
+        ("remote_repaired_blocks_total", counter, "Blocks put right on a server.", live.repaired),
+        ("remote_cleaned_segments_total", counter, "Segments emptied to be used again.", live.cleaned),
+    ] {
+        page.family(name, kind, help).sample(&[], value);
+    }
+    let help = "How long requests to the array took since it was opened, by quantile.";
+    let family = page.family("remote_latency_seconds", Type::Gauge, help);
+    for (operation, latency) in
+        [("read", live.read_latency), ("write", live.write_latency), ("flush", live.flush_latency)]
+    {
+        for (quantile, micros) in
+            [("0.5", latency.p50_us), ("0.99", latency.p99_us), ("1", latency.longest_us)]
+        {
+            family.sample(&[("op", operation), ("quantile", quantile)], micros as f64 / 1e6);
+        }
+    }
 }
 
 fn operations(page: &mut Page, operations: &[Operations]) {
@@ -185,7 +246,7 @@ mod tests {
             uuid: "6fa459ea-ee8a-3ca4-894e-db77e160355e".into(),
         };
         let snapshot = fixture::snapshot();
-        let page = parser::parse(&text(&snapshot, &identity)).unwrap();
+        let page = parser::parse(&text(&snapshot, &identity, Some(&fixture::live()))).unwrap();
         let read = [("op", "read")];
         assert_eq!(page.value("steadfast_operation_duration_seconds_count", &read), Some(3.0));
         assert_eq!(page.value("steadfast_operation_duration_seconds_sum", &read), Some(2.000_005));
@@ -193,13 +254,17 @@ mod tests {
         let limit = [("op", "read"), ("le", "0.000004096")];
         assert_eq!(page.value("steadfast_operation_duration_seconds_bucket", &limit), Some(1.0));
         assert_eq!(page.value("steadfast_space_bytes", &[("state", "snapshots")]), Some(5.0 * 4096.0));
+        assert_eq!(page.value("steadfast_remote_members", &[("state", "lost")]), Some(1.0));
+        assert_eq!(page.value("steadfast_remote_rebuild_done_ratio", &[]), Some(0.25));
+        let p99 = [("op", "flush"), ("quantile", "0.99")];
+        assert_eq!(page.value("steadfast_remote_latency_seconds", &p99), Some(0.002));
         let info: Vec<_> = page.samples("steadfast_volume_info").collect();
         assert!(info[0].labels.contains(&("image".into(), identity.image.clone())), "{info:?}");
     }
 
     #[test]
     fn the_parser_refuses_what_prometheus_refuses() {
-        let good = text(&fixture::snapshot(), &fixture::identity());
+        let good = text(&fixture::snapshot(), &fixture::identity(), None);
         parser::parse(&good).unwrap();
         for (from, to) in [
             ("# TYPE steadfast_inodes gauge\n", ""),

@@ -25,6 +25,7 @@ pub mod fixture {
     use steadfast_fuse::metrics::{Kind, Operations, bucket_limit};
     use steadfast_fuse::watch::{Snapshot, Status};
     use steadfast_media::MediumCounters;
+    use steadfast_remote::{Latency, Live, LiveMember, LiveRebuild};
 
     use super::Identity;
 
@@ -91,6 +92,38 @@ pub mod fixture {
                 }),
             },
             operations: kinds,
+        }
+    }
+
+    /// An array of remote memory in trouble.
+    pub fn live() -> Live {
+        let member = |state: &str| LiveMember { address: "a:10809".into(), state: state.into() };
+        let latency = |p50_us, p99_us| Latency { count: 9, p50_us, p99_us, longest_us: 9000 };
+        Live {
+            uuid: "6fa459ea".into(),
+            policy: "ec=2+2".into(),
+            epoch: 7,
+            members: vec![member("good"), member("rebuilding"), member("good"), member("lost")],
+            degraded: true,
+            failed: false,
+            rebuild: Some(LiveRebuild { member: 1, done: 64, segments: 256, bytes: 1 << 24, rate: 1 << 26 }),
+            size: 1 << 30,
+            segments: 256,
+            segments_free: 99,
+            reads: 500,
+            read_bytes: 5_000_000,
+            writes: 900,
+            written_bytes: 40_000_000,
+            flushes: 60,
+            records: 88,
+            losses: 2,
+            hedged: 3,
+            reconstructed: 4,
+            repaired: 5,
+            cleaned: 6,
+            read_latency: latency(80, 400),
+            write_latency: latency(10, 900),
+            flush_latency: latency(120, 2000),
         }
     }
 

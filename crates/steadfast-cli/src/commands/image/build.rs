@@ -143,6 +143,14 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn check_target(args: &Args) -> Outcome {
+    if crate::remote::is_remote(&args.image) {
+        return Err(Failure::new(
+            Exit::Usage,
+            "is not an image file",
+            args.image.display(),
+            "make a volume there with 'steadfast mkfs' and fill it with 'steadfast put'",
+        ));
+    }
     match fs::metadata(&args.image) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::host(&error, "look at", &args.image)),

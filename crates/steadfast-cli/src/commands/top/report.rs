@@ -30,6 +30,8 @@ pub struct TopReport {
     space: SpaceReport,
     /// Null where the medium does not count.
     medium: Option<MediumReport>,
+    /// The array of remote memory below; null where the medium is another.
+    remote: Option<steadfast_remote::Live>,
     repaired_reads: u64,
     /// The volume went read-only by itself.
     failed: bool,
@@ -133,6 +135,7 @@ impl TopReport {
                 discards: medium.discards,
                 failures: medium.failures,
             }),
+            remote: crate::remote::live(&live.mount.source),
             repaired_reads: activity.repaired_reads,
             failed: activity.poisoned,
         }
