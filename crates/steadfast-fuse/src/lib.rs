@@ -34,6 +34,7 @@ mod log;
 pub mod metrics;
 mod mount;
 mod node;
+pub mod null;
 mod open;
 mod options;
 mod pull;

@@ -28,7 +28,7 @@ use crate::{MountOptions, init};
 /// How long an unmount waits for the pages of files that are still open.
 const RESCUE_TIME: Duration = Duration::from_secs(30);
 /// Workers at least: one may be busy while the other serves what it waits for.
-const THREADS_MIN: usize = 2;
+pub(crate) const THREADS_MIN: usize = 2;
 
 /// A mounted volume. [`run`](Self::run) it to the end; dropping it instead unmounts and waits.
 pub struct Session<M: Medium + 'static, P: Platform + 'static> {
@@ -225,7 +225,7 @@ impl End {
     }
 }
 
-fn another_queue(device: &Device) -> Device {
+pub(crate) fn another_queue(device: &Device) -> Device {
     device.clone_queue().unwrap_or_else(|error| {
         log_warning!("no queue of its own for a worker ({error}); it shares one");
         device.share()
@@ -252,7 +252,7 @@ fn work<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, queue: &Device) -
 /// Keeps memory reclaim from waiting for this thread's own writes, and dirty-page throttling from slowing it down.
 /// Needs a capability; without it only extreme memory pressure is a risk.
 #[allow(unsafe_code)]
-fn be_an_io_thread() {
+pub(crate) fn be_an_io_thread() {
     const PR_SET_IO_FLUSHER: libc::c_int = 57;
     // SAFETY: changes a flag of the calling thread.
     unsafe {

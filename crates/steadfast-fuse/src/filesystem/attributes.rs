@@ -145,7 +145,7 @@ fn attr_out(attributes: &Attributes) -> AttrOut {
     AttrOut { attr_valid: validity(attributes), attr_valid_nsec: 0, dummy: 0, attr: attr(attributes) }
 }
 
-pub(super) fn attr(attributes: &Attributes) -> Attr {
+pub(crate) fn attr(attributes: &Attributes) -> Attr {
     Attr {
         ino: attributes.inode.0,
         size: attributes.size,
@@ -166,7 +166,7 @@ pub(super) fn attr(attributes: &Attributes) -> Attr {
     }
 }
 
-pub(super) fn statx(attributes: &Attributes) -> Statx {
+pub(crate) fn statx(attributes: &Attributes) -> Statx {
     let time =
         |time: Timestamp| StatxTime { seconds: time.seconds, nanoseconds: time.nanoseconds, reserved: 0 };
     Statx {

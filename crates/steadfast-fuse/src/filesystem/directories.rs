@@ -38,7 +38,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
 /// Fills the buffer with the entries that `read` gives for a cookie and a number, each with `prefix` bytes in front: none,
 /// or what `name` makes of its attributes.
-pub(super) fn list(
+pub(crate) fn list(
     request: &Request<'_>,
     out: &mut AnswerBuffer,
     prefix: usize,

@@ -6,9 +6,9 @@
 //! The *gate*: every operation holds it for reading. A rollback takes it for writing to let those under way end, and
 //! then sets the phase, in which no request reaches the volume (see [`rolling`]).
 
-mod attributes;
+pub(crate) mod attributes;
 mod commands;
-mod directories;
+pub(crate) mod directories;
 mod files;
 pub(crate) mod lease;
 mod names;
@@ -63,7 +63,7 @@ pub(crate) type Outcome = Result<Answer, Errno>;
 
 /// How long the kernel may keep names and attributes: nothing changes behind its back, except at a rollback, which
 /// makes everything expire.
-const VALID_SECONDS: u64 = 24 * 3600;
+pub(crate) const VALID_SECONDS: u64 = 24 * 3600;
 /// The same for names where the kernel cannot expire them all at once: a rollback waits that long.
 pub(crate) const VALID_SECONDS_WITHOUT_EPOCHS: u64 = 1;
 

@@ -1,0 +1,120 @@
+//! The null file system: what the transport costs by itself.
+//!
+//! It keeps names and data in plain maps in memory and forgets them when it is unmounted: nothing is durable, nothing is
+//! checked, nothing is journalled. What it reaches through [`crate`]'s own transport (the same handshake, the same buffers, a queue
+//! for each worker, the same times for which the kernel may keep names and attributes, the same answers by which the kernel
+//! does without a request) is the floor of FUSE on a machine: no file system behind the same transport can be much
+//! faster. `steadfast lab` measures it as target `null`.
+//!
+//! Invariants: every request that Steadfast answers for plain files and directories is answered, none of them waits for
+//! anything but the lock of the tree; what Steadfast has besides (snapshots, commands, access-control lists, holes) is
+//! refused. The tree holds at most `capacity` bytes of data.
+
+mod serve;
+mod tree;
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::{Builder, JoinHandle};
+
+use crate::buffer::{AnswerBuffer, RequestBuffer};
+use crate::device::{Device, Received};
+use crate::mount::{self, Mount};
+use crate::session::{THREADS_MIN, another_queue, be_an_io_thread};
+use crate::{MountOptions, init};
+
+use tree::Tree;
+
+/// A mounted null file system. [`run`](Self::run) it to the end; dropping it instead unmounts and waits.
+#[derive(Debug)]
+pub struct NullSession {
+    mount: Mount,
+    workers: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// What the workers share.
+struct Shared {
+    tree: RwLock<Tree>,
+}
+
+/// Mounts an empty null file system of `capacity` bytes on `directory`. Returns once the kernel has the mount.
+///
+/// # Errors
+/// Those of [`crate::mount()`].
+pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Result<NullSession> {
+    let (mount, descriptor) = mount::attach(directory, options)?;
+    let device = Device::new(descriptor);
+    if let Err(error) = init::handshake(&device, options) {
+        let _ = mount.detach(true);
+        return Err(error);
+    }
+    let owner = (mount::effective_uid(), mount::effective_gid());
+    let shared = Arc::new(Shared { tree: RwLock::new(Tree::new(capacity, owner)) });
+    let mut session = NullSession { mount, workers: Vec::new() };
+    for number in 0..options.threads.max(THREADS_MIN) {
+        let queue = if number == 0 { device.share() } else { another_queue(&device) };
+        let shared = shared.clone();
+        let run = move || work(&shared, &queue);
+        session.workers.push(Builder::new().name(format!("null-{number}")).spawn(run)?);
+    }
+    session.mount.raise_cache_limits();
+    Ok(session)
+}
+
+impl NullSession {
+    /// Serves until it is unmounted.
+    ///
+    /// # Errors
+    /// The connection to the kernel broke.
+    pub fn run(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        let mut result = Ok(());
+        for worker in self.workers.drain(..) {
+            let ended = worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")));
+            result = result.and(ended);
+        }
+        result
+    }
+}
+
+impl Drop for NullSession {
+    fn drop(&mut self) {
+        if !self.workers.is_empty() {
+            let _ = self.mount.detach(true);
+            let _ = self.join();
+        }
+    }
+}
+
+fn work(shared: &Shared, queue: &Device) -> io::Result<()> {
+    be_an_io_thread();
+    let mut request = RequestBuffer::new();
+    let mut answer = AnswerBuffer::new();
+    loop {
+        let bytes = request.bytes();
+        match queue.receive(bytes)? {
+            Received::Request(length) => {
+                let Some(bytes) = bytes.get(..length) else { continue };
+                // Whom it concerns may have gone away; the next request says whether the connection has.
+                let _ = shared.answer(queue, bytes, &mut answer);
+            }
+            Received::Unmounted => return Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    /// For looking things up.
+    fn reading(&self) -> std::sync::RwLockReadGuard<'_, Tree> {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For changing something.
+    fn writing(&self) -> std::sync::RwLockWriteGuard<'_, Tree> {
+        self.tree.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
