@@ -37,7 +37,7 @@ fuzz: ## Fuzz images and operations, FUZZ_SECONDS (60) for each target; needs a 
 bench: ## Measure this machine's file systems side by side and write the report (root; quick suites)
 	@scripts/bench.sh
 
-# One suite: bench-b1 … bench-b5, bench-device, bench-check.
+# One suite: bench-b1 … bench-b5, bench-device, bench-check, bench-goals.
 bench-%:
 	@scripts/bench.sh $*
 

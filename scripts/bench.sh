@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make bench`, `make bench-SUITE`: suites of the lab on every file system that this machine has, and the report of it in BENCH_OUT
-# (target/bench, target/bench-SUITE); BENCH_EFFORT is quick, default or full. As root on volumes of its own; otherwise on the
-# directory BENCH_DIR only.
+# (target/bench, target/bench-SUITE). BENCH_EFFORT is quick, default or full; BENCH_ROUNDS how often each test is run; BENCH_RESUME=1
+# goes on with a run that was stopped. As root on volumes of its own; otherwise on the directory BENCH_DIR only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -21,8 +21,16 @@ case ${BENCH_EFFORT:-quick} in
 esac
 if [ "$(id -u)" -eq 0 ]; then
     need_fuse
-    where=(--on "${BENCH_ON:-steadfast,steadfast-lib,ext4,xfs,btrfs,fuse2fs}")
+    on=steadfast,steadfast-lib,ext4,xfs,btrfs,fuse2fs
+    # Each goal is about targets of its own, and those that have nothing to do with it are not asked.
+    goals=steadfast,steadfast-lib,steadfast-manual,null,ext4,btrfs,bindfs,gocryptfs,fuse2fs
+    [ "$suite" = goals ] && on=$goals
+    where=(--on "${BENCH_ON:-$on}")
 else
     where=(--dir "${BENCH_DIR:?as a user, name a directory to measure in BENCH_DIR, or run it as root}")
 fi
-exec "$STEADFAST" lab run --suite "$suite" "${effort[@]}" "${where[@]}" --out "$out"
+[ -n "${BENCH_ROUNDS:-}" ] && effort+=(--rounds "$BENCH_ROUNDS")
+# A run that was stopped goes on where it was, if it is asked for and there is one.
+resume=()
+[ -n "${BENCH_RESUME:-}" ] && [ -e "$out/result.json" ] && resume=(--resume)
+exec "$STEADFAST" lab run --suite "$suite" "${effort[@]}" "${where[@]}" "${resume[@]}" --out "$out"

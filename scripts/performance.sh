@@ -1,30 +1,51 @@
 #!/usr/bin/env bash
 # `make performance`: measures what docs/PERFORMANCE.md tells and writes its tables again, between the two marks. As root.
-# PERFORMANCE_SUITES, BENCH_ON and BENCH_EFFORT as for `make bench`; PERFORMANCE_RESULT takes a result that is there already.
+#
+# Two runs of the lab, below target/performance: `goals` on the targets that the goals are about, and the suites PERFORMANCE_SUITES
+# (b4,device,check) on BENCH_ON (steadfast,steadfast-lib,ext4,xfs). BENCH_EFFORT (quick, default, full) and BENCH_ROUNDS (5) hold for both.
+# PERFORMANCE_RESUME=1 goes on with what was stopped; PERFORMANCE_RESULT takes results that are there already (directories,
+# separated by spaces) and measures nothing. The page is written only when all runs have come to their end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 page=docs/PERFORMANCE.md
-result=${PERFORMANCE_RESULT:-}
+grep -q '^<!-- measured -->$' "$page" && grep -q '^<!-- end -->$' "$page" \
+    || die "the marks are gone: $page: put '<!-- measured -->' and '<!-- end -->' on lines of their own"
 if [ -z "${STEADFAST:-}" ]; then
     need_cargo
     "${CARGO:-cargo}" build --release --locked -p steadfast-cli
     STEADFAST=$(target_directory)/release/steadfast
 fi
 export STEADFAST
-if [ -z "$result" ]; then
-    result=$(target_directory)/performance
-    BENCH_OUT=$result scripts/bench.sh "${PERFORMANCE_SUITES:-b4,b5,device,check}"
+export BENCH_RESUME=${PERFORMANCE_RESUME:-} BENCH_ROUNDS=${BENCH_ROUNDS:-5}
+
+# A run that found failures has a result all the same, and the page shows them; one that was stopped has not come to its end.
+measure() {
+    local out=$1 on=$2 suites=$3
+    BENCH_OUT=$out BENCH_ON=$on scripts/bench.sh "$suites" \
+        || echo "steadfast: the run of $suites has failures, or was stopped: $out: see the messages above" >&2
+}
+
+if [ -n "${PERFORMANCE_RESULT:-}" ]; then
+    read -r -a results <<<"$PERFORMANCE_RESULT"
+else
+    base=$(target_directory)/performance
+    results=("$base/goals" "$base/suites")
+    measure "${results[0]}" "" goals
+    measure "${results[1]}" "${BENCH_ON:-steadfast,steadfast-lib,ext4,xfs}" "${PERFORMANCE_SUITES:-b4,device,check}"
 fi
 tables=$(mktemp)
 new=$(mktemp)
 trap 'rm -f "$tables" "$new"' EXIT
-"$STEADFAST" lab show --markdown "$result" >"$tables" || die "no result: $result: see the messages above"
-grep -q '^<!-- measured -->$' "$page" && grep -q '^<!-- end -->$' "$page" \
-    || die "the marks are gone: $page: put '<!-- measured -->' and '<!-- end -->' on lines of their own"
+for result in "${results[@]}"; do
+    "$STEADFAST" lab show --markdown "$result" >>"$tables" || die "no result: $result: see the messages above"
+    echo >>"$tables"
+done
+! grep -q '^Stopped before its end' "$tables" \
+    || die "a run has not come to its end: ${results[*]}: PERFORMANCE_RESUME=1 make performance goes on"
 awk -v tables="$tables" '
-    /^<!-- measured -->$/ { print; print ""; while ((getline line < tables) > 0) print line; print ""; inside = 1; next }
+    /^<!-- measured -->$/ { print; print ""; while ((getline line < tables) > 0) print line; inside = 1; next }
     /^<!-- end -->$/ { inside = 0 }
     !inside { print }' "$page" >"$new"
 cat "$new" >"$page"

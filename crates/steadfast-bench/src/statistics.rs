@@ -93,7 +93,12 @@ pub fn ratio_paired(measured: &Measurement, peer: &Measurement) -> Option<Ratio>
             logarithms.push(logarithm(sample.value)? - logarithm(other.value)?);
         }
     }
-    let (mean, variance) = mean_and_variance(&logarithms)?;
+    ratio_of_rounds(&logarithms)
+}
+
+/// The ratio whose logarithms in the rounds these are. `None` without any.
+pub fn ratio_of_rounds(logarithms: &[f64]) -> Option<Ratio> {
+    let (mean, variance) = mean_and_variance(logarithms)?;
     let count = logarithms.len() as f64;
     Some(interval(mean, (variance / count).sqrt(), count - 1.0))
 }

@@ -43,6 +43,7 @@ fn plan(base: &Path, words: &str, names: &[&str], rounds: u32) -> Plan {
         rounds,
         seed: 1,
         effort: Effort::Quick,
+        program: "steadfast".into(),
         backing: base.to_owned(),
         result: base.join("result.json"),
         resume: false,

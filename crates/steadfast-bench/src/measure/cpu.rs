@@ -141,7 +141,20 @@ pub fn resident_most(processes: &[u32]) -> Option<u64> {
 /// # Errors
 /// `Skip` without the right to do so.
 pub fn drop_caches() -> crate::Outcome {
-    fs::write("/proc/sys/vm/drop_caches", "3")
+    forget("3")
+}
+
+/// Makes the kernel forget names and attributes, and with the inodes the pages of their files. The caller has made everything
+/// durable before.
+///
+/// # Errors
+/// `Skip` without the right to do so.
+pub fn drop_names() -> crate::Outcome {
+    forget("2")
+}
+
+fn forget(what: &str) -> crate::Outcome {
+    fs::write("/proc/sys/vm/drop_caches", what)
         .map_err(|error| Trouble::Skip(format!("cannot drop the kernel's caches ({error}): run as root")))
 }
 

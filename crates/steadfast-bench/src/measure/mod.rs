@@ -8,7 +8,7 @@ mod medium;
 mod memory_limit;
 mod noise;
 
-pub use cpu::{CpuClock, drop_caches, resident_most, thread_seconds};
+pub use cpu::{CpuClock, drop_caches, drop_names, resident_most, thread_seconds};
 pub use curve::Sampler;
 pub use latency::Histogram;
 pub use machine::{memory_available, provenance};

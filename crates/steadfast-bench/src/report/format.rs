@@ -216,6 +216,7 @@ pub fn parameter(key: &str, value: &Parameter) -> String {
         ("file_bytes", Parameter::Number(size)) => format!("files of {}", bytes(*size as f64)),
         ("files", Parameter::Number(number)) => plural(*number, "file", "files"),
         ("operations", Parameter::Number(number)) => plural(*number, "operation", "operations"),
+        ("memory_limit", Parameter::Number(size)) => format!("{} of memory", bytes(*size as f64)),
         ("threads", Parameter::Number(number)) => plural(*number, "thread", "threads"),
         ("processes", Parameter::Number(number)) => plural(*number, "process", "processes"),
         ("condition", Parameter::Text(text)) => text.clone(),

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::comparison::{View, sign};
-use super::format;
 use super::table::{self, Table};
+use super::{format, goals};
 use crate::result::{RunResult, Status};
 use crate::statistics::Verdict;
 
@@ -19,12 +19,25 @@ pub fn print(run: &RunResult, peer: Option<&str>) -> Result<String, String> {
     head(&mut text, &view);
     for suite in &run.suites {
         let _ = writeln!(text, "\n### {}: {}\n", cell(&suite.id), cell(&suite.title));
+        if suite.id == goals::ID
+            && let Some(table) = goals::table(&view)
+        {
+            lay_out(&mut text, &table);
+            let _ = writeln!(text, "\nGoals: {}.\n", goals::count(&table));
+        }
         lay_out(&mut text, &table::summary(&view, suite));
         let cost = table::cost(&view, suite);
         if !cost.rows.is_empty() {
             text.push('\n');
             lay_out(&mut text, &cost);
         }
+    }
+    if !run.progress.complete {
+        text.push_str("\nStopped before its end: what is missing was not measured.\n");
+    }
+    for (target, test, reason) in view.failures() {
+        let place = if test.is_empty() { target } else { format!("{target}, {test}") };
+        let _ = writeln!(text, "\nFailed: {}: {}.", cell(&place), cell(&reason));
     }
     for target in &run.targets {
         if let Status::Skipped { reason } = &target.status {

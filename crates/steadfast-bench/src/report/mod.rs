@@ -8,6 +8,7 @@ pub mod chart;
 pub mod comparison;
 pub mod figure;
 pub mod format;
+pub mod goals;
 pub mod iozone;
 pub mod markdown;
 mod page;

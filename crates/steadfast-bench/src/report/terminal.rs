@@ -7,7 +7,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, TableStyle
 use super::comparison::{View, sign};
 use super::format;
 use super::table::{self, Table};
-use super::{iozone, published};
+use super::{goals, iozone, published};
 use crate::result::{RunResult, Status};
 use crate::statistics::Verdict;
 
@@ -59,6 +59,14 @@ pub fn print(run: &RunResult, peer: Option<&str>, part: Part, style: Style) -> R
         }
         if !suite.missing.is_empty() {
             let _ = writeln!(text, "not in this run: {}", one_line(&suite.missing.join("; ")));
+        }
+        let goals = if suite.id == goals::ID { goals::table(&view) } else { None };
+        if let Some(table) = goals {
+            lay_out(&mut text, &goals::fitting(&table, style.width), style);
+            let _ = writeln!(text, "goals: {}; --full has the tests", goals::count(&table));
+            if part == Part::Summary {
+                continue;
+            }
         }
         if part == Part::Summary {
             lay_out(&mut text, &table::summary(&view, suite), style);

@@ -66,7 +66,8 @@ pub struct Plan {
     pub suites: Vec<PlannedSuite>,
     /// On what.
     pub targets: Vec<Box<dyn Target>>,
-    /// The target to which ratios are given; `None`: the first one that is not Steadfast, else the first one.
+    /// The target to which ratios are given; `None`: the first one that is neither Steadfast nor `null`, else
+    /// the first one.
     pub peer: Option<String>,
     /// How often.
     pub rounds: u32,
@@ -76,6 +77,8 @@ pub struct Plan {
     pub effort: Effort,
     /// Where the volumes are: a directory or a block device.
     pub backing: PathBuf,
+    /// The `steadfast` program, for processes that work for a test.
+    pub program: PathBuf,
     /// Where the result goes: a file.
     pub result: PathBuf,
     /// Go on with what is in the result file.
@@ -101,9 +104,13 @@ impl Plan {
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (suite, planned) in self.suites.iter().enumerate() {
-            for workload in 0..planned.workloads.len() {
+            for (workload, work) in planned.workloads.iter().enumerate() {
                 for round in 0..self.rounds {
-                    let mut targets: Vec<usize> = (0..self.targets.len()).collect();
+                    let all = self.targets.iter().enumerate();
+                    let mut targets: Vec<usize> = all
+                        .filter(|(_, target)| work.concerns(target.id()))
+                        .map(|(place, _)| place)
+                        .collect();
                     if round % 2 == 1 {
                         targets.reverse();
                     }

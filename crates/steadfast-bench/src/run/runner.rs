@@ -132,7 +132,8 @@ fn begin(plan: &Plan, steps: &[Step]) -> Result<RunResult, RunError> {
     provenance.effort = plan.effort.name().into();
     let ids: Vec<&str> = plan.targets.iter().map(|target| target.id()).collect();
     let peer = plan.peer.clone().or_else(|| {
-        let other = ids.iter().find(|id| !id.starts_with("steadfast"));
+        // Nobody chooses between Steadfast and the floor of FUSE.
+        let other = ids.iter().find(|id| !id.starts_with("steadfast") && **id != "null");
         other.or(ids.first()).filter(|_| ids.len() > 1).map(|id| (*id).to_owned())
     });
     let result = RunResult {
@@ -198,7 +199,7 @@ fn perform(
             }
             return Ok(());
         }
-        let mut bench = Bench::new(&mut **target, seed, step.round, stop);
+        let mut bench = Bench::new(&mut **target, (seed, step.round), &plan.program, stop);
         let ended = workload.run(&mut bench);
         let findings = bench.into_findings();
         if let Some(entry) = result.targets.get_mut(step.target) {

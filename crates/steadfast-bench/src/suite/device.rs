@@ -24,9 +24,11 @@ pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
         workloads.push(Box::new(Durability { record_sizes: vec![4096], count }));
     }
     let file = effort.pick("4m", "32m", "128m");
-    workloads.extend(iozone_words(&format!("-t 2 -s {file} -r 64k -i 0 -i 1 -i 2 -e"))?);
+    workloads.extend(iozone_words(&format!("-T -t 2 -s {file} -r 64k -i 0 -i 1 -i 2 -e"))?);
+    // The same by processes; libraries are in one.
+    workloads.extend(iozone_words(&format!("-t 2 -s {file} -r 64k -i 0 -i 1 -e"))?);
     if effort != Effort::Quick {
-        workloads.extend(iozone_words(&format!("-t 4 -s {file} -r 64k -i 0 -i 1 -i 2 -e"))?);
+        workloads.extend(iozone_words(&format!("-T -t 4 -s {file} -r 64k -i 0 -i 1 -i 2 -e"))?);
     }
     let (file_size, operations) = effort.pick((32 << 20, 200), (256 << 20, 2000), (512 << 20, 10_000));
     workloads.push(Box::new(Cost { file_size, operations }));

@@ -10,16 +10,17 @@ mod b4;
 mod b5;
 mod check;
 mod device;
+pub(crate) mod goals;
 
 use crate::run::{Effort, PlannedSuite};
 use crate::workload::Workload;
 use crate::workload::iozone::Iozone;
 use crate::{Outcome, Trouble};
 
-/// The suites that exist, in the order of `all`.
+/// The suites of `all`, in its order.
 pub const NAMES: [&str; 7] = ["b1", "b2", "b3", "b4", "b5", "device", "check"];
 
-/// The suite of this name: one of [`NAMES`].
+/// The suite of this name: one of [`NAMES`], or `goals`, which measures again what the others have, for one table.
 ///
 /// # Errors
 /// `Skip` when there is none of this name.
@@ -32,9 +33,11 @@ pub fn by_name(name: &str, effort: Effort) -> Outcome<PlannedSuite> {
         "b5" => b5::suite(effort),
         "device" => device::suite(effort),
         "check" => check::suite(effort),
-        _ => {
-            Err(Trouble::Skip(format!("there is no suite '{name}': known are {} and all", NAMES.join(", "))))
-        }
+        goals::ID => goals::suite(effort),
+        _ => Err(Trouble::Skip(format!(
+            "there is no suite '{name}': known are {}, goals and all",
+            NAMES.join(", ")
+        ))),
     }
 }
 

@@ -12,12 +12,15 @@ use crate::{Outcome, Trouble};
 
 /// An image file with a loop device (direct I/O) on it, both of which go when it is dropped; or a block device that was given.
 #[derive(Debug)]
-pub struct Image(Medium);
+pub struct Image {
+    medium: Medium,
+    sparse: bool,
+}
 
 #[derive(Debug)]
 enum Medium {
     // In the order in which they are taken away.
-    Loop { device: Guard, _file: Guard },
+    Loop { device: Guard, file: Guard },
     Given(PathBuf),
 }
 
@@ -28,26 +31,72 @@ impl Image {
     /// `Skip` when there is no room or no right to use loop devices.
     pub fn new(site: &Site, name: &str) -> Outcome<Image> {
         if let Some(device) = &site.device {
-            return Ok(Image(Medium::Given(device.clone())));
+            return Ok(Image { medium: Medium::Given(device.clone()), sparse: false });
         }
         let path = site.scratch.join(format!("{name}.img"));
         let guard = cleanup::file(&path);
         fill(&path, site.volume_size)?;
-        let words = ["--direct-io=on", "--find", "--show"].map(PathBuf::from);
-        let attached = run_tool("losetup", &[&words[..], std::slice::from_ref(&path)].concat());
-        let device = attached.map_err(|trouble| match trouble {
-            Trouble::Tool { output, .. } => {
-                Trouble::Skip(format!("no loop device can be had ({output}): run as root, or use --dir"))
-            }
+        Ok(Image { medium: Medium::Loop { device: attach(&path)?, file: guard }, sparse: false })
+    }
+
+    /// Makes `NAME.img` of another size, as a sparse file: only what is written takes room.
+    ///
+    /// # Errors
+    /// `Skip` on a block device that was given, where the backing file system has no such large files, and as [`Image::new`].
+    pub fn sparse(site: &Site, name: &str, size: u64) -> Outcome<Image> {
+        if site.device.is_some() {
+            return Err(Trouble::Skip("a block device that was given has one size only".into()));
+        }
+        let path = site.scratch.join(format!("{name}.img"));
+        let guard = cleanup::file(&path);
+        let made = File::create_new(&path).and_then(|file| file.set_len(size));
+        made.map_err(|error| {
+            Trouble::Skip(format!("no sparse file of {size} bytes below --backing ({error})"))
+        })?;
+        Ok(Image { medium: Medium::Loop { device: attach(&path)?, file: guard }, sparse: true })
+    }
+
+    /// Whether it was made by [`Image::sparse`].
+    pub fn is_sparse(&self) -> bool {
+        self.sparse
+    }
+
+    /// What the image holds at this moment, in a file beside it: what a power cut would leave on a medium that keeps everything
+    /// it was sent. Nobody writes to it meanwhile.
+    ///
+    /// # Errors
+    /// `Skip` on a block device that was given, and without room for a copy.
+    pub fn copy(&self) -> Outcome<Guard> {
+        let Medium::Loop { file, .. } = &self.medium else {
+            return Err(Trouble::Skip("a block device that was given is not copied".into()));
+        };
+        let path = file.path().with_extension("cut");
+        let guard = cleanup::file(&path);
+        let words = ["--sparse=auto".as_ref(), file.path().as_os_str(), path.as_os_str()];
+        run_tool("cp", &words).map_err(|trouble| match trouble {
+            Trouble::Tool { output, .. } => Trouble::Skip(format!("the image cannot be copied ({output})")),
             other => other,
         })?;
-        let device = PathBuf::from(device.trim());
-        Ok(Image(Medium::Loop { device: cleanup::loop_device(&device, &path), _file: guard }))
+        Ok(guard)
+    }
+
+    /// The image with a copy in its place. The device is not in use.
+    ///
+    /// # Errors
+    /// When it cannot be done; the image is gone then.
+    pub fn replaced(self, copy: Guard) -> Outcome<Image> {
+        let Medium::Loop { device, file } = self.medium else { return Ok(self) };
+        let path = file.path().to_owned();
+        // While the file has its name: by it the device is known as ours.
+        drop(device);
+        std::fs::rename(copy.path(), &path).doing(|| format!("replace {}", path.display()))?;
+        copy.done();
+        Ok(Image { medium: Medium::Loop { device: attach(&path)?, file }, ..self })
     }
 
     /// The block device.
     pub fn device(&self) -> &Path {
-        match &self.0 {
+        match &self.medium {
             Medium::Loop { device, .. } => device.path(),
             Medium::Given(path) => path,
         }
@@ -57,6 +106,19 @@ impl Image {
     pub fn device_name(&self) -> Option<String> {
         Some(self.device().file_name()?.to_str()?.to_owned())
     }
+}
+
+/// A loop device with direct I/O on a file.
+fn attach(path: &Path) -> Outcome<Guard> {
+    let words = ["--direct-io=on", "--find", "--show"].map(PathBuf::from);
+    let attached = run_tool("losetup", &[&words[..], &[path.to_owned()]].concat());
+    let device = attached.map_err(|trouble| match trouble {
+        Trouble::Tool { output, .. } => {
+            Trouble::Skip(format!("no loop device can be had ({output}): run as root, or use --dir"))
+        }
+        other => other,
+    })?;
+    Ok(cleanup::loop_device(Path::new(device.trim()), path))
 }
 
 /// Writes a file full of zeros and makes it durable.

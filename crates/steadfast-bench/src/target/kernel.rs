@@ -21,6 +21,8 @@ pub struct Recipe {
     /// Everything is initialised at once and nothing is discarded: no background work in the first minutes, and the image
     /// stays allocated.
     mkfs_options: &'static [&'static str],
+    /// The same for a large sparse volume: what grows with the size is left out, and nothing is initialised later.
+    sparse_options: &'static [&'static str],
     kernel: bool,
     /// Option that makes mkfs say its version.
     version: &'static str,
@@ -33,6 +35,7 @@ const RECIPES: [Recipe; 4] = [
         id: "ext4",
         mkfs: "mkfs.ext4",
         mkfs_options: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+        sparse_options: &["-N", "131072"],
         kernel: true,
         version: "-V",
         size_least: 2 << 20,
@@ -41,6 +44,7 @@ const RECIPES: [Recipe; 4] = [
         id: "xfs",
         mkfs: "mkfs.xfs",
         mkfs_options: &["-q", "-f", "-K"],
+        sparse_options: &[],
         kernel: true,
         version: "-V",
         size_least: 300 << 20,
@@ -49,6 +53,7 @@ const RECIPES: [Recipe; 4] = [
         id: "btrfs",
         mkfs: "mkfs.btrfs",
         mkfs_options: &["-q", "-f", "-K"],
+        sparse_options: &[],
         kernel: true,
         version: "--version",
         size_least: 110 << 20,
@@ -57,6 +62,7 @@ const RECIPES: [Recipe; 4] = [
         id: "fuse2fs",
         mkfs: "mkfs.ext4",
         mkfs_options: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+        sparse_options: &["-N", "131072"],
         kernel: false,
         version: "-V",
         size_least: 2 << 20,
@@ -91,6 +97,8 @@ impl Recipe {
 /// A volume of such a file system.
 pub struct KernelTarget {
     recipe: Recipe,
+    /// Of its image and mount point.
+    name: &'static str,
     site: Site,
     // Taken away in this order.
     mounted: Option<Mounted>,
@@ -102,14 +110,36 @@ pub struct KernelTarget {
 impl KernelTarget {
     /// Nothing is made yet.
     pub fn new(recipe: Recipe, site: &Site) -> KernelTarget {
+        KernelTarget::named(recipe, recipe.id, site)
+    }
+
+    /// The volume below another file system, with image and mount point of this name.
+    pub(super) fn named(recipe: Recipe, name: &'static str, site: &Site) -> KernelTarget {
         KernelTarget {
             recipe,
+            name,
             site: site.clone(),
             mounted: None,
             image: None,
             directory: None,
             options: String::new(),
         }
+    }
+
+    /// Where it is mounted, once it was made.
+    pub(super) fn mount_point(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// Makes the file system on the image, and mounts it.
+    fn format(&mut self, more: &[&str]) -> Outcome {
+        let Some(image) = &self.image else { return Err(not_made(self.recipe.id)) };
+        let options = self.recipe.mkfs_options.iter().chain(more);
+        let mut words: Vec<&std::ffi::OsStr> = options.map(|word| (*word).as_ref()).collect();
+        words.push(image.device().as_os_str());
+        run_tool(self.recipe.mkfs, &words)?;
+        self.directory = Some(mount_point(&self.site, self.name)?);
+        self.mount().map(|_| ())
     }
 
     fn mount_command(&self, device: &Path, directory: &Path) -> Outcome {
@@ -154,16 +184,39 @@ impl Target for KernelTarget {
             let least = self.recipe.size_least >> 20;
             return Err(Trouble::Skip(format!("{} needs at least {least} MiB: use --size", self.recipe.id)));
         }
-        if self.image.is_none() {
-            self.image = Some(Image::new(&self.site, self.recipe.id)?);
+        if self.image.as_ref().is_none_or(Image::is_sparse) {
+            // The name is that of the one before.
+            self.image = None;
+            self.image = Some(Image::new(&self.site, self.name)?);
         }
-        let Some(image) = &self.image else { return Err(not_made(self.recipe.id)) };
-        let mut words: Vec<&std::ffi::OsStr> =
-            self.recipe.mkfs_options.iter().map(|word| word.as_ref()).collect();
-        words.push(image.device().as_os_str());
-        run_tool(self.recipe.mkfs, &words)?;
-        self.directory = Some(mount_point(&self.site, self.recipe.id)?);
-        self.mount().map(|_| ())
+        self.format(&[])
+    }
+
+    fn make_sparse(&mut self, size: u64) -> Outcome {
+        self.unmount()?;
+        self.recipe.driver()?;
+        self.image = None;
+        self.image = Some(Image::sparse(&self.site, self.name, size)?);
+        self.format(self.recipe.sparse_options)
+    }
+
+    fn mount_inside(&mut self) -> Outcome {
+        use rustix::mount::MountFlags;
+        if !self.recipe.kernel {
+            return Err(Trouble::Skip(format!("{} is mounted by a program only", self.recipe.id)));
+        }
+        let (Some(image), Some(directory)) = (&self.image, &self.directory) else {
+            return Err(not_made(self.recipe.id));
+        };
+        let guard = cleanup::mount(directory);
+        let mounted =
+            rustix::mount::mount(image.device(), directory, self.recipe.id, MountFlags::empty(), None);
+        if let Err(error) = mounted {
+            guard.done();
+            return Err(Trouble::Io { doing: format!("mount {}", self.recipe.id), error: error.into() });
+        }
+        self.mounted = Some(Mounted::new(guard, SystemFiles::new(directory), Vec::new()));
+        Ok(())
     }
 
     fn unmount(&mut self) -> Outcome {
@@ -189,12 +242,24 @@ impl Target for KernelTarget {
 
     fn cut_power(&mut self) -> Outcome {
         let Some(mounted) = &self.mounted else { return Err(not_made(self.recipe.id)) };
-        if self.recipe.kernel {
-            super::shutdown::shut_down(mounted.directory(), self.recipe.id)?;
-        } else {
+        if !self.recipe.kernel {
             kill(mounted.daemon())?;
+            return self.unmount();
         }
-        self.unmount()
+        match super::shutdown::shut_down(mounted.directory(), self.recipe.id) {
+            Ok(()) => self.unmount(),
+            // It has no such call: what the medium holds now is kept, and what is written from here on is lost.
+            Err(Trouble::Skip(_)) => {
+                let Some(image) = &self.image else { return Err(not_made(self.recipe.id)) };
+                let copy = image.copy()?;
+                self.unmount()?;
+                if let Some(image) = self.image.take() {
+                    self.image = Some(image.replaced(copy)?);
+                }
+                Ok(())
+            }
+            Err(trouble) => Err(trouble),
+        }
     }
 
     fn files(&self) -> Outcome<&dyn Files> {

@@ -57,6 +57,16 @@ impl LibraryTarget {
         LibraryTarget { site: site.clone(), cached, opened: None, image: None }
     }
 
+    /// Makes a volume on the image, and opens it.
+    fn format(&mut self) -> Outcome {
+        let uuid = random_uuid().doing(|| "get randomness".into())?;
+        let options = FormatOptions { uuid, ..FormatOptions::default() };
+        let medium = self.medium()?;
+        Volume::format(&medium, &options, &HostPlatform::new()).map_err(|error| failed("format", &error))?;
+        drop(medium);
+        self.mount().map(|_| ())
+    }
+
     fn medium(&self) -> Outcome<FileMedium> {
         open_device(self.image.as_ref().ok_or_else(|| not_made(self.id()))?, self.cached)
     }
@@ -108,14 +118,22 @@ impl Target for LibraryTarget {
 
     fn make(&mut self) -> Outcome {
         self.unmount()?;
-        if self.image.is_none() {
+        if self.image.as_ref().is_none_or(Image::is_sparse) {
+            // The name is that of the one before.
+            self.image = None;
             self.image = Some(Image::new(&self.site, self.id())?);
         }
-        let uuid = random_uuid().doing(|| "get randomness".into())?;
-        let options = FormatOptions { uuid, ..FormatOptions::default() };
-        let medium = self.medium()?;
-        Volume::format(&medium, &options, &HostPlatform::new()).map_err(|error| failed("format", &error))?;
-        drop(medium);
+        self.format()
+    }
+
+    fn make_sparse(&mut self, size: u64) -> Outcome {
+        self.unmount()?;
+        self.image = None;
+        self.image = Some(Image::sparse(&self.site, self.id(), size)?);
+        self.format()
+    }
+
+    fn mount_inside(&mut self) -> Outcome {
         self.mount().map(|_| ())
     }
 

@@ -19,8 +19,10 @@ mod image;
 mod kernel;
 mod library;
 mod mounted;
+mod null;
 mod planted;
 mod shutdown;
+mod stacked;
 mod steadfast;
 mod system;
 mod tool;
@@ -32,8 +34,11 @@ pub use files::{Files, Kind, Open, OpenFile, Stat};
 pub use image::Image;
 pub use kernel::{KernelTarget, Recipe};
 pub use library::{Cached, LibraryTarget};
+pub use null::{NullTarget, READY as NULL_READY};
 pub use planted::{CorruptingTarget, SlowTarget};
-pub use steadfast::FuseTarget;
+pub use stacked::{Layer, StackedTarget};
+pub use steadfast::{FuseTarget, Transactions};
+pub use system::SystemFiles;
 pub use tool::{run_tool, version_of};
 
 use std::path::{Path, PathBuf};
@@ -90,6 +95,23 @@ pub trait Target {
         Err(Trouble::Skip("the power of this target cannot be cut".into()))
     }
 
+    /// Makes a fresh, empty volume of another size than the run's, on a sparse file, and mounts it; [`make`](Self::make) goes back to the
+    /// run's size.
+    ///
+    /// # Errors
+    /// `Skip` where that cannot be done.
+    fn make_sparse(&mut self, _size: u64) -> Outcome {
+        Err(Trouble::Skip("volumes of this target have the size of the run only".into()))
+    }
+
+    /// Mounts the volume as it is from inside this process: without starting a program.
+    ///
+    /// # Errors
+    /// `Skip` where that cannot be done.
+    fn mount_inside(&mut self) -> Outcome {
+        Err(Trouble::Skip("this target is mounted by a program only".into()))
+    }
+
     /// What workloads use. Only while it is mounted.
     ///
     /// # Errors
@@ -104,6 +126,11 @@ pub trait Target {
     /// The block device below, whose kernel counters tell what reached the medium: `loop3`.
     fn device(&self) -> Option<String> {
         None
+    }
+
+    /// Whether it holds nothing once it is unmounted: its caches are emptied while it is mounted then.
+    fn is_volatile(&self) -> bool {
+        false
     }
 
     /// Whether the file system runs in this process.
@@ -126,7 +153,11 @@ pub fn by_name(name: &str, site: &Site) -> Outcome<Box<dyn Target>> {
         return Ok(Box::new(KernelTarget::new(recipe, site)));
     }
     match name {
-        "steadfast" => Ok(Box::new(FuseTarget::new(site))),
+        "steadfast" => Ok(Box::new(FuseTarget::new(Transactions::Default, site))),
+        "steadfast-manual" => Ok(Box::new(FuseTarget::new(Transactions::Manual, site))),
+        "null" => Ok(Box::new(NullTarget::new(site))),
+        "bindfs" => Ok(Box::new(StackedTarget::new(Layer::Bindfs, site))),
+        "gocryptfs" => Ok(Box::new(StackedTarget::new(Layer::Gocryptfs, site))),
         "steadfast-lib" => Ok(Box::new(LibraryTarget::new(Cached::No, site))),
         "steadfast-lib-buffered" => Ok(Box::new(LibraryTarget::new(Cached::Yes, site))),
         "fat" => Ok(Box::new(FatTarget::new(FatOn::Device, site))),
@@ -139,14 +170,18 @@ pub fn by_name(name: &str, site: &Site) -> Outcome<Box<dyn Target>> {
 }
 
 /// The names that [`by_name`] knows, without those for tests.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 13] = [
     "steadfast",
+    "steadfast-manual",
     "steadfast-lib",
     "steadfast-lib-buffered",
+    "null",
     "ext4",
     "xfs",
     "btrfs",
     "fuse2fs",
+    "bindfs",
+    "gocryptfs",
     "fat",
     "fat-on-steadfast",
 ];

@@ -14,14 +14,19 @@ use super::{Files, Site, Target};
 use crate::result::{self, Access, Status};
 use crate::{Outcome, Trouble};
 
-const ID: &str = "steadfast";
-
-/// Options of the mount: the loop device is not cached a second time.
-const OPTIONS: &str = "direct";
+/// When changes become durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transactions {
+    /// As a volume is made: fsync, sync, unmount, timer.
+    Default,
+    /// Only on command: fsync returns at once, and no timer runs. What transactions cost shows beside the default.
+    Manual,
+}
 
 /// A Steadfast volume, mounted by the `steadfast` program.
 pub struct FuseTarget {
     site: Site,
+    transactions: Transactions,
     // Taken away in this order.
     mounted: Option<Mounted>,
     image: Option<Image>,
@@ -31,8 +36,30 @@ pub struct FuseTarget {
 
 impl FuseTarget {
     /// Nothing is made yet.
-    pub fn new(site: &Site) -> FuseTarget {
-        FuseTarget { site: site.clone(), mounted: None, image: None, directory: None, options: String::new() }
+    pub fn new(transactions: Transactions, site: &Site) -> FuseTarget {
+        FuseTarget {
+            site: site.clone(),
+            transactions,
+            mounted: None,
+            image: None,
+            directory: None,
+            options: String::new(),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self.transactions {
+            Transactions::Default => "steadfast",
+            Transactions::Manual => "steadfast-manual",
+        }
+    }
+
+    /// Options of the mount: the loop device is not cached a second time.
+    fn mount_options(&self) -> &'static str {
+        match self.transactions {
+            Transactions::Default => "direct",
+            Transactions::Manual => "direct,mask=manual",
+        }
     }
 }
 
@@ -46,37 +73,47 @@ fn program(site: &Site, words: &[&OsStr]) -> Outcome<String> {
 
 impl Target for FuseTarget {
     fn id(&self) -> &str {
-        ID
+        self.name()
     }
 
     fn describe(&self) -> result::Target {
         result::Target {
-            id: ID.into(),
-            name: "Steadfast (FUSE)".into(),
+            id: self.name().into(),
+            name: match self.transactions {
+                Transactions::Default => "Steadfast (FUSE)".into(),
+                Transactions::Manual => "Steadfast (FUSE, transactions masked out)".into(),
+            },
             access: Access::Fuse,
             status: Status::Ok,
             volume_size: Some(self.site.volume_size),
             format: "steadfast mkfs --force".into(),
-            mount_options: format!("-o {OPTIONS}; kernel: {}", self.options),
+            mount_options: format!("-o {}; kernel: {}", self.mount_options(), self.options),
             version: self
                 .site
                 .program
                 .to_str()
                 .and_then(|program| version_of(program, "--version"))
                 .unwrap_or_default(),
-            remarks: vec!["default transaction mask, timer 5 s; data and metadata are protected".into()],
+            remarks: match self.transactions {
+                Transactions::Default => {
+                    vec!["default transaction mask, timer 5 s; data and metadata are protected".into()]
+                }
+                Transactions::Manual => {
+                    vec!["no transaction point but on command: fsync makes nothing durable".into()]
+                }
+            },
         }
     }
 
     fn make(&mut self) -> Outcome {
         self.unmount()?;
         if self.image.is_none() {
-            self.image = Some(Image::new(&self.site, ID)?);
+            self.image = Some(Image::new(&self.site, self.name())?);
         }
-        let Some(image) = &self.image else { return Err(not_made(ID)) };
+        let Some(image) = &self.image else { return Err(not_made(self.name())) };
         let device = OsString::from(image.device());
         program(&self.site, &["mkfs".as_ref(), "--force".as_ref(), &device])?;
-        self.directory = Some(mount_point(&self.site, ID)?);
+        self.directory = Some(mount_point(&self.site, self.name())?);
         self.mount().map(|_| ())
     }
 
@@ -88,10 +125,17 @@ impl Target for FuseTarget {
     }
 
     fn mount(&mut self) -> Outcome<Duration> {
-        let (Some(image), Some(directory)) = (&self.image, &self.directory) else { return Err(not_made(ID)) };
+        let (Some(image), Some(directory)) = (&self.image, &self.directory) else {
+            return Err(not_made(self.name()));
+        };
         let guard = cleanup::mount(directory);
-        let words: [&OsStr; 5] =
-            ["mount".as_ref(), "-o".as_ref(), OPTIONS.as_ref(), image.device().as_ref(), directory.as_ref()];
+        let words: [&OsStr; 5] = [
+            "mount".as_ref(),
+            "-o".as_ref(),
+            self.mount_options().as_ref(),
+            image.device().as_ref(),
+            directory.as_ref(),
+        ];
         let start = Instant::now();
         if let Err(trouble) = program(&self.site, &words) {
             guard.done();
@@ -107,14 +151,17 @@ impl Target for FuseTarget {
     fn cut_power(&mut self) -> Outcome {
         let daemon = self.processes();
         if daemon.is_empty() {
-            return Err(not_made(ID));
+            return Err(not_made(self.name()));
         }
         kill(&daemon)?;
         self.unmount()
     }
 
     fn files(&self) -> Outcome<&dyn Files> {
-        self.mounted.as_ref().map(|mounted| mounted.files() as &dyn Files).ok_or_else(|| not_made(ID))
+        self.mounted
+            .as_ref()
+            .map(|mounted| mounted.files() as &dyn Files)
+            .ok_or_else(|| not_made(self.name()))
     }
 
     fn processes(&self) -> Vec<u32> {

@@ -45,6 +45,8 @@ fn package(program: &str) -> String {
         "mkfs.xfs" => "xfsprogs",
         "mkfs.btrfs" => "btrfs-progs",
         "fuse2fs" => "fuse2fs",
+        "bindfs" => "bindfs",
+        "gocryptfs" => "gocryptfs",
         "fio" => "fio",
         "losetup" | "mount" | "umount" => "mount",
         _ => return String::new(),

@@ -260,7 +260,7 @@ impl Workload for Ageing {
 
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
         if bench.target.device().is_none() {
-            return Err(Trouble::Skip("a directory that was given is not filled".into()));
+            return Err(Trouble::Skip("there is no device of its own to fill".into()));
         }
         self.measure(bench, "fresh")?;
         self.age(bench)?;

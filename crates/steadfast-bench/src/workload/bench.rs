@@ -1,6 +1,7 @@
 //! What a workload works with: the target, the clock, and the place for its values.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::measure::{Histogram, MediumCounters, drop_caches, resident_most};
@@ -142,6 +143,13 @@ impl Timed {
         self.verification.items += other.verification.items;
     }
 
+    /// Adds what was done afterwards: times add up.
+    pub fn join_after(&mut self, other: Timed) {
+        let total = self.total + other.total;
+        self.join_beside(other);
+        self.total = total;
+    }
+
     /// The value in a unit, if it is one of the clock.
     pub fn value(&self, unit: Unit) -> Option<f64> {
         // A clock that saw nothing pass would make rates infinite.
@@ -166,16 +174,25 @@ pub struct Bench<'t> {
     pub seed: u64,
     /// Counted from 0.
     pub round: u32,
+    /// The `steadfast` program.
+    program: &'t Path,
     stop: &'t Stop,
     findings: Vec<Finding>,
     /// The parameter and the value of the limit of memory that holds.
     limit: Option<(&'static str, u64)>,
+    /// The parameter and the value of what the tests are for.
+    purpose: Option<(&'static str, &'static str)>,
 }
 
 impl<'t> Bench<'t> {
     /// For one round.
-    pub fn new(target: &'t mut dyn Target, seed: u64, round: u32, stop: &'t Stop) -> Bench<'t> {
-        Bench { target, seed, round, stop, findings: Vec::new(), limit: None }
+    pub fn new(
+        target: &'t mut dyn Target,
+        (seed, round): (u64, u32),
+        program: &'t Path,
+        stop: &'t Stop,
+    ) -> Bench<'t> {
+        Bench { target, seed, round, program, stop, findings: Vec::new(), limit: None, purpose: None }
     }
 
     /// The file system.
@@ -189,6 +206,16 @@ impl<'t> Bench<'t> {
     /// From here on memory is limited: every value is that of the test with this parameter.
     pub fn limited(&mut self, parameter: &'static str, bytes: u64) {
         self.limit = Some((parameter, bytes));
+    }
+
+    /// From here on every value is that of the test with this parameter.
+    pub fn serve(&mut self, parameter: &'static str, purpose: &'static str) {
+        self.purpose = Some((parameter, purpose));
+    }
+
+    /// The `steadfast` program, for processes that work for a test.
+    pub fn program(&self) -> &Path {
+        self.program
     }
 
     /// The user's wish to stop, for threads.
@@ -281,10 +308,14 @@ impl<'t> Bench<'t> {
 
     /// The name of a test, with what holds for all.
     fn id(&self, spec: &TestSpec) -> String {
-        match self.limit {
-            Some((parameter, bytes)) => spec.clone().with(parameter, bytes).id(),
-            None => spec.id(),
+        let mut spec = spec.clone();
+        if let Some((parameter, bytes)) = self.limit {
+            spec = spec.with(parameter, bytes);
         }
+        if let Some((parameter, purpose)) = self.purpose {
+            spec = spec.with_text(parameter, purpose);
+        }
+        spec.id()
     }
 
     fn push(&mut self, finding: Finding) -> &mut Finding {
@@ -300,11 +331,17 @@ impl<'t> Bench<'t> {
         self.findings.iter().any(|finding| finding.test == id && finding.sample.is_some())
     }
 
-    /// Unmounts, empties the caches and mounts again, so that nothing is cached. The time is that of the mount.
+    /// Unmounts, empties the caches and mounts again, so that nothing is cached. The time is that of the mount. A target that
+    /// would lose everything stays mounted.
     ///
     /// # Errors
     /// `Skip` where that cannot be done.
     pub fn go_cold(&mut self) -> Outcome<Duration> {
+        if self.target.is_volatile() {
+            self.settle()?;
+            drop_caches()?;
+            return Ok(Duration::ZERO);
+        }
         self.target.unmount()?;
         drop_caches()?;
         self.target.mount()

@@ -3,7 +3,9 @@
 //! Five loads, each by the lab and by fio in turn (whoever is first in a round is second in the next), on files of their own of the
 //! same size: `write` and `read` in records of 128 KiB (an fsync every 16 records when writing), `random-read` of 4 KiB, all with
 //! cold caches, `random-write` of 4 KiB with an fdatasync each, and `append` of 4 KiB with an fsync each. Both count the time that
-//! calls took, nothing between them: of fio that is mean times number of its latencies. After the last write fio makes no such call,
+//! calls took, nothing between them: of fio that is mean times number of its latencies. fio is told to do no more than these calls:
+//! without `--fadvise_hint=0` it announces random or sequential access to the kernel, which then reads ahead not at all or twice as much,
+//! and without `--invalidate=0` it throws the file out of the cache before it writes. After the last write fio makes no such call,
 //! so that of the lab is not in its time either.
 
 use std::path::Path;
@@ -147,6 +149,9 @@ impl AgainstFio {
             "--ioengine=psync".to_owned(),
             "--thread".to_owned(),
             "--fallocate=none".to_owned(),
+            // The lab gives the kernel no advice, and takes nothing out of its cache before a write.
+            "--fadvise_hint=0".to_owned(),
+            "--invalidate=0".to_owned(),
             "--output-format=json".to_owned(),
         ];
         words.extend(load.sync.map(|(call, every)| format!("--{call}={every}")));

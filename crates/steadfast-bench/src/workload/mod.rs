@@ -9,17 +9,25 @@
 //! - Every byte that is read is compared. A wrong one is [`Trouble::Wrong`](crate::Trouble) and fails the run.
 
 pub mod ageing;
+mod aligned;
 pub mod atomic;
 pub mod content;
 pub mod cost;
 pub mod crosscheck;
+pub mod direct;
 pub mod durability;
 pub mod fileops;
 pub mod general;
+pub mod growth;
 pub mod iozone;
 pub mod lat_fs;
 pub mod limited;
+pub mod metadata;
 pub mod mount;
+pub mod opening;
+pub mod overwrite;
+mod parallel;
+pub mod purpose;
 pub mod sqlite;
 
 mod bench;
@@ -35,6 +43,11 @@ pub trait Workload: Send + Sync {
 
     /// The tests that it has values for, in the order in which it finds them.
     fn tests(&self) -> Vec<TestSpec>;
+
+    /// Whether it is for the target of this id; without that it is for all.
+    fn concerns(&self, _target: &str) -> bool {
+        true
+    }
 
     /// Does it once. The target has a fresh volume and is mounted; it may be left mounted or not.
     ///

@@ -161,6 +161,9 @@ impl Workload for Mount {
     }
 
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
+        if bench.target.is_volatile() {
+            return Err(Trouble::Skip(format!("{} holds nothing when it is not mounted", bench.target.id())));
+        }
         let (mut mounted, mut first) = (Timed::default(), Timed::default());
         let (mut mount_times, mut write_times) = (Vec::new(), Vec::new());
         self.prepare(bench)?;

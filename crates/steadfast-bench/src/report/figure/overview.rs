@@ -4,15 +4,17 @@ use super::{Figure, hue};
 use crate::report::chart::PANEL_WIDTH;
 use crate::report::chart::forest::{Mark, Panel};
 use crate::report::comparison::{Group, Tally, View};
-use crate::report::format;
 use crate::report::table::group_name;
+use crate::report::{format, goals};
 use crate::result::Suite;
 use crate::statistics::Verdict;
 
 /// The picture.
 pub fn figure(view: &View) -> Option<Figure> {
     let peer = view.peer()?;
-    let panels: Vec<_> = view.run.suites.iter().filter_map(|suite| panel(view, suite)).collect();
+    // The goals have a table that says more, beside several peers.
+    let suites = view.run.suites.iter().filter(|suite| suite.id != goals::ID);
+    let panels: Vec<_> = suites.filter_map(|suite| panel(view, suite)).collect();
     if panels.is_empty() {
         return None;
     }

@@ -13,9 +13,9 @@ use super::chart::svg;
 use super::chart::theme::{self, Use};
 use super::comparison::{View, sign};
 use super::figure::Figure;
-use super::format;
 use super::published::{self, Line};
 use super::table::{self, Table};
+use super::{format, goals};
 use crate::result::Suite;
 use crate::statistics::Verdict;
 
@@ -58,6 +58,8 @@ struct Section {
     answers: String,
     missing: Vec<String>,
     beside: Option<Beside>,
+    /// What is asked of Steadfast, and whether it was reached.
+    goals: Option<(Table, String)>,
     summary: Table,
     full: Option<Table>,
     cost: Table,
@@ -198,6 +200,10 @@ fn section<'a>(view: &View<'a>, suite: &'a Suite, figures: &[Figure]) -> Section
         answers: suite.answers.clone(),
         missing: suite.missing.clone(),
         beside: published::of_suite(&suite.id).map(|published| beside(view, suite, published)),
+        goals: goals::table(view).filter(|_| suite.id == goals::ID).map(|table| {
+            let count = goals::count(&table);
+            (table, count)
+        }),
         full: has_more.then(|| table::full(view, suite)),
         cost: table::cost(view, suite),
         summary,

@@ -6,16 +6,20 @@
 //! starts; `fsync` is in the time with `-e`, `close` with `-c`. What is written without `-e` is made durable after the clock
 //! has stopped, so that no test pays for the one before.
 //!
-//! With `-t N` as many threads do that at once, each on a file of its own; the value is the sum of what they have seen.
+//! With `-t N` as many processes do that at once, with `-T -t N` threads, each on a file of its own; the value is the sum of what
+//! they have seen.
 //!
 //! Different from IOzone on purpose: only the calls are timed, so that every byte that is read can be compared.
 
+mod child;
 mod map;
 mod options;
 mod pass;
 mod pattern;
+mod processes;
 mod throughput;
 
+pub use child::serve as serve_child;
 pub use options::{Options, TestGroup, Way};
 pub use pattern::Pattern;
 
@@ -23,7 +27,8 @@ use super::content::Content;
 use super::{Bench, TestSpec, Workload};
 use crate::result::{Cache, Unit};
 use crate::{Outcome, Trouble};
-use pass::{Call, Cell, Pass, Place};
+use pass::{Call, Pass};
+use throughput::Crew;
 
 /// IOzone's tests on a file of one size, with each record size in turn.
 #[derive(Debug, Clone)]
@@ -73,7 +78,7 @@ impl Iozone {
         let spec = if self.options.sync && write { spec.with_text("open", "O_SYNC") } else { spec };
         let spec = match self.options.threads {
             1 => spec,
-            threads => spec.with("threads", threads),
+            count => spec.with(self.options.crew(), count),
         };
         // Without it, what was just written is still in the cache.
         let cache = match (self.options.way, self.options.cold && !write) {
@@ -105,7 +110,7 @@ impl Workload for Iozone {
         let records: Vec<String> = self.record_sizes.iter().map(u64::to_string).collect();
         let threads = match self.options.threads {
             1 => String::new(),
-            threads => format!(" threads={threads}"),
+            count => format!(" {}={count}", self.options.crew()),
         };
         format!(
             "iozone{space}{way}{sync}{threads} file_size={} record_size={}",
@@ -125,14 +130,9 @@ impl Workload for Iozone {
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
         let content = Content::new(bench.seed, self.options.dedupable);
         for record_size in &self.record_sizes {
-            let mut cells: Vec<Cell<'_>> = (0..self.options.threads.max(1))
-                .map(|file| {
-                    Cell::new(file, &content, &self.options, self.file_size, *record_size, bench.seed)
-                })
-                .collect();
+            let mut crew = Crew::new(bench, self, &content, *record_size)?;
             if !self.chosen().any(|(name, ..)| name == "write") {
-                let place = Place { files: bench.files()?, stop: bench.stop() };
-                cells.iter_mut().try_for_each(|cell| cell.prepare(place))?;
+                crew.prepare(bench)?;
             }
             for (name, pattern, write, call) in self.chosen() {
                 let spec = self.spec(name, write, *record_size);
@@ -142,7 +142,7 @@ impl Workload for Iozone {
                 let pass =
                     Pass { pattern, write, call, fresh: matches!(name, "write" | "fwrite" | "pwrite") };
                 let before = bench.counters();
-                let passed = throughput::run(bench, &mut cells, pass);
+                let passed = crew.run(bench, pass);
                 let asked = if write { passed.as_ref().map_or(0, |(_, timed)| timed.bytes) } else { 0 };
                 match passed {
                     Ok((value, timed)) => {
@@ -154,7 +154,7 @@ impl Workload for Iozone {
                 // What was written is durable by now, with -e or without.
                 bench.add_costs(before, asked);
             }
-            cells.iter().try_for_each(|cell| cell.remove(bench.files()?))?;
+            crew.remove(bench)?;
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! IOzone's options, by its letters.
 
+use serde::{Deserialize, Serialize};
+
 use super::Iozone;
 use crate::{Outcome, Trouble};
 
 /// How the file is accessed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Way {
     /// By read and write.
     #[default]
@@ -27,7 +29,7 @@ impl Way {
 }
 
 /// A test of `-i`: IOzone runs some in pairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TestGroup {
     /// 0: write, re-write.
     Write,
@@ -52,7 +54,7 @@ pub enum TestGroup {
 }
 
 /// Everything but the sizes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// `-i`: which tests; empty: all.
     pub groups: Vec<TestGroup>,
@@ -70,8 +72,17 @@ pub struct Options {
     pub dedupable: u8,
     /// `-j`: stride in records.
     pub stride: u64,
-    /// `-t`: threads, each with a file of its own; at least 1.
+    /// `-t`: processes or threads, each with a file of its own; at least 1.
     pub threads: u64,
+    /// Processes; threads of one with `-T`.
+    pub processes: bool,
+}
+
+impl Options {
+    /// What `-t` counts, as the name of a parameter.
+    pub fn crew(&self) -> &'static str {
+        if self.processes { "processes" } else { "threads" }
+    }
 }
 
 impl Default for Options {
@@ -86,6 +97,7 @@ impl Default for Options {
             dedupable: 0,
             stride: 17,
             threads: 1,
+            processes: true,
         }
     }
 }
@@ -156,6 +168,7 @@ impl Iozone {
                             'e' => options.flush = true,
                             'c' => options.close = true,
                             'o' => options.sync = true,
+                            'T' => options.processes = false,
                             'U' => options.cold = true,
                             'B' => options.way = Way::Map,
                             'I' => options.way = Way::Direct,

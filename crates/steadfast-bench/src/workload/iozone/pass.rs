@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 
 use super::super::Timed;
+use super::super::aligned::Aligned;
 use super::super::content::Content;
 use super::map;
 use super::options::{Options, Way};
@@ -26,7 +27,7 @@ impl Place<'_> {
 }
 
 /// By which calls records are read and written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Call {
     /// `read` and `write`, with `lseek` where the next record is not the next one in the file.
     Sequential,
@@ -37,7 +38,7 @@ pub(super) enum Call {
 }
 
 /// One test: a pass over all records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Pass {
     pub pattern: Pattern,
     pub write: bool,
@@ -194,7 +195,7 @@ impl<'c> Cell<'c> {
         file: &mut dyn OpenFile,
         timed: &mut Timed,
     ) -> Outcome {
-        let capacity = self.buffer.length;
+        let capacity = self.buffer.bytes().len();
         if pass.write {
             let mut stream = BufWriter::with_capacity(capacity, Stream(file));
             for record in 0..self.records {
@@ -316,26 +317,5 @@ impl Write for Stream<'_> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
-    }
-}
-
-/// A buffer that begins at a page, as O_DIRECT wants it.
-struct Aligned {
-    bytes: Vec<u8>,
-    start: usize,
-    length: usize,
-}
-
-impl Aligned {
-    const UNIT: usize = 4096;
-
-    fn new(length: usize) -> Aligned {
-        let bytes = vec![0; length + Aligned::UNIT];
-        let start = bytes.as_ptr().align_offset(Aligned::UNIT).min(Aligned::UNIT);
-        Aligned { bytes, start, length }
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.length]
     }
 }

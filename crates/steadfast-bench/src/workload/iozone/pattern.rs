@@ -3,7 +3,7 @@
 use super::super::content::below;
 
 /// An order of records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Pattern {
     /// From the first to the last.
     Forward,

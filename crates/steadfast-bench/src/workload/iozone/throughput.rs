@@ -1,60 +1,85 @@
-//! Throughput mode: several threads, each with a file of its own, in the same test at the same time.
+//! Throughput mode: several processes, or threads of one, each with a file of its own, in the same test at the same time.
 //!
-//! All begin together. The value is what IOzone calls "children see": the sum of what each thread got. With one thread it is
+//! All begin together. The value is what IOzone calls "children see": the sum of what each got. A single one is
 //! the plain test, on the thread of the run.
 
-use std::sync::Barrier;
-
-use super::super::{Bench, Timed};
+use super::super::content::Content;
+use super::super::{Bench, Timed, parallel};
+use super::Iozone;
+use super::child::Order;
 use super::pass::{Cell, Pass, Place};
+use super::processes::Processes;
+use crate::Outcome;
 use crate::result::Unit;
-use crate::target::Files;
-use crate::{Outcome, Trouble};
 
-/// One test on all files: bytes per second of all threads together, and what was seen. The time is that of the slowest.
-///
-/// # Errors
-/// That of the first thread that has one; `Skip` where the file system is for one thread only.
-pub(super) fn run(bench: &Bench<'_>, cells: &mut [Cell<'_>], pass: Pass) -> Outcome<(f64, Timed)> {
-    if let [cell] = cells {
-        let timed = cell.run(Place { files: bench.files()?, stop: bench.stop() }, pass)?;
-        return Ok((rate(&timed), timed));
+/// Those who do the tests, on files of one record size.
+pub(super) struct Crew<'c> {
+    /// The files. With processes they are only for removing them.
+    cells: Vec<Cell<'c>>,
+    processes: Option<Processes>,
+}
+
+impl<'c> Crew<'c> {
+    /// Nothing is written yet.
+    ///
+    /// # Errors
+    /// `Skip` where the file system cannot be reached by processes.
+    pub fn new(
+        bench: &Bench<'_>,
+        iozone: &'c Iozone,
+        content: &'c Content,
+        record_size: u64,
+    ) -> Outcome<Self> {
+        let (options, file_size) = (&iozone.options, iozone.file_size);
+        let cell = |file| Cell::new(file, content, options, file_size, record_size, bench.seed);
+        let apart = options.threads > 1 && options.processes;
+        Ok(Crew {
+            cells: (0..options.threads.max(1)).map(cell).collect(),
+            processes: match apart {
+                true => Some(Processes::start(bench, options, file_size, record_size)?),
+                false => None,
+            },
+        })
     }
-    let Some(files) = bench.files()?.shared() else {
-        return Err(Trouble::Skip("this library is for one thread only".into()));
-    };
-    let stop = bench.stop();
-    let together = Barrier::new(cells.len());
-    let passed: Vec<Outcome<Timed>> = std::thread::scope(|scope| {
-        let start = |cell| scope.spawn(|| alone(cell, files, stop, &together, pass));
-        let threads: Vec<_> = cells.iter_mut().map(start).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
-    });
-    let mut sum = 0.0;
-    let mut all = Timed::default();
-    for timed in passed {
-        let timed = timed?;
-        sum += rate(&timed);
-        all.join_beside(timed);
+
+    /// Writes the files, untimed, for tests that only read.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn prepare(&mut self, bench: &Bench<'_>) -> Outcome {
+        if let Some(processes) = &mut self.processes {
+            return processes.each(bench, Order::Prepare).map(|_| ());
+        }
+        let place = Place { files: bench.files()?, stop: bench.stop() };
+        self.cells.iter_mut().try_for_each(|cell| cell.prepare(place))
     }
-    Ok((sum, all))
-}
 
-fn alone(
-    cell: &mut Cell<'_>,
-    files: &(dyn Files + Sync),
-    stop: &crate::run::Stop,
-    together: &Barrier,
-    pass: Pass,
-) -> Outcome<Timed> {
-    together.wait();
-    cell.run(Place { files, stop }, pass)
-}
+    /// One test on all files: bytes per second of all together, and what was seen. The time is that of the slowest.
+    ///
+    /// # Errors
+    /// That of the first one that has one; `Skip` where the file system is for one thread only.
+    pub fn run(&mut self, bench: &Bench<'_>, pass: Pass) -> Outcome<(f64, Timed)> {
+        let passed = match &mut self.processes {
+            Some(processes) => processes.each(bench, Order::Pass(pass))?,
+            None => {
+                let cells = &mut self.cells;
+                parallel::each(bench, cells, |cell, files, stop| cell.run(Place { files, stop }, pass))?
+            }
+        };
+        let mut sum = 0.0;
+        let mut all = Timed::default();
+        for timed in passed {
+            sum += timed.value(Unit::BytesPerSecond).unwrap_or(0.0);
+            all.join_beside(timed);
+        }
+        Ok((sum, all))
+    }
 
-fn rate(timed: &Timed) -> f64 {
-    timed.value(Unit::BytesPerSecond).unwrap_or(0.0)
-}
-
-fn panicked() -> Trouble {
-    Trouble::Io { doing: "run a thread".into(), error: std::io::Error::other("it panicked") }
+    /// Removes the files.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn remove(&self, bench: &Bench<'_>) -> Outcome {
+        self.cells.iter().try_for_each(|cell| cell.remove(bench.files()?))
+    }
 }

@@ -16,13 +16,13 @@ use crate::size;
 
 /// Measure; the result is DIR/result.json, the report DIR/index.html
 ///
-/// Targets of --on: steadfast (through FUSE), steadfast-lib and steadfast-lib-buffered (the library in this process, without
-/// and with the system's page cache), ext4, xfs, btrfs, fuse2fs, fat and fat-on-steadfast (in this process, on the device and on a
-/// file in a Steadfast volume). Each gets a fresh volume on an image file below --backing with a loop device; that needs root. --dir takes any directory,
+/// Targets of --on: steadfast (through FUSE), steadfast-manual (with transactions masked out), steadfast-lib and steadfast-lib-buffered
+/// (the library in this process, without and with the system's page cache), null (the floor of FUSE: in memory, behind the same transport), ext4, xfs,
+/// btrfs, fuse2fs, bindfs, gocryptfs, fat and fat-on-steadfast (in this process, on the device and on a file in a Steadfast volume). Each gets a fresh volume on an image file below --backing with a loop device; that needs root. --dir takes any directory,
 /// and no rights. What is missing on this machine is skipped and said.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Suites: b1, b2, b3, b4, b5, device, check, or all
+    /// Suites: b1, b2, b3, b4, b5, device, check, all of these, or goals
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required_unless_present = "iozone")]
     suite: Vec<String>,
     /// IOzone with options of its own command line, such as "-a -e -g 32m" or "-s 10m -r 8k -i 0 -i 2"
@@ -46,7 +46,7 @@ pub struct Args {
     /// Size of each volume [default: 512M with --quick, else 1G; a block device is used whole]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     size: Option<u64>,
-    /// At most two minutes: small files, three rounds
+    /// At most two minutes a suite (goals: ten): small files, three rounds
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Everything, seven rounds
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Outcome {
             (Some((_, size)), _) | (None, Some(size)) => size,
             _ => effort.pick(512 << 20, 1 << 30, 1 << 30),
         },
-        program,
+        program: program.clone(),
     };
     let plan = Plan {
         suites,
@@ -109,6 +109,7 @@ pub fn run(args: &Args) -> Outcome {
         rounds: args.rounds.unwrap_or(effort.rounds()),
         seed: args.seed,
         effort,
+        program,
         backing: args.backing.clone(),
         result: args.out.join("result.json"),
         resume: args.resume,

@@ -1,0 +1,310 @@
+//! What is asked for.
+
+use crate::report::format;
+use crate::result::Test;
+
+/// A goal.
+#[derive(Debug, Clone)]
+pub struct Goal {
+    /// For people.
+    pub name: &'static str,
+    /// Whose goal it is: the target.
+    pub on: &'static str,
+    /// The purpose of the tests, as the suite names it.
+    pub purpose: &'static str,
+    /// Which of these tests.
+    pub tests: fn(&Test) -> bool,
+    /// What of them.
+    pub measure: Measure,
+    /// What is asked; of several, one is enough.
+    pub asked: Vec<Asked>,
+}
+
+/// What a goal looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// The values of the rounds.
+    Value,
+    /// The time that 99.9 % of the operations do not exceed.
+    P999,
+    /// Write requests at the medium for one operation.
+    Writes,
+    /// Flushes of the medium for one operation.
+    Flushes,
+    /// The largest median of the tests over the smallest.
+    Flatness,
+    /// Memory of the daemon, bytes.
+    Memory,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Asked {
+    /// At least so many times better than this peer.
+    Beside {
+        /// Id of the target.
+        peer: &'static str,
+        /// The factor.
+        factor: f64,
+    },
+    /// No more than this.
+    AtMost(f64),
+    /// Nothing: it is only shown, with these words.
+    Shown(&'static str),
+}
+
+impl Asked {
+    /// For people.
+    pub fn text(&self) -> String {
+        match self {
+            Asked::Beside { peer, factor } => format!("≥ {} {peer}", format::factor(*factor)),
+            Asked::AtMost(most) => format!("≤ {most}"),
+            Asked::Shown(words) => (*words).into(),
+        }
+    }
+}
+
+fn any(_: &Test) -> bool {
+    true
+}
+
+fn is(test: &Test, name: &str, key: &str, value: u64) -> bool {
+    test.name == name && test.number(key) == Some(value)
+}
+
+fn aged(test: &Test) -> bool {
+    test.parameters.get("condition").is_some_and(|condition| condition.to_string().contains("aged"))
+}
+
+fn alone(test: &Test) -> bool {
+    test.number("clients") == Some(1)
+}
+
+fn several(test: &Test) -> bool {
+    test.number("clients") == Some(2)
+}
+
+/// The file system and not the kernel's cache is asked.
+fn asked_for_real(test: &Test) -> bool {
+    !matches!(test.name.as_str(), "stat" | "open-read" | "readdir")
+}
+
+/// As programs find it: the kernel may have it in its cache.
+fn as_it_comes(test: &Test) -> bool {
+    !test.name.ends_with("-forgotten")
+}
+
+/// All of them, in the order of the table.
+pub fn goals() -> Vec<Goal> {
+    let mut goals = Vec::new();
+    durable(&mut goals);
+    data(&mut goals);
+    names(&mut goals);
+    whole(&mut goals);
+    goals
+}
+
+fn beside(
+    name: &'static str,
+    on: &'static str,
+    purpose: &'static str,
+    tests: fn(&Test) -> bool,
+    peers: &[(&'static str, f64)],
+) -> Goal {
+    let asked = peers.iter().map(|(peer, factor)| Asked::Beside { peer, factor: *factor }).collect();
+    Goal { name, on, purpose, tests, measure: Measure::Value, asked }
+}
+
+fn durable(goals: &mut Vec<Goal>) {
+    let one = |test: &Test| is(test, "overwrite-fdatasync", "threads", 1);
+    let purpose = "durable writes";
+    goals.push(beside(
+        "overwrite 4 KiB at random + fdatasync, 1 thread",
+        "steadfast",
+        purpose,
+        one,
+        &[("ext4", 0.95)],
+    ));
+    goals.push(beside(
+        "the same, 4 threads",
+        "steadfast",
+        purpose,
+        |test| is(test, "overwrite-fdatasync", "threads", 4),
+        &[("ext4", 1.3)],
+    ));
+    goals.push(beside(
+        "append 4 KiB + fdatasync",
+        "steadfast",
+        purpose,
+        |test| test.name == "append-fdatasync",
+        &[("ext4", 1.3)],
+    ));
+    for (name, measure) in [
+        ("device writes for one such overwrite", Measure::Writes),
+        ("flushes for one such overwrite", Measure::Flushes),
+    ] {
+        let asked = vec![Asked::AtMost(1.0)];
+        goals.push(Goal { name, on: "steadfast", purpose, tests: one, measure, asked });
+    }
+    goals.push(beside(
+        "create a file of 2 KiB + fsync",
+        "steadfast",
+        "ageing",
+        |test| test.name == "create" && !aged(test),
+        &[("ext4", 2.0)],
+    ));
+    goals.push(beside("SQLite, WAL and rollback journal", "steadfast", "databases", any, &[("ext4", 1.2)]));
+    goals.push(beside(
+        "atomic update of 100 files",
+        "steadfast",
+        "atomic update",
+        |test| test.name == "atomic-update",
+        &[("ext4", 10.0)],
+    ));
+}
+
+fn data(goals: &mut Vec<Goal>) {
+    let on = "steadfast";
+    goals.push(beside(
+        "IOzone, 64 MiB of memory, fsync: every column",
+        on,
+        "small memory",
+        any,
+        &[("ext4", 1.0)],
+    ));
+    goals.push(beside("IOzone, memory enough: every column", on, "memory enough", any, &[("ext4", 0.9)]));
+    let reads = |test: &Test| test.name.contains("read");
+    goals.push(beside("cached reads", on, "cached reads", reads, &[("ext4", 0.95)]));
+    goals.push(beside("reads through a memory map", on, "mapped reads", reads, &[("ext4", 0.95)]));
+    let peers = [("ext4", 0.9), ("null", 0.9)];
+    let sequence = "in sequence";
+    goals.push(beside("write in sequence + fsync", on, sequence, |test| test.name.contains("write"), &peers));
+    goals.push(beside("cold read in sequence", on, sequence, |test| test.name == "read", &peers));
+    goals.push(beside(
+        "write 4 KiB at random, buffered",
+        on,
+        "random buffered write",
+        |test| test.name == "random-write",
+        &[("ext4", 0.9)],
+    ));
+    let direct = "direct reads";
+    for (first, second, depth) in [
+        ("read 4 KiB with O_DIRECT, depth 1", "the same, beside the floor", shallow as fn(&Test) -> bool),
+        ("read 4 KiB with O_DIRECT, depth 16", "the same at depth 16, beside the floor", deep),
+    ] {
+        goals.push(beside(first, on, direct, depth, &[("ext4", 0.9)]));
+        goals.push(beside(second, on, direct, depth, &[("null", 0.8)]));
+    }
+}
+
+fn shallow(test: &Test) -> bool {
+    test.number("depth") == Some(1)
+}
+
+fn deep(test: &Test) -> bool {
+    test.number("depth") == Some(16)
+}
+
+fn names(goals: &mut Vec<Goal>) {
+    let one = |test: &Test| alone(test) && asked_for_real(test);
+    let two = |test: &Test| several(test) && asked_for_real(test);
+    let warm = |test: &Test| alone(test) && as_it_comes(test);
+    let mut push =
+        |name, on, tests, peer, factor| goals.push(beside(name, on, "names", tests, &[(peer, factor)]));
+    push("names and attributes, 1 client", "steadfast", one as fn(&Test) -> bool, "null", 0.85);
+    push("the same, 2 clients", "steadfast", two, "null", 0.85);
+    push("the same, 1 client, beside bindfs", "steadfast", one, "bindfs", 1.5);
+    push("the same, 2 clients, beside bindfs", "steadfast", two, "bindfs", 1.5);
+    push("the same, 1 client, beside gocryptfs", "steadfast", one, "gocryptfs", 1.5);
+    push("the same, 2 clients, beside gocryptfs", "steadfast", two, "gocryptfs", 1.5);
+    push("the same, 1 client, beside fuse2fs", "steadfast", one, "fuse2fs", 3.0);
+    push("the same, 2 clients, beside fuse2fs", "steadfast", two, "fuse2fs", 3.0);
+    push("library: the same, beside system calls", "steadfast-lib", warm, "ext4", 2.0);
+    let create_delete = |test: &Test| test.name != "delete-random";
+    goals.push(beside(
+        "library: lat_fs, 2 KB, create and delete",
+        "steadfast-lib",
+        "lat_fs",
+        create_delete,
+        &[("ext4", 3.0)],
+    ));
+    let general = "general";
+    goals.push(beside("library: general operations", "steadfast-lib", general, any, &[("ext4", 2.0)]));
+    goals.push(beside("general operations", "steadfast", general, any, &[("null", 0.85)]));
+    goals.push(beside(
+        "general operations, beside transactions masked out",
+        "steadfast",
+        general,
+        any,
+        &[("steadfast-manual", 0.9)],
+    ));
+}
+
+fn whole(goals: &mut Vec<Goal>) {
+    let opening = |test: &Test| test.workload == "opening";
+    let library = "steadfast-lib";
+    let purpose = "opening";
+    goals.push(beside("open after a power cut to first stat", library, purpose, opening, &[("ext4", 2.0)]));
+    goals.push(beside("the same, beside btrfs", library, purpose, opening, &[("btrfs", 1.0)]));
+    let flat = |name, measure, asked| Goal { name, on: library, purpose, tests: opening, measure, asked };
+    goals.push(flat(
+        "the same: the slowest over the fastest volume",
+        Measure::Flatness,
+        vec![Asked::AtMost(1.3)],
+    ));
+    goals.push(Goal {
+        name: "process start, handshake and mount",
+        on: "steadfast",
+        purpose,
+        tests: |test| test.workload == "mount" && test.name == "mount",
+        measure: Measure::Value,
+        asked: vec![Asked::Shown("shown")],
+    });
+    for (name, on) in [("growth of costs, library", library), ("growth of costs", "steadfast")] {
+        let asked = vec![Asked::AtMost(1.5)];
+        goals.push(Goal { name, on, purpose: "growth", tests: any, measure: Measure::Value, asked });
+    }
+    goals.push(Goal {
+        name: "memory of the daemon with many files",
+        on: "steadfast",
+        purpose: "growth",
+        tests: |test| test.name == "create",
+        measure: Measure::Memory,
+        asked: vec![Asked::Shown("bounded by --cache")],
+    });
+    let amplified = |test: &Test| test.name == "amplification" && aged(test);
+    let ageing = "ageing";
+    let measure = Measure::Value;
+    goals.push(Goal {
+        name: "write amplification, 90 % full, aged",
+        on: "steadfast",
+        purpose: ageing,
+        tests: amplified,
+        measure,
+        asked: vec![Asked::AtMost(2.5)],
+    });
+    goals.push(beside(
+        "the same, beside ext4 with its journal",
+        "steadfast",
+        ageing,
+        amplified,
+        &[("ext4", 1.0)],
+    ));
+    goals.push(Goal {
+        measure: Measure::P999,
+        ..beside(
+            "99.9 % of operations, 90 % full, aged",
+            "steadfast",
+            ageing,
+            |test| aged(test) && test.name != "amplification",
+            &[("ext4", 1.0)],
+        )
+    });
+    goals.push(beside(
+        "processor for a GiB written and read",
+        "steadfast",
+        "processor",
+        |test| matches!(test.name.as_str(), "write" | "read"),
+        &[("ext4", 1.0 / 1.5)],
+    ));
+}

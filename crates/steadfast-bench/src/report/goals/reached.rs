@@ -1,0 +1,229 @@
+//! What was reached of a goal.
+
+use super::list::{Asked, Goal, Measure};
+use crate::report::format;
+use crate::result::{Better, Measurement, Parameter, RunResult, Status, Suite, Test, Unit};
+use crate::statistics::{self, Ratio, median};
+use crate::workload::purpose::PARAMETER;
+
+/// What may be said of a goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    /// Reached.
+    Met,
+    /// Missed.
+    NotMet,
+    /// Too close to say.
+    WithinNoise,
+    /// Too few rounds.
+    Unknown,
+    /// Nothing was asked.
+    Shown,
+}
+
+impl Judged {
+    /// For people.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Judged::Met => "met",
+            Judged::NotMet => "not met",
+            Judged::WithinNoise => "within noise",
+            Judged::Unknown => "one round",
+            Judged::Shown => "",
+        }
+    }
+}
+
+/// The worst column of a goal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reached {
+    /// A factor (more is better) or a plain number.
+    pub value: f64,
+    /// Its 95 % interval, where there were rounds enough.
+    pub interval: Option<(f64, f64)>,
+    /// What may be said.
+    pub judged: Judged,
+    /// How many times better than what is asked: 1 is just enough.
+    pub margin: f64,
+    /// The column, where there are several; or what the number belongs to.
+    pub worst: String,
+    /// Of plain numbers.
+    unit: Unit,
+}
+
+impl Reached {
+    /// A plain number for people.
+    pub fn text(&self, value: f64) -> String {
+        format::value(self.unit, value)
+    }
+}
+
+/// What a run says of a goal; nothing if it has no such tests on the targets.
+pub fn of(run: &RunResult, suite: &Suite, goal: &Goal, asked: &Asked) -> Option<Reached> {
+    let purpose = Parameter::Text(goal.purpose.into());
+    let chosen = |test: &&Test| test.parameters.get(PARAMETER) == Some(&purpose) && (goal.tests)(test);
+    let tests: Vec<&Test> = suite.tests.iter().filter(chosen).collect();
+    let mut columns: Vec<Vec<&Test>> = Vec::new();
+    for test in tests {
+        // How flat something is shows over all of them.
+        let same = |first: Option<&&Test>| {
+            goal.measure == Measure::Flatness || first.is_some_and(|first| same_column(first, test))
+        };
+        match columns.iter_mut().find(|column| same(column.first())) {
+            Some(column) => column.push(test),
+            None => columns.push(vec![test]),
+        }
+    }
+    let several = columns.len() > 1;
+    let floor = run.noise.floor;
+    let found = columns.iter().filter_map(|tests| {
+        let (ratio, unit) = column(goal, asked, tests)?;
+        Some(judge(&ratio, unit, asked, floor, goal.measure, worst(tests, several)))
+    });
+    found.min_by(|one, other| one.margin.total_cmp(&other.margin))
+}
+
+/// Whether two tests are the same one in other sizes of file and record.
+fn same_column(one: &Test, other: &Test) -> bool {
+    let rest = |test: &Test| {
+        let mut parameters = test.parameters.clone();
+        parameters.retain(|key, _| key != "file_size" && key != "record_size");
+        parameters
+    };
+    one.name == other.name && rest(one) == rest(other)
+}
+
+/// What to call a column.
+fn worst(tests: &[&Test], several: bool) -> String {
+    let Some(first) = tests.first() else { return String::new() };
+    match (several, tests.len()) {
+        (true, 1) => {
+            format::parameters(first, &[PARAMETER]).split(", ").fold(first.title.clone(), |all, part| {
+                if part.is_empty() { all } else { format!("{all}, {part}") }
+            })
+        }
+        (true, _) => first.title.clone(),
+        (false, 1) => format::parameters(first, &[PARAMETER]),
+        (false, count) => format!("{count} sizes"),
+    }
+}
+
+/// The ratio or the number of a column, with its interval.
+fn column(goal: &Goal, asked: &Asked, tests: &[&Test]) -> Option<(Ratio, Unit)> {
+    let good = |test: &'_ Test, target: &str| -> Option<Measurement> {
+        test.measurement(target)
+            .filter(|found| found.status == Status::Ok && !found.samples.is_empty())
+            .cloned()
+    };
+    let ours: Vec<(&Test, Measurement)> =
+        tests.iter().filter_map(|test| Some((*test, good(test, goal.on)?))).collect();
+    let unit = ours.first()?.0.unit;
+    let Asked::Beside { peer, .. } = asked else {
+        return Some((plain(goal.measure, &ours)?, number_unit(goal.measure, unit)));
+    };
+    let pairs: Vec<(Better, Measurement, Measurement)> =
+        ours.into_iter().filter_map(|(test, ours)| Some((test.better, ours, good(test, peer)?))).collect();
+    let ratio = match goal.measure {
+        Measure::P999 => {
+            let logarithms = pairs.iter().filter_map(|(_, ours, theirs)| {
+                let (ours, theirs) = (ours.latency.as_ref()?.p999, theirs.latency.as_ref()?.p999);
+                (ours > 0.0 && theirs > 0.0).then(|| (theirs / ours).ln())
+            });
+            let logarithms: Vec<f64> = logarithms.collect();
+            exactly((!logarithms.is_empty()).then(|| mean(&logarithms).exp())?)
+        }
+        _ => statistics::ratio_of_rounds(&rounds(&pairs))?,
+    };
+    Some((ratio, unit))
+}
+
+/// For each round that all have, the mean of the logarithms of "times better".
+fn rounds(pairs: &[(Better, Measurement, Measurement)]) -> Vec<f64> {
+    let Some((_, first, _)) = pairs.first() else { return Vec::new() };
+    let round = |number: u32| -> Option<f64> {
+        let value = |found: &Measurement| {
+            let sample = found.samples.iter().find(|sample| sample.round == number)?;
+            (sample.value > 0.0).then_some(sample.value)
+        };
+        let logarithms: Option<Vec<f64>> = pairs
+            .iter()
+            .map(|(better, ours, theirs)| {
+                let logarithm = (value(ours)? / value(theirs)?).ln();
+                Some(if *better == Better::Higher { logarithm } else { -logarithm })
+            })
+            .collect();
+        Some(mean(&logarithms?))
+    };
+    first.samples.iter().filter_map(|sample| round(sample.round)).collect()
+}
+
+/// A number without a peer.
+fn plain(measure: Measure, ours: &[(&Test, Measurement)]) -> Option<Ratio> {
+    let (_, first) = ours.first()?;
+    let operations = first.samples.iter().map(|sample| sample.operations as f64).sum::<f64>();
+    match measure {
+        Measure::Value => {
+            let logarithms: Vec<f64> = first
+                .samples
+                .iter()
+                .filter(|sample| sample.value > 0.0)
+                .map(|sample| sample.value.ln())
+                .collect();
+            statistics::ratio_of_rounds(&logarithms)
+        }
+        Measure::P999 => Some(exactly(first.latency.as_ref()?.p999)),
+        Measure::Writes => Some(exactly(first.medium?.writes as f64 / operations.max(1.0))),
+        Measure::Flushes => Some(exactly(first.medium?.flushes? as f64 / operations.max(1.0))),
+        Measure::Memory => Some(exactly(first.memory?.resident_most as f64)),
+        Measure::Flatness => {
+            let medians: Vec<f64> = ours.iter().filter_map(|(_, found)| median(&found.values())).collect();
+            let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = medians.iter().copied().fold(0.0, f64::max);
+            (medians.len() > 1 && least > 0.0).then(|| exactly(most / least))
+        }
+    }
+}
+
+fn number_unit(measure: Measure, unit: Unit) -> Unit {
+    match measure {
+        Measure::Value => unit,
+        Measure::P999 => Unit::Seconds,
+        Measure::Memory => Unit::Bytes,
+        Measure::Writes | Measure::Flushes | Measure::Flatness => Unit::Ratio,
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn exactly(value: f64) -> Ratio {
+    Ratio { value, low: value, high: value, has_interval: false }
+}
+
+fn judge(ratio: &Ratio, unit: Unit, asked: &Asked, floor: f64, measure: Measure, worst: String) -> Reached {
+    // Both are turned so that more than 1 is enough.
+    let (margin, ends) = match asked {
+        Asked::Beside { factor, .. } => (ratio.value / factor, (ratio.low / factor, ratio.high / factor)),
+        Asked::AtMost(most) => (most / ratio.value, (most / ratio.high, most / ratio.low)),
+        Asked::Shown(_) => (1.0, (1.0, 1.0)),
+    };
+    // What is counted does not vary with the machine; what several medians or a whole distribution say is near enough.
+    let counted = matches!(measure, Measure::Writes | Measure::Flushes | Measure::Memory);
+    let floor = if counted { 0.02 } else { floor };
+    let distance = margin.max(1.0 / margin) - 1.0;
+    let settled = match measure {
+        Measure::Value => ratio.has_interval,
+        _ => true,
+    };
+    let judged = match () {
+        () if matches!(asked, Asked::Shown(_)) => Judged::Shown,
+        () if !settled => Judged::Unknown,
+        () if counted && margin >= 1.0 - floor => Judged::Met,
+        () if distance <= floor || (ends.0 <= 1.0 && ends.1 >= 1.0) => Judged::WithinNoise,
+        () if margin > 1.0 => Judged::Met,
+        () => Judged::NotMet,
+    };
+    let interval = ratio.has_interval.then_some((ratio.low, ratio.high));
+    Reached { value: ratio.value, interval, judged, margin, worst, unit }
+}
