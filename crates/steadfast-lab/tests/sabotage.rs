@@ -47,6 +47,10 @@ const BY_POWER_CUTS_AMONG_SNAPSHOTS: [(Sabotage, u64); 4] = [
     (Sabotage::SharedCountOffByOne, 10),
 ];
 
+/// Bugs in atomic commands, changes of the size and the way back to a snapshot, in worlds with all three.
+const BY_POWER_CUTS_WITH_EXTRAS: [(Sabotage, u64); 3] =
+    [(Sabotage::ForgetDeletedSnapshots, 40), (Sabotage::IgnoreHold, 200), (Sabotage::GrowBeforeCopies, 20)];
+
 const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
 /// Runs `work` with a bug, and without it whatever happens.
@@ -67,10 +71,9 @@ fn explore() -> bool {
 }
 
 /// How many seeds it takes.
-fn seeds_needed(bug: Sabotage, most: u64, snapshots: bool) -> Option<u64> {
+fn seeds_needed(bug: Sabotage, most: u64, worlds: fn(World) -> World) -> Option<u64> {
     (0..most).find(|seed| {
-        let mut world = World::new(*seed, Profile::ALL[(*seed % 5) as usize].1);
-        world.extras.snapshots = snapshots;
+        let world = worlds(World::new(*seed, Profile::ALL[(*seed % 5) as usize].1));
         let fails = || torture::<LabVolume>(&world, &Script::Drawn, &EFFORT, &mut Tally::default()).is_err();
         // A seed that fails anyway shows nothing.
         with(bug, fails) && !fails()
@@ -79,20 +82,28 @@ fn seeds_needed(bug: Sabotage, most: u64, snapshots: bool) -> Option<u64> {
 
 #[test]
 fn power_cuts_find_what_is_planted() {
-    all_are_found(&BY_POWER_CUTS, false);
+    all_are_found(&BY_POWER_CUTS, |world| world);
 }
 
 #[test]
 fn power_cuts_find_what_is_planted_in_snapshots_and_clones() {
-    all_are_found(&BY_POWER_CUTS_AMONG_SNAPSHOTS, true);
+    all_are_found(&BY_POWER_CUTS_AMONG_SNAPSHOTS, |mut world| {
+        world.extras.snapshots = true;
+        world
+    });
 }
 
-fn all_are_found(bugs: &[(Sabotage, u64)], snapshots: bool) {
+#[test]
+fn power_cuts_find_what_is_planted_in_atomic_commands_resizes_and_the_way_back() {
+    all_are_found(&BY_POWER_CUTS_WITH_EXTRAS, World::with_extras);
+}
+
+fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
     // What a bug does to the volume is part of the test; its panics are nobody's news.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
     for (bug, within) in bugs.iter().copied() {
-        let found = seeds_needed(bug, within, snapshots);
+        let found = seeds_needed(bug, within, worlds);
         println!("{bug:?}: {}", found.map_or("not found".to_owned(), |seed| format!("{} seeds", seed + 1)));
         if found.is_none() {
             missed.push(bug);

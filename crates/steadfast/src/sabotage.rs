@@ -57,6 +57,12 @@ pub enum Sabotage {
     DeleteBirthOffByOne,
     /// Blocks that several files share are counted once more than there are files.
     SharedCountOffByOne,
+    /// Going back to a snapshot does not say of older ones, deleted since, that they are gone.
+    ForgetDeletedSnapshots,
+    /// Events of the mask set transaction points in the middle of an atomic command.
+    IgnoreHold,
+    /// A volume that grows has its new size before the copies at its new end are there.
+    GrowBeforeCopies,
 }
 
 #[cfg(not(feature = "sabotage"))]

@@ -60,7 +60,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let target = self.working.lock().sequence;
         let mut commit = self.commit.lock();
         self.check_writable()?;
-        if self.is_held() || (commit.durable >= target && !self.parameters_changed()) {
+        let held = self.is_held() && !planted(Sabotage::IgnoreHold);
+        if held || (commit.durable >= target && !self.parameters_changed()) {
             return Ok(());
         }
         self.lead_commit(&mut commit)

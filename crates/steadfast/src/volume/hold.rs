@@ -18,6 +18,7 @@ use super::Volume;
 use crate::error::{Error, Result};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Sets a transaction point and holds the volume from there on, until [`commit_held`](Self::commit_held) or
@@ -77,7 +78,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The mask that counts: that of the volume, or none while it is held.
     pub(super) fn active_mask(&self) -> TransactionMask {
-        if self.is_held() { TransactionMask::MANUAL } else { self.mask() }
+        let held = self.is_held() && !planted(Sabotage::IgnoreHold);
+        if held { TransactionMask::MANUAL } else { self.mask() }
     }
 
     pub(crate) fn check_not_held(&self) -> Result<()> {

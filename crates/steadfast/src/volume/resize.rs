@@ -25,6 +25,7 @@ use crate::fs::memory;
 use crate::key::{Key, Kind};
 use crate::layout::{STRUCTURE_SIZE, Superblock, reserve_blocks};
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::tree::PlannedChange;
 use crate::types::{BlockAddress, BlockRun};
 
@@ -84,6 +85,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let _checkpoint = self.checkpoint.lock();
             // Nobody may look for room between the old size and the new one: a few writes under the writer's lock.
             let mut working = self.working.lock();
+            if planted(Sabotage::GrowBeforeCopies) {
+                self.switch(&new)?;
+            }
             self.write_structures(&working, &new)?;
             self.switch(&new).map_err(|error| self.fail("the superblock could not be written", error))?;
             self.store.set_blocks(new.blocks);

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::layout::{Metaroot, SnapshotCounts};
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::snapshot::Record;
 use crate::tree::Root;
 use crate::types::Generation;
@@ -126,7 +127,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let root: Root = record.root;
         let mut again: Vec<Record> = Vec::new();
         self.visit_records(&root, |other| {
-            if !other.deleting && !older.contains(&other.generation) {
+            let gone = !other.deleting && !older.contains(&other.generation);
+            if gone && !planted(Sabotage::ForgetDeletedSnapshots) {
                 memory::push(&mut again, Record { deleting: true, ..other })?;
             }
             Ok(true)
