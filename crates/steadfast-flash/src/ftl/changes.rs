@@ -18,13 +18,16 @@ impl<N: Nand> Ftl<N> {
         if place != UNMAPPED {
             self.increment(self.block_of(place))?;
         }
-        self.replace(logical, Delta { place, short: None, released })
+        self.replace(logical, Delta { place, short: None, released, spill: UNMAPPED })
     }
 
     /// A logical page is in the journal now.
     pub(super) fn set_short(&mut self, logical: u32, contents: &[u8]) -> Result<()> {
         self.short_bytes += contents.len();
-        self.replace(logical, Delta { place: UNMAPPED, short: Some(contents.to_vec()), released: false })
+        self.replace(
+            logical,
+            Delta { place: UNMAPPED, short: Some(contents.to_vec()), released: false, spill: UNMAPPED },
+        )
     }
 
     fn replace(&mut self, logical: u32, mut new: Delta) -> Result<()> {
@@ -42,18 +45,19 @@ impl<N: Nand> Ftl<N> {
     }
 
     /// Applies changes that were read from the part. The counts of valid pages include them already.
-    pub(super) fn adopt(&mut self, changes: Vec<(u32, Change)>, spilled: bool) {
+    /// `spill`: the spill page that they are in, or [`UNMAPPED`].
+    pub(super) fn adopt(&mut self, changes: Vec<(u32, Change)>, spill: u32) {
         for (logical, change) in changes {
             let delta = match change {
-                Change::Moved(place, released) => Delta { place, short: None, released },
+                Change::Moved(place, released) => Delta { place, short: None, released, spill },
                 Change::Short(contents, released) => {
                     self.short_bytes += contents.len();
-                    Delta { place: UNMAPPED, short: Some(contents), released }
+                    Delta { place: UNMAPPED, short: Some(contents), released, spill }
                 }
             };
             let old = self.delta.insert(logical, delta).and_then(|old| old.short);
             self.short_bytes -= old.map_or(0, |short| short.len());
-            if spilled {
+            if spill != UNMAPPED {
                 self.unspilled.remove(&logical);
             } else {
                 self.unspilled.insert(logical);
@@ -107,11 +111,39 @@ impl<N: Nand> Ftl<N> {
         let page = self.program_structure(Kind::Spill, 0, bytes)?;
         for (logical, _) in &changes {
             self.unspilled.remove(logical);
+            if let Some(delta) = self.delta.get_mut(logical) {
+                delta.spill = page;
+            }
         }
         self.spills.push(page);
         self.increment(self.block_of(page))?;
         self.info.spill_pages += 1;
-        Ok(())
+        self.empty_spills()
+    }
+
+    /// Where spill pages are many, what still counts in the emptiest of them goes among the unspilled changes again, if it is
+    /// little: that is cheaper than to write the map.
+    fn empty_spills(&mut self) -> Result<()> {
+        if self.spills.len() <= self.spills_max() * 2 / 3 {
+            return Ok(());
+        }
+        let mut bytes: BTreeMap<u32, usize> = self.spills.iter().map(|spill| (*spill, 0)).collect();
+        for delta in self.delta.values() {
+            if let Some(bytes) = bytes.get_mut(&delta.spill) {
+                *bytes += delta.short.as_ref().map_or(8, |contents| 6 + contents.len());
+            }
+        }
+        let emptiest = bytes.into_iter().min_by_key(|(_, bytes)| *bytes);
+        let Some((spill, _)) = emptiest.filter(|(_, bytes)| *bytes <= self.geometry.page_size as usize / 4)
+        else {
+            return Ok(());
+        };
+        for (logical, delta) in self.delta.iter_mut().filter(|(_, delta)| delta.spill == spill) {
+            delta.spill = UNMAPPED;
+            self.unspilled.insert(*logical);
+        }
+        self.spills.retain(|other| *other != spill);
+        self.supersede(spill)
     }
 
     /// Changed logical pages by page of the map.

@@ -25,15 +25,19 @@ struct Moving {
 
 /// Most pages of the map with changes: what bounds the time of writing them.
 fn changed_max<N: Nand>(ftl: &Ftl<N>) -> u32 {
-    if ftl.geometry.pairing == Pairing::None { 64 } else { 16 }
+    if ftl.geometry.pairing == Pairing::None { 64 } else { 12 }
 }
 
 impl<N: Nand> Ftl<N> {
+    /// Spill pages at most: what a mount has to read.
+    pub(super) fn spills_max(&self) -> usize {
+        (10 * 2048 / self.geometry.page_size).clamp(6, 16) as usize
+    }
+
     /// Whether the map is to be written before more changes gather.
     pub(super) fn map_is_due(&self) -> bool {
-        let spills_max = (12 * 2048 / self.geometry.page_size).clamp(6, 16) as usize;
         let delta_max = 4 * self.layout.words as usize;
-        self.spills.len() >= spills_max
+        self.spills.len() >= self.spills_max()
             || self.table.dirty.len() > self.fixups_max()
             || self.delta.len() >= delta_max
             || self.changed_map_pages() >= changed_max(self)
@@ -82,7 +86,7 @@ impl<N: Nand> Ftl<N> {
         self.delta.retain(|_, delta| delta.short.is_some());
         self.unspilled = self.delta.keys().copied().collect();
         for delta in self.delta.values_mut() {
-            delta.released = false;
+            (delta.released, delta.spill) = (false, UNMAPPED);
         }
         for spill in core::mem::take(&mut self.spills) {
             self.supersede(spill)?;
@@ -133,8 +137,16 @@ impl<N: Nand> Ftl<N> {
     /// Writes the pages of the block table that have changed entries. What changes by that is in the journal page.
     fn write_table(&mut self, also: BTreeSet<u32>) -> Result<()> {
         let mut due = self.table.dirty_pages();
-        due.extend(also);
-        for id in due {
+        let pages: BTreeSet<u32> = due.iter().map(|(_, id)| *id).chain(also.iter().copied()).collect();
+        due.sort_unstable();
+        for id in pages {
+            // Few entries can stay in the journal: the pages with most of them are written.
+            let rank = due.iter().position(|(_, other)| *other == id);
+            let behind: usize = due.iter().take(rank.unwrap_or(0) + 1).map(|(count, _)| *count).sum();
+            let written = self.table.pages.get(id as usize).is_some_and(|page| *page != UNMAPPED);
+            if written && !also.contains(&id) && behind <= self.fixups_max() / 4 {
+                continue;
+            }
             // A page whose entries are not all known would store that.
             if self.table.first_unknown_page().is_some_and(|first| first <= id) {
                 self.load_table_if_written(id)?;

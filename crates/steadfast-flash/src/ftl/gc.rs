@@ -10,12 +10,10 @@ use super::error::{FlashError, Result};
 use super::state::{Ftl, Stream};
 use super::table::BlockState;
 use super::tag::{Kind, Tag};
-use crate::nand::Nand;
+use crate::nand::{Nand, Pairing};
 
 /// Blocks that wait to be counted as empty until the map is written for them.
 const EMPTIED_MAX: usize = 4;
-/// Most pages that are moved before one write of the host.
-const MOVES_MAX: u32 = 24;
 
 impl<N: Nand> Ftl<N> {
     #[cfg(test)]
@@ -33,6 +31,16 @@ impl<N: Nand> Ftl<N> {
             self.layout.user_pages,
             self.info
         )
+    }
+
+    /// Most pages that are moved before one write of the host. Programs take longer where cells are shared.
+    fn moves_max(&self) -> u32 {
+        if self.geometry.pairing == Pairing::None { 24 } else { 12 }
+    }
+
+    /// Free blocks below which the host has to wait until there are more.
+    fn free_min(&self) -> usize {
+        self.layout.reserve as usize * 2 / 3
     }
 
     fn low_water(&self) -> usize {
@@ -57,9 +65,9 @@ impl<N: Nand> Ftl<N> {
             self.step(2)?;
         }
         let mut rounds = 0;
-        while self.free.len() <= self.layout.reserve as usize {
+        while self.free.len() <= self.free_min() {
             rounds += 1;
-            if rounds > 4 * self.geometry.blocks {
+            if rounds > 4 * self.geometry.blocks * self.geometry.pages_per_block.div_ceil(self.moves_max()) {
                 return Err(FlashError::WornOut);
             }
             if !self.pending.is_empty() {
@@ -67,7 +75,7 @@ impl<N: Nand> Ftl<N> {
             } else if self.collector.emptied.len() >= EMPTIED_MAX {
                 self.write_map()?;
             } else {
-                self.step(self.geometry.pages_per_block)?;
+                self.step(self.moves_max())?;
             }
         }
         Ok(())
@@ -78,7 +86,13 @@ impl<N: Nand> Ftl<N> {
         let pages = self.geometry.pages_per_block;
         let valid =
             self.collector.victim.and_then(|(block, _)| self.table.get(block)).map_or(0, |info| info.valid);
-        (valid / (pages - valid.min(pages - 1)) + 2).min(MOVES_MAX)
+        let moves = valid / (pages - valid.min(pages - 1)) + 2;
+        // Behind: as fast as the bound on one write allows.
+        if self.free.len() <= self.layout.reserve as usize {
+            self.moves_max()
+        } else {
+            moves.min(self.moves_max())
+        }
     }
 
     /// Moves at most `moves` valid pages. Where cells are shared, whole groups of them: then what is moved uses every page
@@ -220,9 +234,15 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
+    /// Sets how far the erasures of data blocks may lie apart before cold data is moved; by default a two-hundredth of the
+    /// rated cycles. Lower: more even, and more erasures ([`FtlInfo::level_erases`](super::FtlInfo::level_erases)).
+    pub fn set_spread(&mut self, erases: u32) {
+        self.spread_max = Some(erases.max(2));
+    }
+
     /// How far erasures may lie apart: a two-hundredth of the rated cycles.
-    fn spread_max(&self) -> u32 {
-        (self.geometry.cycles / 200).max(8)
+    pub(super) fn spread_max(&self) -> u32 {
+        self.spread_max.unwrap_or((self.geometry.cycles / 200).max(8))
     }
 
     /// Whether the youngest data block is so young that what is moved should go to old blocks.
@@ -242,7 +262,6 @@ impl<N: Nand> Ftl<N> {
     /// After an erasure: where some data block is much younger its contents are moved, so that it takes its share.
     pub(super) fn level(&mut self, erases: u32) -> Result<()> {
         if self.collector.queue.is_empty()
-            && self.collector.victim.is_none()
             && let Some((least, block)) = self.youngest()
             && erases >= least + self.spread_max()
         {

@@ -189,11 +189,33 @@ impl<N: Nand> Ftl<N> {
             }
         }
         self.info.anchors += 1;
+        self.rotate_kept()?;
         self.journal.since_anchor = 0;
         let kept = self.journal.chain.len().saturating_sub(1);
         let left: Vec<u32> = self.journal.chain.drain(..kept).collect();
         for block in left {
             let info = self.block(block)?;
+            self.leave(block, info);
+        }
+        Ok(())
+    }
+
+    /// Kept blocks that are much younger than the free ones change places with these.
+    fn rotate_kept(&mut self) -> Result<()> {
+        for at in 0..self.kept.len() {
+            let Some(block) = self.kept.get(at).copied() else { break };
+            let info = self.block(block)?;
+            let spare = self.free.len() > self.layout.reserve as usize;
+            let Some((erases, old)) = self.free.last().copied().filter(|_| spare && self.begun) else {
+                break;
+            };
+            if erases < info.erases + self.spread_max() / 2 {
+                continue;
+            }
+            self.free.remove(&(erases, old));
+            if let Some(kept) = self.kept.get_mut(at) {
+                *kept = old;
+            }
             self.leave(block, info);
         }
         Ok(())

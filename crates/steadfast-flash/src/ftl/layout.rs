@@ -49,7 +49,10 @@ impl Layout {
         // Where cells are shared only the pages that nothing can harm hold structures: half of them.
         let safe = if geometry.pairing == Pairing::None { 1 } else { 2 };
         let structures = map_pages + directory_pages + table_pages + 16;
-        let ring = if blocks < 4096 { 4 } else { 8 };
+        // An anchor comes with every 128th journal page at 64 pages a block: a ring block is erased once when all of them have
+        // taken 64 anchors, other blocks once for each 64 programs, of which a journal page brings three. So with this many
+        // the ring wears no faster than the others.
+        let ring = (blocks / 256).max(4);
         let journal = 2 * BLOCKS_PER_ANCHOR;
         // Map and table, and beside them the second copies.
         let map = 2 * (structures * safe).div_ceil(geometry.pages_per_block) + 2;

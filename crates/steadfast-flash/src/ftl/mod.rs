@@ -40,6 +40,7 @@ mod reads;
 mod rebuild;
 mod recover;
 mod report;
+mod ring;
 mod scan;
 mod scrub;
 mod second;

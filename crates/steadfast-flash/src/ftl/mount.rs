@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::anchor::Anchor;
-use super::codec::{Change, FLAG_CLEAN, State, decode_spill};
+use super::codec::{Change, FLAG_CLEAN, State, UNMAPPED, decode_spill};
 use super::error::{FlashError, Result};
 use super::layout::Layout;
 use super::state::Ftl;
@@ -17,15 +17,15 @@ use super::tag::{Kind, Tag};
 use crate::nand::Nand;
 
 /// The last good page in a block of structures.
-struct Last {
-    tag: Tag,
-    data: Vec<u8>,
+pub(super) struct Last {
+    pub tag: Tag,
+    pub data: Vec<u8>,
     /// Page within the block.
-    page: u32,
+    pub page: u32,
 }
 
 /// A journal page and what it says.
-type JournalPage = (Tag, State, Vec<(u32, Change)>);
+pub(super) type JournalPage = (Tag, State, Vec<(u32, Change)>);
 
 impl<N: Nand> Ftl<N> {
     /// Opens what [`format`](super::format()) made. After a start that was not clean this programs and erases, unless
@@ -41,9 +41,15 @@ impl<N: Nand> Ftl<N> {
         ftl.load(&tag, state, changes)?;
         if !clean {
             ftl.info.recovered = true;
-            ftl.recover(read_only)?;
+            match ftl.recover(read_only) {
+                // Nothing can be written any more; what there is can be read.
+                Err(FlashError::WornOut) => ftl.failed = Some(FlashError::WornOut),
+                recovered => recovered?,
+            }
         }
-        ftl.settle(read_only)?;
+        if ftl.failed.is_none() {
+            ftl.settle(read_only)?;
+        }
         if read_only {
             ftl.failed = Some(FlashError::ReadOnly);
         }
@@ -62,41 +68,8 @@ impl<N: Nand> Ftl<N> {
         pages
     }
 
-    fn find_journal(&mut self) -> Result<JournalPage> {
-        let mut newest: Option<(u32, Last)> = None;
-        let mut refused = FlashError::NotFormatted;
-        let mut pages = self.find_places()?;
-        for slot in 0..self.layout.ring {
-            let Some((tag, page, data)) = self.first_of_ring(slot, &mut pages)? else { continue };
-            let newer = newest.as_ref().is_none_or(|(_, last)| last.tag.sequence < tag.sequence);
-            if tag.kind != Kind::Anchor || !newer {
-                continue;
-            }
-            match Anchor::decode(&data, &self.geometry) {
-                Ok(Some(_)) => newest = Some((slot, Last { tag, data, page })),
-                Ok(None) => {}
-                Err(error) => refused = error,
-            }
-        }
-        let Some((slot, first)) = newest else { return Err(refused) };
-        let mut last = self.last_in_block(slot, Kind::Anchor, first)?;
-        self.journal.ring = (slot, last.page + 1);
-        // The newest anchor whose journal can be read: the one before leads there, too, by a longer chain.
-        loop {
-            if let Some(anchor) = Anchor::decode(&last.data, &self.geometry)?
-                && let Some(found) = self.follow(&anchor)?
-            {
-                return Ok(found);
-            }
-            match self.before(slot, Kind::Anchor, last.page)? {
-                Some(before) => last = before,
-                None => return Err(FlashError::Damaged { page: slot, what: "no anchor leads to a journal" }),
-            }
-        }
-    }
-
     /// Follows the chain from an anchor to the newest journal page.
-    fn follow(&mut self, anchor: &Anchor) -> Result<Option<JournalPage>> {
+    pub(super) fn follow(&mut self, anchor: &Anchor) -> Result<Option<JournalPage>> {
         self.volume = anchor.volume;
         let (mut block, mut chain) = (anchor.block, anchor.chain);
         let Some(mut first) = self.journal_at(block, chain, 0..=u64::MAX)? else { return Ok(None) };
@@ -165,7 +138,7 @@ impl<N: Nand> Ftl<N> {
     }
 
     /// The last good page of a kind in a block whose first page is good: by halves, as pages are used in order.
-    fn last_in_block(&mut self, block: u32, kind: Kind, first: Last) -> Result<Last> {
+    pub(super) fn last_in_block(&mut self, block: u32, kind: Kind, first: Last) -> Result<Last> {
         let pages = self.structure_pages();
         let mut best = first;
         let start = pages.iter().position(|page| *page == best.page).unwrap_or(0);
@@ -194,7 +167,7 @@ impl<N: Nand> Ftl<N> {
     }
 
     /// The last good page before `page`.
-    fn before(&mut self, block: u32, kind: Kind, page: u32) -> Result<Option<Last>> {
+    pub(super) fn before(&mut self, block: u32, kind: Kind, page: u32) -> Result<Option<Last>> {
         let mut data = vec![0; self.geometry.page_size as usize];
         for page in self.structure_pages().into_iter().rev().filter(|before| *before < page) {
             let tag = self.read_tagged(self.page(block, page).0, &mut data)?;
@@ -241,10 +214,10 @@ impl<N: Nand> Ftl<N> {
             let changes = tag
                 .filter(|tag| tag.kind == Kind::Spill)
                 .and_then(|_| decode_spill(&data, state.volume, layout.user_pages, &self.geometry));
-            self.adopt(changes.ok_or(what)?, true);
+            self.adopt(changes.ok_or(what)?, *page);
         }
         self.spills = state.spills;
-        self.adopt(changes, false);
+        self.adopt(changes, UNMAPPED);
         Ok(())
     }
 }

@@ -19,10 +19,21 @@ use super::table::{BlockInfo, BlockState};
 use super::tag::{Kind, Tag};
 use crate::nand::{BlockNumber, Nand};
 
-/// The first page of a block of structures that can be read: its tag, its place in the block, its data.
-pub(super) type FirstPage = (Tag, u32, Vec<u8>);
+/// The first page of a block of structures that can be read.
+#[derive(Debug)]
+pub(super) enum First {
+    /// Its tag, its place in the block, its data.
+    Page(Tag, u32, Vec<u8>),
+    /// The block looks erased.
+    Erased,
+    /// Something was programmed that cannot be read.
+    Torn,
+}
 /// Those of blocks of the part that were read already.
-pub(super) type FirstPages = BTreeMap<u32, Option<FirstPage>>;
+pub(super) type FirstPages = BTreeMap<u32, First>;
+
+/// Blocks at the start of the part that are looked at for an anchor that says where the blocks are.
+const LOOK_FIRST: u32 = 4;
 
 /// Blocks behind those of the ring that are looked at for an anchor, where there is none in the first ones, or only that of an
 /// image: so many bad blocks at the start of a part can be skipped.
@@ -32,25 +43,28 @@ impl<N: Nand> Ftl<N> {
     /// Finds out where the blocks of the volume are, from the newest anchor at the start of the part. Where there is none,
     /// nothing is changed. Returns what it has read: the first pages of blocks of the part, so that nobody reads them again.
     pub(super) fn find_places(&mut self) -> Result<FirstPages> {
-        let ring = self.layout.ring;
         let mut pages = FirstPages::new();
         let mut newest: Option<(u64, Anchor)> = None;
-        for block in 0..(ring + LOOK_BEYOND).min(self.geometry.blocks) {
-            // As a rule the ring is all that is read here.
-            if block == ring && newest.as_ref().is_some_and(|(_, anchor)| !anchor.in_good_blocks) {
+        let look = self.layout.ring.min(LOOK_FIRST);
+        for block in 0..(look + LOOK_BEYOND).min(self.geometry.blocks) {
+            // As a rule that is all that is read here.
+            if block == look && newest.as_ref().is_some_and(|(_, anchor)| !anchor.in_good_blocks) {
                 break;
             }
-            let mut data = vec![0; self.geometry.page_size as usize];
-            let first = self.first_readable(block, &mut data)?;
-            let found = first
-                .filter(|(tag, _)| tag.kind == Kind::Anchor)
-                .and_then(|(tag, _)| Some((tag.sequence, Anchor::decode(&data, &self.geometry).ok()??)));
+            let first = self.first(block)?;
+            let found = match &first {
+                First::Page(tag, _, data) if tag.kind == Kind::Anchor => {
+                    let anchor = Anchor::decode(data, &self.geometry).ok().flatten();
+                    anchor.map(|anchor| (tag.sequence, anchor))
+                }
+                _ => None,
+            };
             if let Some(found) = found
                 && newest.as_ref().is_none_or(|(sequence, _)| *sequence < found.0)
             {
                 newest = Some(found);
             }
-            pages.insert(block, first.map(|(tag, page)| (tag, page, data)));
+            pages.insert(block, first);
         }
         let Some((_, anchor)) = newest else { return Ok(pages) };
         if !anchor.in_good_blocks {
@@ -72,13 +86,20 @@ impl<N: Nand> Ftl<N> {
     }
 
     /// The first page of a block of the ring that can be read.
-    pub(super) fn first_of_ring(&mut self, slot: u32, pages: &mut FirstPages) -> Result<Option<FirstPage>> {
+    pub(super) fn first_of_ring(&mut self, slot: u32, pages: &mut FirstPages) -> Result<First> {
         if let Some(read) = pages.remove(&self.nand.place(slot)) {
             return Ok(read);
         }
+        self.first(slot)
+    }
+
+    fn first(&mut self, block: u32) -> Result<First> {
         let mut data = vec![0; self.geometry.page_size as usize];
-        let first = self.first_readable(slot, &mut data)?;
-        Ok(first.map(|(tag, page)| (tag, page, data)))
+        Ok(match self.first_readable(block, &mut data)? {
+            Some((tag, page)) => First::Page(tag, page, data),
+            None if Self::looks_erased(&data) => First::Erased,
+            None => First::Torn,
+        })
     }
 
     /// The block of the part that is block `block` of the volume: another one only where an image was put on a part with bad
@@ -133,7 +154,11 @@ impl<N: Nand> Ftl<N> {
         self.begin()?;
         self.write_journal(0)?;
         self.in_good_blocks = false;
-        // In blocks of their own: the first page of one is what the next mount goes by, and there are two.
+        // In blocks of their own: the first page of one is what the next mount goes by, and there are two. Among the first
+        // slots, where that mount looks; but not where the image has its own anchor.
+        if self.journal.ring.0 >= 2 {
+            self.journal.ring.0 = self.layout.ring - 1;
+        }
         for _ in 0..2 {
             self.journal.ring.1 = self.geometry.pages_per_block;
             self.write_anchor()?;

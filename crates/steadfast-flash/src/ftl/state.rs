@@ -44,6 +44,8 @@ pub(super) struct Delta {
     pub short: Option<Vec<u8>>,
     /// The page that the map names for it was already counted off.
     pub released: bool,
+    /// The spill page that says so; [`UNMAPPED`]: none does.
+    pub spill: u32,
 }
 
 /// The journal: where its next page goes.
@@ -186,6 +188,8 @@ pub struct Ftl<N> {
     /// What it says, once it was read.
     pub(super) second: Option<Second>,
     pub(super) patrol: Patrol,
+    /// How far erasures may lie apart, if that was said.
+    pub(super) spread_max: Option<u32>,
     /// The journal has a page of this session.
     pub(super) begun: bool,
     pub(super) failed: Option<FlashError>,
@@ -232,6 +236,7 @@ impl<N: Nand> Ftl<N> {
             second_page: UNMAPPED,
             second: None,
             patrol: Patrol::default(),
+            spread_max: None,
             begun: false,
             failed: None,
             info: FtlInfo::default(),
@@ -349,8 +354,10 @@ impl<N: Nand> Ftl<N> {
 
     /// Runs what changes the state; a failure in the middle leaves the part readable and everything else refused.
     pub(super) fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.failed.is_some() {
-            return Err(FlashError::ReadOnly);
+        match self.failed {
+            None => {}
+            Some(FlashError::WornOut) => return Err(FlashError::WornOut),
+            Some(_) => return Err(FlashError::ReadOnly),
         }
         work(self).inspect_err(|error| self.failed = Some(*error))
     }

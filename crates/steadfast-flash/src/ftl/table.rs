@@ -131,10 +131,17 @@ impl Table {
         words
     }
 
-    /// Pages of the table that have dirty entries.
+    /// Pages of the table that have dirty entries, with the number of these.
     #[must_use]
-    pub fn dirty_pages(&self) -> BTreeSet<u32> {
-        self.dirty.iter().map(|block| block / self.per_page).collect()
+    pub fn dirty_pages(&self) -> Vec<(usize, u32)> {
+        let mut pages: Vec<(usize, u32)> = Vec::new();
+        for page in self.dirty.iter().map(|block| block / self.per_page) {
+            match pages.last_mut() {
+                Some((count, last)) if *last == page => *count += 1,
+                _ => pages.push((1, page)),
+            }
+        }
+        pages
     }
 
     /// Every entry that is known.

@@ -7,6 +7,11 @@ use super::state::{Ftl, Stream};
 use super::tag::Kind;
 use crate::nand::Nand;
 
+/// Contents in the journal that get pages of their own at a time.
+const EVICTED_MAX: u32 = 6;
+/// Pages that are trimmed between two rounds of upkeep.
+const TRIMMED_MAX: u32 = 16;
+
 impl<N: Nand> Ftl<N> {
     /// Writes one logical page. Durable after [`flush`](Self::flush).
     ///
@@ -71,13 +76,17 @@ impl<N: Nand> Ftl<N> {
     pub fn trim(&mut self, first: u32, count: u32) -> Result<()> {
         let end = first.saturating_add(count).min(self.layout.user_pages);
         self.guarded(|ftl| {
+            let mut trimmed = 0_u32;
             for logical in first..end {
                 let changed = match ftl.delta.get(&logical) {
                     Some(delta) => delta.place != UNMAPPED || delta.short.is_some(),
                     None => ftl.mapped(logical)? != UNMAPPED,
                 };
                 if changed {
-                    ftl.upkeep()?;
+                    if trimmed.is_multiple_of(TRIMMED_MAX) {
+                        ftl.upkeep()?;
+                    }
+                    trimmed += 1;
                     ftl.volatile = true;
                     ftl.set_place(logical, UNMAPPED, false)?;
                 }
@@ -129,7 +138,10 @@ impl<N: Nand> Ftl<N> {
     /// The upkeep before each change, bounded: begins the session, writes the map when it is due, empties blocks.
     pub(super) fn upkeep(&mut self) -> Result<()> {
         self.begin()?;
-        self.collect()?;
+        // One or the other: together they would make one write long.
+        if !self.map_is_due() || self.free.len() <= self.layout.reserve as usize {
+            self.collect()?;
+        }
         if self.map_is_due() {
             self.write_map()?;
             self.evict_shorts()?;
@@ -139,9 +151,12 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Contents in the journal that take more than half of the room for them get pages of their own.
+    /// While contents in the journal take more than half of the room for them, a few of them get pages of their own.
     fn evict_shorts(&mut self) -> Result<()> {
-        while self.short_bytes > self.short_total() / 2 {
+        for _ in 0..EVICTED_MAX {
+            if self.short_bytes <= self.short_total() / 2 {
+                break;
+            }
             let first = self.delta.iter().find_map(|(logical, delta)| Some((*logical, delta.short.clone()?)));
             let Some((logical, mut contents)) = first else { break };
             contents.resize(self.geometry.page_size as usize, 0);

@@ -201,4 +201,15 @@ mod tests {
         assert!(found.write_ms_max <= 50.0, "{found:?}");
         assert!(found.erase_spread <= 1.0 && found.memory_per_kib <= 1.0, "{found:?}");
     }
+
+    /// The bound on one write with its fsync, on every part: small ones, with as many pages in a block.
+    #[test]
+    fn no_write_takes_50_ms_on_any_part() {
+        for part in Part::ALL {
+            let pages = part.geometry.pages_per_block * part.geometry.page_size / 2048;
+            let found = figures(&part.with_blocks(65_536 / pages), 600, 1).unwrap();
+            println!("{} {found:?}", part.name);
+            assert!(found.write_ms_max <= 50.0, "{}: {found:?}", part.name);
+        }
+    }
 }

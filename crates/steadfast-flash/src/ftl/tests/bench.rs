@@ -60,7 +60,7 @@ fn programs_of_synced_writes() {
     let counts = ftl.nand().counts();
     let programs = counts.programs as f64 / 1000.0;
     std::println!("{programs} {longest} {:?} {}", ftl.info(), ftl.memory_bytes());
-    assert!(programs <= 3.9, "{programs} programs, {:?}", ftl.info());
+    assert!(programs <= 3.45, "{programs} programs, {:?}", ftl.info());
     assert!(longest < 50_000_000, "{longest} ns");
     assert!(ftl.memory_bytes() as u64 <= ftl.geometry().bytes() / 1024, "{} bytes", ftl.memory_bytes());
 }

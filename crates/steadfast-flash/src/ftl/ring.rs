@@ -1,0 +1,153 @@
+//! The ring of the anchors: which of its blocks has the newest.
+//!
+//! Anchors go round in order, so where the ring has many blocks the newest is searched by halves. A slot that cannot be read,
+//! or went bad, says nothing; where that misleads the search, all slots are read.
+
+use super::anchor::Anchor;
+use super::error::{FlashError, Result};
+use super::mount::{JournalPage, Last};
+use super::shifted::{First, FirstPages};
+use super::state::Ftl;
+use super::tag::Kind;
+use crate::nand::{BlockNumber, Nand};
+
+/// Slots of the ring that are looked at in turn at most.
+const SLOTS_IN_TURN: u32 = 8;
+
+/// A block of the ring.
+enum Slot {
+    Anchor(Last),
+    Erased,
+    /// Torn, lost, or none of ours.
+    Unreadable,
+}
+
+impl<N: Nand> Ftl<N> {
+    pub(super) fn find_journal(&mut self) -> Result<JournalPage> {
+        let mut refused = FlashError::NotFormatted;
+        let mut pages = self.find_places()?;
+        let mut found = None;
+        if self.layout.ring > SLOTS_IN_TURN {
+            found = self.newest_slot_by_halves(&mut pages, &mut refused)?;
+        }
+        // In turn where there are few; and where halves led nowhere, which many blocks that went bad may do.
+        for in_turn in [false, true] {
+            if in_turn || found.is_none() {
+                found = self.newest_slot_in_turn(&mut pages, &mut refused)?;
+            }
+            let Some((slot, first)) = found.take() else { return Err(refused) };
+            if let Some(journal) = self.journal_of_slot(slot, first)? {
+                return Ok(journal);
+            }
+            refused =
+                FlashError::Damaged { page: self.page(slot, 0).0, what: "no anchor leads to a journal" };
+        }
+        Err(refused)
+    }
+
+    /// The first anchor in a slot of the ring.
+    fn slot_anchor(&mut self, slot: u32, pages: &mut FirstPages, refused: &mut FlashError) -> Result<Slot> {
+        let (tag, page, data) = match self.first_of_ring(slot, pages)? {
+            First::Page(tag, page, data) => (tag, page, data),
+            First::Erased => return Ok(Slot::Erased),
+            First::Torn => return Ok(Slot::Unreadable),
+        };
+        if tag.kind != Kind::Anchor {
+            return Ok(Slot::Unreadable);
+        }
+        match Anchor::decode(&data, &self.geometry) {
+            Ok(Some(_)) => return Ok(Slot::Anchor(Last { tag, data, page })),
+            Ok(None) => {}
+            Err(error) => *refused = error,
+        }
+        Ok(Slot::Unreadable)
+    }
+
+    fn newest_slot_in_turn(
+        &mut self,
+        pages: &mut FirstPages,
+        refused: &mut FlashError,
+    ) -> Result<Option<(u32, Last)>> {
+        let mut newest: Option<(u32, Last)> = None;
+        for slot in 0..self.layout.ring {
+            if let Slot::Anchor(last) = self.slot_anchor(slot, pages, refused)?
+                && newest.as_ref().is_none_or(|(_, newest)| newest.tag.sequence < last.tag.sequence)
+            {
+                newest = Some((slot, last));
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Anchors go round in order: behind the first slot their numbers rise up to the newest one, then come older ones or
+    /// none. Bad blocks and pages that cannot be read say nothing: the next slot speaks for them.
+    fn newest_slot_by_halves(
+        &mut self,
+        pages: &mut FirstPages,
+        refused: &mut FlashError,
+    ) -> Result<Option<(u32, Last)>> {
+        let mut best: Option<(u32, Last)> = None;
+        for slot in 0..SLOTS_IN_TURN {
+            if let Slot::Anchor(last) = self.slot_anchor(slot, pages, refused)? {
+                best = Some((slot, last));
+                break;
+            }
+        }
+        let Some((mut newest, mut last)) = best else { return Ok(None) };
+        let base = last.tag.sequence;
+        let mut end = self.layout.ring;
+        loop {
+            while newest + 1 < end {
+                let middle = newest.midpoint(end);
+                match self.later_anchor(middle..end, base, pages, refused)? {
+                    Some(found) => (newest, last) = found,
+                    None => end = middle,
+                }
+            }
+            // Only a block that is good can end the search.
+            if end >= self.layout.ring || !self.nand.is_bad(BlockNumber(end))? {
+                break;
+            }
+            match self.later_anchor(end + 1..self.layout.ring, base, pages, refused)? {
+                Some(found) => ((newest, last), end) = (found, self.layout.ring),
+                None => break,
+            }
+        }
+        Ok(Some((newest, last)))
+    }
+
+    /// The first of some slots that says anything, if that is an anchor of this round.
+    fn later_anchor(
+        &mut self,
+        slots: core::ops::Range<u32>,
+        base: u64,
+        pages: &mut FirstPages,
+        refused: &mut FlashError,
+    ) -> Result<Option<(u32, Last)>> {
+        for slot in slots.take(SLOTS_IN_TURN as usize) {
+            match self.slot_anchor(slot, pages, refused)? {
+                Slot::Anchor(found) if found.tag.sequence >= base => return Ok(Some((slot, found))),
+                Slot::Unreadable => {}
+                Slot::Anchor(_) | Slot::Erased => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Follows the newest anchor in a slot whose journal can be read: the one before leads there, too, by a longer chain.
+    fn journal_of_slot(&mut self, slot: u32, first: Last) -> Result<Option<JournalPage>> {
+        let mut last = self.last_in_block(slot, Kind::Anchor, first)?;
+        self.journal.ring = (slot, last.page + 1);
+        loop {
+            if let Some(anchor) = Anchor::decode(&last.data, &self.geometry)?
+                && let Some(found) = self.follow(&anchor)?
+            {
+                return Ok(Some(found));
+            }
+            match self.before(slot, Kind::Anchor, last.page)? {
+                Some(before) => last = before,
+                None => return Ok(None),
+            }
+        }
+    }
+}
