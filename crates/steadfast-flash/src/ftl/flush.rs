@@ -36,7 +36,7 @@ impl<N: Nand> Ftl<N> {
 
     /// Whether the map is to be written before more changes gather.
     pub(super) fn map_is_due(&self) -> bool {
-        let delta_max = 4 * self.layout.words as usize;
+        let delta_max = 2 * self.layout.words as usize;
         self.spills.len() >= self.spills_max()
             || self.table.dirty.len() > self.fixups_max()
             || self.delta.len() >= delta_max

@@ -209,8 +209,8 @@ fn reads_bound(geometry: &NandGeometry) -> u32 {
 impl<N: Nand> Ftl<N> {
     pub(super) fn empty(nand: N, layout: Layout, volume: u64) -> Ftl<N> {
         let geometry = nand.geometry();
-        // A quarter of the map.
-        let cache = (layout.map_pages / 4).clamp(8, 2048) as usize + layout.directory_pages.min(16) as usize;
+        // A fifth of the map.
+        let cache = (layout.map_pages / 5).clamp(8, 2048) as usize + layout.directory_pages.min(16) as usize;
         Ftl {
             geometry,
             layout,
