@@ -33,7 +33,7 @@ pub(super) enum First {
 pub(super) type FirstPages = BTreeMap<u32, First>;
 
 /// Blocks at the start of the part that are looked at for an anchor that says where the blocks are.
-const LOOK_FIRST: u32 = 4;
+const LOOK_FIRST: u32 = 3;
 
 /// Blocks behind those of the ring that are looked at for an anchor, where there is none in the first ones, or only that of an
 /// image: so many bad blocks at the start of a part can be skipped.
