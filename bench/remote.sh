@@ -1,96 +1,212 @@
 #!/usr/bin/env bash
-# Remote memory over loopback: creating and deleting small files (the test of the network RAM disks) and sequential
-# and random I/O by policy, beside a local image, a RAM file system, and the floor: nbdkit's memory under fio's nbd engine.
-# FILES (16384) of 2 KB; needs root, /dev/fuse, python3; fio and nbdkit for the floor. Prints one table.
+# Remote memory: lat_fs (creating and deleting FILES of 2 KB, the test of the network RAM disks), writing and reading 64 MiB,
+# and synced writes of 4 KiB, by policy; on loopback, and on servers with added latency. Beside a RAM file system, a local
+# image, ext4 on a local image, and ext4 on the same kind of server (nbdfuse and a loop device: no nbd module is needed). Then the floor:
+# our server beside nbdkit's memory under fio's nbd engine. Prints Markdown.
+#
+# Root, /dev/fuse, python3. FILES (16384), ROUNDS (3; the median is told), LATENCY (1ms, whole milliseconds),
+# STEADFAST, TEST_DIR (/tmp). nbdkit, nbdfuse, losetup, fio with its nbd engine: what is missing is left out, and said.
+# About four minutes on two idle processors.
 set -euo pipefail
+export LC_ALL=C
 cd "$(dirname "$0")/.."
 STEADFAST=$(realpath "${STEADFAST:-target/release/steadfast}")
+[ -x "$STEADFAST" ] || { echo "bench/remote.sh: no binary at $STEADFAST: cargo build --release" >&2; exit 1; }
 FILES=${FILES:-16384}
+ROUNDS=${ROUNDS:-3}
+LATENCY=${LATENCY:-1ms}
 WORK=$(mktemp -d "${TEST_DIR:-/tmp}/steadfast-bench-remote.XXXXXX")
 PIDS=()
+LOOPS=()
+end_servers() {
+    local pid
+    for pid in "${PIDS[@]}"; do kill "$pid" 2>/dev/null || true; done
+    for pid in "${PIDS[@]}"; do wait "$pid" 2>/dev/null || true; done
+    PIDS=()
+}
 cleanup() {
     trap - EXIT
-    "$STEADFAST" umount "$WORK/mnt" >/dev/null 2>&1 || true
-    umount "$WORK/ram" 2>/dev/null || true
-    for pid in "${PIDS[@]}"; do kill "$pid" 2>/dev/null || true; done
+    set +e
+    timeout 60 "$STEADFAST" umount "$WORK/mnt" >/dev/null 2>&1
+    umount "$WORK/ram" "$WORK/ext4" 2>/dev/null
+    for loop in "${LOOPS[@]}"; do losetup -d "$loop" 2>/dev/null; done
+    fusermount3 -u "$WORK/nbd" 2>/dev/null || umount "$WORK/nbd" 2>/dev/null
+    end_servers 2>/dev/null
     rm -rf --one-file-system "$WORK"
 }
 trap cleanup EXIT
-mkdir "$WORK/mnt" "$WORK/ram"
+trap 'exit 130' INT TERM
+mkdir "$WORK/mnt" "$WORK/ram" "$WORK/ext4"
 
 cat >"$WORK/small.py" <<'PY'
-import os, sys, time
-directory, count = sys.argv[1], int(sys.argv[2])
-data = b"x" * 2048
-os.mkdir(directory)
-start = time.monotonic()
-for index in range(count):
-    fd = os.open(f"{directory}/{index}", os.O_CREAT | os.O_WRONLY, 0o644)
-    os.write(fd, data)
+import os, statistics, sys, time
+root, count, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+data, block, clock = b"x" * 2048, os.urandom(1 << 20), time.perf_counter
+
+def sync(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
     os.close(fd)
-fd = os.open(directory, os.O_RDONLY); os.fsync(fd); os.close(fd)
-made = time.monotonic()
-for index in range(count):
-    os.unlink(f"{directory}/{index}")
-fd = os.open(directory, os.O_RDONLY); os.fsync(fd); os.close(fd)
-gone = time.monotonic()
-name = directory + ".big"
-block = os.urandom(1 << 20)
-fd = os.open(name, os.O_CREAT | os.O_RDWR, 0o644)
-begin = time.monotonic()
-for _ in range(64):
-    os.write(fd, block)
-os.fsync(fd)
-written = time.monotonic()
-synced = 0
-while time.monotonic() - written < 2:
-    os.pwrite(fd, block[:4096], (synced * 7919 % 16384) * 4096)
-    os.fdatasync(fd)
-    synced += 1
-over = time.monotonic()
-print(f"{count / (made - start):8.0f} {count / (gone - made):8.0f} {64 / (written - begin):8.0f} {synced / (over - written):8.0f}")
+
+def p99(times):
+    return sorted(times)[len(times) * 99 // 100] * 1e6
+
+def one(number):
+    directory, name = f"{root}/d{number}", f"{root}/big{number}"
+    os.mkdir(directory)
+    creates, start = [], clock()
+    for index in range(count):
+        begin = clock()
+        fd = os.open(f"{directory}/{index}", os.O_CREAT | os.O_WRONLY, 0o644)
+        os.write(fd, data)
+        os.close(fd)
+        creates.append(clock() - begin)
+    sync(directory)
+    create = count / (clock() - start)
+    start = clock()
+    for index in range(count):
+        os.unlink(f"{directory}/{index}")
+    sync(directory)
+    delete = count / (clock() - start)
+    os.rmdir(directory)
+    fd = os.open(name, os.O_CREAT | os.O_RDWR, 0o644)
+    start = clock()
+    for _ in range(64):
+        os.write(fd, block)
+    os.fsync(fd)
+    write = 64 / (clock() - start)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.lseek(fd, 0, os.SEEK_SET)
+    start = clock()
+    while os.read(fd, 1 << 20):
+        pass
+    read = 64 / (clock() - start)
+    syncs, start = [], clock()
+    while clock() - start < 1:
+        begin = clock()
+        os.pwrite(fd, block[:4096], (len(syncs) * 7919 % 16384) * 4096)
+        os.fdatasync(fd)
+        syncs.append(clock() - begin)
+    rate = len(syncs) / (clock() - start)
+    os.close(fd)
+    os.unlink(name)
+    sync(root)
+    return create, p99(creates), delete, write, read, rate, p99(syncs)
+
+figures = [statistics.median(column) for column in zip(*(one(number) for number in range(rounds)))]
+print(" | ".join(f"{figure:,.0f}" for figure in figures))
 PY
-row() { printf '%-28s %s\n' "$1" "$(python3 "$WORK/small.py" "$2" "$FILES")"; }
-
-printf '%-28s %8s %8s %8s %8s\n' "$(nproc) CPUs, loopback" create/s delete/s MB/s 4Ksync/s
-mount -t tmpfs none "$WORK/ram"
-row "RAM file system" "$WORK/ram/d"
-"$STEADFAST" mkfs --size 1G "$WORK/local.img" >/dev/null
-"$STEADFAST" mount "$WORK/local.img" "$WORK/mnt"
-row "Steadfast, local image" "$WORK/mnt/d"
-"$STEADFAST" umount "$WORK/mnt" >/dev/null
-
-for policy in none mirror parity ec=2+2; do
-    case $policy in none | mirror) count=2 ;; parity) count=3 ;; *) count=4 ;; esac
-    servers=()
-    for ((index = 0; index < count; index++)); do
-        "$STEADFAST" serve memory --size 512M --listen 127.0.0.1:0 >"$WORK/out" &
-        PIDS+=($!)
-        until grep -q '^serving' "$WORK/out"; do sleep 0.05; done
-        servers+=("$(sed -n 's/^serving .* on //p' "$WORK/out")")
+row() { printf '| %s | %s |\n' "$1" "$(timeout 300 python3 "$WORK/small.py" "$2" "$FILES" "$ROUNDS" || echo "failed")"; }
+# ours: one of our servers, ADDRESS is where it is.
+ours() {
+    local out=$WORK/out.$RANDOM.$RANDOM
+    "$STEADFAST" serve memory --size 512M --listen 127.0.0.1:0 >"$out" &
+    PIDS+=($!)
+    until grep -q '^serving' "$out" 2>/dev/null; do sleep 0.05; done
+    ADDRESS=$(sed -n 's/^serving .* on //p' "$out")
+}
+# slow: nbdkit's memory with added latency.
+slow() {
+    local port try
+    for try in $(seq 20); do
+        port=$((20000 + RANDOM % 20000))
+        ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || continue
+        break
     done
-    address="remote://$(IFS=,; echo "${servers[*]}")?timeout=5000&witness=$WORK/witness"
-    "$STEADFAST" mkfs "$address&policy=$policy" >/dev/null
-    "$STEADFAST" mount "$address" "$WORK/mnt"
-    row "Steadfast, $policy on $count" "$WORK/mnt/d"
-    "$STEADFAST" umount "$WORK/mnt" >/dev/null
-done
+    nbdkit -f -i 127.0.0.1 -p "$port" --filter=delay memory 512M "rdelay=$LATENCY" "wdelay=$LATENCY" &
+    PIDS+=($!)
+    for try in $(seq 100); do
+        ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+        sleep 0.05
+    done
+    ADDRESS=127.0.0.1:$port
+}
+# array KIND POLICY: a volume on as many servers as the policy needs.
+array() {
+    local kind=$1 policy=$2 count index servers=()
+    case $policy in none | mirror) count=2 ;; parity) count=3 ;; *) count=4 ;; esac
+    for ((index = 0; index < count; index++)); do
+        "$kind"
+        servers+=("$ADDRESS")
+    done
+    local address="remote://$(IFS=,; echo "${servers[*]}")?timeout=5000&witness=$WORK/witness"
+    timeout 60 "$STEADFAST" mkfs "$address&policy=$policy" >/dev/null
+    timeout 60 "$STEADFAST" mount "$address" "$WORK/mnt"
+    row "Steadfast, $policy on $count$3" "$WORK/mnt"
+    timeout 60 "$STEADFAST" umount "$WORK/mnt" >/dev/null
+    end_servers
+}
+ext4_on() {
+    local loop
+    loop=$(losetup --find --show "$2")
+    LOOPS+=("$loop")
+    mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
+    mount "$loop" "$WORK/ext4"
+    row "$1" "$WORK/ext4"
+    umount "$WORK/ext4"
+    losetup -d "$loop"
+}
+
+printf '%s processors, Linux %s, %s files of 2 KB, median of %s rounds\n\n' "$(nproc)" "$(uname -r)" "$FILES" "$ROUNDS"
+echo "| on | create/s | p99 µs | delete/s | write MB/s | read MB/s | synced 4 KiB writes/s | p99 µs |"
+echo "|---|---:|---:|---:|---:|---:|---:|---:|"
+mount -t tmpfs none "$WORK/ram"
+row "RAM file system" "$WORK/ram"
+umount "$WORK/ram"
+timeout 60 "$STEADFAST" mkfs --size 1G "$WORK/local.img" >/dev/null
+timeout 60 "$STEADFAST" mount "$WORK/local.img" "$WORK/mnt"
+row "Steadfast, local image" "$WORK/mnt"
+timeout 60 "$STEADFAST" umount "$WORK/mnt" >/dev/null
+rm "$WORK/local.img"
+if command -v mkfs.ext4 >/dev/null && [ -e /dev/loop-control ]; then
+    truncate -s 1G "$WORK/ext4.img"
+    ext4_on "ext4, local image" "$WORK/ext4.img"
+    rm "$WORK/ext4.img"
+    if command -v nbdfuse >/dev/null; then
+        ours
+        mkdir "$WORK/nbd"
+        nbdfuse "$WORK/nbd" "nbd://$ADDRESS" &
+        PIDS+=($!)
+        for try in $(seq 100); do [ ! -e "$WORK/nbd/nbd" ] || break; sleep 0.05; done
+        ext4_on "ext4, one server (nbdfuse, loop)" "$WORK/nbd/nbd"
+        fusermount3 -u "$WORK/nbd" 2>/dev/null || umount "$WORK/nbd"
+        end_servers
+    else
+        echo "no nbdfuse: ext4 on a server is left out" >&2
+    fi
+fi
+for policy in none mirror parity ec=2+2; do array ours "$policy" ""; done
+if command -v nbdkit >/dev/null && nbdkit --filter=delay null --dump-plugin >/dev/null 2>&1; then
+    # The kernel's netem would delay the network itself; many kernels have none. The servers wait instead.
+    for policy in none mirror parity; do array slow "$policy" ", servers that take $LATENCY more"; done
+else
+    echo "no nbdkit with its delay filter: added latency is left out" >&2
+fi
 
 if command -v nbdkit >/dev/null && fio --enghelp 2>/dev/null | grep -q nbd; then
+    echo
+    echo "| server under fio | read 4 KiB, depth 1, /s | depth 32, /s | write 256 KiB, depth 4, MB/s | read 256 KiB, depth 4, MB/s |"
+    echo "|---|---:|---:|---:|---:|"
     nbdkit -f -U "$WORK/floor.sock" memory 512M &
     PIDS+=($!)
-    "$STEADFAST" serve memory --size 512M --listen 127.0.0.1:0 >"$WORK/out" &
+    until [ -S "$WORK/floor.sock" ]; do sleep 0.05; done
+    port=$((20000 + RANDOM % 20000))
+    nbdkit -f -i 127.0.0.1 -p "$port" memory 512M &
     PIDS+=($!)
-    until grep -q '^serving' "$WORK/out" && [ -S "$WORK/floor.sock" ]; do sleep 0.05; done
-    ours=nbd://$(sed -n 's/^serving .* on //p' "$WORK/out")
-    for target in "nbdkit nbd+unix:///?socket=$WORK/floor.sock" "ours(tcp) $ours"; do
-        for job in "randread 4k 1" "randread 4k 32" "write 256k 4"; do
-            read -r mode size depth <<<"$job"
-            result=$(fio --name=floor --ioengine=nbd --uri="${target#* }" --rw="$mode" --bs="$size" --iodepth="$depth" \
-                --size=256M --runtime=3 --time_based --output-format=terse 2>/dev/null | tail -1)
-            if [ "$mode" = write ]; then field=49; else field=8; fi
-            printf 'fio %-10s %-9s %4s depth %2s: %s IOPS\n' "${target%% *}" "$mode" "$size" "$depth" \
-                "$(cut -d';' -f$field <<<"$result")"
+    ours
+    sleep 0.5
+    for target in "nbdkit, Unix socket=nbd+unix:///?socket=$WORK/floor.sock" "nbdkit, TCP=nbd://127.0.0.1:$port" "ours, TCP=nbd://$ADDRESS"; do
+        figures=()
+        # Written first, so that reads are of memory that is there. Fields of fio's terse form: 8 and 49 IOPS, 7 and 48 KiB/s.
+        for job in "write 256k 4 48" "read 256k 4 7" "randread 4k 1 8" "randread 4k 32 8"; do
+            read -r mode size depth field <<<"$job"
+            result=$(timeout 60 fio --name=floor --ioengine=nbd --uri="${target#*=}" --rw="$mode" --bs="$size" \
+                --iodepth="$depth" --size=256M --runtime=3 --time_based --output-format=terse 2>/dev/null | tail -1 | cut -d';' -f"$field" || true)
+            figures+=("${result:-0}")
         done
+        printf '| %s | %s | %s | %s | %s |\n' "${target%%=*}" "${figures[2]}" "${figures[3]}" $((figures[0] / 1024)) $((figures[1] / 1024))
     done
+    end_servers
+else
+    echo "no nbdkit or no fio with its nbd engine: the floor is left out" >&2
 fi

@@ -19,7 +19,7 @@ if ! "$cargo" +nightly fuzz --version > /dev/null 2>&1; then
         fail "cargo-fuzz could not be installed; it needs the network and a C++ compiler: cargo install cargo-fuzz --locked"
 fi
 command -v c++ > /dev/null || fail "libFuzzer is C++: install a compiler, such as the Debian package g++"
-for target in ${FUZZ_TARGETS:-image raw_image operations}; do
+for target in ${FUZZ_TARGETS:-image raw_image operations nbd_server nbd_client}; do
     mkdir -p "found/$target"
     echo "== $target, $seconds seconds" >&2
     "$cargo" +nightly fuzz run "$target" "found/$target" "corpus/$target" -- \

@@ -5,6 +5,7 @@
 //! - [`RemoteMedium`]: an array at an [`Address`], looked after;
 //! - [`mod@array`]: a medium on several servers, which survives losses of them;
 //! - [`client`]: the client: one connection, many requests in flight;
+//! - [`hostile`]: both sides against any bytes, for tests and fuzzers;
 //! - [`server`]: the server: one thread a connection, everything bounded.
 //!
 //! Decision 0012 has the reasons.
@@ -13,6 +14,7 @@ mod address;
 pub mod array;
 pub mod client;
 pub mod export;
+pub mod hostile;
 mod latency;
 mod live;
 mod medium;
