@@ -6,7 +6,7 @@ use crate::measure::Histogram;
 use crate::result::{
     Cpu, CrossCheck, Measurement, Medium, Memory, RunResult, Status, Suite, Test, Verification,
 };
-use crate::statistics::summarise;
+use crate::statistics::{ratio_of_rounds, summarise};
 use crate::workload::{Finding, TestSpec};
 
 /// The suites of a plan without values.
@@ -169,10 +169,16 @@ fn judged(check: CrossCheck, ours: &[f64]) -> CrossCheck {
         return check;
     }
     let agrees = (1.0 - AGREEMENT..=1.0 / (1.0 - AGREEMENT)).contains(&ratio);
-    let spread = one.spread.max(other.spread);
-    let wide = !agrees && spread >= (ratio - 1.0).abs() / 2.0;
-    let explanation = wide.then(|| {
-        format!("the rounds themselves differ: the middle half of them spans {:.0} %", spread * 200.0)
+    // Both were run one after the other in each round: a difference that holds shows in all of them.
+    let rounds = ours.iter().zip(&check.values).filter(|(ours, theirs)| **ours > 0.0 && **theirs > 0.0);
+    let logarithms: Vec<f64> = rounds.map(|(ours, theirs)| (ours / theirs).ln()).collect();
+    let found = ratio_of_rounds(&logarithms).filter(|found| found.has_interval);
+    let wide = found.filter(|found| !agrees && found.low <= 1.0 && found.high >= 1.0);
+    let explanation = wide.map(|found| {
+        format!(
+            "the rounds themselves differ: by them it is anything from {:.2} to {:.2}",
+            found.low, found.high
+        )
     });
     CrossCheck { ratio, agrees, explanation, ..check }
 }
