@@ -19,7 +19,7 @@
 //!
 //! Rooms: [`session`] owns the threads, [`device`] the connection, [`filesystem`] turns requests into operations,
 //! [`control`] waits for the kernel, [`pull`] gets dirty pages out of it, [`node`] and [`open`] know what it holds, [`snapshots`] shows
-//! what `.snapshots` holds.
+//! what `.snapshots` holds. [`null`] has the same transport with nothing behind it, to be measured beside.
 
 mod abi;
 mod buffer;
