@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # `make bench`, `make bench-SUITE`: suites of the lab on every file system that this machine has, and the report of it in BENCH_OUT
-# (target/bench, target/bench-SUITE). BENCH_EFFORT is quick, default or full; BENCH_ROUNDS how often each test is run; BENCH_RESUME=1
-# goes on with a run that was stopped. As root on volumes of its own; otherwise on the directory BENCH_DIR only.
+# (target/bench, target/bench-SUITE). BENCH_EFFORT is quick, default or full; BENCH_ROUNDS how often each test is run; BENCH_SIZE the
+# size of each volume; BENCH_RESUME=1 goes on with a run that was stopped. As root on volumes of its own; otherwise on the directory
+# BENCH_DIR only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -29,6 +30,7 @@ if [ "$(id -u)" -eq 0 ]; then
 else
     where=(--dir "${BENCH_DIR:?as a user, name a directory to measure in BENCH_DIR, or run it as root}")
 fi
+[ -n "${BENCH_SIZE:-}" ] && effort+=(--size "$BENCH_SIZE")
 [ -n "${BENCH_ROUNDS:-}" ] && effort+=(--rounds "$BENCH_ROUNDS")
 # A run that was stopped goes on where it was, if it is asked for and there is one.
 resume=()
