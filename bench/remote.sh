@@ -113,7 +113,7 @@ slow() {
         ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || continue
         break
     done
-    nbdkit -f -i 127.0.0.1 -p "$port" --filter=delay memory 512M "rdelay=$LATENCY" "wdelay=$LATENCY" &
+    nbdkit -f -i 127.0.0.1 -p "$port" --filter=delay memory 512M "rdelay=$LATENCY" "wdelay=$LATENCY" 2>/dev/null &
     PIDS+=($!)
     for try in $(seq 100); do
         ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
