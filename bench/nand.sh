@@ -6,7 +6,8 @@
 #   bench/nand.sh [jffs2|ubifs|steadfast ...]      default: all
 #
 # Prints tables and writes NAND_OUT/nand.json (default target/bench-nand). Nothing is installed but what apt has for qemu; the
-# kernel and the flash tools are unpacked into the target directory. NAND_LIMIT: most seconds for one guest (900).
+# kernel and the flash tools are unpacked into the target directory. NAND_LIMIT: most seconds for one guest (900). STEADFAST: a program that
+# is built already; what it is linked with comes along. Otherwise the release build is used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -55,14 +56,11 @@ unpack() {
 }
 
 programs() {
-    # What is not Rust below is freestanding: the compiler of this machine does for it.
-    export CC_x86_64_unknown_linux_musl=${CC_x86_64_unknown_linux_musl:-gcc}
-    if [ -z "${STEADFAST_STATIC:-}" ]; then
-        rustup target list --installed 2>/dev/null | grep -qx "$musl" || rustup target add "$musl" >/dev/null 2>&1 \
-            || die "no static standard library: $musl: 'rustup target add $musl'"
-        "${CARGO:-cargo}" build --release --locked --quiet --target "$musl" -p steadfast-cli
-    fi
-    "${CARGO:-cargo}" build --release --locked --quiet --target "$musl" -p steadfast-bench --example flash_load
+    rustup target list --installed 2>/dev/null | grep -qx "$musl" || rustup target add "$musl" >/dev/null 2>&1 \
+        || die "no static standard library: $musl: 'rustup target add $musl'"
+    # The load is static, and of a crate that has nothing in C below it.
+    "${CARGO:-cargo}" build --release --locked --quiet --target "$musl" -p steadfast-host --example flash_load
+    [ -n "${STEADFAST:-}" ] || "${CARGO:-cargo}" build --release --locked --quiet -p steadfast-cli
 }
 
 image() {
@@ -70,13 +68,14 @@ image() {
     version=$(ls "$guest/root/lib/modules")
     mkdir -p "$root"/{bin,sbin,usr/sbin,proc,sys,dev,tmp,lib,lib64}
     cp "$guest/root/bin/busybox" "$root/bin/"
-    strip -o "$root/bin/steadfast" "${STEADFAST_STATIC:-$target/$musl/release/steadfast}"
+    strip -o "$root/bin/steadfast" "${STEADFAST:-$target/release/steadfast}"
     strip -o "$root/bin/flash_load" "$target/$musl/release/examples/flash_load"
     for program in ubiformat ubiattach ubidetach ubimkvol nanddump nandwrite; do
         cp "$guest/root/usr/sbin/$program" "$root/usr/sbin/"
     done
     cp "$(command -v chrt)" "$root/bin/"
-    for library in $(ldd "$root"/usr/sbin/* "$root/bin/chrt" | grep -o '/[^ ]*\.so[^ ]*' | sort -u); do
+    # A static program has none, and ldd says so by failing.
+    for library in $(ldd "$root"/usr/sbin/* "$root/bin/chrt" "$root/bin/steadfast" 2>/dev/null | grep -o '/[^ ]*\.so[^ ]*' | sort -u); do
         mkdir -p "$root$(dirname "$library")"
         cp "$library" "$root$library"
     done
