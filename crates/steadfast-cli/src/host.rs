@@ -164,7 +164,7 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
         return remote::address(path).map(drop);
     }
     let unit = small_sectors(true, options.block_size).atomic_unit.unwrap_or(SECTOR);
-    let geometry = if path.exists() {
+    let geometry = if path.exists() || mtd::is_mtd(path) {
         let found = match mtd::is_mtd(path) {
             true => mtd::geometry_when_formatted(path)?,
             false => open_medium(path, true, false)?.geometry(),
@@ -321,10 +321,10 @@ pub fn is_locked(path: &Path) -> Outcome<bool> {
         return Ok(remote::is_locked(path));
     }
     let cannot = |error: io::Error| Failure::host(&error, "look at the lock of", path);
-    let Ok(metadata) = fs::metadata(path) else { return Ok(false) };
     if mtd::is_mtd(path) {
         return Ok(mtd::is_locked(path));
     }
+    let Ok(metadata) = fs::metadata(path) else { return Ok(false) };
     if metadata.file_type().is_block_device() {
         let claim = OpenOptionsHost::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
         return Ok(claim.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::BUSY)));
@@ -346,9 +346,12 @@ pub fn lock_owner(path: &Path) -> Option<u32> {
     }
 }
 
-/// Whether the path is that of a device or an array, whose size and units are what they are, and not that of an image file.
+/// Whether the path is that of a device or an array, whose size and units are what they are, and not that of an image file. An
+/// image of a NAND part is as its part.
 pub fn is_device(path: &Path) -> bool {
-    remote::is_remote(path) || fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
+    remote::is_remote(path)
+        || fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
+        || mtd::is_mtd(path)
 }
 
 /// The failure to open an image or a device.

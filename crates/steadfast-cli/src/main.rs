@@ -10,6 +10,8 @@ mod commands;
 mod daemon;
 mod export;
 mod failure;
+mod flash_place;
+mod grid;
 mod host;
 mod image;
 mod interval;

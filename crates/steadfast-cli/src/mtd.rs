@@ -1,17 +1,16 @@
-//! MTD devices (`/dev/mtdN`) where an image or a block device could be: the volume is on the translation layer.
+//! NAND (`/dev/mtdN`, images of parts) where an image or a block device could be: the volume is on the translation layer.
 
-use std::fs;
-use std::os::linux::fs::MetadataExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use steadfast::FormatOptions;
 use steadfast_flash::ftl::FlashError;
 use steadfast_flash::nand::Nand;
-use steadfast_host::nand::{FlashDevice, MtdNand, NandOpenError, is_blank, medium_geometry};
+use steadfast_flash::part::Part;
+use steadfast_host::nand::{FlashDevice, HostNand, NandOpenError, is_blank, medium_geometry};
 use steadfast_media::Geometry;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::flash_place::{Access, FlashPlace, not_flash};
 use crate::host;
 use crate::image::HostMedium;
 
@@ -41,13 +40,19 @@ pub struct Given {
     pub log_size: Option<u64>,
 }
 
-/// The major number of MTD character devices.
-const MTD_MAJOR: u32 = 90;
-
-/// Whether the path is that of an MTD character device.
+/// Whether the path is that of NAND: an MTD character device, or an image of a part with a translation layer.
 pub fn is_mtd(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| {
-        metadata.file_type().is_char_device() && rustix::fs::major(metadata.st_rdev()) == MTD_MAJOR
+    FlashPlace::find(path).is_some()
+}
+
+/// The part of this name.
+///
+/// # Errors
+/// A line for people that lists the known ones.
+pub fn parse_part(text: &str) -> Result<Part, String> {
+    Part::from_name(text).ok_or_else(|| {
+        let known: Vec<&str> = Part::ALL.iter().map(|part| part.name).collect();
+        format!("unknown part '{text}': write one of {}", known.join(", "))
     })
 }
 
@@ -56,8 +61,8 @@ pub fn is_mtd(path: &Path) -> bool {
 /// # Errors
 /// The device cannot be used, or there is no translation layer of this geometry on it; nothing was written.
 pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
-    let nand = part(path, !read_only)?;
-    let device = FlashDevice::open(Box::new(nand), read_only).map_err(|error| failure(&error, path))?;
+    let nand = part(path, if read_only { Access::Read } else { Access::Write })?;
+    let device = FlashDevice::open(nand, read_only).map_err(|error| failure(&error, path))?;
     Ok(Box::new(device))
 }
 
@@ -66,15 +71,22 @@ pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
 /// # Errors
 /// The device cannot be used, is too small, or has too many bad blocks.
 pub fn format(path: &Path) -> Outcome<HostMedium> {
-    let nand = part(path, true)?;
+    let nand = part(path, Access::Write)?;
+    let device = FlashDevice::format(nand, volume_number()?).map_err(|error| failure(&error, path))?;
+    Ok(Box::new(device))
+}
+
+/// A number for a new volume.
+///
+/// # Errors
+/// The machine has no random bytes.
+pub fn volume_number() -> Outcome<u64> {
     let random = steadfast_host::random_uuid().map_err(|error| {
         let what = format!("no random bytes: {}", text_os(&error));
         Failure::new(Exit::Failed, what, "this machine", "make /dev/urandom available")
     })?;
     let [a, b, c, d, e, f, g, h, ..] = random;
-    let volume = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-    let device = FlashDevice::format(Box::new(nand), volume).map_err(|error| failure(&error, path))?;
-    Ok(Box::new(device))
+    Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
 }
 
 /// What the device will offer once it is formatted; nothing is written.
@@ -82,7 +94,7 @@ pub fn format(path: &Path) -> Outcome<HostMedium> {
 /// # Errors
 /// The device cannot be used or is too small.
 pub fn geometry_when_formatted(path: &Path) -> Outcome<Geometry> {
-    medium_geometry(&part(path, false)?.geometry()).map_err(|error| failure(&error, path))
+    medium_geometry(&part(path, Access::Read)?.geometry()).map_err(|error| failure(&error, path))
 }
 
 /// Whether anybody has put anything on the device.
@@ -90,16 +102,16 @@ pub fn geometry_when_formatted(path: &Path) -> Outcome<Geometry> {
 /// # Errors
 /// The device cannot be used.
 pub fn holds_data(path: &Path) -> Outcome<bool> {
-    is_blank(&mut part(path, false)?).map(|blank| !blank).map_err(|error| failure(&error, path))
+    is_blank(&mut *part(path, Access::Read)?).map(|blank| !blank).map_err(|error| failure(&error, path))
 }
 
 /// Whether a process has the device locked.
 pub fn is_locked(path: &Path) -> bool {
-    matches!(MtdNand::open(path, false), Err(NandOpenError::File(steadfast_host::OpenError::InUse { .. })))
+    part(path, Access::Read).is_err_and(|failure| failure.exit == Exit::Busy)
 }
 
-fn part(path: &Path, writing: bool) -> Outcome<MtdNand> {
-    MtdNand::open(path, writing).map_err(|error| open_failure(error, path))
+fn part(path: &Path, access: Access) -> Outcome<HostNand> {
+    FlashPlace::find(path).ok_or_else(|| not_flash(path))?.open(access)
 }
 
 /// The failure to open a part or an image of one.

@@ -34,12 +34,18 @@ impl Target {
                 _ => Ok(Target::Image(path.to_owned())),
             };
         }
-        let metadata = fs::metadata(path).map_err(|error| stale_or_host(&error, path))?;
-        let kind = metadata.file_type();
-        if kind.is_dir() {
-            return Live::open(path).map(Target::Mounted);
-        }
-        if !kind.is_file() && !kind.is_block_device() && !mtd::is_mtd(path) {
+        let usable = if mtd::is_mtd(path) {
+            // With a range of blocks it is no name of a file.
+            true
+        } else {
+            let metadata = fs::metadata(path).map_err(|error| stale_or_host(&error, path))?;
+            let kind = metadata.file_type();
+            if kind.is_dir() {
+                return Live::open(path).map(Target::Mounted);
+            }
+            kind.is_file() || kind.is_block_device()
+        };
+        if !usable {
             return Err(Failure::new(
                 Exit::NotAVolume,
                 "neither an image, a block device, an MTD device nor a mount point",

@@ -54,6 +54,43 @@ fn a_nand_image_is_whole_with_a_flipped_bit_in_each_page() {
     volume.close().unwrap();
 }
 
+/// Bytes of an erase block with all that is out of band.
+const BLOCK: usize = 64 * PAGE;
+
+#[test]
+fn a_programmer_may_skip_bad_blocks() {
+    let scratch = Scratch::new();
+    source(&scratch);
+    scratch.ok("image build --quiet --nand slc-1gbit image.bin source");
+    let image = fs::read(scratch.path("image.bin")).unwrap();
+    // Each next block into the next good one; at the end there is room for it.
+    let bad = [0, 2, 3, 9, 1023];
+    let mut part = vec![0xff; image.len()];
+    let good = (0..1024).filter(|block| !bad.contains(block));
+    for (from, to) in image.chunks(BLOCK).zip(good) {
+        part[to * BLOCK..][..BLOCK].copy_from_slice(from);
+    }
+    for block in bad {
+        part[block * BLOCK + 2048] = 0;
+    }
+    fs::write(scratch.path("part.bin"), &part).unwrap();
+    // Looking does not settle it.
+    assert_eq!(scratch.ok("cat part.bin /small"), "small");
+    assert!(fs::read(scratch.path("part.bin")).unwrap() == part);
+    let info = scratch.ok("flash info part.bin");
+    assert!(info.contains("bad blocks    0, 2, 3, 9, 1023\n"), "{info}");
+    // The first mount that writes does; a block that goes bad later changes nothing.
+    scratch.put_in("part.bin", "/new", b"new");
+    let mut part = fs::read(scratch.path("part.bin")).unwrap();
+    part[900 * BLOCK + 2048] = 0;
+    fs::write(scratch.path("part.bin"), &part).unwrap();
+    for (path, contents) in [("/small", "small"), ("/new", "new")] {
+        assert_eq!(scratch.ok(&format!("cat part.bin {path}")), contents);
+    }
+    scratch.ok("get part.bin /etc/large copy");
+    assert_eq!(fs::read(scratch.path("copy")).unwrap(), large());
+}
+
 #[test]
 fn the_same_source_gives_the_same_nand_image() {
     let scratch = Scratch::new();

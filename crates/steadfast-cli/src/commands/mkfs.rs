@@ -158,7 +158,7 @@ fn random_uuid() -> Outcome<[u8; 16]> {
 }
 
 fn exists(path: &Path) -> Outcome<bool> {
-    if crate::remote::is_remote(path) {
+    if crate::remote::is_remote(path) || mtd::is_mtd(path) {
         return Ok(true);
     }
     match fs::metadata(path) {

@@ -76,7 +76,12 @@ impl Scratch {
 
     /// Puts bytes into a file on `disk.img`.
     pub fn put(&self, path: &str, contents: &[u8]) {
-        let line = format!("put disk.img - {path}");
+        self.put_in("disk.img", path, contents);
+    }
+
+    /// Puts bytes into a file on an image.
+    pub fn put_in(&self, image: &str, path: &str, contents: &[u8]) {
+        let line = format!("put {image} - {path}");
         succeeded(&self.with_input(&line, contents), &line);
     }
 

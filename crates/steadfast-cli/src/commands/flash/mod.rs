@@ -1,10 +1,27 @@
-//! `steadfast flash`: raw NAND.
+//! `steadfast flash`: raw NAND, and the translation layer on it.
+//!
+//! [`survey`] looks at a part; `info`, `map` and `top` show what it has found.
 
+mod format;
+mod info;
+mod map;
+mod scrub;
+mod survey;
+mod top;
 mod torture;
 
-use crate::failure::Outcome;
+use std::path::PathBuf;
 
-/// Raw NAND flash: try the file system and its translation layer on a model of a part
+use steadfast_flash::part::Part;
+
+use crate::failure::{Failure, Outcome};
+use crate::flash_place::{FlashPlace, not_flash};
+use crate::{mounts, mtd};
+
+/// Raw NAND flash: make and inspect the translation layer on a part, and try it on a model
+///
+/// DEVICE is an MTD device such as /dev/mtd0, IMAGE the image of a part with its out-of-band bytes; DEVICE@64..512 means
+/// the erase blocks 64 to 511 of it, here and wherever a volume can be named.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -13,6 +30,11 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Format(format::Args),
+    Info(info::Args),
+    Map(map::Args),
+    Scrub(scrub::Args),
+    Top(top::Args),
     Torture(torture::Args),
 }
 
@@ -22,6 +44,41 @@ enum Command {
 /// Those of the subcommand.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
+        Command::Format(args) => format::run(args),
+        Command::Info(args) => info::run(args),
+        Command::Map(args) => map::run(args),
+        Command::Scrub(args) => scrub::run(args),
+        Command::Top(args) => top::run(args),
         Command::Torture(args) => torture::run(args),
+    }
+}
+
+/// What the commands are pointed at.
+#[derive(Debug, clap::Args)]
+struct PlaceArgs {
+    /// MTD device, image of a NAND part, or where its volume is mounted; @FIRST..END: only these erase blocks
+    #[arg(value_name = "DEVICE|IMAGE|DIR")]
+    target: PathBuf,
+    /// The part that an image is of, where nothing in it says so: slc-1gbit, spi-1gbit, slc-4k or mlc-16gbit
+    #[arg(long, value_name = "PART", value_parser = mtd::parse_part)]
+    part: Option<Part>,
+}
+
+impl PlaceArgs {
+    /// The NAND that is meant.
+    ///
+    /// # Errors
+    /// There is none.
+    fn find(&self) -> Outcome<FlashPlace> {
+        let mount = match self.target.is_dir() {
+            true => mounts::at(&self.target)
+                .map_err(|error| Failure::host(&error, "read", "/proc/self/mountinfo".as_ref()))?,
+            false => None,
+        };
+        let path = mount.map_or_else(|| self.target.clone(), |mount| mount.source);
+        match &self.part {
+            Some(part) => FlashPlace::named(&path, part),
+            None => FlashPlace::find(&path).ok_or_else(|| not_flash(&path)),
+        }
     }
 }

@@ -5,13 +5,14 @@ use steadfast_flash::part::Part;
 use steadfast_lab::flash::{cut_part, figures};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::mtd::parse_part;
 use crate::output::Output;
 
 /// Cut the power in the middle of programs and erasures of a modelled NAND part, and measure it
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The part: slc-1gbit, spi-1gbit, slc-4k or mlc-16gbit
-    #[arg(long, value_name = "PART", default_value = "slc-1gbit", value_parser = part)]
+    #[arg(long, value_name = "PART", default_value = "slc-1gbit", value_parser = parse_part)]
     profile: Part,
     /// Power cuts; 0: only the figures
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -25,11 +26,6 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-fn part(name: &str) -> Result<Part, String> {
-    let names = || Part::ALL.map(|part| part.name).join(", ");
-    Part::from_name(name).ok_or_else(|| format!("no part of this name; there are {}", names()))
 }
 
 /// What is printed; the names are an interface.
@@ -72,7 +68,7 @@ pub fn run(args: &Args) -> Outcome {
         violations: u64::from(violation.is_some()),
         violation,
         mount_page_reads_clean: found.mount_page_reads_clean,
-        mount_page_reads_max: found.mount_page_reads_max,
+        mount_page_reads_max: found.mount_page_reads_max.max(tally.mount_page_reads_max),
         write_ms_max: found.write_ms_max,
         background_ms_max: found.background_ms_max,
         programs_per_synced_4k: found.programs_per_synced_4k,

@@ -77,7 +77,7 @@ pub struct Args {
     #[arg(long, value_parser = interval::parse_ms, default_value = "5s", value_name = "INTERVAL")]
     timer: u32,
     /// Image of a NAND part for a device programmer, pages with out-of-band bytes: slc-1gbit, spi-1gbit, slc-4k, mlc-16gbit
-    #[arg(long, value_name = "PART", value_parser = build_nand::parse_part, conflicts_with_all = ["size", "free"])]
+    #[arg(long, value_name = "PART", value_parser = mtd::parse_part, conflicts_with_all = ["size", "free"])]
     nand: Option<Part>,
     /// Bad erase blocks of the part that will be programmed, separated by commas: nothing is put there
     #[arg(long, value_name = "BLOCKS", requires = "nand", value_delimiter = ',')]

@@ -1,8 +1,8 @@
 //! `steadfast image build --nand`: the image of a NAND part that holds the volume, for a device programmer.
 //!
-//! The file has every page with its out-of-band bytes, parities included where the part has no code of its own. Blocks keep
-//! their places: the translation layer finds its own by number. So a part that is programmed in bulk has to be free of bad
-//! blocks where the image has data, or has its bad blocks named (`--nand-bad`): then nothing is in them.
+//! The file has every page with its out-of-band bytes, parities included where the part has no code of its own. It is for
+//! programmers that put each next block into the next good one: the first mount finds out where the blocks are. For a part
+//! whose bad blocks are named (`--nand-bad`) blocks keep their places, and nothing is in the bad ones.
 
 use std::path::Path;
 
@@ -17,17 +17,6 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::image::HostMedium;
 use crate::mtd;
 use crate::source::Source;
-
-/// The part of this name.
-///
-/// # Errors
-/// A line for people that lists the known ones.
-pub fn parse_part(text: &str) -> Result<Part, String> {
-    Part::from_name(text).ok_or_else(|| {
-        let known: Vec<&str> = Part::ALL.iter().map(|part| part.name).collect();
-        format!("unknown part '{text}': write one of {}", known.join(", "))
-    })
-}
 
 /// Bytes of the volume on this part.
 ///
@@ -63,7 +52,11 @@ pub fn build(
     // The same source gives the same bytes.
     let [a, b, c, d, e, f, g, h, ..] = options.uuid;
     let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-    let device = FlashDevice::format(nand, number).map_err(|error| mtd::failure(&error, image))?;
+    let formatted = match bad {
+        [] => FlashDevice::format_image(nand, number),
+        _ => FlashDevice::format(nand, number),
+    };
+    let device = formatted.map_err(|error| mtd::failure(&error, image))?;
     let medium: HostMedium = Box::new(device);
     let clock = StoppedClock::at(now);
     Volume::format(&medium, options, &clock).map_err(at_image)?;

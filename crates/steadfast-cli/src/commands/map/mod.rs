@@ -1,15 +1,14 @@
 //! `steadfast map`: what each part of a volume is used for, as a picture.
 //!
-//! [`survey`] counts the blocks of each cell, from an image or through a mount; [`text`] and [`svg`] draw the cells.
+//! [`survey`] counts the blocks of each cell, from an image or through a mount; [`crate::grid`] draws the cells.
 
 mod survey;
-mod svg;
-mod text;
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::failure::{Failure, Outcome};
+use crate::grid::{Grid, svg, text};
 use crate::image::{Access, Image};
 use crate::output::Output;
 use crate::target::Target;
@@ -53,11 +52,11 @@ pub fn run(args: &Args) -> Outcome {
     };
     let title = title.replace(|c: char| c.is_control(), "?");
     match &args.svg {
-        Some(file) => fs::write(file, svg::picture(&survey, &title))
+        Some(file) => fs::write(file, svg::picture(&Grid::from(&survey), &title))
             .map_err(|error| Failure::host(&error, "write", file)),
         None => {
             let mut output = Output::new();
-            for line in text::picture(&survey, &title, &terminal) {
+            for line in text::picture(&Grid::from(&survey), &title, &terminal) {
                 output.line(line)?;
             }
             output.finish()

@@ -8,6 +8,7 @@ use steadfast::{BlockAddress, BlockRun};
 use steadfast_fuse::watch;
 
 use crate::failure::{Failure, Outcome};
+use crate::grid::{self, Grid, Kind};
 use crate::image::HostVolume;
 use crate::live::Live;
 
@@ -51,19 +52,28 @@ impl Use {
         Use::Free,
     ];
 
-    /// Its name for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Use::Data => "live data",
-            Use::Metadata => "live metadata",
-            Use::Snapshots => "snapshots only",
-            Use::AlmostFree => "almost free",
-            Use::Reserved => "in flight",
-            Use::Log => "intent log",
-            Use::Fixed => "superblocks, metaroots",
-            Use::Free => "free",
-        }
-    }
+    /// How each is drawn, in the same order.
+    const KINDS: [Kind; Use::COUNT] = [
+        kind("live data", '█', 34, "d", "#2b6cb0", "#63a4e8"),
+        kind("live metadata", '▓', 35, "m", "#8b3fa8", "#c58be0"),
+        kind("snapshots only", '▒', 36, "s", "#0f8b8d", "#4fd1c5"),
+        kind("almost free", '░', 33, "a", "#d99a00", "#f6c445"),
+        kind("in flight", '▚', 31, "r", "#c53030", "#fc8181"),
+        kind("intent log", '≡', 32, "l", "#2f855a", "#68d391"),
+        kind("superblocks, metaroots", '■', 37, "x", "#2d3748", "#e2e8f0"),
+        kind("free", '·', 90, "f", "#e8ebf0", "#2a303b"),
+    ];
+}
+
+const fn kind(
+    name: &'static str,
+    mark: char,
+    color: u8,
+    class: &'static str,
+    light: &'static str,
+    dark: &'static str,
+) -> Kind {
+    Kind { name, mark, color, class, light, dark }
 }
 
 /// Blocks of a cell by use; they add up to the cell.
@@ -149,6 +159,21 @@ impl Survey {
             }
         }
         total
+    }
+}
+
+impl From<&Survey> for Grid {
+    fn from(survey: &Survey) -> Grid {
+        let bytes = |blocks: u64| blocks.saturating_mul(survey.block_size);
+        let total = survey.total();
+        let cell = |cell: &Cell| grid::Cell { kind: cell.shows() as usize, fill: cell.fill() };
+        Grid {
+            kinds: &Use::KINDS,
+            ground: Use::Free as usize,
+            cell_bytes: bytes(survey.cell_blocks),
+            cells: survey.cells.iter().map(cell).collect(),
+            bytes: Use::ALL.into_iter().map(|what| bytes(total.of(what))).collect(),
+        }
     }
 }
 

@@ -3,14 +3,14 @@
 //! [`history`] keeps what was counted and makes rates of it, [`frame`] draws it, [`screen`] has the terminal and the keys.
 //! `--once` draws the same frame into memory and prints it as text.
 
-mod format;
+pub mod format;
 mod frame;
 mod history;
 mod report;
-mod screen;
+pub mod screen;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ratatui::buffer::Buffer;
@@ -56,31 +56,44 @@ pub struct Args {
 /// # Errors
 /// It is not mounted, the daemon is gone, or standard output is no terminal.
 pub fn run(args: &Args) -> Outcome {
-    if !INTERVAL_MS.contains(&args.interval) {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("an interval of {} is not possible", interval::human_ms(args.interval)),
-            args.target.display(),
-            "use 100ms to 1min",
-        ));
-    }
+    let every = time_between(args.interval, &args.target)?;
     let live = Target::find_mounted(&args.target)?;
-    let every = Duration::from_millis(u64::from(args.interval));
     if args.json {
         return output::json(&report::TopReport::new(&live, &live.snapshot()?));
     }
     if args.once {
         return once(&live, every);
     }
-    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(Failure::new(
-            Exit::Usage,
-            "standard input and output are no terminal",
-            args.target.display(),
-            "use --once for a frame of text, or --json",
-        ));
-    }
+    needs_terminal(&args.target)?;
     screen::run(live, every)
+}
+
+/// The time between two looks.
+///
+/// # Errors
+/// It is too short or too long.
+pub fn time_between(interval_ms: u32, target: &Path) -> Outcome<Duration> {
+    if INTERVAL_MS.contains(&interval_ms) {
+        return Ok(Duration::from_millis(u64::from(interval_ms)));
+    }
+    let what = format!("an interval of {} is not possible", interval::human_ms(interval_ms));
+    Err(Failure::new(Exit::Usage, what, target.display(), "use 100ms to 1min"))
+}
+
+/// Fails where a screen cannot be drawn and keys not be read.
+///
+/// # Errors
+/// Standard input or output is no terminal.
+pub fn needs_terminal(target: &Path) -> Outcome {
+    if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::Usage,
+        "standard input and output are no terminal",
+        target.display(),
+        "use --once for a frame of text, or --json",
+    ))
 }
 
 fn once(live: &Live, every: Duration) -> Outcome {
@@ -88,6 +101,15 @@ fn once(live: &Live, every: Duration) -> Outcome {
     history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
     std::thread::sleep(every);
     history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
+    let view = View { window: frame::Window::SinceMount, keys: false, ..View::default() };
+    print_frame(|buffer| frame::draw(buffer, &history, &view))
+}
+
+/// Prints a frame as text: of the size of the terminal, or one that fits everywhere.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_frame(draw: impl FnOnce(&mut Buffer)) -> Outcome {
     let (columns, rows) = match ratatui::crossterm::terminal::size() {
         Ok((columns, rows)) if std::io::stdout().is_terminal() => (
             columns.clamp(PLAIN_SIZE.0, PLAIN_MAX.0),
@@ -97,11 +119,7 @@ fn once(live: &Live, every: Duration) -> Outcome {
         _ => PLAIN_SIZE,
     };
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
-    frame::draw(
-        &mut buffer,
-        &history,
-        &View { window: frame::Window::SinceMount, keys: false, ..View::default() },
-    );
+    draw(&mut buffer);
     let mut output = Output::new();
     for line in text_of(&buffer) {
         output.line(line)?;
@@ -110,7 +128,7 @@ fn once(live: &Live, every: Duration) -> Outcome {
 }
 
 /// The lines of a frame, without colours and trailing spaces.
-fn text_of(buffer: &Buffer) -> Vec<String> {
+pub fn text_of(buffer: &Buffer) -> Vec<String> {
     let width = usize::from(buffer.area.width).max(1);
     let line = |cells: &[ratatui::buffer::Cell]| {
         let text: String = cells.iter().map(|cell| cell.symbol()).collect();

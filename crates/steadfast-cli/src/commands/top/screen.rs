@@ -18,11 +18,9 @@ use crate::failure::{Failure, Outcome};
 use crate::live::Live;
 
 /// Longest wait for a key.
-const KEY_WAIT: Duration = Duration::from_millis(100);
+pub const KEY_WAIT: Duration = Duration::from_millis(100);
 /// From here on the first line says that the daemon does not answer.
 const SILENCE: Duration = Duration::from_secs(3);
-
-type News = Outcome<Sample>;
 
 /// Shows the mount until the user has seen enough.
 ///
@@ -37,7 +35,8 @@ pub fn run(live: Live, every: Duration) -> Outcome {
     let mut history = History::new(super::title(&live));
     // A mount that does not answer at all is told before the screen is taken.
     history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
-    let news = watch(live, every).map_err(cannot)?;
+    let look = move || live.snapshot().map(|snapshot| Sample { at: Instant::now(), snapshot });
+    let news = watch(every, look).map_err(cannot)?;
     // Puts the terminal back also where something panics.
     let mut terminal = ratatui::try_init().map_err(cannot)?;
     let result = show(&mut terminal, &mut history, &news, every, &ended);
@@ -45,15 +44,21 @@ pub fn run(live: Live, every: Duration) -> Outcome {
     result
 }
 
-/// Looks once an interval, until nobody listens.
-fn watch(live: Live, every: Duration) -> io::Result<Receiver<News>> {
+/// Looks once an interval, in a thread of its own, until nobody listens or a look has failed.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn watch<T: Send + 'static>(
+    every: Duration,
+    mut look: impl FnMut() -> Outcome<T> + Send + 'static,
+) -> io::Result<Receiver<Outcome<T>>> {
     let (sender, receiver) = mpsc::channel();
     let run = move || {
         loop {
             std::thread::sleep(every);
-            let sample = live.snapshot().map(|snapshot| Sample { at: Instant::now(), snapshot });
-            let failed = sample.is_err();
-            if sender.send(sample).is_err() || failed {
+            let seen = look();
+            let failed = seen.is_err();
+            if sender.send(seen).is_err() || failed {
                 return;
             }
         }
@@ -65,7 +70,7 @@ fn watch(live: Live, every: Duration) -> io::Result<Receiver<News>> {
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     history: &mut History,
-    news: &Receiver<News>,
+    news: &Receiver<Outcome<Sample>>,
     every: Duration,
     ended: &AtomicBool,
 ) -> Outcome {

@@ -1,0 +1,100 @@
+//! `steadfast flash format`: an empty translation layer on a part.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+use steadfast_flash::ftl::FlashError;
+use steadfast_host::nand::{FlashDevice, HostNand, is_blank};
+
+use super::survey::Survey;
+use super::{PlaceArgs, info};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::flash_place::{Access, FlashPlace};
+use crate::output;
+use crate::{mtd, size};
+
+/// Make an empty translation layer on a part; 'steadfast mkfs' does that too, and makes the volume
+///
+/// Erase counts of a translation layer that is there are kept, bad blocks stay as they are marked. A file that does not exist
+/// becomes the image of an erased part; --part says of which.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Also over a part that is not empty: everything on it is lost
+    #[arg(short = 'F', long)]
+    force: bool,
+    /// Print JSON: what 'flash info' prints
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed as JSON.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// Erase counts of an earlier translation layer go on.
+    erase_counts_kept: bool,
+    #[serde(flatten)]
+    info: info::Report,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no NAND; it is in use, or too small, or holds something and `--force` is not given.
+pub fn run(args: &Args) -> Outcome {
+    let path = args.place.target.as_path();
+    let made = !FlashPlace::exists(path) && args.place.part.is_some();
+    let (place, mut nand) = match args.place.part.as_ref().filter(|_| made) {
+        Some(part) => FlashPlace::create(path, part)?,
+        None => {
+            let place = args.place.find()?;
+            let nand = place.open(Access::Write)?;
+            (place, nand)
+        }
+    };
+    let kept = !made && Survey::take_from(&place, &mut nand).is_ok();
+    if !args.force && !made {
+        refuse_contents(&mut nand, kept, path)?;
+    }
+    let result = format(nand, path);
+    if result.is_err() && made {
+        let _ = fs::remove_file(&place.path);
+    }
+    result?;
+    // Read back what was made.
+    let survey = Survey::take(&place)?;
+    let report = Report { erase_counts_kept: kept, info: info::Report::new(&place, &survey) };
+    if args.json {
+        return output::json(&report);
+    }
+    output::line(format_args!(
+        "{}: translation layer on {}, {} of {} usable, {} bad blocks, erase counts {}",
+        path.display(),
+        survey.part,
+        size::human(survey.usable_bytes()),
+        size::human(survey.report.geometry.bytes()),
+        survey.bad_blocks().len(),
+        if kept { "kept" } else { "begun" },
+    ))
+}
+
+fn format(nand: HostNand, path: &Path) -> Outcome {
+    let failed = |error: FlashError| mtd::failure(&error, path);
+    let device = FlashDevice::format(nand, mtd::volume_number()?).map_err(failed)?;
+    device.with(|ftl| ftl.close()).map_err(failed)
+}
+
+/// Fails when the part holds anything that somebody may miss.
+fn refuse_contents(nand: &mut HostNand, ours: bool, path: &Path) -> Outcome {
+    if is_blank(&mut **nand).map_err(|error| mtd::failure(&error, path))? {
+        return Ok(());
+    }
+    let what = match ours {
+        true => "the part already holds a flash volume",
+        false => "the part is not empty, and what it holds is not of Steadfast",
+    };
+    let advice = "use another part, or lose what is on it with --force";
+    Err(Failure::new(Exit::Busy, what, path.display(), advice))
+}

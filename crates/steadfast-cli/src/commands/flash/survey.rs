@@ -1,0 +1,193 @@
+//! What a part holds: the block table and what a mount has cost, read without writing anything.
+//!
+//! While the volume is mounted its part is read beside the one who writes it, without a lock: what is found is the state of
+//! some moment of the last seconds, or nothing that fits together, and then it is looked at again.
+
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+use steadfast_flash::ftl::{BlockDetail, BlockUse, FlashReport, Ftl};
+use steadfast_flash::nand::{BlockNumber, Nand};
+
+use crate::failure::{Exit, Outcome};
+use crate::flash_place::{Access, FlashPlace};
+use crate::mtd;
+
+/// Looks at a part that somebody writes, until one fits together.
+const LOOKS: u32 = 8;
+/// Time between two of them.
+const PAUSE: Duration = Duration::from_millis(40);
+
+/// What a part holds.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// The name of the part.
+    pub part: String,
+    /// What the translation layer says of it.
+    pub report: FlashReport,
+    /// Each erase block of the part, or of the partition where it is one.
+    pub blocks: Vec<BlockDetail>,
+    /// Page reads of the mount, without those of the whole block table.
+    pub mount_page_reads: u64,
+    /// Somebody has it open for writing.
+    pub live: bool,
+}
+
+/// Erasures of the good blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Wear {
+    /// Of the block with the fewest.
+    pub erases_min: u32,
+    /// Of the block in the middle.
+    pub erases_median: u32,
+    /// Of the block with the most.
+    pub erases_max: u32,
+    /// Of all together.
+    pub erases_total: u64,
+    /// Erasures that a block is rated for.
+    pub cycles_rated: u32,
+    /// Most less fewest, percent of the rated ones.
+    pub spread_percent: f64,
+    /// Mean, percent of the rated ones: how much of the part's life is used.
+    pub used_percent: f64,
+}
+
+impl Survey {
+    /// Looks at a part.
+    ///
+    /// # Errors
+    /// It cannot be used, or holds no translation layer that can be read.
+    pub fn take(place: &FlashPlace) -> Outcome<Survey> {
+        match Survey::look(place, Access::Read) {
+            Err(failure) if failure.exit == Exit::Busy => {}
+            result => return result,
+        }
+        let mut last = Survey::look(place, Access::Watch);
+        for _ in 1..LOOKS {
+            if last.is_ok() {
+                break;
+            }
+            thread::sleep(PAUSE);
+            last = Survey::look(place, Access::Watch);
+        }
+        last
+    }
+
+    fn look(place: &FlashPlace, access: Access) -> Outcome<Survey> {
+        let survey = Survey::take_from(place, place.open(access)?)?;
+        Ok(Survey { live: access == Access::Watch, ..survey })
+    }
+
+    /// Looks at a part that is open; nothing is written.
+    ///
+    /// # Errors
+    /// It holds no translation layer that can be read.
+    pub fn take_from<N: Nand>(place: &FlashPlace, nand: N) -> Outcome<Survey> {
+        let failed = |error| mtd::failure(&error, &place.path);
+        let mut ftl = Ftl::mount(nand, true).map_err(failed)?;
+        let mount_page_reads = ftl.info().page_reads;
+        let report = ftl.report().map_err(failed)?;
+        let seen = ftl.blocks().map_err(failed)?;
+        // In the order of the part, which is another than that of the volume where an image was put on bad blocks.
+        let mut blocks = seen.clone();
+        for (block, detail) in (0..).map(BlockNumber).zip(seen) {
+            if let Some(at) = blocks.get_mut(ftl.place_of(block).0 as usize) {
+                *at = detail;
+            }
+        }
+        Ok(Survey { part: place.part_name(), report, blocks, mount_page_reads, live: false })
+    }
+
+    /// Bytes that the volume can have.
+    pub fn usable_bytes(&self) -> u64 {
+        u64::from(self.report.layout.user_pages) * u64::from(self.report.geometry.page_size)
+    }
+
+    /// The uses by name, with the erase blocks of each.
+    pub fn uses(&self) -> impl Iterator<Item = (&'static str, u32)> + '_ {
+        BlockUse::ALL.into_iter().map(|usage| (usage.name(), self.report.count(usage)))
+    }
+
+    /// The same for JSON.
+    pub fn uses_json(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.uses().map(|(name, count)| (name.to_owned(), count.into())).collect()
+    }
+
+    /// Numbers of the bad blocks.
+    pub fn bad_blocks(&self) -> Vec<u32> {
+        let numbered = (0..).zip(&self.blocks);
+        numbered.filter(|(_, block)| block.usage == BlockUse::Bad).map(|(number, _)| number).collect()
+    }
+
+    /// Erasures of the good blocks, in rising order.
+    pub fn erases_sorted(&self) -> Vec<u32> {
+        let good = self.blocks.iter().filter(|block| block.usage != BlockUse::Bad);
+        let mut erases: Vec<u32> = good.map(|block| block.erases).collect();
+        erases.sort_unstable();
+        erases
+    }
+
+    /// How the good blocks are worn.
+    pub fn wear(&self) -> Wear {
+        let erases = self.erases_sorted();
+        let at = |index: usize| erases.get(index).copied().unwrap_or(0);
+        let (least, most) = (at(0), at(erases.len().saturating_sub(1)));
+        let total: u64 = erases.iter().copied().map(u64::from).sum();
+        let rated = f64::from(self.report.geometry.cycles.max(1));
+        Wear {
+            erases_min: least,
+            erases_median: at(erases.len() / 2),
+            erases_max: most,
+            erases_total: total,
+            cycles_rated: self.report.geometry.cycles,
+            spread_percent: 100.0 * f64::from(most - least) / rated,
+            used_percent: 100.0 * total as f64 / erases.len().max(1) as f64 / rated,
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use steadfast_flash::ftl::{self, FtlInfo};
+    use steadfast_flash::model::NandModel;
+    use steadfast_flash::part::Part;
+
+    use super::*;
+
+    /// A part with so many blocks of which each third is bad and the others have as many erasures as their number says.
+    pub fn example(blocks: u32) -> Survey {
+        let part = Part::SLC_1GBIT.with_blocks(blocks);
+        let mut ftl = ftl::format(NandModel::new(&part, 1), 0x1234).unwrap();
+        let mut report = ftl.report().unwrap();
+        let block = |number: u32| BlockDetail {
+            usage: match number % 3 {
+                0 => BlockUse::Bad,
+                1 => BlockUse::Data,
+                _ => BlockUse::Free,
+            },
+            open: false,
+            valid_pages: if number % 3 == 1 { 16 } else { 0 },
+            erases: number,
+            reads: number * 100,
+        };
+        let blocks: Vec<BlockDetail> = (0..blocks).map(block).collect();
+        report.blocks =
+            BlockUse::ALL.map(|usage| blocks.iter().filter(|block| block.usage == usage).count() as u32);
+        report.counts = FtlInfo::default();
+        Survey { part: part.name.to_owned(), report, blocks, mount_page_reads: 25, live: false }
+    }
+
+    #[test]
+    fn bad_blocks_do_not_count_as_worn() {
+        let survey = example(90);
+        let uses: Vec<(&str, u32)> = survey.uses().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(uses, [("free", 30), ("data", 30), ("bad", 30)]);
+        assert_eq!(survey.bad_blocks()[..3], [0, 3, 6]);
+        let wear = survey.wear();
+        assert_eq!((wear.erases_min, wear.erases_median, wear.erases_max), (1, 46, 89));
+        assert!((wear.spread_percent - 0.088).abs() < 1e-9, "{wear:?}");
+        let none = Survey { blocks: Vec::new(), ..survey };
+        assert_eq!(none.wear().erases_max, 0);
+    }
+}

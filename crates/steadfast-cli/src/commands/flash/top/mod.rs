@@ -1,0 +1,97 @@
+//! `steadfast flash top`: how a part wears, on a terminal, as text, as JSON or as a picture.
+//!
+//! [`watch`] keeps what was seen, [`frame`] draws it, [`histogram`] has the ranges and the picture, [`screen`] the terminal.
+
+mod frame;
+mod histogram;
+mod screen;
+mod watch;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::PlaceArgs;
+use super::survey::{Survey, Wear};
+use crate::commands::top;
+use crate::failure::{Failure, Outcome};
+use crate::interval;
+use crate::output;
+use watch::History;
+
+/// Show how the erase blocks of a part wear, live: histogram of erasures, states, erasures a second
+///
+/// Works on a mounted volume as well, from outside: what the journal on the part says is read again and again, nothing is
+/// written. Keys: q quit, p pause, r count from now on.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Time between two looks
+    #[arg(long, default_value = "1s", value_parser = interval::parse_ms, value_name = "INTERVAL")]
+    interval: u32,
+    /// Print one frame as text; the rate is that of one interval
+    #[arg(long, conflicts_with_all = ["json", "svg"])]
+    once: bool,
+    /// Write the histogram as a picture into this file
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed as JSON.
+#[derive(Debug, Serialize)]
+struct Report {
+    target: String,
+    part: String,
+    in_use: bool,
+    blocks: serde_json::Map<String, serde_json::Value>,
+    wear: Wear,
+    histogram: Vec<histogram::Bar>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no NAND, or no translation layer on it that can be read; no terminal.
+pub fn run(args: &Args) -> Outcome {
+    let target = args.place.target.as_path();
+    let every = top::time_between(args.interval, target)?;
+    let place = args.place.find()?;
+    let survey = Survey::take(&place)?;
+    let title = target.display().to_string().replace(|c: char| c.is_control(), "?");
+    let bars = histogram::bars(&survey.erases_sorted(), histogram::BARS_MAX);
+    if args.json {
+        return output::json(&Report {
+            target: target.display().to_string(),
+            part: survey.part.clone(),
+            in_use: survey.live,
+            blocks: survey.uses_json(),
+            wear: survey.wear(),
+            histogram: bars,
+        });
+    }
+    if let Some(file) = &args.svg {
+        let wear = survey.wear();
+        let about = format!(
+            "{}: good erase blocks by erasures; spread {:.3} % and {:.3} % used of the rated {}",
+            survey.part, wear.spread_percent, wear.used_percent, wear.cycles_rated
+        );
+        return fs::write(file, histogram::picture(&bars, &title, &about))
+            .map_err(|error| Failure::host(&error, "write", file));
+    }
+    if !args.once {
+        top::needs_terminal(target)?;
+    }
+    let mut history = History::new(title, survey, Instant::now());
+    if args.once {
+        std::thread::sleep(every);
+        history.push(Survey::take(&place)?, Instant::now());
+        return top::print_frame(|buffer| frame::draw(buffer, &history, false, false));
+    }
+    screen::run(place, history, every)
+}
