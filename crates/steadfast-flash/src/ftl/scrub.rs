@@ -55,7 +55,12 @@ impl<N: Nand> Ftl<N> {
         }
         if self.failed.is_none() {
             let before = self.info.moved_pages;
-            self.guarded(|ftl| ftl.patrol_moves(budget.div_ceil(4)))?;
+            self.guarded(|ftl| {
+                // Where the patrol is goes into the journal, also when there is nothing else to be written: otherwise short
+                // patrols would read the same pages again and again.
+                ftl.begin()?;
+                ftl.patrol_moves(budget.div_ceil(4))
+            })?;
             progress.moved_pages = (self.info.moved_pages - before) as u32;
         }
         let collector = &self.collector;

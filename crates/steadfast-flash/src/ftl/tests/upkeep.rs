@@ -98,6 +98,25 @@ fn the_patrol_moves_what_has_flipped_bits_and_goes_on_after_a_mount() {
 }
 
 #[test]
+fn a_patrol_that_finds_nothing_still_gets_on() {
+    let (mut nand, _) = filled(Pairing::None, 4);
+    let mut reached = 0;
+    for _ in 0..5 {
+        let mut ftl = Ftl::mount(nand, false).unwrap();
+        assert_eq!(ftl.patrol_position().0, reached);
+        reached = loop {
+            let progress = ftl.scrub(20).unwrap();
+            assert_eq!(progress.blocks_waiting, 0);
+            if progress.position != reached {
+                break progress.position;
+            }
+        };
+        ftl.close().unwrap();
+        nand = ftl.into_nand();
+    }
+}
+
+#[test]
 fn the_second_copy_of_directory_and_table_serves() {
     let (nand, oracle) = filled(Pairing::None, 9);
     let mut ftl = Ftl::mount(nand, false).unwrap();
