@@ -25,7 +25,7 @@ struct Moving {
 
 /// Most pages of the map with changes: what bounds the time of writing them.
 fn changed_max<N: Nand>(ftl: &Ftl<N>) -> u32 {
-    if ftl.geometry.pairing == Pairing::None { 64 } else { 12 }
+    if ftl.geometry.pairing == Pairing::None { 48 } else { 12 }
 }
 
 impl<N: Nand> Ftl<N> {

@@ -35,7 +35,7 @@ impl<N: Nand> Ftl<N> {
 
     /// Most pages that are moved before one write of the host. Programs take longer where cells are shared.
     fn moves_max(&self) -> u32 {
-        if self.geometry.pairing == Pairing::None { 24 } else { 12 }
+        if self.geometry.pairing == Pairing::None { 16 } else { 12 }
     }
 
     /// Free blocks below which the host has to wait until there are more.

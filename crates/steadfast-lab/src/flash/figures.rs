@@ -192,9 +192,14 @@ mod tests {
 
     #[test]
     fn the_figures_hold() {
-        let found = figures(&Part::SLC_1GBIT, 0, 1).unwrap();
+        // Only measured: what is reached after so many random overwrites.
+        let steady = std::env::var("FLASH_OVERWRITES").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
+        let found = figures(&Part::SLC_1GBIT, steady, 1).unwrap();
         println!("{found:?}");
         assert!(found.usable_percent >= 92.0, "{found:?}");
+        if steady > 0 {
+            return;
+        }
         assert!(found.mount_page_reads_clean <= 50 && found.mount_page_reads_max <= 190, "{found:?}");
         // JFFS2 takes 4.7, UBIFS 6.7.
         assert!(found.programs_per_synced_4k <= 3.5, "{found:?}");
