@@ -109,7 +109,7 @@ fn wear_is_even_under_skewed_writes() {
             ftl.write_page(logical, &page).unwrap();
         }
         for number in 0..60_000 * times() {
-            ftl.write_page(number * 7919 % (user / 20), &page).unwrap();
+            ftl.write_page(number.wrapping_mul(7919) % (user / 20), &page).unwrap();
         }
         let (_, _, sum) = ftl.nand().wear();
         let report = ftl.report().unwrap();
