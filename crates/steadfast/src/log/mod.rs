@@ -1,7 +1,7 @@
 //! The intent log: what was committed since the last checkpoint, as key mutations.
 //!
 //! The log is a ring of blocks. Every record is one *mark*: all mutations since the mark before it, made durable with one
-//! flush, so a record is a transaction point. Small ones share two blocks in a [group](group). Records are chained: each holds
+//! flush, so a record is a transaction point. Small ones share two blocks in a [group]. Records are chained: each holds
 //! the LSN that follows its predecessor's, the digest of the record before its group, and the epoch (mount) that wrote it, which
 //! never goes down; so neither a torn record nor a left-over from an earlier round of the ring can be taken for the next one.
 //! One record is in flight at a time, so a record that has a successor was durable before the successor was written.
@@ -114,7 +114,7 @@ impl Log {
         Ok(store.medium.flush()?)
     }
 
-    /// Settles the next record: the block where it begins, and its bytes for [`write`].
+    /// Settles the next record: the block where it begins, and its bytes for [`write()`].
     pub fn append<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
