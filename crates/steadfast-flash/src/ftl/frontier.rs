@@ -1,11 +1,16 @@
 //! The write frontiers: open blocks, and programming the next page of one.
 
+use alloc::vec;
+
 use super::codec::{Frontier, UNMAPPED};
 use super::error::{FlashError, Result};
 use super::state::{Ftl, Stream};
 use super::table::{BlockInfo, BlockState};
-use super::tag::{Kind, Tag};
-use crate::nand::{BlockNumber, Nand, NandError, PageAddress, Pairing};
+use super::tag::{Kind, TAG_SIZE, Tag};
+use crate::nand::{BlockNumber, EccStatus, Nand, NandError, PageAddress, Pairing};
+
+/// Readings after which a page that was always right is taken for stable.
+const HOLDS_READS: u32 = 24;
 
 impl<N: Nand> Ftl<N> {
     /// The first page from `page` on whose programming cannot damage what was acknowledged (pages before `synced`).
@@ -112,11 +117,41 @@ impl<N: Nand> Ftl<N> {
                 continue;
             }
             let taken = if worn { self.free.pop_last() } else { self.free.pop_first() };
-            let Some((_, block)) = taken else { return Err(FlashError::WornOut) };
+            let taken = match taken {
+                Some((_, block)) => Some(block),
+                None => self.take_pending()?,
+            };
+            let Some(block) = taken else { return Err(FlashError::WornOut) };
             if self.erase(block, state)? {
                 return Ok(block);
             }
         }
+    }
+
+    /// In a recovery that has no free block left, as it was cut again and again: one that the state found does not need. It may
+    /// be needed by the state before, which counts only if the journal page that was found can be lost: so that page must
+    /// be the same each time.
+    pub(super) fn take_pending(&mut self) -> Result<Option<u32>> {
+        if self.begun {
+            return Ok(None);
+        }
+        let left = |(block, due): &(u32, u64)| *due == 1 && !self.collector.retire.contains(block);
+        let Some(at) = self.pending.iter().position(left) else { return Ok(None) };
+        if self.journal.found_holds.is_none() {
+            let mut data = vec![0; self.geometry.page_size as usize];
+            let mut oob = [0; TAG_SIZE];
+            let mut holds = true;
+            for _ in 0..HOLDS_READS {
+                self.info.page_reads += 1;
+                let status = self.nand.read(PageAddress(self.journal.found), &mut data, &mut oob)?;
+                holds &= status != EccStatus::Uncorrectable && Tag::decode(&data, &oob).is_some();
+            }
+            self.journal.found_holds = Some(holds);
+        }
+        if self.journal.found_holds != Some(true) {
+            return Ok(None);
+        }
+        Ok(self.pending.remove(at).map(|(block, _)| block))
     }
 
     /// Erases a block for a use; `false`: it is bad now.

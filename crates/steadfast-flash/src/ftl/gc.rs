@@ -39,8 +39,8 @@ impl<N: Nand> Ftl<N> {
     }
 
     /// Free blocks below which the host has to wait until there are more.
-    fn free_min(&self) -> usize {
-        self.layout.reserve as usize * 2 / 3
+    pub(super) fn free_min(&self) -> usize {
+        (self.layout.reserve as usize).saturating_sub(2)
     }
 
     fn low_water(&self) -> usize {
@@ -88,11 +88,7 @@ impl<N: Nand> Ftl<N> {
             self.collector.victim.and_then(|(block, _)| self.table.get(block)).map_or(0, |info| info.valid);
         let moves = valid / (pages - valid.min(pages - 1)) + 2;
         // Behind: as fast as the bound on one write allows.
-        if self.free.len() <= self.layout.reserve as usize {
-            self.moves_max()
-        } else {
-            moves.min(self.moves_max())
-        }
+        if self.free.len() <= self.free_min() + 2 { self.moves_max() } else { moves.min(self.moves_max()) }
     }
 
     /// Moves at most `moves` valid pages. Where cells are shared, whole groups of them: then what is moved uses every page

@@ -106,7 +106,15 @@ impl<N: Nand> Ftl<N> {
         if self.journal.since_anchor >= BLOCKS_PER_ANCHOR {
             self.write_anchor()?;
         }
-        self.promote()
+        self.promote()?;
+        // A session that began with few free blocks kept too few for the next recovery.
+        while self.kept.len() < KEPT
+            && self.free.len() > self.layout.reserve as usize
+            && let Some((_, block)) = self.free.pop_first()
+        {
+            self.kept.push(block);
+        }
+        Ok(())
     }
 
     /// Goes on in the next block of the chain, and chooses the one after it.
@@ -143,7 +151,11 @@ impl<N: Nand> Ftl<N> {
         {
             self.load_table(page)?;
         }
-        let Some((erases, block)) = self.free.pop_first() else { return Err(FlashError::WornOut) };
+        let block = match self.free.pop_first() {
+            Some((_, block)) => block,
+            None => self.take_pending()?.ok_or(FlashError::WornOut)?,
+        };
+        let erases = self.block(block)?.erases;
         self.table.set(block, BlockInfo { state: BlockState::Journal, valid: 0, erases });
         Ok(block)
     }

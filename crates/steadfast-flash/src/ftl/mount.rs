@@ -97,6 +97,7 @@ impl<N: Nand> Ftl<N> {
             match decoded.filter(|(state, _)| state.volume == anchor.volume && last.tag.id == chain) {
                 Some((state, changes)) => {
                     self.journal.block = block;
+                    self.journal.found = self.page(block, last.page).0;
                     return Ok(Some((last.tag, state, changes)));
                 }
                 None => match self.before(block, Kind::Journal, last.page)? {

@@ -56,7 +56,14 @@ impl<N: Nand> Ftl<N> {
         }
         // A page of the ring block may have been begun: the next anchor goes to the next block.
         self.journal.ring.1 = self.geometry.pages_per_block;
-        self.begin()
+        self.begin()?;
+        // Where few are left: what this session has left becomes free now, while its journal page needs no more room than before.
+        for _ in 0..2 {
+            if self.free.len() <= self.free_min() && !self.pending.is_empty() {
+                self.write_journal(0)?;
+            }
+        }
+        Ok(())
     }
 
     fn look_behind(&mut self, frontier: Frontier, journal: u64, found: &mut Vec<Found>) -> Result<()> {

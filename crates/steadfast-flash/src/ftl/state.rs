@@ -58,6 +58,10 @@ pub(super) struct Journal {
     pub chain: Vec<u32>,
     /// Place of the present block in the chain of all.
     pub chain_number: u32,
+    /// Address of the page that the mount went by.
+    pub found: u32,
+    /// Whether that page is the same at every reading, once that was tried.
+    pub found_holds: Option<bool>,
     /// Sequence number of the first page of the present block, and of the block before.
     pub first: u64,
     pub previous: u64,

@@ -42,3 +42,25 @@ fn every_operation_of_a_full_part_can_be_cut() {
 fn every_operation_of_a_full_part_with_shared_cells_can_be_cut() {
     every_cut(Pairing::Distance3, 1);
 }
+
+/// A power supply that fails again soon after each start: no block is used up.
+#[test]
+fn recoveries_that_are_cut_again_and_again_leave_free_blocks() {
+    for pairing in [Pairing::None, Pairing::Distance3] {
+        let part = small(pairing, 48);
+        let mut oracle = Oracle::new(512);
+        let (nand, _) = run(formatted(&part, 5, Ageing::NONE), &mut oracle, &churn(900, 1));
+        for soon in 1..9 {
+            let (mut nand, mut oracle) = (nand.clone(), oracle.clone());
+            for round in 0..60 {
+                // Programs and erasures of a recovery, and a few more.
+                nand.reseed(round);
+                nand.cut_after(soon + round % 9 * 5, Interrupted::ALL[(round / 9 + soon) as usize % 5]);
+                nand = run(nand, &mut oracle, &churn(30, round as u32)).0;
+                nand = recover(nand, &mut oracle, Vec::new());
+            }
+            let (_, cut) = run(nand, &mut oracle, &churn(60, 7));
+            assert!(!cut);
+        }
+    }
+}
