@@ -100,7 +100,8 @@ impl Log {
 
     /// Destroys what lies where the next record goes, and in the `spare` block of the last group: the remains of a record
     /// that a power cut has interrupted. Nobody may find them completed later, by a new record that was torn in turn or by
-    /// the same data written again, after a mount has gone on without them. Durable when it returns.
+    /// the same data written again, after a mount has gone on without them. Durable when it returns. In a full log there is no
+    /// such place: what lies behind the last record is the first one.
     pub fn erase_unfinished<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -108,7 +109,8 @@ impl Log {
     ) -> Result<()> {
         let mut erased = memory::zeroed(self.block_size as usize)?;
         erased.fill(ERASED);
-        for block in spare.into_iter().chain([self.position.block]) {
+        let next = self.has_room(1).then_some(self.position.block);
+        for block in spare.into_iter().chain(next) {
             store.medium.write((self.region.start.0 + block) * self.block_size, &erased)?;
         }
         Ok(store.medium.flush()?)

@@ -28,7 +28,7 @@ const CHECKED_AT_ONCE: usize = 64 << 10;
 
 /// Payloads of records that are kept from the search for the end to the replay, bytes: no more than this, nor than an eighth of
 /// the cache. The rest is read twice.
-const KEPT_MAX: usize = 256 << 10;
+const KEPT_MAX: usize = 4 << 20;
 
 /// A record that counts.
 #[derive(Debug)]
@@ -193,7 +193,8 @@ pub fn replay<M: Medium, P: Platform>(
 ) -> Result<Replayed> {
     let ring = store.superblock.log.count;
     let mut found = Replayed::empty(start);
-    let mut keep = KEPT_MAX.min(store.cache_use().capacity / 8);
+    let cache = store.cache_use().capacity * store.superblock.node_size as usize;
+    let mut keep = KEPT_MAX.min(cache / 8);
     let mut reader = Reader { store, ahead: None };
     // Only one that has another behind it is known to have been durable.
     let mut last: Option<Group> = None;

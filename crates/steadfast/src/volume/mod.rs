@@ -30,6 +30,8 @@ mod fault_tests;
 mod format;
 mod hold;
 mod identify;
+#[cfg(test)]
+mod log_tests;
 mod map;
 mod move_shared;
 mod open;
