@@ -195,17 +195,13 @@ impl Node {
 
     /// `Ok` with the index of `key`, or `Err` with the index where it would go.
     pub fn search(&self, key: &Key) -> Result<usize, usize> {
-        let (mut low, mut high) = (0, self.count());
-        while low < high {
-            let middle = (low + high) / 2;
-            let at = HEADER + middle * SLOT;
-            match self.bytes[at..at + Key::LEN].cmp(&key.0[..]) {
-                core::cmp::Ordering::Less => low = middle + 1,
-                core::cmp::Ordering::Greater => high = middle,
-                core::cmp::Ordering::Equal => return Ok(middle),
-            }
-        }
-        Err(low)
+        let (slots, _) = self.bytes[HEADER..HEADER + self.count() * SLOT].as_chunks::<SLOT>();
+        let key = key.order();
+        slots.binary_search_by(|slot| {
+            let mut here = Key::MIN;
+            here.0.copy_from_slice(&slot[..Key::LEN]);
+            here.order().cmp(&key)
+        })
     }
 
     /// Index of the child of a branch whose range holds `key`.

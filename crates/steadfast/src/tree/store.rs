@@ -57,6 +57,9 @@ pub struct Store<M: Medium, P: Platform> {
     /// Parameters of the volume.
     /// As it was when the volume was opened; what depends on the present size is [`superblock_now`](Self::superblock_now)'s.
     pub superblock: Superblock,
+    /// What could be allocated when the volume was opened: from here on, to below there.
+    first_block: u64,
+    end_block: u64,
     /// Size in blocks. It can grow.
     blocks: RwLock<P::RwLock, u64>,
     cache: Mutex<P::Mutex, Cache>,
@@ -72,6 +75,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Store {
             medium: Patient(medium),
             platform,
+            first_block: superblock.first_block(),
+            end_block: superblock.end_block(),
             blocks: RwLock::new(superblock.blocks),
             superblock,
             cache: Mutex::new(Cache::new(nodes.max(CACHE_NODES_MIN))),
@@ -113,14 +118,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// Whether a run lies wholly in the part of the volume that can be allocated.
     pub fn contains(&self, run: BlockRun) -> bool {
-        let below = |blocks: u64| {
-            let end = blocks - self.superblock.head_blocks();
-            run.start.0 < end && run.count <= end - run.start.0
-        };
+        let below = |end: u64| run.start.0 < end && run.count <= end - run.start.0;
         // The volume only grows while it is open: where an address was good once, nobody needs the lock.
         run.count > 0
-            && run.start.0 >= self.superblock.first_block()
-            && (below(self.superblock.blocks) || below(*self.blocks.read()))
+            && run.start.0 >= self.first_block
+            && (below(self.end_block) || below(*self.blocks.read() - self.superblock.head_blocks()))
     }
 
     fn byte_offset(&self, address: BlockAddress) -> u64 {
