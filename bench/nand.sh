@@ -5,14 +5,15 @@
 #
 #   bench/nand.sh [jffs2|ubifs|steadfast ...]      default: all
 #
-# Prints tables and writes NAND_OUT/nand.json (default target/bench-nand). Nothing is installed but what apt has for qemu; the
-# kernel and the flash tools are unpacked into the target directory. NAND_LIMIT: most seconds for one guest (900). STEADFAST: a program that
+# Prints tables and writes NAND_OUT/nand.json (default target/bench-nand), and the same as a result of the lab: 'steadfast lab show NAND_OUT',
+# with --report DIR as a page. Nothing is installed but what apt has for qemu; the
+# kernel and the flash tools are unpacked into the target directory. NAND_LIMIT: most seconds for one guest (1800). STEADFAST: a program that
 # is built already; what it is linked with comes along. Otherwise the release build is used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-limit=${NAND_LIMIT:-900}
+limit=${NAND_LIMIT:-1800}
 systems=("$@")
 [ ${#systems[@]} -gt 0 ] || systems=(jffs2 ubifs steadfast)
 for fs in "${systems[@]}"; do
@@ -131,5 +132,7 @@ for fs in "${systems[@]}"; do
     fi
     rm -f "$scratch/nand"
 done
+NAND_VERSION=$("${STEADFAST:-$target/release/steadfast}" --version | cut -d' ' -f2)
+export NAND_VERSION
 python3 bench/nand/report.py "$out" "${systems[@]}"
 exit "$failed"

@@ -160,6 +160,9 @@ work() {
     measure room flash_load make-room /mnt
     cold
     measure overwrites flash_load overwrite /mnt 200
+    # The steady state: garbage collection has been everywhere before it is measured.
+    measure random_begin flash_load random /mnt 0 16000
+    measure random flash_load random /mnt 16000 4000
     detach || fail "unmount"
     attach_and_mount || fail "mount"
     # The power fails at some moment of this.

@@ -7,6 +7,7 @@
 //! - `fill DIR`: files of 64 KiB that do not compress, until no space is left;
 //! - `make-room DIR`: removes every tenth of them;
 //! - `overwrite DIR COUNT`: 4 KiB in the middle of one of the files after another, each made durable by fsync;
+//! - `random DIR FROM COUNT`: the same at places drawn from all files but those of `overwrite`; FROM continues an earlier draw;
 //! - `verify DIR`: reads everything and compares what was acknowledged.
 
 use std::error::Error;
@@ -31,11 +32,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["fill", directory] => fill(Path::new(directory)),
         ["make-room", directory] => make_room(Path::new(directory)),
         ["overwrite", directory, count] => overwrite(Path::new(directory), count.parse()?),
+        ["random", directory, from, count] => random(Path::new(directory), from.parse()?, count.parse()?),
         ["verify", directory] => verify(Path::new(directory)),
-        _ => Err(
-            "usage: flash_load write|read FILE MIB, fileops|overwrite DIR COUNT, fill|make-room|verify DIR"
-                .into(),
-        ),
+        _ => {
+            Err("usage: flash_load write|read FILE MIB, fileops|overwrite DIR COUNT, random DIR FROM COUNT, \
+                  fill|make-room|verify DIR"
+                .into())
+        }
     }
 }
 
@@ -171,25 +174,66 @@ fn overwrite(directory: &Path, count: usize) -> Result<(), Box<dyn Error>> {
     let mut latencies = Vec::with_capacity(count);
     for number in 0..count {
         let (index, offset) = place(number);
-        let start = Instant::now();
-        let mut file = OpenOptions::new().write(true).open(path(directory, index))?;
-        file.seek(SeekFrom::Start(offset))?;
-        file.write_all(&noise((number as u64) << 32 | 0xffff, RECORD))?;
-        file.sync_all()?;
-        latencies.push(start.elapsed());
+        let record = noise((number as u64) << 32 | 0xffff, RECORD);
+        latencies.push(replace(&path(directory, index), offset, &record)?);
         // Whoever keeps this output knows what has been acknowledged.
         println!("acknowledged {number}");
     }
-    latencies.sort_unstable();
-    let total: Duration = latencies.iter().sum();
-    println!("overwrite_mean_ms {:.2}", milliseconds(total) / count.max(1) as f64);
-    if let Some(worst) = latencies.last() {
-        println!("overwrite_worst_ms {:.1}", milliseconds(*worst));
-    }
+    print_latencies("overwrite", &latencies);
     Ok(())
 }
 
-/// Every file is what `fill` wrote, each 4 KiB of the overwritten ones that or an overwrite. How many overwrites are there is
+/// Overwrites a part of a file durably; the time that it took.
+fn replace(path: &Path, offset: u64, record: &[u8]) -> io::Result<Duration> {
+    let start = Instant::now();
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    file.write_all(record)?;
+    file.sync_all()?;
+    Ok(start.elapsed())
+}
+
+fn print_latencies(name: &str, latencies: &[Duration]) {
+    let total: Duration = latencies.iter().sum();
+    println!("{name}_mean_ms {:.2}", milliseconds(total) / latencies.len().max(1) as f64);
+    println!("{name}_worst_ms {:.1}", milliseconds(latencies.iter().max().copied().unwrap_or_default()));
+}
+
+/// What `random` writes to record `at` of file `index`.
+fn drawn(index: usize, at: usize) -> Vec<u8> {
+    noise(1 << 63 | (index as u64) << 16 | at as u64, RECORD)
+}
+
+/// Whether `overwrite` uses the file: its places tell what was acknowledged, so nothing else is written there.
+fn is_overwritten(index: usize) -> bool {
+    index % 10 == 1 && index / 10 < OVERWRITTEN
+}
+
+fn random(directory: &Path, from: usize, count: usize) -> Result<(), Box<dyn Error>> {
+    // Of the last ten some may be missing.
+    let files = count_files(directory).saturating_sub(10);
+    let places = (0..files).filter(|index| index % 10 != 0 && !is_overwritten(*index)).collect::<Vec<_>>();
+    if places.is_empty() {
+        return Err(format!("{}: fill it first", directory.display()).into());
+    }
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut latencies = Vec::with_capacity(count);
+    for number in 0..from + count {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        if number < from {
+            continue;
+        }
+        let at = (state >> 32) as usize % (FILE / RECORD);
+        let index = places.get((state & 0xffff_ffff) as usize % places.len()).copied().unwrap_or_default();
+        latencies.push(replace(&path(directory, index), (at * RECORD) as u64, &drawn(index, at))?);
+    }
+    print_latencies("random", &latencies);
+    Ok(())
+}
+
+/// Every file is what `fill` wrote, or in some records what `random` did; each 4 KiB of the overwritten ones that or an overwrite. How many overwrites are there is
 /// for the caller to compare with what was acknowledged: they are counted up to the first one that is missing.
 fn verify(directory: &Path) -> Result<(), Box<dyn Error>> {
     let (mut wrong, mut files, mut present) = (0, 0, Vec::new());
@@ -210,7 +254,8 @@ fn verify(directory: &Path) -> Result<(), Box<dyn Error>> {
         }
         for (at, record) in bytes.chunks(RECORD).enumerate() {
             let offset = at * RECORD;
-            if original.get(offset..offset + record.len()) == Some(record) {
+            let drawn = || !is_overwritten(index) && record == drawn(index, at);
+            if original.get(offset..offset + record.len()) == Some(record) || drawn() {
                 continue;
             }
             // Each place is overwritten again after so many overwrites.
