@@ -9,6 +9,7 @@
 //! This is a plain logical redo log, as in ZFS's intent log: replay puts the mutations into the tree of the newest
 //! metaroot.
 
+mod find;
 mod group;
 mod record;
 mod replay;
@@ -28,7 +29,7 @@ use crate::layout::{LogPosition, Superblock};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;
-use crate::types::{BlockAddress, BlockRun, Lsn};
+use crate::types::{BlockRun, Lsn};
 
 /// What erased bytes of the log are; no record begins with it.
 const ERASED: u8 = 0xff;
@@ -181,20 +182,28 @@ pub fn write<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, record: &[u8]
     Ok(())
 }
 
-/// Reads the first `length` bytes of the ring from block `at` on, rounded up to what the medium writes whole and no further:
+/// Reads bytes `from..to` of what begins at block `at` of the ring, rounded up to what the medium writes whole and no further:
 /// what lies behind a record in its last block must not decide whether the record can be read, or a half-done erasure
 /// could bring it back.
-fn read_ring<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, length: usize) -> Result<Vec<u8>> {
+fn read_ring<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    at: u64,
+    from: usize,
+    to: usize,
+) -> Result<Vec<u8>> {
     let region = store.superblock.log;
     let block_size = u64::from(store.superblock.block_size);
-    let length = length.next_multiple_of(store.medium.geometry().atomic_unit.max(1) as usize);
-    let mut bytes = memory::zeroed(length)?;
-    let first = ((region.count - at) * block_size).min(length as u64);
-    let (head, tail) = bytes.split_at_mut(first as usize);
-    let offset = |block: u64| BlockAddress(region.start.0 + block).0 * block_size;
-    store.medium.read(offset(at), head)?;
+    let to = to.next_multiple_of(store.medium.geometry().atomic_unit.max(1) as usize);
+    let mut bytes = memory::zeroed(to.saturating_sub(from))?;
+    let ring = region.count * block_size;
+    let start = at * block_size + from as u64;
+    let (start, until_end) = if start < ring { (start, ring - start) } else { (start - ring, u64::MAX) };
+    let first = until_end.min(bytes.len() as u64) as usize;
+    let (head, tail) = bytes.split_at_mut(first);
+    let origin = region.start.0 * block_size;
+    store.medium.read(origin + start, head)?;
     if !tail.is_empty() {
-        store.medium.read(offset(0), tail)?;
+        store.medium.read(origin, tail)?;
     }
     Ok(bytes)
 }

@@ -163,6 +163,8 @@ pub struct Header {
     pub index: u32,
     /// Bytes of mutations.
     pub payload: usize,
+    /// Digest of the record, if it is whole.
+    pub digest: Digest,
 }
 
 impl Header {
@@ -177,7 +179,7 @@ impl Header {
         let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
         let previous = fields.array();
         let payload = fields.u32() as usize;
-        Some(Header { lsn, epoch, previous, index: fields.u32(), payload })
+        Some(Header { lsn, epoch, previous, payload, index: fields.u32(), digest: fields.array() })
     }
 
     /// Whether the record belongs to the group that comes next at `position`.

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use super::find::{Candidate, Finder, Found, Group, unless_unreadable};
 use super::read_ring;
 use super::record::{self, Header, RECORD_HEADER, Record};
 use crate::error::{Error, Result};
@@ -110,7 +111,7 @@ impl Replayed {
         if let Some(payload) = kept {
             return record::mutations(payload, |_| true)?.ok_or(damaged);
         }
-        let bytes = read_ring(store, place.block, RECORD_HEADER + place.payload)?;
+        let bytes = read_ring(store, place.block, 0, RECORD_HEADER + place.payload)?;
         let record = Record::decode(&bytes, place.payload, |bytes| store.crc(bytes))?.ok_or(damaged)?;
         record.mutations()?.ok_or(damaged)
     }
@@ -139,52 +140,6 @@ impl Replayed {
     }
 }
 
-/// A whole record of the group that was looked for.
-struct Found {
-    record: Record,
-    place: Place,
-}
-
-impl Found {
-    /// Blocks of its group if it is the last in it: each record but the first makes use of both.
-    fn group_blocks(&self) -> u64 {
-        if self.record.index == 0 { self.place.blocks } else { 2 }
-    }
-
-    /// The end of the log behind it, where its group begins at `start`.
-    fn end(&self, start: &LogPosition, ring: u64) -> LogPosition {
-        LogPosition {
-            lsn: Lsn(self.record.lsn.0 + 1),
-            block: (start.block + self.group_blocks()) % ring,
-            previous: self.record.digest,
-            epoch: self.record.epoch,
-        }
-    }
-
-    /// Newer records of a group come behind.
-    fn age(&self) -> (u64, u32) {
-        (self.record.epoch, self.record.index)
-    }
-}
-
-/// What a block of the ring has of the group that is looked for.
-enum Candidate {
-    /// Nothing.
-    Nothing,
-    /// A record that was interrupted, or is damaged, or malformed.
-    Torn,
-    /// What the medium will never read.
-    Unreadable(Error),
-    /// A record whose chain, digest and payload are right.
-    Whole(Found),
-}
-
-/// The two blocks of a group.
-struct Group {
-    newest: Found,
-    other: Candidate,
-}
-
 /// Reads the log from `start`, the position in the metaroot of `generation`, to its end.
 pub fn replay<M: Medium, P: Platform>(
     store: &Store<M, P>,
@@ -195,7 +150,7 @@ pub fn replay<M: Medium, P: Platform>(
     let mut found = Replayed::empty(start);
     let cache = store.cache_use().capacity * store.superblock.node_size as usize;
     let mut keep = KEPT_MAX.min(cache / 8);
-    let mut reader = Reader { store, ahead: None };
+    let mut finder = Finder::new(store);
     // Only one that has another behind it is known to have been durable.
     let mut last: Option<Group> = None;
     let behind = loop {
@@ -205,7 +160,7 @@ pub fn replay<M: Medium, P: Platform>(
                 (newest.end(&found.end, ring), found.blocks + newest.group_blocks())
             }
         };
-        match reader.group(&end, ring - blocks)? {
+        match finder.group(&end, ring - blocks)? {
             Ok(next) => {
                 if let Some(done) = last.replace(next) {
                     found.accept(store, done.newest, &mut keep)?;
@@ -222,17 +177,18 @@ pub fn replay<M: Medium, P: Platform>(
             let grouped = newest.record.index > 0;
             found.accept(store, newest, &mut keep)?;
             if grouped {
-                found.note_remains(other);
+                found.note_remains(finder.settle(other)?);
             }
         } else {
             // The next record takes its place, in a later epoch.
             found.unfinished = true;
             let epoch = newest.record.epoch;
-            match other {
-                _ if newest.record.index == 0 => {}
+            let grouped = newest.record.index > 0;
+            match if grouped { finder.settle(other)? } else { Candidate::Nothing } {
                 Candidate::Whole(before) if before.record.lsn.0 + 1 == newest.record.lsn.0 => {
                     found.accept(store, before, &mut keep)?;
                 }
+                _ if !grouped => {}
                 _ => {
                     let address = BlockAddress(store.superblock.log.start.0 + newest.place.block);
                     let reason =
@@ -261,80 +217,9 @@ impl Replayed {
                 self.unfinished = true;
                 self.unreadable = Some(error);
             }
-            Candidate::Whole(_) => {}
+            // It has been settled.
+            Candidate::Unseen(..) | Candidate::Begun(_) | Candidate::Whole(_) => {}
         }
-    }
-}
-
-/// Reads groups, and no block twice where it can be helped.
-struct Reader<'a, M: Medium, P: Platform> {
-    store: &'a Store<M, P>,
-    /// The first bytes of a block that was looked at last.
-    ahead: Option<(u64, Vec<u8>)>,
-}
-
-impl<M: Medium, P: Platform> Reader<'_, M, P> {
-    /// The group that begins at `start`, of at most `room` blocks; otherwise what its first block has instead.
-    fn group(&mut self, start: &LogPosition, room: u64) -> Result<core::result::Result<Group, Candidate>> {
-        let first = self.candidate(start.block, start, room)?;
-        let long = matches!(&first, Candidate::Whole(found) if found.place.blocks > 1);
-        let second = if room < 2 || long {
-            Candidate::Nothing
-        } else {
-            self.candidate((start.block + 1) % self.store.superblock.log.count, start, 1)?
-        };
-        Ok(match (first, second) {
-            (Candidate::Whole(first), Candidate::Whole(second)) if first.age() < second.age() => {
-                Ok(Group { newest: second, other: Candidate::Whole(first) })
-            }
-            (Candidate::Whole(newest), other) => Ok(Group { newest, other }),
-            (other, Candidate::Whole(newest)) => Ok(Group { newest, other }),
-            (first, _) => Err(first),
-        })
-    }
-
-    /// What block `at` has of the group that begins at `start`: a record of at most `room` blocks.
-    fn candidate(&mut self, at: u64, start: &LogPosition, room: u64) -> Result<Candidate> {
-        let store = self.store;
-        let block_size = u64::from(store.superblock.block_size);
-        if (RECORD_HEADER as u64).div_ceil(block_size) > room {
-            return Ok(Candidate::Nothing);
-        }
-        let mut bytes = match self.ahead.take() {
-            Some((block, bytes)) if block == at => bytes,
-            _ => match unless_unreadable(|| read_ring(store, at, RECORD_HEADER))? {
-                Ok(bytes) => bytes,
-                Err(error) => return Ok(Candidate::Unreadable(error)),
-            },
-        };
-        let Some(header) = Header::decode(&bytes, store.volume_id()).filter(|header| header.follows(start))
-        else {
-            self.ahead = Some((at, bytes));
-            return Ok(Candidate::Nothing);
-        };
-        let Header { lsn, index, payload, .. } = header;
-        let blocks = (RECORD_HEADER as u64 + payload as u64).div_ceil(block_size);
-        if blocks > room || (index > 0 && blocks > 1) {
-            return Ok(Candidate::Torn);
-        }
-        if bytes.len() < RECORD_HEADER + payload {
-            bytes = match unless_unreadable(|| read_ring(store, at, RECORD_HEADER + payload))? {
-                Ok(bytes) => bytes,
-                Err(error) => return Ok(Candidate::Unreadable(error)),
-            };
-        }
-        let record = Record::decode(&bytes, payload, |bytes| store.crc(bytes))?;
-        let Some(record) = record.filter(Record::is_well_formed) else { return Ok(Candidate::Torn) };
-        let place = Place { lsn, index, block: at, blocks, payload };
-        Ok(Candidate::Whole(Found { record, place }))
-    }
-}
-
-/// What `read` gives; the error where the medium says twice that it never will.
-fn unless_unreadable<T>(read: impl Fn() -> Result<T>) -> Result<core::result::Result<T, Error>> {
-    match read().or_else(|error| if error.is_unreadable() { read() } else { Err(error) }) {
-        Err(error) if error.is_unreadable() => Ok(Err(error)),
-        result => result.map(Ok),
     }
 }
 
@@ -346,7 +231,7 @@ pub fn stranded<M: Medium, P: Platform>(store: &Store<M, P>, end: &LogPosition) 
     let header_blocks = (RECORD_HEADER as u64).div_ceil(block_size);
     let mut highest = None;
     for block in 0..if header_blocks <= region.count { region.count } else { 0 } {
-        let bytes = unless_unreadable(|| read_ring(store, block, RECORD_HEADER))?;
+        let bytes = unless_unreadable(|| read_ring(store, block, 0, RECORD_HEADER))?;
         let header = bytes.ok().and_then(|bytes| Header::decode(&bytes, store.volume_id()));
         let Some(Header { lsn, epoch, payload, .. }) = header else { continue };
         // Of an earlier mount: what it wrote behind the end was passed over by a later one.
@@ -357,7 +242,7 @@ pub fn stranded<M: Medium, P: Platform>(store: &Store<M, P>, end: &LogPosition) 
         if blocks > region.count {
             continue;
         }
-        let Ok(bytes) = unless_unreadable(|| read_ring(store, block, RECORD_HEADER + payload))? else {
+        let Ok(bytes) = unless_unreadable(|| read_ring(store, block, 0, RECORD_HEADER + payload))? else {
             continue;
         };
         if Record::decode(&bytes, payload, |bytes| store.crc(bytes))?.is_some() {
