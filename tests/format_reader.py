@@ -387,6 +387,56 @@ class Volume:
             found.append((key, value, tag < b"\2"))
         return found
 
+    def unpacked(self, packed):
+        """The payload that was packed, or None if it is malformed."""
+        payload, at, inode, last = b"", 0, 0, {}
+
+        def take(count):
+            nonlocal at
+            at += count
+            if at > len(packed):
+                raise ValueError
+            return packed[at - count:at]
+
+        def varint():
+            number = shift = 0
+            while True:
+                byte = take(1)[0]
+                number |= (byte & 127) << shift
+                shift += 7
+                if number >= 2**64 or shift > 70:
+                    raise ValueError
+                if byte < 128:
+                    return number
+
+        try:
+            while at < len(packed):
+                tag = take(1)[0]
+                inode = (inode + varint()) % 2**64
+                kind, put, plain = tag >> 3, tag & 1, tag & 4
+                payload += inode.to_bytes(8, "big") + bytes([kind]) + varint().to_bytes(8, "big") + bytes([tag & 3])
+                if plain and not put:
+                    return None
+                if not put:
+                    continue
+                length, value = varint(), b""
+                if length >= 2**16:
+                    return None
+                if plain:
+                    value = take(length)
+                while len(value) < length:
+                    mask, size = take(1)[0], min(8, length - len(value))
+                    if mask >> size:
+                        return None
+                    value += b"".join(take(1) if mask >> i & 1 else b"\0" for i in range(size))
+                if not plain and len(last.get(kind, b"")) == length:
+                    value = bytes(a ^ b for a, b in zip(value, last[kind]))
+                last[kind] = value
+                payload += length.to_bytes(2, "little") + value
+        except ValueError:
+            return None
+        return payload
+
     def record(self, at, room, first, previous, epoch):
         """The record at a block, if it belongs to the group that begins with number `first`."""
         header = self.ring(at, 72)
@@ -396,7 +446,10 @@ class Volume:
                 or its_epoch < epoch or size > room or index and size > 1:
             return None
         record = self.ring(at, 72 + length)
-        changes = self.mutations(record[72:]) if digest(record[:56], bytes(16), record[72:]) == own else None
+        if digest(record[:56], bytes(16), record[72:]) != own:
+            return None
+        payload = self.unpacked(record[72:]) if flags & 2 else record[72:]
+        changes = None if payload is None else self.mutations(payload)
         return changes is not None and Record(its_epoch, index, number, flags, changes, own, size)
 
     def replay(self):

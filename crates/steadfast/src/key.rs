@@ -63,6 +63,8 @@ pub struct Key(pub [u8; Key::LEN]);
 impl Key {
     /// Encoded length in bytes.
     pub const LEN: usize = 17;
+    /// Where the byte of the kind is.
+    pub(crate) const KIND_AT: usize = 8;
     /// The smallest key.
     pub const MIN: Key = Key([0; Key::LEN]);
     /// The largest key.
@@ -70,9 +72,14 @@ impl Key {
 
     /// Encodes a key.
     pub fn new(inode: InodeNumber, kind: Kind, suffix: u64) -> Key {
+        Key::from_parts(inode.0, kind as u8, suffix)
+    }
+
+    /// A key of any kind, known or not.
+    pub(crate) fn from_parts(inode: u64, kind: u8, suffix: u64) -> Key {
         let mut bytes = [0; Key::LEN];
-        bytes[..8].copy_from_slice(&inode.0.to_be_bytes());
-        bytes[8] = kind as u8;
+        bytes[..8].copy_from_slice(&inode.to_be_bytes());
+        bytes[Key::KIND_AT] = kind;
         bytes[9..].copy_from_slice(&suffix.to_be_bytes());
         Key(bytes)
     }

@@ -13,9 +13,10 @@
 
 use alloc::vec::Vec;
 
-use super::{Log, RECORD_HEADER, RecordBuilder};
+use super::pack::GAIN_MAX;
+use super::record::Body;
+use super::{Log, RecordBuilder};
 use crate::error::Result;
-use crate::fs::memory;
 use crate::layout::Digest;
 use crate::sabotage::{Sabotage, planted};
 
@@ -28,13 +29,13 @@ pub(super) struct Group {
     index: u32,
     /// Digest of the record before it.
     previous: Digest,
-    /// Payload of its last record.
+    /// Payload of its last record, not packed.
     payload: Vec<u8>,
 }
 
 /// The next record: what is in it, and where it goes.
 pub struct Next {
-    pub(super) builder: RecordBuilder,
+    pub(super) body: Body,
     /// Its first block.
     pub(super) at: u64,
     /// Its number in its group.
@@ -52,36 +53,30 @@ impl Log {
     /// # Errors
     /// `OutOfMemory`; nothing has changed then.
     pub fn next(&self, builder: RecordBuilder) -> Result<Option<Next>> {
+        let block_size = self.block_size as usize;
         if let Some(group) = &self.group
-            && self.is_small(&builder)
+            && group.payload.len() + builder.payload().len() <= GAIN_MAX * block_size
         {
             let joined = builder.joined(&group.payload)?;
+            let body = joined.body(block_size)?;
             let blocks = u64::from(group.index == 0);
-            if self.is_small(&joined) && self.has_room(blocks) {
+            if body.len() <= block_size && self.has_room(blocks) {
                 let index = group.index + 1;
                 let turn = if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };
                 let at = (group.start + turn) % self.region.count;
                 let (start, previous) = (group.start, group.previous);
-                let payload = memory::copy(joined.payload())?;
-                let group = Some(Group { start, index, previous, payload });
-                return Ok(Some(Next { builder: joined, at, index, previous, blocks, group }));
+                let group = Some(Group { start, index, previous, payload: joined.into_payload() });
+                return Ok(Some(Next { body, at, index, previous, blocks, group }));
             }
         }
-        let blocks = self.blocks_for(builder.payload_len());
+        let body = builder.body(block_size)?;
+        let blocks = body.len().div_ceil(block_size) as u64;
         if !self.has_room(blocks) {
             return Ok(None);
         }
-        let (at, previous) = (self.position.block, self.position.previous);
-        let group = if self.may_group && self.is_small(&builder) {
-            Some(Group { start: at, index: 0, previous, payload: memory::copy(builder.payload())? })
-        } else {
-            None
-        };
-        Ok(Some(Next { builder, at, index: 0, previous, blocks, group }))
-    }
-
-    /// Whether it fits one block.
-    fn is_small(&self, record: &RecordBuilder) -> bool {
-        (RECORD_HEADER + record.payload_len()) as u64 <= self.block_size
+        let (start, previous) = (self.position.block, self.position.previous);
+        let may_go_on = self.may_group && blocks == 1;
+        let group = may_go_on.then(|| Group { start, index: 0, previous, payload: builder.into_payload() });
+        Ok(Some(Next { body, at: start, index: 0, previous, blocks, group }))
     }
 }

@@ -11,6 +11,7 @@
 
 mod find;
 mod group;
+mod pack;
 mod record;
 mod replay;
 
@@ -89,11 +90,6 @@ impl Log {
         self.position
     }
 
-    /// Blocks that a record with this many payload bytes takes.
-    fn blocks_for(&self, payload: usize) -> u64 {
-        ((RECORD_HEADER + payload) as u64).div_ceil(self.block_size)
-    }
-
     /// Whether `blocks` more fit behind those that are still needed.
     fn has_room(&self, blocks: u64) -> bool {
         self.used + blocks <= self.region.count
@@ -127,7 +123,7 @@ impl Log {
         let position = LogPosition { previous: next.previous, ..self.position };
         let (volume, crc) = (store.volume_id(), |bytes: &[u8]| store.crc(bytes));
         let (bytes, digest) =
-            next.builder.finish(&position, next.index, volume, check_data, self.block_size as usize, crc);
+            next.body.finish(&position, next.index, volume, check_data, self.block_size as usize, crc);
         self.position.lsn = Lsn(self.position.lsn.0 + 1);
         self.position.block = (self.position.block + next.blocks) % self.region.count.max(1);
         if !planted(Sabotage::KeepChainDigest) {

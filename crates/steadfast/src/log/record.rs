@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! magic u32 | flags u32 | volume id u64 | lsn u64 | epoch u64 | previous digest 16 | payload length u32 | index u32 | digest 16
-//! payload: { key 17 | tag }* for removals, { key 17 | tag | length u16 | value }* for puts, in the order of the keys
+//! payload: { key 17 | tag }* for removals, { key 17 | tag | length u16 | value }* for puts, in the order of the keys;
+//!          or the same [packed](super::pack), as a flag says
 //! ```
 //! The index is the record's number in its [group](super::group); bit 0 of a tag says put, bit 1 that an earlier record of
 //! the group has the mutation. The digest covers header (with the digest field zero) and payload. A record begins at a block
@@ -10,6 +11,7 @@
 
 use alloc::vec::Vec;
 
+use super::pack::{pack, unpack};
 use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::key::Key;
@@ -24,29 +26,36 @@ const AT_DIGEST: usize = RECORD_HEADER - DIGEST_SIZE;
 const MAGIC: u32 = u32::from_le_bytes(*b"SFLR");
 /// The data that the record names may have been in flight together with it: replay checks it.
 const FLAG_CHECK_DATA: u32 = 1;
-const TAG_PUT: u8 = 1;
+/// The payload is [packed](super::pack).
+const FLAG_PACKED: u32 = 2;
+pub(super) const TAG_PUT: u8 = 1;
 /// An earlier record of the group has the mutation: its data is durable.
-const TAG_SETTLED: u8 = 2;
+pub(super) const TAG_SETTLED: u8 = 2;
 
 /// Collects the mutations of one record.
 pub struct RecordBuilder {
+    payload: Vec<u8>,
+}
+
+/// A record whose payload is settled, in the form that it has on the medium, and its header not yet.
+pub struct Body {
+    /// With room for the header in front, and for the padding behind.
     bytes: Vec<u8>,
-    /// Room that is kept for [`finish`](Self::finish).
-    padding: usize,
+    packed: bool,
 }
 
 impl RecordBuilder {
-    /// An empty record with room for `payload` bytes and the padding to whole blocks.
+    /// An empty record with room for `payload` bytes.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn new(payload: usize, block_size: usize) -> Result<RecordBuilder> {
-        let mut bytes = memory::zeroed(RECORD_HEADER)?;
-        bytes.try_reserve_exact(payload + block_size).map_err(|_| Error::OutOfMemory)?;
-        Ok(RecordBuilder { bytes, padding: block_size })
+    pub fn new(payload: usize) -> Result<RecordBuilder> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(payload).map_err(|_| Error::OutOfMemory)?;
+        Ok(RecordBuilder { payload: bytes })
     }
 
-    /// Payload bytes that one mutation takes.
+    /// Payload bytes that one mutation takes, where it is not packed.
     pub fn size_of(value_len: Option<usize>) -> usize {
         Key::LEN + 1 + value_len.map_or(0, |length| length + 2)
     }
@@ -56,18 +65,7 @@ impl RecordBuilder {
     /// # Errors
     /// `OutOfMemory`, where it is more than there was to be.
     pub fn add(&mut self, key: &Key, value: Option<&[u8]>) -> Result<()> {
-        let room = Self::size_of(value.map(<[u8]>::len));
-        self.bytes.try_reserve(room + self.padding).map_err(|_| Error::OutOfMemory)?;
-        self.bytes.extend_from_slice(&key.0);
-        match value {
-            None => self.bytes.push(0),
-            Some(value) => {
-                self.bytes.push(TAG_PUT);
-                self.bytes.extend_from_slice(&(value.len() as u16).to_le_bytes());
-                self.bytes.extend_from_slice(value);
-            }
-        }
-        Ok(())
+        encode(&mut self.payload, key, value.map_or(0, |_| TAG_PUT), value)
     }
 
     /// The record that also has the mutations of `settled`, the payload of an earlier record, which this one's overrule.
@@ -76,32 +74,54 @@ impl RecordBuilder {
     /// # Errors
     /// `OutOfMemory`.
     pub fn joined(&self, settled: &[u8]) -> Result<RecordBuilder> {
-        let mut joined = RecordBuilder::new(self.payload_len() + settled.len(), self.padding)?;
-        let mut new = Encoded(self.payload()).peekable();
-        for old in Encoded(settled) {
-            while let Some(mutation) = new.next_if(|mutation| mutation[..Key::LEN] < old[..Key::LEN]) {
-                joined.bytes.extend_from_slice(mutation);
+        let mut joined = RecordBuilder::new(self.payload.len() + settled.len())?;
+        let mut new = Encoded(&self.payload).peekable();
+        for (key, form, value) in Encoded(settled) {
+            while let Some((key, form, value)) = new.next_if(|(new, ..)| *new < key) {
+                encode(&mut joined.payload, &key, form, value)?;
             }
-            let overruled = new.peek().is_some_and(|mutation| mutation[..Key::LEN] == old[..Key::LEN]);
+            let overruled = new.peek().is_some_and(|(new, ..)| *new == key);
             if overruled || planted(Sabotage::ForgetSettled) {
                 continue;
             }
-            let tag = joined.bytes.len() + Key::LEN;
-            joined.bytes.extend_from_slice(old);
-            joined.bytes[tag] |= TAG_SETTLED;
+            encode(&mut joined.payload, &key, form | TAG_SETTLED, value)?;
         }
-        new.for_each(|mutation| joined.bytes.extend_from_slice(mutation));
+        for (key, form, value) in new {
+            encode(&mut joined.payload, &key, form, value)?;
+        }
         Ok(joined)
     }
 
-    /// The payload so far.
+    /// The payload so far, not packed.
     pub fn payload(&self) -> &[u8] {
-        &self.bytes[RECORD_HEADER..]
+        &self.payload
     }
 
-    /// Payload bytes so far.
-    pub fn payload_len(&self) -> usize {
-        self.bytes.len() - RECORD_HEADER
+    /// See [`payload`](Self::payload).
+    pub fn into_payload(self) -> Vec<u8> {
+        self.payload
+    }
+
+    /// The record with the payload as it is now: packed, where that is shorter.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn body(&self, block_size: usize) -> Result<Body> {
+        let packed = pack(&self.payload)?;
+        let payload = packed.as_ref().unwrap_or(&self.payload);
+        let mut bytes = Vec::new();
+        let room = RECORD_HEADER + payload.len() + block_size;
+        bytes.try_reserve_exact(room).map_err(|_| Error::OutOfMemory)?;
+        bytes.resize(RECORD_HEADER, 0);
+        bytes.extend_from_slice(payload);
+        Ok(Body { bytes, packed: packed.is_some() })
+    }
+}
+
+impl Body {
+    /// Bytes of the record, without the padding.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The finished record, padded to whole blocks, and its digest.
@@ -114,10 +134,11 @@ impl RecordBuilder {
         block_size: usize,
         crc: impl Fn(&[u8]) -> u32,
     ) -> (Vec<u8>, Digest) {
-        let payload = self.payload_len() as u32;
+        let payload = (self.bytes.len() - RECORD_HEADER) as u32;
+        let flags = if check_data { FLAG_CHECK_DATA } else { 0 } | if self.packed { FLAG_PACKED } else { 0 };
         FieldWriter::new(&mut self.bytes)
             .u32(MAGIC)
-            .u32(if check_data { FLAG_CHECK_DATA } else { 0 })
+            .u32(flags)
             .u64(volume)
             .u64(position.lsn.0)
             .u64(position.epoch)
@@ -132,21 +153,36 @@ impl RecordBuilder {
     }
 }
 
-/// The mutations of a payload that this program has made, as they are there.
-struct Encoded<'a>(&'a [u8]);
+/// Appends a mutation to a payload.
+pub(super) fn encode(payload: &mut Vec<u8>, key: &Key, tag: u8, value: Option<&[u8]>) -> Result<()> {
+    let room = RecordBuilder::size_of(value.map(<[u8]>::len));
+    payload.try_reserve(room).map_err(|_| Error::OutOfMemory)?;
+    payload.extend_from_slice(&key.0);
+    payload.push(tag);
+    if let Some(value) = value {
+        payload.extend_from_slice(&(value.len() as u16).to_le_bytes());
+        payload.extend_from_slice(value);
+    }
+    Ok(())
+}
+
+/// The mutations of a payload that this program has made: key, tag and value of each.
+pub(super) struct Encoded<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Encoded<'a> {
-    type Item = &'a [u8];
+    type Item = (Key, u8, Option<&'a [u8]>);
 
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let tag = *self.0.get(Key::LEN)?;
-        let value = match self.0.get(Key::LEN + 1..Key::LEN + 3) {
-            Some(&[low, high]) if tag & TAG_PUT != 0 => Some(usize::from(u16::from_le_bytes([low, high]))),
-            _ => None,
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut fields = FieldReader::new(self.0);
+        let (key, tag) = (Key(fields.array()), fields.u8());
+        let value = if tag & TAG_PUT != 0 {
+            let length = usize::from(fields.u16());
+            fields.bytes(length)
+        } else {
+            None
         };
-        let (mutation, rest) = self.0.split_at_checked(RecordBuilder::size_of(value))?;
-        self.0 = rest;
-        Some(mutation)
+        self.0 = fields.rest();
+        (!fields.overrun()).then_some((key, tag, value))
     }
 }
 
@@ -208,7 +244,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Checks and takes apart a whole record.
+    /// Checks and takes apart a whole record; `None` where it is damaged, or packed and malformed.
     pub fn decode(bytes: &[u8], payload_len: usize, crc: impl Fn(&[u8]) -> u32) -> Result<Option<Record>> {
         let whole = RECORD_HEADER.checked_add(payload_len).and_then(|length| bytes.get(..length));
         let Some(mut whole) = whole.map(memory::copy).transpose()? else { return Ok(None) };
@@ -223,9 +259,13 @@ impl Record {
         let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
         let (_, _, index): (Digest, _, _) = (fields.array(), fields.u32(), fields.u32());
         let check_data = flags & FLAG_CHECK_DATA != 0;
-        whole.drain(..RECORD_HEADER);
-        let payload = whole;
-        Ok(Some(Record { lsn, index, epoch, digest: stored, check_data, payload }))
+        let payload = if flags & FLAG_PACKED != 0 {
+            unpack(&whole[RECORD_HEADER..])?
+        } else {
+            whole.drain(..RECORD_HEADER);
+            Some(whole)
+        };
+        Ok(payload.map(|payload| Record { lsn, index, epoch, digest: stored, check_data, payload }))
     }
 
     /// The mutations; `None` where the payload is malformed.
@@ -243,7 +283,7 @@ impl Record {
         mutations(&self.payload, |tag| tag & TAG_SETTLED == 0)
     }
 
-    /// The encoded mutations.
+    /// The encoded mutations, not packed.
     pub fn into_payload(self) -> Vec<u8> {
         self.payload
     }
@@ -281,10 +321,17 @@ mod tests {
 
     fn sample() -> (Vec<u8>, LogPosition) {
         let position = LogPosition { lsn: Lsn(5), block: 0, previous: [3; 16], epoch: 2 };
-        let mut builder = RecordBuilder::new(0, 512).unwrap();
+        let mut builder = RecordBuilder::new(0).unwrap();
         builder.add(&Key::inode(InodeNumber(7)), Some(b"value")).unwrap();
         builder.add(&Key::inode(InodeNumber(8)), None).unwrap();
-        (builder.finish(&position, 0, 99, true, 512, |bytes| crc32c_portable(0, bytes)).0, position)
+        (
+            builder
+                .body(512)
+                .unwrap()
+                .finish(&position, 0, 99, true, 512, |bytes| crc32c_portable(0, bytes))
+                .0,
+            position,
+        )
     }
 
     fn payload_len(bytes: &[u8], position: &LogPosition) -> Option<usize> {
@@ -310,7 +357,7 @@ mod tests {
             Record::decode(bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap()
         };
         assert!(accept(&bytes, &position).is_some());
-        let covered = RECORD_HEADER + RecordBuilder::size_of(Some(5)) + RecordBuilder::size_of(None);
+        let covered = RECORD_HEADER + payload_len(&bytes, &position).unwrap();
         for bit in 0..covered * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -324,7 +371,7 @@ mod tests {
     #[test]
     fn joining_keeps_the_newest_of_each_key() {
         let key = |number| Key::inode(InodeNumber(number));
-        let (mut old, mut new) = (RecordBuilder::new(0, 512).unwrap(), RecordBuilder::new(0, 512).unwrap());
+        let (mut old, mut new) = (RecordBuilder::new(0).unwrap(), RecordBuilder::new(0).unwrap());
         for (number, value) in [(1, Some(&b"a"[..])), (3, Some(b"b")), (5, None), (9, Some(b"c"))] {
             old.add(&key(number), value).unwrap();
         }
@@ -343,7 +390,7 @@ mod tests {
         let fresh = numbers(mutations(joined.payload(), |tag| tag & TAG_SETTLED == 0).unwrap());
         assert_eq!(fresh, [all[1].clone(), all[2].clone(), all[3].clone(), all[5].clone()]);
         // And once more, with a record that has settled mutations itself.
-        let again = RecordBuilder::new(0, 512).unwrap().joined(joined.payload()).unwrap();
+        let again = RecordBuilder::new(0).unwrap().joined(joined.payload()).unwrap();
         assert_eq!(numbers(mutations(again.payload(), |_| true).unwrap()), all);
         assert!(numbers(mutations(again.payload(), |tag| tag & TAG_SETTLED == 0).unwrap()).is_empty());
     }

@@ -134,8 +134,11 @@ impl Replayed {
         self.spare = (found.record.index > 0).then_some(spare);
         self.end = found.end(&self.end, ring);
         self.blocks += found.group_blocks();
-        let kept = keep.checked_sub(found.place.payload).inspect(|left| *keep = *left);
-        let kept = kept.map(|_| found.record.into_payload());
+        let payload = found.record.into_payload();
+        let kept = keep.checked_sub(payload.len()).map(|left| {
+            *keep = left;
+            payload
+        });
         memory::push(&mut self.records, Located { place: found.place, kept })
     }
 }

@@ -134,8 +134,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn next_record(&self, working: &Working) -> Result<Option<(Next, u64)>> {
         let root: Root = *self.view.read();
         let durable = working.durable.generation;
-        let block_size = self.store.superblock.block_size as usize;
-        let mut builder = RecordBuilder::new(working.pending.bytes(), block_size)?;
+        let mut builder = RecordBuilder::new(working.pending.bytes())?;
         let mut data_blocks = 0;
         for key in &working.pending.keys()? {
             let mut add = |value: &[u8]| {
@@ -150,7 +149,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
         }
         let data = data_blocks * u64::from(self.store.superblock.block_size);
-        if builder.payload_len() > self.record_limit() {
+        if builder.payload().len() > self.record_limit() {
             return Ok(None);
         }
         Ok(working.log.next(builder)?.map(|next| (next, data)))

@@ -234,11 +234,12 @@ fn format_forgets_the_log_of_an_earlier_volume() {
 fn a_value_longer_than_a_node_in_the_log_is_damage() {
     let medium = format(4 << 20, &FormatOptions { block_size: 512, ..FormatOptions::default() });
     let volume = open(&medium, 1 << 20);
-    let mut builder = RecordBuilder::new(0, 512).unwrap();
+    let mut builder = RecordBuilder::new(0).unwrap();
     builder.add(&Key::new(InodeNumber(20), Kind::Xattr, 0), Some(&[1; 5000])).unwrap();
     let position = volume.working.lock().log.position();
     let crc = |bytes: &[u8]| volume.store.crc(bytes);
-    let (bytes, _) = builder.finish(&position, 0, volume.store.volume_id(), false, 512, crc);
+    let body = builder.body(512).unwrap();
+    let (bytes, _) = body.finish(&position, 0, volume.store.volume_id(), false, 512, crc);
     log::write(&volume.store, position.block, &bytes).unwrap();
     drop(volume);
     let opened = Volume::open(medium, OpenOptions::default(), TestPlatform);

@@ -41,7 +41,8 @@ fn sample(copies: u8, records: usize) -> Vec<u8> {
     sample_with_points(copies, records, |volume, index| {
         volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
         let name = format!("user.{index}");
-        volume.set_xattr(SMALL, name.as_bytes(), &[index as u8; 200], SetXattrMode::Any).unwrap();
+        // So long that no two records share a block.
+        volume.set_xattr(SMALL, name.as_bytes(), &[index as u8 + 1; 200], SetXattrMode::Any).unwrap();
     })
 }
 
