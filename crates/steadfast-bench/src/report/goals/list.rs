@@ -27,7 +27,7 @@ pub enum Measure {
     Value,
     /// The time that 99.9 % of the operations do not exceed.
     P999,
-    /// Write requests at the medium for one operation.
+    /// Write requests with data at the medium for one operation.
     Writes,
     /// Flushes of the medium for one operation.
     Flushes,

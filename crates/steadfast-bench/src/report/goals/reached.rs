@@ -172,7 +172,12 @@ fn plain(measure: Measure, ours: &[(&Test, Measurement)]) -> Option<Ratio> {
             statistics::ratio_of_rounds(&logarithms)
         }
         Measure::P999 => Some(exactly(first.latency.as_ref()?.p999)),
-        Measure::Writes => Some(exactly(first.medium?.writes as f64 / operations.max(1.0))),
+        Measure::Writes => {
+            // The kernel counts a flush without data, which is what FDATASYNC of a device makes, as a write of nothing.
+            let medium = first.medium?;
+            let writes = medium.writes.saturating_sub(medium.flushes.unwrap_or(0));
+            Some(exactly(writes as f64 / operations.max(1.0)))
+        }
         Measure::Flushes => Some(exactly(first.medium?.flushes? as f64 / operations.max(1.0))),
         Measure::Memory => Some(exactly(first.memory?.resident_most as f64)),
         Measure::Flatness => {
