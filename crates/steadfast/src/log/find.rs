@@ -224,7 +224,6 @@ pub(super) fn unless_unreadable<T>(read: impl Fn() -> Result<T>) -> Result<core:
 #[cfg(test)]
 mod tests {
     use alloc::sync::Arc;
-    use alloc::vec;
     use alloc::vec::Vec;
 
     use steadfast_media::{MediumOperation, SimMedium, SimOptions};
@@ -260,7 +259,7 @@ mod tests {
                     let root = InodeNumber::ROOT;
                     let made =
                         volume.create(root, name.as_bytes(), NewNode::Regular, 0o600, &caller).unwrap();
-                    volume.write(made.inode, 0, &vec![round as u8; 100], false).unwrap();
+                    volume.write(made.inode, 0, &[round as u8; 100], false).unwrap();
                 }
                 volume.transact().unwrap();
             }
