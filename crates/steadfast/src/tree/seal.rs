@@ -74,7 +74,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         })
     }
 
-    /// Writes sealed nodes, all copies, neighbours in one request.
+    /// Writes sealed nodes, all copies, neighbours in one request. They do not count as [unflushed](Self::unflushed): nothing
+    /// relies on them before a checkpoint has flushed them, so no record of the log has to wait for that.
     pub fn write_nodes(&self, nodes: &[SealedNode]) -> Result<()> {
         let copies = nodes
             .iter()
@@ -91,7 +92,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 for (_, bytes) in part {
                     memory::push(&mut pieces, *bytes)?;
                 }
-                self.write_blocks(part[0].0, &pieces)?;
+                self.medium.write_vectored(self.byte_offset(part[0].0), &pieces)?;
             }
         }
         Ok(())

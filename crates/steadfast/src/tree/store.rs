@@ -23,7 +23,7 @@ const NODE_OVERHEAD: usize = 160;
 /// Nodes that the cache holds at least, whatever its size: one operation's worth.
 const CACHE_NODES_MIN: usize = 16;
 
-/// How much was written that no flush has covered. Positions and not a balance, because two flushes at once cover the
+/// How much data was written that no flush has covered. Positions and not a balance, because two flushes at once cover the
 /// same bytes, and what is written meanwhile is covered by neither.
 #[derive(Debug, Default)]
 struct Unflushed {
@@ -125,7 +125,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             && (below(self.end_block) || below(*self.blocks.read() - self.superblock.head_blocks()))
     }
 
-    fn byte_offset(&self, address: BlockAddress) -> u64 {
+    pub(super) fn byte_offset(&self, address: BlockAddress) -> u64 {
         address.0 * u64::from(self.superblock.block_size)
     }
 
@@ -138,7 +138,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(self.medium.read(self.byte_offset(start), buffer)?)
     }
 
-    /// Writes whole blocks one after the other.
+    /// Writes whole blocks of data one after the other.
     pub fn write_blocks(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
         let length: usize = data.iter().map(|piece| piece.len()).sum();
         debug_assert!(self.contains(BlockRun { start, count: 1 }));
