@@ -11,6 +11,9 @@ use crate::platform::{Clock, LabPlatform};
 use crate::tape::Tape;
 use crate::world::World;
 
+/// Bytes that a turn of background work writes, but for a node at least.
+const BACKGROUND_STEP: u64 = 2 << 10;
+
 /// A changing operation of the facade with its arguments.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names and arguments are those of the facade")]
@@ -283,7 +286,8 @@ impl Subject for LabVolume {
             Call::Transact => self.transact().map(done),
             Call::Checkpoint => self.checkpoint().map(done),
             Call::Rollback => self.rollback().map(done),
-            Call::Background => self.background().map(Reply::More),
+            // A node or two at a time: operations and power cuts come between the steps of a checkpoint.
+            Call::Background => self.background_step(BACKGROUND_STEP).map(Reply::More),
             Call::SetMask { mask } => self.set_mask(mask).map(done),
             Call::SetTimer { ms } => self.set_timer_ms(ms).map(done),
             Call::SnapshotCreate { name } => self.snapshot_create(name).map(|_| Reply::Done),

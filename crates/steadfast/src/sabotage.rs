@@ -9,6 +9,8 @@
 pub enum Sabotage {
     /// A checkpoint writes its metaroot before its nodes are durable.
     SkipFlushBeforeMetaroot,
+    /// A checkpoint writes its metaroot with its first nodes instead of behind the last.
+    MetarootBeforeLastStep,
     /// A checkpoint is acknowledged before its metaroot is durable.
     SkipFlushAfterMetaroot,
     /// Every metaroot goes to the same slot.

@@ -103,7 +103,7 @@ fn work(
             }
             volume.transact()?;
             acknowledged.clone_from(&state);
-            volume.background()?;
+            volume.background_step(4 << 10)?;
         }
     };
     let error = run();

@@ -32,6 +32,9 @@ pub struct Figures {
     pub memory_per_kib: f64,
 }
 
+/// Bytes that a piece of background work writes.
+const BACKGROUND_STEP: u64 = 16 << 10;
+
 /// What went wrong, in words.
 pub type Result<T> = std::result::Result<T, String>;
 
@@ -73,7 +76,7 @@ impl Bench {
         self.clock.advance_ms(50);
         for _ in 0..1000 {
             let before = self.counts().time_ns;
-            let more = self.volume.background().map_err(text)?;
+            let more = self.volume.background_step(BACKGROUND_STEP).map_err(text)?;
             longest = longest.max(self.counts().time_ns - before);
             if !more {
                 break;

@@ -1,7 +1,7 @@
 //! Cached nodes, found by the block of their first copy.
 //!
 //! Clean nodes go when room is needed (second chance, a clock). Dirty nodes (changed, not yet written) and frozen ones
-//! (being written by a checkpoint) stay; the volume writes them out before they take more than their share.
+//! (sealed, being written) stay; the volume writes them out before they take more than their share.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -14,6 +14,7 @@ use crate::platform::Platform;
 use crate::types::BlockAddress;
 
 /// A node that is ready to be written to the addresses of its pointer.
+#[derive(Clone)]
 pub struct SealedNode {
     /// Addresses, generation and checksum.
     pub pointer: NodePointer,

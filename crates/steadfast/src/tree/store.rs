@@ -259,11 +259,6 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().reserve(count)
     }
 
-    /// A sealed node was not written: it is as before.
-    pub fn set_dirty(&self, address: BlockAddress) {
-        self.cache.lock().set_state(address.0, State::Dirty);
-    }
-
     /// Adds the first node of a new tree.
     pub fn add_new(&self, address: BlockAddress, node: Node) -> Result<()> {
         self.add_dirty(address, memory::shared(node)?)
@@ -290,6 +285,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     pub(super) fn is_dirty(&self, address: BlockAddress) -> bool {
         self.cache.lock().state(address.0) == Some(State::Dirty)
+    }
+
+    /// Whether a node has been sealed and neither written nor changed since.
+    pub fn is_sealed(&self, address: BlockAddress) -> bool {
+        self.cache.lock().state(address.0) == Some(State::Frozen)
     }
 
     /// Whether what is in memory of a node, if anything, has been written.
@@ -325,7 +325,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
     }
 
-    /// A frozen node has been written.
+    /// A sealed node has been written.
     pub fn set_clean(&self, address: BlockAddress) {
         self.cache.lock().set_state(address.0, State::Clean);
     }

@@ -1,29 +1,46 @@
 //! Work that nobody waits for: the timer, the device I/O of checkpoints, reclaiming deleted files and snapshots.
+//!
+//! A turn is one bounded step, so that whoever needs the medium or a lock meanwhile waits for no more than that. What is not
+//! bounded by the caller is a transaction point of the timer that is too much for the log, and a unit of deleting a snapshot:
+//! each is a checkpoint as a whole.
 
 use core::sync::atomic::Ordering;
 
 use steadfast_media::Medium;
 
 use super::Volume;
+use super::steps::STEP_BYTES;
 use crate::error::Result;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// One bounded step of background work. Returns `true` while there is more to do at once. A host calls it from a
-    /// thread of its own at least every 100 ms; where there are no threads, between operations.
+    /// thread of its own at least every 100 ms. Where there are no threads see [`background_step`](Self::background_step).
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
     pub fn background(&self) -> Result<bool> {
+        self.background_step(STEP_BYTES)
+    }
+
+    /// As [`background`](Self::background), with a bound on the bytes that the step of a checkpoint writes: for hosts without
+    /// threads, which call it between operations, and for slow media. One node is written at least.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn background_step(&self, bytes: u64) -> Result<bool> {
         let idle =
             self.read_only || self.closed.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire);
         if idle {
             return Ok(false);
         }
-        self.finish_checkpoint()?;
+        let writing = self.checkpoint_step(bytes)?;
         if self.timer_due() {
             self.transact_now()?;
+        }
+        if writing {
+            return Ok(true);
         }
         let deleting = self.delete_in_background(self.mask().contains(TransactionMask::TIMER))?;
         if !self.orphans.swap(false, Ordering::AcqRel) {

@@ -23,10 +23,6 @@ const CHECKED_DATA_MAX: u32 = 256 << 10;
 /// Data that replay reads at most to check it, bytes. An extent counts as a whole, however little of it is new.
 const REPLAYED_DATA_MAX: u64 = 4 << 20;
 
-/// Lengths of the log that may be waiting to be used again before a checkpoint is due. Much more than small changes free while
-/// they fill a log, so that it is the log that decides for them.
-const HELD_BACK_LOGS: u64 = 16;
-
 /// A record that is ready to be written.
 struct Mark {
     at: u64,
@@ -42,14 +38,6 @@ enum Step {
     Checkpoint,
     /// A checkpoint has to finish first.
     Wait,
-}
-
-/// The log is half full; or what was freed holds back much, or half of what there is: points that change the same keys for
-/// ever need no more of the log, and yet free something each.
-fn checkpoint_is_due(working: &Working) -> bool {
-    let (log, space) = (&working.log, &working.space);
-    let held_back_max = space.available().min(log.blocks() * HELD_BACK_LOGS);
-    working.frozen.is_none() && (log.used() > log.blocks() / 2 || space.almost_free() > held_back_max)
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
@@ -123,7 +111,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         };
         let mark = self.take_mark(working, next, data);
         // The state is at a transaction point now: the moment for a checkpoint in the background.
-        if checkpoint_is_due(working) {
+        if self.wants_checkpoint(working) {
             // Where it cannot be prepared now the mark is written all the same, and a later point tries again.
             let _ = self.freeze(working);
         }

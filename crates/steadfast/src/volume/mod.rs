@@ -11,7 +11,7 @@
 //! # Locks, in the order in which they are taken
 //! 1. an inode's data lock (striped), across its device I/O;
 //! 2. `commit`: one transaction point at a time; whoever waits for it finds its work done (group commit);
-//! 3. `checkpoint`: one checkpoint's device I/O at a time;
+//! 3. `checkpoint`: one step of a checkpoint's device I/O at a time;
 //! 4. `working`: one writer of metadata at a time; no device writes under it but for memory pressure;
 //! 5. `view`: readers share it while they look things up; the writer takes it while it changes the tree;
 //! 6. the node cache, for moments.
@@ -35,6 +35,7 @@ mod log_tests;
 mod map;
 mod move_shared;
 mod open;
+mod pressure;
 mod reader;
 mod resize;
 mod rollback;
@@ -55,6 +56,9 @@ mod snapshot_rollback;
 mod snapshot_tests;
 mod snapshots;
 mod state;
+mod steps;
+#[cfg(test)]
+mod steps_tests;
 #[cfg(test)]
 mod stress;
 #[cfg(test)]

@@ -217,6 +217,7 @@ fn working_state<M: Medium, P: Platform>(
         pending: Pending::default(),
         sequence: 0,
         frozen: None,
+        leaving: alloc::vec::Vec::new(),
         durable: *metaroot,
         parameters_changed: false,
         snapshots: metaroot.snapshots,

@@ -274,7 +274,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         for part in keys.chunks(NODES_PER_STEP) {
             self.with_room(|| self.touch(part))?;
-            self.relieve_memory()?;
+            self.relieve()?;
             *moved += part.len() as u64 * self.node_cost();
             progress(*moved);
         }

@@ -17,7 +17,14 @@ use crate::types::Generation;
 /// A state that a checkpoint is writing.
 pub struct Frozen {
     pub metaroot: Metaroot,
+    /// Those that are still to be written, the next ones last.
     pub nodes: Vec<SealedNode>,
+    /// How many there were.
+    pub all: usize,
+    /// Blocks of the log in use when it was frozen.
+    pub log_used: u64,
+    /// Blocks that could be allocated then.
+    pub available: u64,
     /// It holds changes that no record of the log has: nothing can be marked before it is durable.
     pub unmarked: bool,
 }
@@ -104,6 +111,9 @@ pub struct Working {
     /// Counts commits since open.
     pub sequence: u64,
     pub frozen: Option<Frozen>,
+    /// Nodes of the working generation that are being written out, the next ones last. One that has changed since, or has
+    /// left the tree, is not sealed any more and counts for nothing.
+    pub leaving: Vec<SealedNode>,
     pub durable: Metaroot,
     /// Mask or timer have changed since the durable metaroot.
     pub parameters_changed: bool,

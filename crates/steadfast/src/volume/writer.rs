@@ -59,7 +59,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut tries = 0;
         loop {
             self.check_writable()?;
-            self.relieve_memory()?;
+            self.relieve()?;
             let writer = Writer { volume: self, working: RefCell::new(self.working.lock()) };
             let mut tx = Tx::new(&writer, class);
             let result = operation(&mut tx).and_then(|value| tx.commit().map(|()| value));

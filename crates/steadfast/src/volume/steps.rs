@@ -1,0 +1,115 @@
+//! The device I/O of checkpoints, in steps of a bounded size between which operations go on.
+//!
+//! Invariants:
+//! - one step at a time, whoever makes it: the checkpoint lock is held from the choice of a step's nodes until they are known
+//!   to be written;
+//! - the last step writes no nodes: flush, metaroot, flush. It comes when all of them have been written, so the metaroot never
+//!   names one that a power cut can take away;
+//! - a frozen node is not changed any more, and its blocks are given to nobody before a later checkpoint is durable. So it
+//!   counts as clean as soon as it has been written, and its memory can go, though nothing durable names it yet.
+
+use steadfast_media::Medium;
+
+use super::Volume;
+use crate::error::{Error, Result};
+use crate::fs::memory;
+use crate::layout::Metaroot;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::tree::SealedNode;
+use crate::types::Generation;
+
+/// Bytes that a step writes where nobody says how many: enough for a disk to be busy, and soon done.
+pub(super) const STEP_BYTES: u64 = 256 << 10;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Writes the frozen state, if there is one, and makes it the durable one.
+    ///
+    /// # Errors
+    /// The medium's; the volume is read-only then. `OutOfMemory`: whoever needs it next goes on where this stopped.
+    pub(super) fn finish_checkpoint(&self) -> Result<()> {
+        let Some(frozen) = self.frozen_generation() else { return Ok(()) };
+        // In steps, too: operations that write a part of it wait for one of them.
+        while self.frozen_generation() == Some(frozen) {
+            self.checkpoint_step(STEP_BYTES)?;
+        }
+        Ok(())
+    }
+
+    fn frozen_generation(&self) -> Option<Generation> {
+        self.working.lock().frozen.as_ref().map(|frozen| frozen.metaroot.generation)
+    }
+
+    /// One step of the checkpoint under way: nodes of at most so many bytes, all copies counted, and one node at least; or
+    /// the last step. `false`: there was nothing to do.
+    ///
+    /// # Errors
+    /// As [`finish_checkpoint`](Self::finish_checkpoint).
+    pub(super) fn checkpoint_step(&self, bytes: u64) -> Result<bool> {
+        let _one_at_a_time = self.checkpoint.lock();
+        let (metaroot, nodes) = {
+            let working = self.working.lock();
+            let Some(frozen) = &working.frozen else { return Ok(false) };
+            let first = frozen.nodes.len().saturating_sub(self.nodes_of(bytes));
+            (frozen.metaroot, memory::collect(frozen.nodes[first..].iter().cloned())?)
+        };
+        let written = if nodes.is_empty() {
+            self.write_metaroot(&metaroot)
+        } else {
+            self.write_nodes(&metaroot, &nodes)
+        };
+        written.map_err(|error| match error {
+            // Before anything that counts was written.
+            Error::OutOfMemory => error,
+            error => self.fail("a checkpoint could not be written", error),
+        })?;
+        if nodes.is_empty() {
+            self.thaw(metaroot);
+            return Ok(true);
+        }
+        let mut working = self.working.lock();
+        for sealed in &nodes {
+            self.store.set_clean(sealed.pointer.addresses[0]);
+        }
+        if let Some(frozen) = &mut working.frozen {
+            frozen.nodes.truncate(frozen.nodes.len() - nodes.len());
+        }
+        Ok(true)
+    }
+
+    /// How many nodes so many bytes are, all copies counted; at least one.
+    fn nodes_of(&self, bytes: u64) -> usize {
+        usize::try_from(bytes / self.node_bytes()).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Bytes of all copies of a node.
+    pub(super) fn node_bytes(&self) -> u64 {
+        self.node_cost() * u64::from(self.store.superblock.block_size)
+    }
+
+    fn write_nodes(&self, metaroot: &Metaroot, nodes: &[SealedNode]) -> Result<()> {
+        if planted(Sabotage::MetarootBeforeLastStep) {
+            self.write_metaroot(metaroot)?;
+        }
+        self.store.write_nodes(nodes)
+    }
+
+    fn write_metaroot(&self, metaroot: &Metaroot) -> Result<()> {
+        let store = &self.store;
+        if !planted(Sabotage::SkipFlushBeforeMetaroot) {
+            store.flush()?;
+        }
+        metaroot.write(&store.medium, &store.superblock_now(), &store.platform)?;
+        if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() }
+    }
+
+    fn thaw(&self, metaroot: Metaroot) {
+        let mut working = self.working.lock();
+        working.frozen = None;
+        working.durable = metaroot;
+        working.log.thaw(&self.store);
+        self.tally.lock().checkpoints += 1;
+        let pins = self.pins.lock();
+        working.space.thaw(&self.store, &metaroot.root(), &pins);
+    }
+}
