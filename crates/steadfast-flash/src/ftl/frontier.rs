@@ -87,14 +87,14 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Opens a block for a stream: erases it, and for data says so in the journal before anything is programmed there.
+    /// Opens a block for a stream: erases it, and for the host says so in the journal before anything is programmed there.
     fn open(&mut self, stream: Stream) -> Result<()> {
         self.close_frontier(stream)?;
         let state = if stream.holds_data() { BlockState::Data } else { BlockState::Map };
         let worn = stream == Stream::Moved && self.levelling();
         let block = self.take_free(state, worn)?;
         self.frontiers[stream as usize] = Frontier { block, page: 0, synced: 0 };
-        if stream.holds_data() && self.begun {
+        if stream == Stream::Host && self.begun {
             self.write_journal(0)?;
         }
         Ok(())
@@ -138,20 +138,26 @@ impl<N: Nand> Ftl<N> {
         let left = |(block, due): &(u32, u64)| *due == 1 && !self.collector.retire.contains(block);
         let Some(at) = self.pending.iter().position(left) else { return Ok(None) };
         if self.journal.found_holds.is_none() {
-            let mut data = vec![0; self.geometry.page_size as usize];
-            let mut oob = [0; TAG_SIZE];
-            let mut holds = true;
-            for _ in 0..HOLDS_READS {
-                self.info.page_reads += 1;
-                let status = self.nand.read(PageAddress(self.journal.found), &mut data, &mut oob)?;
-                holds &= status != EccStatus::Uncorrectable && Tag::decode(&data, &oob).is_some();
-            }
-            self.journal.found_holds = Some(holds);
+            self.journal.found_holds = Some(self.holds(self.journal.found)?);
         }
         if self.journal.found_holds != Some(true) {
             return Ok(None);
         }
         Ok(self.pending.remove(at).map(|(block, _)| block))
+    }
+
+    /// Whether a page can be read every time, not only now and then: one that was in flight at a power cut.
+    pub(super) fn holds(&mut self, page: u32) -> Result<bool> {
+        let mut data = vec![0; self.geometry.page_size as usize];
+        let mut oob = [0; TAG_SIZE];
+        for _ in 0..HOLDS_READS {
+            self.info.page_reads += 1;
+            let status = self.nand.read(PageAddress(page), &mut data, &mut oob)?;
+            if status == EccStatus::Uncorrectable || Tag::decode(&data, &oob).is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Erases a block for a use; `false`: it is bad now.

@@ -99,7 +99,7 @@ impl<N: Nand> Ftl<N> {
             }
         }
         self.journal.written += 1;
-        self.journal.data_since = 0;
+        self.journal.host_since = 0;
         self.info.journal_pages += 1;
         self.volatile = false;
         self.sync_frontiers();

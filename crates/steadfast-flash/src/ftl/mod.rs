@@ -4,9 +4,10 @@
 //!
 //! - Nothing that the newest journal page or the one before it refers to is erased. A block that is needed no more is
 //!   *pending* until two more journal pages are there.
-//! - A block is erased right before it is used, and a data block is in a journal page before anything is programmed in
-//!   it. So an erasure that was interrupted is always done again, and whatever lies behind the journal is in blocks that it
-//!   names: at most [`JOURNAL_EVERY`] data pages.
+//! - A block is erased right before it is used, so an erasure that was interrupted is always done again. A block for what the
+//!   host writes is in a journal page before anything is programmed in it: what lies behind the journal and counts is in the
+//!   block that it names, at most [`JOURNAL_EVERY`] pages.
+//! - What garbage collection moves counts once a journal page says so; until two of them are there its source stays.
 //! - After a start that was not clean nothing is programmed into a block that was open before, and the page programmed
 //!   last (the only one that can be unstable) is programmed again elsewhere before anything is relied on.
 //! - The count of valid pages of a block is never below the truth.
@@ -64,5 +65,5 @@ pub use scrub::ScrubProgress;
 pub use state::{Ftl, FtlInfo};
 pub use table::{BlockInfo, BlockState};
 
-/// Data pages that may be programmed without a journal page: what recovery has to look for.
+/// Pages of the host that may be programmed without a journal page: what recovery has to look for.
 pub const JOURNAL_EVERY: u32 = 16;

@@ -1,9 +1,12 @@
 //! After a start that was not clean: what the journal does not know, and what must not be relied on.
 //!
-//! Behind the newest journal page lie at most [`JOURNAL_EVERY`] data pages, in the two blocks that it
-//! names as open. They are read once. The page programmed last may be unstable (and, where cells are shared, those that its
+//! Behind the newest journal page lie at most [`JOURNAL_EVERY`] pages that the host wrote, in the block that it names as
+//! open for them. They are read once. The page programmed last may be unstable (and, where cells are shared, those that its
 //! successor could reach): these are programmed again, elsewhere. Only then a new journal page and an anchor make the
 //! result count; a cut before leaves everything as it was.
+//!
+//! What garbage collection moved behind the journal is not looked for: everything is still where it was moved from, and
+//! counted there.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,10 +33,7 @@ impl<N: Nand> Ftl<N> {
     pub(super) fn recover(&mut self, read_only: bool) -> Result<()> {
         let journal = self.sequence;
         let mut found = Vec::new();
-        for stream in [Stream::Host, Stream::Moved] {
-            self.look_behind(self.frontiers[stream as usize], journal, &mut found)?;
-        }
-        found.sort_by_key(|found| found.tag.sequence);
+        self.look_behind(self.frontiers[Stream::Host as usize], journal, &mut found)?;
         for Found { tag, page, .. } in &found {
             self.set_place(tag.id, *page, false)?;
         }

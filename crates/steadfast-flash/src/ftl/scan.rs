@@ -3,6 +3,10 @@
 //! Every statement has the sequence number of the page that makes it, and the newest one counts: a data page says where its
 //! logical page is, journal and spill pages list changes, pages of the map say it of many, and of some that they are
 //! nowhere. That nowhere does not count against contents that the journal keeps, which the map does not know.
+//!
+//! What was in flight at a power cut may be unstable, and newer than the copy that everything else goes by: garbage collection
+//! was moving it. So the page programmed last in a block counts only if it can be read every time, and so does one that
+//! shares its cells.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -24,6 +28,8 @@ pub(super) struct SeenBlock {
     pub erases: u32,
     /// The newest sequence number in it.
     pub newest: u64,
+    /// The last of its pages that was programmed.
+    last: u32,
 }
 
 /// What a scan found.
@@ -116,8 +122,18 @@ impl<N: Nand> Ftl<N> {
         let Some((born, volume)) = scan.journal.as_ref().map(|(_, state)| (state.born, state.volume)) else {
             return Ok(scan);
         };
+        let mut unstable = BTreeSet::new();
+        for block in 0..self.geometry.blocks {
+            let last = scan.blocks.get(block as usize).map_or(0, |seen| seen.last);
+            for page in [Some(last), self.geometry.pairing.damaged_by(last)].into_iter().flatten() {
+                let page = self.page(block, page).0;
+                if !self.holds(page)? {
+                    unstable.insert(page);
+                }
+            }
+        }
         self.each_page(&mut scan, |ftl, scan, page, tag, data| {
-            if tag.sequence >= born {
+            if tag.sequence >= born && !unstable.contains(&page) {
                 ftl.note_page(scan, page, tag, data, volume);
             }
         })?;
@@ -139,9 +155,14 @@ impl<N: Nand> Ftl<N> {
                 let page = self.page(block, at).0;
                 let tag = self.read_tagged(page, &mut data)?;
                 scan.pages_read += 1;
+                if tag.is_none() && Self::looks_erased(&data) {
+                    continue;
+                }
+                if let Some(seen) = scan.blocks.get_mut(block as usize) {
+                    seen.last = at;
+                }
                 match tag {
                     Some(tag) => note(self, scan, page, tag, &data),
-                    None if Self::looks_erased(&data) => {}
                     None => scan.unreadable += 1,
                 }
             }

@@ -72,8 +72,8 @@ pub(super) struct Journal {
     pub left: bool,
     /// Journal pages since the mount.
     pub written: u64,
-    /// Data pages since the last one.
-    pub data_since: u32,
+    /// Pages of the host since the last one.
+    pub host_since: u32,
     /// Bits flip in the pages in use: they are to be written elsewhere.
     pub renew: bool,
     /// Block and page of the ring for the next anchor.

@@ -57,14 +57,13 @@ impl<N: Nand> Ftl<N> {
         data: &[u8],
         released: bool,
     ) -> Result<u32> {
-        // What is moved goes in whole groups: the journal comes before one.
-        let group = if stream == Stream::Moved { self.geometry.pairing.group() } else { 1 };
-        let begins = self.frontiers[stream as usize].page.is_multiple_of(group);
-        if self.begun && begins && self.journal.data_since + group > JOURNAL_EVERY {
-            self.write_journal(0)?;
+        if stream == Stream::Host {
+            if self.begun && self.journal.host_since >= JOURNAL_EVERY {
+                self.write_journal(0)?;
+            }
+            self.journal.host_since += 1;
         }
         let page = self.program(stream, kind, logical, data)?;
-        self.journal.data_since += 1;
         self.set_place(logical, page, released)?;
         Ok(page)
     }
