@@ -36,10 +36,10 @@ macro_rules! forward {
             fn write_hinted(
                 &self,
                 offset: u64,
-                data: &[u8],
+                buffers: &[&[u8]],
                 temperature: Temperature,
             ) -> Result<(), MediumError> {
-                (**self).write_hinted(offset, data, temperature)
+                (**self).write_hinted(offset, buffers, temperature)
             }
             fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
                 (**self).write_fua(offset, data)

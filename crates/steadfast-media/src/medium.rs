@@ -81,10 +81,15 @@ pub trait Medium: Send + Sync {
         Ok(())
     }
 
-    /// Writes with a hint of how long the bytes will live.
-    fn write_hinted(&self, offset: u64, data: &[u8], temperature: Temperature) -> Result<(), MediumError> {
+    /// As [`write_vectored`](Self::write_vectored), with a hint of how long the bytes will live.
+    fn write_hinted(
+        &self,
+        offset: u64,
+        buffers: &[&[u8]],
+        temperature: Temperature,
+    ) -> Result<(), MediumError> {
         let _ = temperature;
-        self.write(offset, data)
+        self.write_vectored(offset, buffers)
     }
 
     /// Writes and returns once *these* bytes are durable; says nothing about earlier writes.

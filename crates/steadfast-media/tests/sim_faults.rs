@@ -116,7 +116,7 @@ fn requests_are_recorded_and_counted() {
     let sim = SimMedium::new(SimOptions { recording: Recording::Payload, ..SimOptions::disk(64 << 10) });
     sim.write_vectored(512, &[&[1; 512], &[2; 1024]]).unwrap();
     sim.write_fua(0, &[3; 512]).unwrap();
-    sim.write_hinted(0, &[4; 512], Temperature::Cold).unwrap();
+    sim.write_hinted(0, &[&[4; 512]], Temperature::Cold).unwrap();
     sim.flush().unwrap();
     sim.read_vectored(0, &mut [&mut [0; 512], &mut [0; 512]]).unwrap();
     sim.discard(0, 1024).unwrap();

@@ -55,8 +55,13 @@ impl<M: Medium> Medium for Patient<M> {
         retry(|| self.0.write_vectored(offset, buffers))
     }
 
-    fn write_hinted(&self, offset: u64, data: &[u8], temperature: Temperature) -> Result<(), MediumError> {
-        retry(|| self.0.write_hinted(offset, data, temperature))
+    fn write_hinted(
+        &self,
+        offset: u64,
+        buffers: &[&[u8]],
+        temperature: Temperature,
+    ) -> Result<(), MediumError> {
+        retry(|| self.0.write_hinted(offset, buffers, temperature))
     }
 
     // A forced write is a write and, on many media, a flush of the cache: see the module for why it gets one try.

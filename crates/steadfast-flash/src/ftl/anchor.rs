@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use super::codec::{VERSION, put_list};
+use super::codec::{VERSION, VERSION_MIN, put_list};
 use super::error::{FlashError, Result};
 use super::fields::Reader;
 use crate::nand::NandGeometry;
@@ -79,7 +79,7 @@ impl Anchor {
     /// It was made by a later version or for another geometry.
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Result<Option<Anchor>> {
         let Some((version, anchor)) = Anchor::parse(bytes) else { return Ok(None) };
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(FlashError::Version(version));
         }
         let Shape { blocks, pages_per_block, page_size } = anchor.shape;

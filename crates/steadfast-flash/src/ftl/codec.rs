@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! journal: magic "SFJR" | version u16 | flags u16 | volume u64 | previous u64 | born u64 | next block u32 | user_pages u32
-//!          | second u32 | patrol u32 | chain n u16, blocks u32… | 4 frontiers (block u32, page u32) | kept n u16, blocks u32…
+//!          | second u32 | patrol u32 | chain n u16, blocks u32… | 5 frontiers (block u32, page u32) | kept n u16, blocks u32…
 //!          | directory n u16, pages u32… | table n u16, pages u32… | spills n u16, pages u32…
 //!          | fix-ups n u16, (block u32, entry u32)… | changes
 //! spill:   magic "SFSP" | volume u64 | changes
@@ -17,8 +17,12 @@ use alloc::vec::Vec;
 use super::fields::Reader;
 use crate::nand::NandGeometry;
 
-/// Version of everything that is written.
-pub const VERSION: u16 = 2;
+/// Version of everything that is written. Version 2 had four frontiers, and is still read.
+pub const VERSION: u16 = 3;
+/// The oldest version that is read.
+pub const VERSION_MIN: u16 = 2;
+/// Streams of programs.
+pub const STREAMS: usize = 5;
 /// No page.
 pub const UNMAPPED: u32 = 0x7fff_ffff;
 /// The flag of a place and, as bit 15, of a length.
@@ -77,8 +81,8 @@ pub struct State {
     pub user_pages: u32,
     /// The blocks of the journal that may still be needed, oldest first, the present one last.
     pub chain: Vec<u32>,
-    /// Host, moved, structures, second copies.
-    pub frontiers: [Frontier; 4],
+    /// Host, moved, structures, second copies, what the host writes again soon.
+    pub frontiers: [Frontier; STREAMS],
     /// Free blocks that only a recovery uses.
     pub kept: Vec<u32>,
     /// Pages of the directory.
@@ -131,16 +135,21 @@ impl State {
     #[must_use]
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Option<(State, Vec<(u32, Change)>)> {
         let mut reader = Reader(bytes);
-        if reader.take(4)? != JOURNAL || reader.u16()? != VERSION {
+        if reader.take(4)? != JOURNAL {
             return None;
         }
+        let streams = match reader.u16()? {
+            2 => 4,
+            VERSION => STREAMS,
+            _ => return None,
+        };
         let (flags, volume) = (reader.u16()?, reader.u64()?);
         let (previous, born) = (reader.u64()?, reader.u64()?);
         let (next_block, user_pages) = (reader.u32()?, reader.u32()?);
         let (second, patrol) = (reader.u32()?, reader.u32()?);
         let chain = reader.list()?;
-        let mut frontiers = [Frontier::CLOSED; 4];
-        for frontier in &mut frontiers {
+        let mut frontiers = [Frontier::CLOSED; STREAMS];
+        for frontier in frontiers.iter_mut().take(streams) {
             *frontier = Frontier { block: reader.u32()?, page: reader.u32()?, synced: 0 };
             frontier.synced = frontier.page;
         }
@@ -296,6 +305,7 @@ mod tests {
                 Frontier { block: 3, page: 4, synced: 4 },
                 Frontier::CLOSED,
                 Frontier::CLOSED,
+                Frontier { block: 5, page: 6, synced: 6 },
             ],
             kept: vec![6],
             directory: vec![77],

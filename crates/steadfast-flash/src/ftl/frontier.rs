@@ -94,7 +94,7 @@ impl<N: Nand> Ftl<N> {
         let worn = stream == Stream::Moved && self.levelling();
         let block = self.take_free(state, worn)?;
         self.frontiers[stream as usize] = Frontier { block, page: 0, synced: 0 };
-        if stream == Stream::Host && self.begun {
+        if stream.is_of_host() && self.begun {
             self.write_journal(0)?;
         }
         Ok(())

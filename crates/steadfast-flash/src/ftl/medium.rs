@@ -4,7 +4,9 @@
 //! zeros until a power cut, and as zeros or as before after one.
 
 use spin::mutex::SpinMutex;
-use steadfast_media::{ErrorClass, FailureModel, Geometry, Medium, MediumError, MediumOperation};
+use steadfast_media::{
+    ErrorClass, FailureModel, Geometry, Medium, MediumError, MediumOperation, Temperature,
+};
 
 use super::error::FlashError;
 use super::state::Ftl;
@@ -82,11 +84,23 @@ impl<N: Nand> Medium for FlashMedium<N> {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        let length = data.len() as u64;
-        let pages = self.pages(MediumOperation::Write, offset, length)?;
-        for (page, data) in pages.zip(data.chunks_exact(self.geometry.atomic_unit as usize)) {
-            let written = self.ftl.lock().write_page(page, data);
-            written.map_err(|error| medium_error(error, MediumOperation::Write, offset, length))?;
+        self.write_hinted(offset, &[data], Temperature::Cold)
+    }
+
+    fn write_hinted(
+        &self,
+        mut offset: u64,
+        buffers: &[&[u8]],
+        temperature: Temperature,
+    ) -> Result<(), MediumError> {
+        for data in buffers {
+            let length = data.len() as u64;
+            let pages = self.pages(MediumOperation::Write, offset, length)?;
+            for (page, data) in pages.zip(data.chunks_exact(self.geometry.atomic_unit as usize)) {
+                let written = self.ftl.lock().write_hinted(page, data, temperature);
+                written.map_err(|error| medium_error(error, MediumOperation::Write, offset, length))?;
+            }
+            offset += length;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! After a start that was not clean: what the journal does not know, and what must not be relied on.
 //!
-//! Behind the newest journal page lie at most [`JOURNAL_EVERY`] pages that the host wrote, in the block that it names as
+//! Behind the newest journal page lie at most [`JOURNAL_EVERY`] pages that the host wrote, in the two blocks that it names as
 //! open for them. They are read once. The page programmed last may be unstable (and, where cells are shared, those that its
 //! successor could reach): these are programmed again, elsewhere. Only then a new journal page and an anchor make the
 //! result count; a cut before leaves everything as it was.
@@ -33,7 +33,10 @@ impl<N: Nand> Ftl<N> {
     pub(super) fn recover(&mut self, read_only: bool) -> Result<()> {
         let journal = self.sequence;
         let mut found = Vec::new();
-        self.look_behind(self.frontiers[Stream::Host as usize], journal, &mut found)?;
+        for stream in Stream::OF_HOST {
+            self.look_behind(self.frontiers[stream as usize], journal, &mut found)?;
+        }
+        found.sort_by_key(|found| found.tag.sequence);
         for Found { tag, page, .. } in &found {
             self.set_place(tag.id, *page, false)?;
         }
@@ -43,7 +46,7 @@ impl<N: Nand> Ftl<N> {
         let newest = found.last().map_or(journal, |found| found.tag.sequence);
         // Above whatever was programmed and cannot be read.
         self.sequence = newest + RECOVERY_STEP;
-        for stream in [Stream::Host, Stream::Moved, Stream::Structure, Stream::Copy] {
+        for stream in [Stream::Host, Stream::Moved, Stream::Structure, Stream::Copy, Stream::Hot] {
             self.close_frontier(stream)?;
         }
         self.leave_journal_block()?;

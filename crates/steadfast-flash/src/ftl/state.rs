@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::cache::MapCache;
-use super::codec::{Frontier, Second, UNMAPPED};
+use super::codec::{Frontier, STREAMS, Second, UNMAPPED};
 use super::error::{FlashError, Result};
 use super::layout::Layout;
 use super::placed::Placed;
@@ -18,7 +18,7 @@ use crate::nand::{BlockNumber, Nand, NandGeometry, PageAddress};
 /// Streams of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
-    /// What the host writes: hot.
+    /// What the host writes.
     Host = 0,
     /// What garbage collection moves: cold.
     Moved = 1,
@@ -26,12 +26,22 @@ pub(super) enum Stream {
     Structure = 2,
     /// Second copies, counts of reads: in other blocks than the first copies.
     Copy = 3,
+    /// What the host writes and says that it will write again soon: by itself, so that such blocks empty themselves.
+    Hot = 4,
 }
 
 impl Stream {
+    /// Streams of what the host writes: a journal page names their blocks before anything is programmed there.
+    pub const OF_HOST: [Stream; 2] = [Stream::Host, Stream::Hot];
+
+    /// Whether what is programmed comes from the host.
+    pub fn is_of_host(self) -> bool {
+        Stream::OF_HOST.contains(&self)
+    }
+
     /// Whether what is programmed is logical pages, not structures.
-    pub(super) fn holds_data(self) -> bool {
-        matches!(self, Stream::Host | Stream::Moved)
+    pub fn holds_data(self) -> bool {
+        self.is_of_host() || self == Stream::Moved
     }
 }
 
@@ -181,7 +191,7 @@ pub struct Ftl<N> {
     pub(super) short_bytes: usize,
     /// Something was acknowledged as written that only the next journal page makes durable.
     pub(super) volatile: bool,
-    pub(super) frontiers: [Frontier; 4],
+    pub(super) frontiers: [Frontier; STREAMS],
     pub(super) journal: Journal,
     pub(super) collector: Collector,
     pub(super) reads: ReadCounts,
@@ -232,7 +242,7 @@ impl<N: Nand> Ftl<N> {
             spills: Vec::new(),
             short_bytes: 0,
             volatile: false,
-            frontiers: [Frontier::CLOSED; 4],
+            frontiers: [Frontier::CLOSED; STREAMS],
             journal: Journal::default(),
             collector: Collector::default(),
             reads: ReadCounts::new(geometry.blocks, geometry.page_size, reads_bound(&geometry)),

@@ -1,5 +1,7 @@
 //! What the host asks for: writing, trimming, flushing, closing; and the bounded upkeep before each.
 
+use steadfast_media::Temperature;
+
 use super::JOURNAL_EVERY;
 use super::codec::{FLAG_CLEAN, UNMAPPED};
 use super::error::{FlashError, Result};
@@ -18,6 +20,14 @@ impl<N: Nand> Ftl<N> {
     /// # Errors
     /// The part's; [`FlashError::WornOut`] where no spare block is left.
     pub fn write_page(&mut self, logical: u32, data: &[u8]) -> Result<()> {
+        self.write_hinted(logical, data, Temperature::Cold)
+    }
+
+    /// As [`write_page`](Self::write_page), with a hint of how long the contents will live.
+    ///
+    /// # Errors
+    /// As [`write_page`](Self::write_page).
+    pub fn write_hinted(&mut self, logical: u32, data: &[u8], temperature: Temperature) -> Result<()> {
         if logical >= self.layout.user_pages || data.len() != self.geometry.page_size as usize {
             return Err(FlashError::Damaged { page: logical, what: "request outside of the medium" });
         }
@@ -34,7 +44,11 @@ impl<N: Nand> Ftl<N> {
                 ftl.volatile = true;
                 return ftl.set_short(logical, data.get(..length).unwrap_or(data));
             }
-            ftl.program_data(Stream::Host, Kind::Data, logical, data, false).map(drop)
+            let stream = match temperature {
+                Temperature::Hot => Stream::Hot,
+                Temperature::Cold => Stream::Host,
+            };
+            ftl.program_data(stream, Kind::Data, logical, data, false).map(drop)
         })
     }
 
@@ -57,7 +71,7 @@ impl<N: Nand> Ftl<N> {
         data: &[u8],
         released: bool,
     ) -> Result<u32> {
-        if stream == Stream::Host {
+        if stream.is_of_host() {
             if self.begun && self.journal.host_since >= JOURNAL_EVERY {
                 self.write_journal(0)?;
             }
@@ -159,7 +173,7 @@ impl<N: Nand> Ftl<N> {
             let first = self.delta.iter().find_map(|(logical, delta)| Some((*logical, delta.short.clone()?)));
             let Some((logical, mut contents)) = first else { break };
             contents.resize(self.geometry.page_size as usize, 0);
-            self.program_data(Stream::Host, Kind::Data, logical, &contents, false)?;
+            self.program_data(Stream::Hot, Kind::Data, logical, &contents, false)?;
         }
         Ok(())
     }

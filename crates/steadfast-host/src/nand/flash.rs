@@ -134,8 +134,13 @@ impl Medium for FlashDevice {
         self.layer.discard(offset, length)
     }
 
-    fn write_hinted(&self, offset: u64, data: &[u8], temperature: Temperature) -> Result<(), MediumError> {
+    fn write_hinted(
+        &self,
+        offset: u64,
+        buffers: &[&[u8]],
+        temperature: Temperature,
+    ) -> Result<(), MediumError> {
         let _turn = self.turn.lock();
-        self.layer.write_hinted(offset, data, temperature)
+        self.layer.write_hinted(offset, buffers, temperature)
     }
 }

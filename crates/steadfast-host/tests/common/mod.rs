@@ -33,7 +33,7 @@ pub fn compare(medium: &impl Medium, seed: u64, count: usize, discards_read_as_z
         let (front, back) = buffer.split_at_mut((length / unit / 2 * unit) as usize);
         match kind {
             0 => medium.write_fua(offset, buffer).unwrap(),
-            1 => medium.write_hinted(offset, buffer, Temperature::Cold).unwrap(),
+            1 => medium.write_hinted(offset, &[buffer], Temperature::Cold).unwrap(),
             2 | 3 => medium.write_vectored(offset, &[front, &[], back]).unwrap(),
             4 => medium.write(offset, buffer).unwrap(),
             5 => medium.flush().unwrap(),

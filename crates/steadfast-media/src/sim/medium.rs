@@ -246,10 +246,16 @@ impl Medium for SimMedium {
         self.state.lock().write(&request, data)
     }
 
-    fn write_hinted(&self, offset: u64, data: &[u8], temperature: Temperature) -> Result<(), MediumError> {
-        let request = self.request(MediumOperation::Write, offset, data.len() as u64);
+    fn write_hinted(
+        &self,
+        offset: u64,
+        buffers: &[&[u8]],
+        temperature: Temperature,
+    ) -> Result<(), MediumError> {
+        let request = self.vectored(MediumOperation::Write, offset, buffers.iter().map(|it| it.len()));
         let request = Request { temperature: Some(temperature), ..request };
-        self.state.lock().write(&request, data.into())
+        let data: Arc<[u8]> = buffers.concat().into();
+        self.state.lock().write(&request, data)
     }
 
     fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {

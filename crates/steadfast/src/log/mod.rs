@@ -22,7 +22,7 @@ pub use replay::{Replayed, replay, stranded};
 use alloc::vec::Vec;
 
 use group::Group;
-use steadfast_media::Medium;
+use steadfast_media::{Medium, Temperature};
 
 use crate::error::Result;
 use crate::fs::memory;
@@ -171,9 +171,9 @@ pub fn write<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, record: &[u8]
     let (region, block_size) = (store.superblock.log, u64::from(store.superblock.block_size));
     let first = (record.len() as u64).min((region.count - at) * block_size) as usize;
     let offset = |block: u64| (region.start.0 + block) * block_size;
-    store.medium.write(offset(at), &record[..first])?;
+    store.medium.write_hinted(offset(at), &[&record[..first]], Temperature::Hot)?;
     if first < record.len() {
-        store.medium.write(offset(0), &record[first..])?;
+        store.medium.write_hinted(offset(0), &[&record[first..]], Temperature::Hot)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use steadfast_media::Medium;
+use steadfast_media::{Medium, Temperature};
 
 use super::node::Node;
 use super::{NodePointer, Root, Store};
@@ -93,7 +93,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 for (_, bytes) in part {
                     memory::push(&mut pieces, *bytes)?;
                 }
-                self.medium.write_vectored(self.byte_offset(part[0].0), &pieces)?;
+                // They are soon written again elsewhere, with the next change below them.
+                self.medium.write_hinted(self.byte_offset(part[0].0), &pieces, Temperature::Hot)?;
             }
         }
         Ok(())
