@@ -1,9 +1,9 @@
 //! What has changed since the map was written: in memory, in spill pages, and in the newest journal page.
 //!
-//! A block's count of valid pages goes up when a page is programmed and down when it is known to be superseded: at once
-//! where the old page is in `delta`, when the map is written where only the map names it.
+//! A block's count of valid pages goes up when a page is programmed and down when it is superseded: at once, but for what a
+//! recovery finds where only the map names the page before. Then it goes down when the map is written.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::codec::{CHANGES_HEAD, Change, UNMAPPED, change_len, encode_changes, spill_head};
@@ -13,12 +13,12 @@ use super::tag::Kind;
 use crate::nand::Nand;
 
 impl<N: Nand> Ftl<N> {
-    /// A logical page is in another place now. `released`: the page that the map names was counted off by the caller.
-    pub(super) fn set_place(&mut self, logical: u32, place: u32, released: bool) -> Result<()> {
+    /// A logical page is in another place now.
+    pub(super) fn set_place(&mut self, logical: u32, place: u32) -> Result<()> {
         if place != UNMAPPED {
             self.increment(self.block_of(place))?;
         }
-        self.replace(logical, Delta { place, short: None, released, spill: UNMAPPED })
+        self.replace(logical, Delta { place, short: None, released: false, spill: UNMAPPED })
     }
 
     /// A logical page is in the journal now.
@@ -31,17 +31,22 @@ impl<N: Nand> Ftl<N> {
     }
 
     fn replace(&mut self, logical: u32, mut new: Delta) -> Result<()> {
-        if let Some(old) = self.delta.get(&logical) {
-            let (place, short) = (old.place, old.short.as_ref().map_or(0, Vec::len));
-            new.released |= old.released;
-            self.short_bytes -= short;
-            if place != UNMAPPED {
-                self.decrement(self.block_of(place))?;
+        let before = match self.delta.get(&logical) {
+            Some(old) => {
+                new.released = old.released;
+                self.short_bytes -= old.short.as_ref().map_or(0, Vec::len);
+                old.place
             }
-        }
+            // A mount reads few pages: it does not look.
+            None if !self.begun => UNMAPPED,
+            None => {
+                new.released = true;
+                self.mapped(logical)?
+            }
+        };
         self.delta.insert(logical, new);
         self.unspilled.insert(logical);
-        Ok(())
+        self.supersede(before)
     }
 
     /// Applies changes that were read from the part. The counts of valid pages include them already.
@@ -93,6 +98,8 @@ impl<N: Nand> Ftl<N> {
 
     /// Writes as many changes as fit into a spill page. The next journal page refers to it.
     pub(super) fn spill(&mut self) -> Result<()> {
+        // Before, so that what it was is in the new page: otherwise that one would be the emptiest next.
+        self.empty_spills()?;
         let mut bytes = spill_head(self.volume);
         let mut room = self.geometry.page_size as usize - bytes.len() - CHANGES_HEAD;
         let mut changes = Vec::new();
@@ -118,7 +125,7 @@ impl<N: Nand> Ftl<N> {
         self.spills.push(page);
         self.increment(self.block_of(page))?;
         self.info.spill_pages += 1;
-        self.empty_spills()
+        Ok(())
     }
 
     /// Where spill pages are many, what still counts in the emptiest of them goes among the unspilled changes again, if it is
@@ -134,16 +141,54 @@ impl<N: Nand> Ftl<N> {
             }
         }
         let emptiest = bytes.into_iter().min_by_key(|(_, bytes)| *bytes);
-        let Some((spill, _)) = emptiest.filter(|(_, bytes)| *bytes <= self.geometry.page_size as usize / 4)
-        else {
-            return Ok(());
-        };
+        match emptiest.filter(|(_, bytes)| *bytes <= self.geometry.page_size as usize / 4) {
+            Some((spill, _)) => self.empty_spill(spill),
+            None => Ok(()),
+        }
+    }
+
+    /// What still counts in a spill page goes among the unspilled changes again.
+    pub(super) fn empty_spill(&mut self, spill: u32) -> Result<()> {
         for (logical, delta) in self.delta.iter_mut().filter(|(_, delta)| delta.spill == spill) {
             delta.spill = UNMAPPED;
             self.unspilled.insert(*logical);
         }
-        self.spills.retain(|other| *other != spill);
+        let Some(at) = self.spills.iter().position(|other| *other == spill) else { return Ok(()) };
+        self.spills.remove(at);
+        self.written.values_mut().filter(|spills| **spills > at).for_each(|spills| *spills -= 1);
+        self.written.retain(|_, spills| *spills > 0);
         self.supersede(spill)
+    }
+
+    /// After these pages of the map were written: what spill pages say of them counts no more, and what they alone have of
+    /// them, contents without a page, goes into the next one.
+    pub(super) fn leave_changes(&mut self, pages: &BTreeSet<u32>) -> Result<()> {
+        let words = self.layout.words;
+        let gone = |logical: &u32| pages.contains(&(logical / words));
+        self.delta.retain(|logical, delta| !gone(logical) || delta.short.is_some());
+        for (logical, delta) in self.delta.iter_mut().filter(|(logical, _)| gone(logical)) {
+            // The map names no page for it.
+            (delta.released, delta.spill) = (true, UNMAPPED);
+            self.unspilled.insert(*logical);
+        }
+        let delta = &self.delta;
+        self.unspilled.retain(|logical| delta.contains_key(logical));
+        if !self.spills.is_empty() {
+            self.written.extend(pages.iter().map(|id| (*id, self.spills.len())));
+        }
+        let needed: BTreeSet<u32> = self.delta.values().map(|delta| delta.spill).collect();
+        for spill in self.spills.clone() {
+            if !needed.contains(&spill) {
+                self.empty_spill(spill)?;
+            }
+        }
+        // Few pages of the map can be named in the journal.
+        while self.written.len() > self.geometry.page_size as usize / 64
+            && let Some(oldest) = self.spills.first().copied()
+        {
+            self.empty_spill(oldest)?;
+        }
+        Ok(())
     }
 
     /// Changed logical pages by page of the map.
@@ -155,19 +200,9 @@ impl<N: Nand> Ftl<N> {
         pages
     }
 
-    /// How many pages of the map have changes, as far as a bound of them.
-    pub(super) fn changed_map_pages(&self) -> u32 {
-        let words = self.layout.words;
-        let mut count = 0;
-        let mut next = 0;
-        // One look-up for each page of the map, not one for each change.
-        while let Some((logical, _)) = self.delta.range(next..).next() {
-            count += 1;
-            let page = logical / words;
-            let Some(first) = (page + 1).checked_mul(words) else { break };
-            next = first;
-        }
-        count
+    /// Whether the map names a page that is counted and needed no more.
+    pub(super) fn has_unreleased(&self) -> bool {
+        self.delta.values().any(|delta| !delta.released)
     }
 
     /// Programs a page of the structures.

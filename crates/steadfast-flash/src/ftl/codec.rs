@@ -4,6 +4,7 @@
 //! journal: magic "SFJR" | version u16 | flags u16 | volume u64 | previous u64 | born u64 | next block u32 | user_pages u32
 //!          | second u32 | patrol u32 | chain n u16, blocks u32… | 5 frontiers (block u32, page u32) | kept n u16, blocks u32…
 //!          | directory n u16, pages u32… | table n u16, pages u32… | spills n u16, pages u32…
+//!          | written n u16, (map page u24, spills u8)…
 //!          | fix-ups n u16, (block u32, entry u32)… | changes
 //! spill:   magic "SFSP" | volume u64 | changes
 //! second:  magic "SFSC" | volume u64 | directory n u16, pages u32… | table n u16, pages u32… | reads n u16, pages u32…
@@ -17,7 +18,8 @@ use alloc::vec::Vec;
 use super::fields::Reader;
 use crate::nand::NandGeometry;
 
-/// Version of everything that is written. Version 2 had four frontiers, and is still read.
+/// Version of everything that is written. Version 2 had four frontiers and no list of map pages
+/// written, and is still read.
 pub const VERSION: u16 = 3;
 /// The oldest version that is read.
 pub const VERSION_MIN: u16 = 2;
@@ -91,6 +93,9 @@ pub struct State {
     pub table: Vec<u32>,
     /// Spill pages, oldest first.
     pub spills: Vec<u32>,
+    /// Pages of the map that were written while there were spill pages, in the low 24 bits, and how many of the spill pages
+    /// say nothing of them any more, the oldest ones.
+    pub written: Vec<u32>,
     /// Entries of the block table that its pages do not have.
     pub fixups: Vec<(u32, u32)>,
 }
@@ -120,7 +125,7 @@ impl State {
                 bytes.extend_from_slice(&word.to_le_bytes());
             }
         }
-        for list in [&self.kept, &self.directory, &self.table, &self.spills] {
+        for list in [&self.kept, &self.directory, &self.table, &self.spills, &self.written] {
             put_list(&mut bytes, list);
         }
         bytes.extend_from_slice(&(self.fixups.len() as u16).to_le_bytes());
@@ -155,6 +160,7 @@ impl State {
         }
         let (kept, directory) = (reader.list()?, reader.list()?);
         let (table, spills) = (reader.list()?, reader.list()?);
+        let written = if streams == STREAMS { reader.list()? } else { Vec::new() };
         let count = reader.u16()?;
         let fixups = (0..count).map(|_| Some((reader.u32()?, reader.u32()?))).collect::<Option<Vec<_>>>()?;
         let changes = reader.changes(user_pages, geometry)?;
@@ -182,6 +188,7 @@ impl State {
             directory,
             table,
             spills,
+            written,
             fixups,
         };
         sound.then_some((state, changes))
@@ -311,6 +318,7 @@ mod tests {
             directory: vec![77],
             table: vec![78, 79],
             spills: vec![80],
+            written: vec![7 | 1 << 24],
             fixups: vec![(3, 4)],
         };
         let changes = vec![

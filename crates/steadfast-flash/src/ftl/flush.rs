@@ -1,5 +1,6 @@
-//! Writing the map: everything in `delta` goes into pages of the map, those into the directory, and the counts into the
-//! block table. The journal page behind it makes it count: all or nothing.
+//! Writing the map, in steps: the pages of it with most changes in `delta` are written, those into the directory, and the
+//! counts into the block table. The journal page behind it makes it count: all of the step or nothing. What spill pages say of
+//! a page of the map that was written after them counts no more; the journal says which ones that are.
 
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -8,10 +9,13 @@ use alloc::vec::Vec;
 use super::cache::MapPage;
 use super::codec::UNMAPPED;
 use super::error::Result;
-use super::state::{Ftl, Stream};
+use super::state::{Delta, Ftl, Stream};
 use super::table::BlockState;
 use super::tag::Kind;
 use crate::nand::{Nand, Pairing};
+
+/// Spill pages at most, but for one or two that come while a step is due: a mount reads them.
+const SPILLS_MAX: usize = 6;
 
 /// Pages of the structures that have to move although nothing in them has changed.
 #[derive(Debug, Default)]
@@ -19,52 +23,79 @@ struct Moving {
     map: BTreeSet<u32>,
     directory: BTreeSet<u32>,
     table: BTreeSet<u32>,
+    spills: Vec<u32>,
     /// The block that they are in, if these are all.
     emptied: Option<u32>,
 }
 
-/// Most pages of the map with changes: what bounds the time of writing them.
-fn changed_max<N: Nand>(ftl: &Ftl<N>) -> u32 {
-    if ftl.geometry.pairing == Pairing::None { 48 } else { 12 }
+/// Pages of the map that are written in one step: what bounds its time.
+fn step_max<N: Nand>(ftl: &Ftl<N>) -> usize {
+    if ftl.geometry.pairing == Pairing::None { 24 } else { 6 }
 }
 
 impl<N: Nand> Ftl<N> {
     /// Spill pages at most: what a mount has to read.
     pub(super) fn spills_max(&self) -> usize {
-        (10 * 2048 / self.geometry.page_size).clamp(6, 16) as usize
+        SPILLS_MAX
     }
 
     /// Whether the map is to be written before more changes gather.
     pub(super) fn map_is_due(&self) -> bool {
-        let delta_max = 2 * self.layout.words as usize;
-        self.spills.len() >= self.spills_max()
+        self.changes_are_many()
             || self.table.dirty.len() > self.fixups_max()
-            || self.delta.len() >= delta_max
-            || self.changed_map_pages() >= changed_max(self)
             || !self.collector.renew.is_empty()
             || !self.reads.due.is_empty()
     }
 
-    /// Writes the map, and then the journal.
+    fn changes_are_many(&self) -> bool {
+        self.spills.len() >= self.spills_max() || self.delta.len() >= 2 * self.layout.words as usize
+    }
+
+    /// Writes the pages of the map with most changes, where changes are many, and what else of the structures is due; then the
+    /// journal. `release`: those instead that name pages which are counted and needed no more.
+    pub(super) fn write_map_step(&mut self, release: bool) -> Result<()> {
+        let mut pages: Vec<(usize, u32)> = Vec::new();
+        if release || self.changes_are_many() {
+            for (id, changed) in self.changes_by_map_page() {
+                let deltas = changed.iter().filter_map(|logical| self.delta.get(logical));
+                let counts = |delta: &&Delta| if release { !delta.released } else { delta.short.is_none() };
+                pages.push((deltas.filter(counts).count(), id));
+            }
+            pages.retain(|(count, _)| *count > 0);
+            pages.sort_unstable_by_key(|(count, _)| core::cmp::Reverse(*count));
+            pages.truncate(step_max(self));
+        }
+        self.write_pages(pages.into_iter().map(|(_, id)| id).collect())?;
+        self.write_journal(0)
+    }
+
+    /// Writes the whole map, and then the journal.
     pub(super) fn write_map(&mut self) -> Result<()> {
         self.write_structures()?;
         self.write_journal(0)
     }
 
-    /// Writes the map; the next journal page makes it count.
+    /// Writes the whole map; the next journal page makes it count.
     pub(super) fn write_structures(&mut self) -> Result<()> {
+        self.write_pages(self.changes_by_map_page().into_keys().collect())
+    }
+
+    /// Writes these pages of the map, and what else of the structures is due; the next journal page makes it count.
+    fn write_pages(&mut self, mut pages: BTreeSet<u32>) -> Result<()> {
         let moving = self.structures_to_move()?;
         let words = self.layout.words;
-        let mut changes = self.changes_by_map_page();
-        for id in &moving.map {
-            changes.entry(*id).or_default();
+        pages.extend(moving.map);
+        for spill in moving.spills {
+            self.empty_spill(spill)?;
         }
+        let mut changes = self.changes_by_map_page();
         let mut directories: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for id in &moving.directory {
             directories.insert(*id, self.map_words(MapPage::Directory(*id))?.to_vec());
         }
-        for (id, changed) in changes {
-            let page = self.write_map_page(id, &changed)?;
+        for id in &pages {
+            let changed = changes.remove(id).unwrap_or_default();
+            let page = self.write_map_page(*id, &changed)?;
             let at = id / words;
             let directory = match directories.entry(at) {
                 Entry::Occupied(entry) => entry.into_mut(),
@@ -82,16 +113,10 @@ impl<N: Nand> Ftl<N> {
                 self.directory.get_mut(id as usize).map_or(UNMAPPED, |slot| core::mem::replace(slot, page));
             self.supersede(old)?;
         }
-        // What stays: contents that have no page. They go into spill pages again.
-        self.delta.retain(|_, delta| delta.short.is_some());
-        self.unspilled = self.delta.keys().copied().collect();
-        for delta in self.delta.values_mut() {
-            (delta.released, delta.spill) = (false, UNMAPPED);
+        self.leave_changes(&pages)?;
+        if !self.has_unreleased() {
+            self.note_stuck();
         }
-        for spill in core::mem::take(&mut self.spills) {
-            self.supersede(spill)?;
-        }
-        self.note_stuck();
         self.write_reads()?;
         self.write_table(moving.table)?;
         self.write_second()?;
@@ -209,7 +234,7 @@ impl<N: Nand> Ftl<N> {
                 return Ok(moving);
             }
         };
-        let mut room = changed_max(self) / 2;
+        let mut room = step_max(self);
         let second = self.second()?.clone();
         let within = |list: &[u32], id: usize| {
             list.get(id).is_some_and(|page| page / self.geometry.pages_per_block == victim)
@@ -224,6 +249,8 @@ impl<N: Nand> Ftl<N> {
                 moving.table.insert(id as u32);
             }
         }
+        let inside = |page: &u32| self.block_of(*page) == victim;
+        moving.spills = self.spills.iter().copied().filter(inside).collect();
         let reads: Vec<u32> =
             (0..second.reads.len()).filter(|id| within(&second.reads, *id)).map(|id| id as u32).collect();
         self.reads.due.extend(reads);

@@ -94,6 +94,9 @@ impl<N: Nand> Ftl<N> {
         let worn = stream == Stream::Moved && self.levelling();
         let block = self.take_free(state, worn)?;
         self.frontiers[stream as usize] = Frontier { block, page: 0, synced: 0 };
+        if stream == Stream::Hot {
+            self.collector.hot.insert(block);
+        }
         if stream.is_of_host() && self.begun {
             self.write_journal(0)?;
         }
@@ -164,6 +167,7 @@ impl<N: Nand> Ftl<N> {
     pub(super) fn erase(&mut self, block: u32, state: BlockState) -> Result<bool> {
         let info = self.block(block)?;
         self.free.remove(&(info.erases, block));
+        self.collector.hot.remove(&block);
         match self.nand.erase(BlockNumber(block)) {
             Ok(()) => {}
             Err(NandError::Failed { .. }) => {

@@ -44,7 +44,7 @@ impl<N: Nand> Ftl<N> {
     }
 
     fn low_water(&self) -> usize {
-        self.layout.reserve as usize + 4 + self.geometry.blocks as usize / 256
+        self.layout.reserve as usize + 2
     }
 
     /// A bounded step of garbage collection, if it is time; more where there would be no block left otherwise.
@@ -57,7 +57,7 @@ impl<N: Nand> Ftl<N> {
         if self.free.len() + self.pending.len() < self.low_water()
             && self.collector.emptied.len() >= EMPTIED_MAX
         {
-            self.write_map()?;
+            self.write_map_step(true)?;
         } else if self.free.len() + self.pending.len() < self.low_water() {
             let moves = self.moves_for_one_page();
             self.step(moves)?;
@@ -73,7 +73,7 @@ impl<N: Nand> Ftl<N> {
             if !self.pending.is_empty() {
                 self.write_journal(0)?;
             } else if self.collector.emptied.len() >= EMPTIED_MAX {
-                self.write_map()?;
+                self.write_map_step(true)?;
             } else {
                 self.step(self.moves_max())?;
             }
@@ -148,7 +148,10 @@ impl<N: Nand> Ftl<N> {
                     && !self.collector.emptied.contains(block)
                     && !self.collector.stuck.contains(block)
             });
-            let best = candidates.min_by_key(|(_, info)| (info.valid, info.erases));
+            let best = candidates.min_by_key(|(block, info)| {
+                let soon = if self.collector.hot.contains(block) { 2 } else { 1 };
+                (info.valid * soon, info.erases)
+            });
             if let Some((block, info)) = best
                 && info.valid < self.geometry.pages_per_block
             {
@@ -190,12 +193,7 @@ impl<N: Nand> Ftl<N> {
                 Kind::Lost
             }
         };
-        // Only the map names the source: it is counted off here, and the map must not do so again.
-        let in_map = !self.delta.contains_key(&logical);
-        self.program_data(Stream::Moved, kind, logical, &data, in_map)?;
-        if in_map {
-            self.decrement(self.block_of(page))?;
-        }
+        self.program_data(Stream::Moved, kind, logical, &data)?;
         self.info.moved_pages += 1;
         Ok(())
     }

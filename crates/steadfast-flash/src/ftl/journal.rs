@@ -23,7 +23,7 @@ const KEPT: usize = 3;
 impl<N: Nand> Ftl<N> {
     /// Most entries of the block table that a journal page should hold.
     pub(super) fn fixups_max(&self) -> usize {
-        self.geometry.page_size as usize / 64
+        self.geometry.page_size as usize / 40
     }
 
     fn journal_state(&self, flags: u16) -> State {
@@ -48,6 +48,7 @@ impl<N: Nand> Ftl<N> {
             directory: self.directory.clone(),
             table: self.table.pages.clone(),
             spills: self.spills.clone(),
+            written: self.written.iter().map(|(id, spills)| id | (*spills as u32) << 24).collect(),
             fixups,
         }
     }

@@ -209,13 +209,18 @@ impl<N: Nand> Ftl<N> {
             self.note_loaded(block, info);
         }
         let mut data = vec![0; self.geometry.page_size as usize];
-        for page in &state.spills {
+        self.written = state.written.iter().map(|word| (word & 0xff_ffff, (word >> 24) as usize)).collect();
+        for (number, page) in state.spills.iter().enumerate() {
             let what = FlashError::Damaged { page: *page, what: "spill page" };
             let tag = self.read_tagged(*page, &mut data)?;
             let changes = tag
                 .filter(|tag| tag.kind == Kind::Spill)
                 .and_then(|_| decode_spill(&data, state.volume, layout.user_pages, &self.geometry));
-            self.adopt(changes.ok_or(what)?, *page);
+            let mut changes = changes.ok_or(what)?;
+            changes.retain(|(logical, _)| {
+                self.written.get(&(logical / layout.words)).is_none_or(|spills| *spills <= number)
+            });
+            self.adopt(changes, *page);
         }
         self.spills = state.spills;
         self.adopt(changes, UNMAPPED);

@@ -67,7 +67,7 @@ pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
             let (place, short) = scan.resolve(logical, layout.words);
             if place != UNMAPPED {
                 report.data_pages += 1;
-                ftl.set_place(logical, place, false)?;
+                ftl.set_place(logical, place)?;
             }
             if let Some(contents) = short.filter(|contents| !contents.is_empty()) {
                 report.short_pages += 1;

@@ -38,7 +38,7 @@ impl<N: Nand> Ftl<N> {
         }
         found.sort_by_key(|found| found.tag.sequence);
         for Found { tag, page, .. } in &found {
-            self.set_place(tag.id, *page, false)?;
+            self.set_place(tag.id, *page)?;
         }
         if read_only {
             return Ok(());
@@ -54,7 +54,7 @@ impl<N: Nand> Ftl<N> {
         let first = found.len() - suspects.min(found.len());
         for Found { tag, page, data } in found.drain(first..) {
             if self.place(tag.id)? == page {
-                self.program_data(Stream::Host, tag.kind, tag.id, &data, false)?;
+                self.program_data(Stream::Host, tag.kind, tag.id, &data)?;
             }
         }
         // A page of the ring block may have been begun: the next anchor goes to the next block.

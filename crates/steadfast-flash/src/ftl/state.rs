@@ -105,6 +105,8 @@ pub(super) struct Collector {
     pub rescue_at: u32,
     /// Blocks of structures whose pages are to be written elsewhere: flipped bits or many reads.
     pub renew: BTreeSet<u32>,
+    /// Blocks of what the host writes again soon, as far as this session wrote them: they empty themselves.
+    pub hot: BTreeSet<u32>,
     /// Blocks that are not to be used again.
     pub retire: BTreeSet<u32>,
 }
@@ -188,6 +190,9 @@ pub struct Ftl<N> {
     /// Logical pages whose delta no spill page has.
     pub(super) unspilled: BTreeSet<u32>,
     pub(super) spills: Vec<u32>,
+    /// Pages of the map that were written while there were spill pages: so many of these, the oldest, say nothing of them any
+    /// more.
+    pub(super) written: BTreeMap<u32, usize>,
     pub(super) short_bytes: usize,
     /// Something was acknowledged as written that only the next journal page makes durable.
     pub(super) volatile: bool,
@@ -240,6 +245,7 @@ impl<N: Nand> Ftl<N> {
             delta: BTreeMap::new(),
             unspilled: BTreeSet::new(),
             spills: Vec::new(),
+            written: BTreeMap::new(),
             short_bytes: 0,
             volatile: false,
             frontiers: [Frontier::CLOSED; STREAMS],

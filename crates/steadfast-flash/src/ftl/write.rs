@@ -37,7 +37,7 @@ impl<N: Nand> Ftl<N> {
             let length = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             if length == 0 {
                 ftl.volatile = true;
-                return ftl.set_place(logical, UNMAPPED, false);
+                return ftl.set_place(logical, UNMAPPED);
             }
             if length <= ftl.short_max() && ftl.short_bytes + length <= ftl.short_total() {
                 ftl.info.short_pages += 1;
@@ -48,7 +48,7 @@ impl<N: Nand> Ftl<N> {
                 Temperature::Hot => Stream::Hot,
                 Temperature::Cold => Stream::Host,
             };
-            ftl.program_data(stream, Kind::Data, logical, data, false).map(drop)
+            ftl.program_data(stream, Kind::Data, logical, data).map(drop)
         })
     }
 
@@ -69,7 +69,6 @@ impl<N: Nand> Ftl<N> {
         kind: Kind,
         logical: u32,
         data: &[u8],
-        released: bool,
     ) -> Result<u32> {
         if stream.is_of_host() {
             if self.begun && self.journal.host_since >= JOURNAL_EVERY {
@@ -78,7 +77,7 @@ impl<N: Nand> Ftl<N> {
             self.journal.host_since += 1;
         }
         let page = self.program(stream, kind, logical, data)?;
-        self.set_place(logical, page, released)?;
+        self.set_place(logical, page)?;
         Ok(page)
     }
 
@@ -101,7 +100,7 @@ impl<N: Nand> Ftl<N> {
                     }
                     trimmed += 1;
                     ftl.volatile = true;
-                    ftl.set_place(logical, UNMAPPED, false)?;
+                    ftl.set_place(logical, UNMAPPED)?;
                 }
             }
             Ok(())
@@ -156,7 +155,7 @@ impl<N: Nand> Ftl<N> {
             self.collect()?;
         }
         if self.map_is_due() {
-            self.write_map()?;
+            self.write_map_step(false)?;
             self.evict_shorts()?;
         } else if !self.collector.stuck.is_empty() {
             self.rescue()?;
@@ -173,7 +172,7 @@ impl<N: Nand> Ftl<N> {
             let first = self.delta.iter().find_map(|(logical, delta)| Some((*logical, delta.short.clone()?)));
             let Some((logical, mut contents)) = first else { break };
             contents.resize(self.geometry.page_size as usize, 0);
-            self.program_data(Stream::Hot, Kind::Data, logical, &contents, false)?;
+            self.program_data(Stream::Hot, Kind::Data, logical, &contents)?;
         }
         Ok(())
     }
