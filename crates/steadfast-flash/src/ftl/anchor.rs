@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! magic "SFAN" | version u16 | flags u16 | volume u64 | block u32 | chain u32 | blocks u32 | pages_per_block u32
-//! | page_size u32 | user_pages u32 | skipped n u16, blocks u32…
+//! | page_size u32 | user_pages u32 | first u64 | skipped n u16, blocks u32…
 //! ```
-//! The only flag, bit 0: block numbers of the volume count good blocks only, by the marks that are on the part.
+//! Version 2 has no `first`. The only flag, bit 0: block numbers of the volume count good blocks only, by the marks that are on the part.
 
 use alloc::vec::Vec;
 
@@ -46,6 +46,8 @@ pub struct Anchor {
     pub block: u32,
     /// Its place in the chain.
     pub chain: u32,
+    /// Sequence number of its first page; version 2 does not say.
+    pub first: Option<u64>,
     /// What the volume was made for.
     pub shape: Shape,
     /// Logical pages.
@@ -69,6 +71,7 @@ impl Anchor {
         for word in [self.block, self.chain, blocks, pages_per_block, page_size, self.user_pages] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
+        bytes.extend_from_slice(&self.first.unwrap_or(0).to_le_bytes());
         put_list(&mut bytes, &self.skipped);
         bytes
     }
@@ -103,9 +106,10 @@ impl Anchor {
         let (blocks, pages_per_block, page_size) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let shape = Shape { blocks, pages_per_block, page_size };
         let user_pages = reader.u32()?;
+        let first = if version == 2 { None } else { Some(reader.u64()?) };
         let in_good_blocks = flags & FLAG_IN_GOOD_BLOCKS != 0;
         let skipped = reader.list()?;
-        Some((version, Anchor { volume, block, chain, shape, user_pages, in_good_blocks, skipped }))
+        Some((version, Anchor { volume, block, chain, first, shape, user_pages, in_good_blocks, skipped }))
     }
 }
 
@@ -130,6 +134,7 @@ mod tests {
             volume: 9,
             block: 4,
             chain: 7,
+            first: Some(1 << 40),
             shape: Shape::of(&geometry),
             user_pages: 3,
             in_good_blocks: false,

@@ -1,13 +1,12 @@
 //! Writing the journal: its pages, the chain of its blocks, and the anchors that the chain is found by.
 //!
-//! The blocks of the journal form a chain: each page names the block that comes next. An anchor names one of them, every
-//! few blocks; anchors go round in a ring of blocks at the start of the part. A block leaves the chain when an anchor for
+//! The blocks of the journal form a chain: each page names the block that comes next. An anchor names the newest; anchors go round in a ring of blocks at the start of the part. A block leaves the chain when an anchor for
 //! a later one is there.
 
 use alloc::vec::Vec;
 
 use super::anchor::{Anchor, Shape};
-use super::codec::{State, encode_changes};
+use super::codec::{State, UNMAPPED, encode_changes};
 use super::error::{FlashError, Result};
 use super::layout::BLOCKS_PER_ANCHOR;
 use super::state::{Ftl, Stream};
@@ -23,16 +22,19 @@ const KEPT: usize = 3;
 impl<N: Nand> Ftl<N> {
     /// Most entries of the block table that a journal page should hold.
     pub(super) fn fixups_max(&self) -> usize {
-        self.geometry.page_size as usize / 40
+        self.geometry.page_size as usize / 48
     }
 
     fn journal_state(&self, flags: u16) -> State {
         let entry = |block: u32| Some((block, self.table.get(block)?.encode()));
         let mut fixups: Vec<(u32, u32)> = self.table.dirty.iter().copied().filter_map(entry).collect();
-        let spare = self.free.iter().filter(|(_, block)| !self.table.dirty.contains(block));
-        let spare = spare.take(SPARES_NAMED).map(|(_, block)| *block);
-        let kept = self.kept.iter().copied().filter(|block| !self.table.dirty.contains(block));
-        fixups.extend(spare.chain(kept).filter_map(entry));
+        // A recovery begins with these: as far as there is room it reads no block table for them.
+        let open = self.frontiers.iter().map(|frontier| frontier.block).filter(|block| *block != UNMAPPED);
+        let spare = self.free.iter().take(SPARES_NAMED).map(|(_, block)| *block);
+        let known = self.kept.iter().copied().chain([self.journal.next_block]).chain(open).chain(spare);
+        let known = known.filter(|block| !self.table.dirty.contains(block));
+        let room = (self.geometry.page_size as usize / 32).saturating_sub(fixups.len());
+        fixups.extend(known.take(room).filter_map(entry));
         State {
             flags,
             volume: self.volume,
@@ -168,6 +170,7 @@ impl<N: Nand> Ftl<N> {
             volume: self.volume,
             block: self.journal.block,
             chain: self.journal.chain_number,
+            first: Some(self.journal.first),
             shape: Shape::of(&geometry),
             user_pages: self.layout.user_pages,
             in_good_blocks: self.in_good_blocks,

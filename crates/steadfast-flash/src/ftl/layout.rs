@@ -24,7 +24,7 @@ pub struct Layout {
 }
 
 /// Journal blocks between two anchors.
-pub const BLOCKS_PER_ANCHOR: u32 = 2;
+pub const BLOCKS_PER_ANCHOR: u32 = 1;
 /// Fewest erase blocks of a part.
 const BLOCKS_MIN: u32 = 24;
 
@@ -49,11 +49,12 @@ impl Layout {
         // Where cells are shared only the pages that nothing can harm hold structures: half of them.
         let safe = if geometry.pairing == Pairing::None { 1 } else { 2 };
         let structures = map_pages + directory_pages + table_pages + 16;
-        // An anchor comes with every 128th journal page at 64 pages a block: a ring block is erased once when all of them have
-        // taken 64 anchors, other blocks once for each 64 programs, of which a journal page brings three. So with this many
-        // the ring wears no faster than the others.
+        // An anchor comes with every 64th journal page at 64 pages a block: a ring block is erased once when all of them have
+        // taken 64 anchors, other blocks once for each 64 programs. So with this many the ring wears no faster than the others
+        // from four programs for each journal page on.
         let ring = (blocks / 256).max(4);
-        let journal = 2 * BLOCKS_PER_ANCHOR;
+        // The block in use, the next one, and those that wait to be left.
+        let journal = 4;
         // Map and table, and beside them the second copies.
         let map = 2 * (structures * safe).div_ceil(geometry.pages_per_block) + 2;
         let reserve = 12;

@@ -66,4 +66,4 @@ pub use state::{Ftl, FtlInfo};
 pub use table::{BlockInfo, BlockState};
 
 /// Pages of the host that may be programmed without a journal page: what recovery has to look for.
-pub const JOURNAL_EVERY: u32 = 16;
+pub const JOURNAL_EVERY: u32 = 12;

@@ -1,8 +1,8 @@
 //! Mounting: a bounded number of page reads, whatever the size.
 //!
-//! The first page of each ring block gives the newest anchor block; in it the last anchor is searched by halves; from there
-//! the chain of journal blocks is followed (each first page names the next block), and in the last one the last page is
-//! searched by halves. That page holds the state. What follows after a power cut is in `recover`.
+//! The first page of each ring block gives the newest anchor block; in it the last anchor is searched by halves. It names the
+//! newest block of the journal, in which the last page is searched by halves; that page names the block after it, which is
+//! looked at because the power may have gone between its first page and its anchor. The last page holds the state. What follows after a power cut is in `recover`.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -72,26 +72,29 @@ impl<N: Nand> Ftl<N> {
     pub(super) fn follow(&mut self, anchor: &Anchor) -> Result<Option<JournalPage>> {
         self.volume = anchor.volume;
         let (mut block, mut chain) = (anchor.block, anchor.chain);
-        let Some(mut first) = self.journal_at(block, chain, 0..=u64::MAX)? else { return Ok(None) };
-        // Below the sequence number of the first page of the block, and that of its first page that can be read.
-        let mut below = 0;
+        // The sequence number of the first page of the block: exact, or where that page cannot be read a range.
+        let mut first = match anchor.first {
+            Some(first) => first..=first,
+            None => match self.journal_at(block, chain, 0..=u64::MAX)? {
+                Some(found) => Self::firsts(&found, 0),
+                None => return Ok(None),
+            },
+        };
+        let Some(mut last) = self.last_in_block(block, Kind::Journal, None)? else { return Ok(None) };
         let mut hops = 0;
-        loop {
-            let state = State::decode(&first.data, &self.geometry).map(|(state, _)| state);
-            let Some(state) = state else { return Ok(None) };
-            let exact = if first.page == 0 { first.tag.sequence } else { below + 1 };
-            let previous = exact..=first.tag.sequence;
-            if let Some(next) = self.journal_at(state.next_block, chain + 1, previous)? {
-                below = first.tag.sequence;
-                (block, chain, first) = (state.next_block, chain + 1, next);
-                hops += 1;
-                continue;
+        while let Some((state, _)) = State::decode(&last.data, &self.geometry)
+            && let Some(next) = self.journal_at(state.next_block, chain + 1, first.clone())?
+        {
+            first = Self::firsts(&next, *first.end());
+            (block, chain) = (state.next_block, chain + 1);
+            hops += 1;
+            match self.last_in_block(block, Kind::Journal, Some(next))? {
+                Some(found) => last = found,
+                None => return Ok(None),
             }
-            break;
         }
         self.journal.since_anchor = hops;
-        self.journal.first = first.tag.sequence;
-        let mut last = self.last_in_block(block, Kind::Journal, first)?;
+        self.journal.first = *first.end();
         loop {
             let decoded = State::decode(&last.data, &self.geometry);
             match decoded.filter(|(state, _)| state.volume == anchor.volume && last.tag.id == chain) {
@@ -106,6 +109,13 @@ impl<N: Nand> Ftl<N> {
                 },
             }
         }
+    }
+
+    /// The range in which the sequence number of the first page of a block is, from the first page that can be read; `before`:
+    /// that of the block before, at most.
+    fn firsts(found: &Last, before: u64) -> core::ops::RangeInclusive<u64> {
+        let end = found.tag.sequence;
+        if found.page == 0 { end..=end } else { before + 1..=end }
     }
 
     /// The first page of a block of structures; one of the next two if it was programmed and cannot be read.
@@ -138,33 +148,46 @@ impl<N: Nand> Ftl<N> {
         Ok(ours.then_some(Last { tag, data, page }))
     }
 
-    /// The last good page of a kind in a block whose first page is good: by halves, as pages are used in order.
-    pub(super) fn last_in_block(&mut self, block: u32, kind: Kind, first: Last) -> Result<Last> {
+    /// The last good page of a kind in a block, by halves, as pages are used in order. `first`: its first good page, if that
+    /// was read.
+    pub(super) fn last_in_block(
+        &mut self,
+        block: u32,
+        kind: Kind,
+        first: Option<Last>,
+    ) -> Result<Option<Last>> {
         let pages = self.structure_pages();
+        let known = first.as_ref().and_then(|first| pages.iter().position(|page| *page == first.page));
+        // The chain leads past the anchor to a block that has one page as a rule.
+        let mut middle = match known {
+            Some(known) if kind == Kind::Journal => known + 1,
+            known => known.unwrap_or(0).midpoint(pages.len()),
+        };
         let mut best = first;
-        let start = pages.iter().position(|page| *page == best.page).unwrap_or(0);
-        let (mut used, mut free) = (start, pages.len());
+        // Pages before `used` are used, those from `free` on are not.
+        let (mut used, mut free) = (known.map_or(0, |known| known + 1), pages.len());
         let mut data = vec![0; self.geometry.page_size as usize];
-        while used + 1 < free {
-            let middle = used.midpoint(free);
+        while used < free {
             let Some(page) = pages.get(middle).copied() else { break };
             let tag = self.read_tagged(self.page(block, page).0, &mut data)?;
             if tag.is_none() && Self::looks_erased(&data) {
                 free = middle;
-                continue;
+            } else {
+                used = middle + 1;
+                if let Some(tag) = tag.filter(|tag| tag.kind == kind) {
+                    best = Some(Last { tag, data: data.clone(), page });
+                }
             }
-            used = middle;
-            if let Some(tag) = tag.filter(|tag| tag.kind == kind) {
-                best = Last { tag, data: data.clone(), page };
-            }
+            middle = used.midpoint(free);
         }
         // The last page used may be torn; then the one before it is the last good one.
-        let torn = pages.get(used).is_some_and(|page| best.page < *page);
-        if torn {
-            let page = pages.get(used).copied().unwrap_or(0);
-            return Ok(self.before(block, kind, page)?.unwrap_or(best));
+        let Some(page) = used.checked_sub(1).and_then(|last| pages.get(last).copied()) else {
+            return Ok(None);
+        };
+        if best.as_ref().is_some_and(|best| best.page == page) {
+            return Ok(best);
         }
-        Ok(best)
+        Ok(self.before(block, kind, page)?.or(best))
     }
 
     /// The last good page before `page`.

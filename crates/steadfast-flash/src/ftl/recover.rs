@@ -75,7 +75,8 @@ impl<N: Nand> Ftl<N> {
         }
         let reach = self.geometry.pairing.reach();
         let mut erased = 0;
-        let end = (frontier.page + (JOURNAL_EVERY + 2) * (reach + 1)).min(self.geometry.pages_per_block);
+        // Where cells are shared pages are left out.
+        let end = (frontier.page + JOURNAL_EVERY * (reach + 1)).min(self.geometry.pages_per_block);
         let mut data = vec![0; self.geometry.page_size as usize];
         for at in frontier.page..end {
             let page = self.page(frontier.block, at).0;

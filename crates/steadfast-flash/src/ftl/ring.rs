@@ -136,7 +136,7 @@ impl<N: Nand> Ftl<N> {
 
     /// Follows the newest anchor in a slot whose journal can be read: the one before leads there, too, by a longer chain.
     fn journal_of_slot(&mut self, slot: u32, first: Last) -> Result<Option<JournalPage>> {
-        let mut last = self.last_in_block(slot, Kind::Anchor, first)?;
+        let Some(mut last) = self.last_in_block(slot, Kind::Anchor, Some(first))? else { return Ok(None) };
         self.journal.ring = (slot, last.page + 1);
         loop {
             if let Some(anchor) = Anchor::decode(&last.data, &self.geometry)?

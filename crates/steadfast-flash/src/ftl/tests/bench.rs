@@ -31,7 +31,8 @@ fn a_mount_reads_few_pages_at_any_size() {
                 most = most.max(mounted.nand().counts().reads);
             }
         }
-        assert!(most <= 50, "{most} page reads at {blocks} blocks");
+        std::println!("{most} page reads at {blocks} blocks");
+        assert!(most <= 40, "{most} page reads at {blocks} blocks");
     }
 }
 
