@@ -4,14 +4,13 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use steadfast_media::{Geometry, Medium, MediumCounters, MediumError};
 
 use crate::address::Address;
 use crate::array::{
-    Array, ArrayError, ArrayOptions, BLOCK, Call, CreateOptions, Fleet, Outcome, Policy, State, Status,
-    Superblock,
+    Array, ArrayError, ArrayOptions, Call, CreateOptions, Fleet, Outcome, Policy, State, Status, Superblock,
 };
 use crate::client::{Ask, ClientTls, Endpoint, FleetOptions, TcpFleet, client_config};
 use crate::latency::Latencies;
@@ -171,6 +170,8 @@ fn options(address: &Address, witness: Option<&Arc<DirectoryWitness>>, read_only
         hedge_ms: ms(address.hedge),
         degraded: address.degraded,
         read_only,
+        // A clock that is wrong matters only between clients that have not seen each other.
+        now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms),
         witness: witness.map(|witness| Arc::clone(witness) as Arc<dyn crate::array::Witness>),
     }
 }
@@ -318,14 +319,13 @@ fn uuid_of(fleet: &TcpFleet, address: &Address) -> Option<[u8; 16]> {
 
 fn look(fleet: &TcpFleet, address: &Address, server: usize) -> ServerReport {
     let contact = fleet.contact(server).map(|contact| contact.size);
-    let mut bytes = vec![0; 2 * BLOCK];
+    let mut bytes = vec![0; Superblock::AREA];
     let mut superblock = None;
     if contact.is_ok() {
         let mut calls = [Call::new(server, 0, Ask::Read(&mut bytes))];
         fleet.round(&mut calls, u64::try_from(address.timeout.as_millis()).unwrap_or(u64::MAX));
         if calls[0].outcome == Outcome::Done {
-            let copies = bytes.chunks_exact(BLOCK).filter_map(Superblock::decode);
-            superblock = copies.max_by_key(|superblock| superblock.epoch);
+            superblock = Superblock::newest(&bytes);
         }
     }
     let address = fleet.address(server).unwrap_or_default().to_owned();

@@ -77,14 +77,14 @@ pub fn run(args: &Args) -> Outcome {
 
 /// In which state a server is by the newest superblock of all.
 fn state_of(own: &ServerReport, all: &[ServerReport]) -> &'static str {
-    let newest = all.iter().filter_map(|report| report.superblock.as_ref()).max_by_key(|found| found.epoch);
+    let newest = all.iter().filter_map(|report| report.superblock.as_ref()).max_by_key(|found| found.order());
     match (&own.contact, &own.superblock, newest) {
         (Err(_), ..) => "unreachable",
         (Ok(_), None, _) => "empty",
         (Ok(_), Some(own), Some(newest)) if own.uuid != newest.uuid => "of another array",
         (Ok(_), Some(own), Some(newest)) => match newest.states.get(own.index) {
-            Some(State::Good) if own.epoch + 1 >= newest.epoch => "good",
-            Some(State::Rebuilding) if own.epoch + 1 >= newest.epoch => "being rebuilt",
+            Some(State::Good) if own.keeps_up_with(newest) => "good",
+            Some(State::Rebuilding) if own.keeps_up_with(newest) => "being rebuilt",
             Some(State::Lost) => "lost",
             _ => "stale",
         },
@@ -117,7 +117,7 @@ fn status(path: &Path, json: bool) -> Outcome {
     }
     let mut output = Output::new();
     let newest =
-        reports.iter().filter_map(|report| report.superblock.as_ref()).max_by_key(|found| found.epoch);
+        reports.iter().filter_map(|report| report.superblock.as_ref()).max_by_key(|found| found.order());
     match newest {
         Some(found) => {
             let good = found.states.iter().filter(|state| **state == State::Good).count();

@@ -1,6 +1,6 @@
 //! Cleaning: the emptiest segments are emptied, so that there is always one to append to.
 //!
-//! Blocks that are still needed are appended again, the segment counts as emptied, and a flush makes it free. Blocks of
+//! Blocks that are still needed are appended again, a flush and a mark later the segment is free (see `mark.rs`). Blocks of
 //! the medium are at most four fifths of what fits, so the emptiest segment always has room to gain.
 
 use std::sync::Arc;
@@ -23,19 +23,19 @@ impl<F: Fleet> Array<F> {
         if log.free.len() >= FREE_MIN {
             return Ok(());
         }
-        // What is known to be empty is free after a flush.
-        self.collect_empty(log);
-        if log.free.len() < FREE_MIN && !log.emptied.is_empty() {
-            self.flush_held(log)?;
-        }
         for _ in 0..TURNS_MAX {
+            // What is done with is marked after a flush and free after another.
+            self.flush_held(log)?;
+            self.mark(log)?;
+            if !log.marked.is_empty() {
+                self.flush_held(log)?;
+            }
             if log.free.len() >= FREE_MIN {
                 return Ok(());
             }
             if !self.clean_one(log)? {
                 break;
             }
-            self.flush_held(log)?;
         }
         match log.free.is_empty() {
             true => Err(ArrayError::NoSpace),
@@ -78,7 +78,6 @@ impl<F: Fleet> Array<F> {
         }
         self.tally.cleaned(1);
         self.seal(log, false)?;
-        self.collect_empty(log);
         Ok(true)
     }
 

@@ -50,6 +50,8 @@ pub struct Contact {
     pub fua: bool,
     /// There is a flush.
     pub flush: bool,
+    /// Bytes that are not needed can be given back.
+    pub trim: bool,
 }
 
 /// Servers that answer requests. The engine's only way to the world, so that a simulation can take its place.

@@ -25,6 +25,15 @@ impl<F: Fleet> Array<F> {
     /// As [`flush_all`](Self::flush_all), where the log is held.
     pub(crate) fn flush_held(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
         self.seal(log, true)?;
+        self.flush_servers(log)?;
+        log.durable = log.next - 1;
+        let marked = std::mem::take(&mut log.marked);
+        log.free.extend(marked);
+        Ok(())
+    }
+
+    /// Flushes what was sent, where something was.
+    pub(crate) fn flush_servers(&self, log: &mut Log) -> Result<(), ArrayError> {
         if log.unflushed {
             let seats = self.members.read().writable_seats();
             let mut calls: Vec<Call<'_>> =
@@ -44,44 +53,14 @@ impl<F: Fleet> Array<F> {
             self.lose(&lost)?;
             log.unflushed = false;
         }
-        self.note_breaks();
-        log.durable = log.next - 1;
-        let emptied = std::mem::take(&mut log.emptied);
-        log.free.extend(emptied);
-        self.collect_empty(log);
         Ok(())
     }
 
-    /// Members with a connection that broke since the last flush: such a server may have forgotten what it had not flushed,
-    /// and answers a flush as if it had not. Looked at after the answers, for a flush may be answered on a new connection.
+    /// Members with a connection that broke since something was sent that no flush covers: such a server may have forgotten
+    /// it, and answers a flush as if it had not. Looked at after the answers, for a flush may be answered on a new connection.
     pub(crate) fn forgetful(&self, seats: &[(usize, usize)]) -> Vec<usize> {
         let before = self.members.read().breaks.clone();
         let broke = |seat: usize| before.get(seat).is_none_or(|count| self.fleet.breaks(seat) != *count);
         seats.iter().filter(|(_, seat)| broke(*seat)).map(|(member, _)| *member).collect()
-    }
-
-    /// From here on a connection that breaks matters.
-    fn note_breaks(&self) {
-        let mut members = self.members.write();
-        members.breaks = (0..self.fleet.servers()).map(|server| self.fleet.breaks(server)).collect();
-    }
-
-    /// Segments whose blocks all have newer versions: free at once where those are flushed, with the next flush otherwise.
-    pub(crate) fn collect_empty(&self, log: &mut Log) {
-        let flushed = log.durable == log.next - 1;
-        let mut map = self.map.write();
-        for slot in 0..map.segments.len() as u32 {
-            if log.open.is_some_and(|open| open.slot == slot) {
-                continue;
-            }
-            let Some(segment) = map.segments.get_mut(slot as usize) else { continue };
-            if segment.live == 0 && !segment.records.is_empty() {
-                segment.records = Vec::new();
-                match flushed {
-                    true => log.free.push_back(slot),
-                    false => log.emptied.push(slot),
-                }
-            }
-        }
     }
 }

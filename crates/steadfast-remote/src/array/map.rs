@@ -142,6 +142,7 @@ impl<F: Fleet> Array<F> {
             cleaned: 0,
             records: 0,
             hedged: 0,
+            trimmed: 0,
         };
         self.tally.fill(&mut status);
         status

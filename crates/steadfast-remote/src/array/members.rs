@@ -1,5 +1,6 @@
 //! [`Members`]: who belongs to the array, where, and in which state.
 
+use super::seal::Log;
 use super::{Array, ArrayError, Call, Fleet, Outcome, Superblock};
 use crate::client::Ask;
 
@@ -34,9 +35,15 @@ pub(crate) struct Members {
     pub(crate) superblock: Superblock,
     /// Which server of the fleet a member is.
     pub(crate) seats: Vec<usize>,
+    /// The newest epoch that every good member has for certain.
+    pub(crate) complete: u64,
+    /// Epochs to be left out before the next one.
+    pub(crate) skip: u64,
     /// Single writes can be made durable, by server of the fleet.
     pub(crate) fua: Vec<bool>,
-    /// Connections of each server that had broken at the last flush.
+    /// Bytes can be given back, by server of the fleet.
+    pub(crate) trim: Vec<bool>,
+    /// Connections of each server that had broken before the first write that no flush covers was answered.
     pub(crate) breaks: Vec<u64>,
     /// More were lost than can be: nothing is answered any more.
     pub(crate) failed: bool,
@@ -117,7 +124,8 @@ impl<F: Fleet> Array<F> {
                     members.failed = true;
                     return Err(ArrayError::TooManyLost);
                 }
-                members.superblock.epoch += 1;
+                members.superblock.epoch += 1 + std::mem::take(&mut members.skip);
+                members.superblock.previous = members.complete;
                 (members.superblock.clone(), members.writable_seats(), members.fua.clone())
             };
             let offset = Superblock::offset(superblock.epoch);
@@ -126,31 +134,38 @@ impl<F: Fleet> Array<F> {
                 .map(|(member, _)| Superblock { index: *member, ..superblock.clone() }.encode())
                 .collect();
             let pieces: Vec<[&[u8]; 1]> = bytes.iter().map(|bytes| [&bytes[..]]).collect();
-            let mut calls: Vec<Call<'_>> = seats
-                .iter()
-                .zip(&pieces)
-                .map(|((_, seat), pieces)| {
-                    let durable = fua.get(*seat).copied().unwrap_or(false);
-                    Call::new(*seat, offset, Ask::Write(pieces, durable))
-                })
-                .collect();
-            self.insist(&mut calls);
-            let mut flushes: Vec<Call<'_>> = seats
-                .iter()
-                .filter(|(_, seat)| !fua.get(*seat).copied().unwrap_or(false))
-                .map(|(_, seat)| Call::new(*seat, 0, Ask::Flush))
-                .collect();
-            self.insist(&mut flushes);
-            let refused: Vec<usize> = calls
-                .iter()
-                .chain(&flushes)
-                .filter(|call| call.outcome != Outcome::Done)
-                .map(|call| call.server)
-                .collect();
+            let mut refused: Vec<usize> = seats.iter().map(|(_, seat)| *seat).collect();
+            // Twice, from the beginning: a flush that is answered on a new connection says nothing of what went over the
+            // old one.
+            for _ in 0..2 {
+                let before = self.breaks();
+                let durable = |seat: usize| fua.get(seat).copied().unwrap_or(false);
+                let left = seats.iter().zip(&pieces).filter(|((_, seat), _)| refused.contains(seat));
+                let mut writes: Vec<Call<'_>> = left
+                    .map(|((_, seat), pieces)| Call::new(*seat, offset, Ask::Write(pieces, durable(*seat))))
+                    .collect();
+                if writes.is_empty() {
+                    break;
+                }
+                self.fleet.round(&mut writes, self.options.patience_ms);
+                let done = writes.iter().filter(|call| call.outcome == Outcome::Done);
+                let (all, rest): (Vec<usize>, Vec<usize>) =
+                    done.map(|call| call.server).partition(|seat| durable(*seat));
+                let mut flushes: Vec<Call<'_>> =
+                    rest.iter().map(|seat| Call::new(*seat, 0, Ask::Flush)).collect();
+                self.fleet.round(&mut flushes, self.options.patience_ms);
+                let flushed = flushes.iter().filter(|call| call.outcome == Outcome::Done);
+                let kept = flushed
+                    .map(|call| call.server)
+                    .filter(|seat| before.get(*seat).is_some_and(|count| self.fleet.breaks(*seat) == *count));
+                let written: Vec<usize> = all.into_iter().chain(kept).collect();
+                refused.retain(|seat| !written.contains(seat));
+            }
             for ((_, seat), bytes) in seats.iter().zip(&bytes) {
                 self.fleet.set_proof(*seat, offset, bytes);
             }
             if refused.is_empty() {
+                self.members.write().complete = superblock.epoch;
                 // Outside the locks of the engine nobody sees an epoch that is not everywhere.
                 return self.witness(superblock.epoch);
             }
@@ -176,6 +191,30 @@ impl<F: Fleet> Array<F> {
                 })
             }
             None => Ok(()),
+        }
+    }
+
+    /// Connections of each server that have broken so far.
+    pub(crate) fn breaks(&self) -> Vec<u64> {
+        (0..self.fleet.servers()).map(|server| self.fleet.breaks(server)).collect()
+    }
+
+    /// As [`insist`](Self::insist), for writes that the next flush has to cover: connections that break from here on matter
+    /// to it, those that broke before do not.
+    pub(crate) fn insist_unflushed(&self, log: &mut Log, calls: &mut [Call<'_>]) {
+        let mut before = self.breaks();
+        self.fleet.round(calls, self.options.patience_ms);
+        let between = self.breaks();
+        let retried = |outcome| matches!(outcome, Outcome::Lost | Outcome::Late);
+        for call in calls.iter().filter(|call| retried(call.outcome)) {
+            if let (Some(before), Some(count)) = (before.get_mut(call.server), between.get(call.server)) {
+                *before = *count;
+            }
+        }
+        self.again(calls, retried);
+        if !log.unflushed {
+            self.members.write().breaks = before;
+            log.unflushed = true;
         }
     }
 

@@ -11,8 +11,8 @@
 //!   never believed without.
 //! - Who belongs to the array, and in which state, is written to every good server under a growing **epoch** before
 //!   anything depends on it. A server of an older epoch, or of none, is rebuilt, not read.
-//! - A record is there when `k` of its shards are. Found incomplete after a crash of the client, it is completed or
-//!   voided before anything else is written, so that it stays what it was found to be.
+//! - A record is there when `k` of its shards are. Found incomplete after a crash of the client, it is completed before
+//!   anything else is written, or it and what is newer never counts again.
 //! - The engine does no I/O of its own: servers are behind [`Fleet`], time and randomness come from the caller.
 
 mod clean;
@@ -20,6 +20,7 @@ mod code;
 mod fleet;
 mod flush;
 mod map;
+mod mark;
 mod medium;
 mod members;
 mod open;
@@ -29,6 +30,7 @@ mod read;
 mod rebuild;
 mod record;
 mod recover;
+mod scan;
 mod seal;
 mod send;
 mod shape;

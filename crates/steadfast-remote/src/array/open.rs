@@ -9,7 +9,7 @@ use super::read::Lates;
 use super::seal::Log;
 use super::shape::{SECTOR, Shape};
 use super::{
-    Array, ArrayError, ArrayOptions, BLOCK, Call, Code, Contact, CreateOptions, Fleet, Outcome, Superblock,
+    Array, ArrayError, ArrayOptions, Call, Code, Contact, CreateOptions, Fleet, Outcome, Superblock,
 };
 use crate::client::Ask;
 
@@ -29,15 +29,7 @@ impl<F: Fleet> Array<F> {
         let size = contacts.iter().map(|contact| contact.size).min().unwrap_or(0);
         usable(&contacts)?;
         let shape = Shape::plan(data, parity, size).map_err(ArrayError::Invalid)?;
-        let superblock = Superblock {
-            uuid: create.uuid,
-            epoch: 0,
-            session: 1,
-            index: 0,
-            states: vec![State::Good; shape.servers()],
-            shape,
-            cutoffs: Vec::new(),
-        };
+        let superblock = Superblock::first(create.uuid, shape, options.now);
         let seats = (0..shape.servers()).collect();
         let array = Array::assemble(fleet, options, superblock, seats, &contacts, Map::new(&shape)?, 1);
         for member in 0..array.shape.servers() {
@@ -66,7 +58,7 @@ impl<F: Fleet> Array<F> {
         let newest = found
             .iter()
             .flatten()
-            .max_by_key(|superblock| superblock.epoch)
+            .max_by_key(|superblock| superblock.order())
             .cloned()
             .ok_or(ArrayError::NoArray)?;
         if let Some(other) = found.iter().position(|superblock| {
@@ -85,7 +77,7 @@ impl<F: Fleet> Array<F> {
             .enumerate()
             .filter_map(|(seat, superblock)| Some((seat, superblock.as_ref()?)))
             .collect();
-        known.sort_by_key(|(_, superblock)| std::cmp::Reverse(superblock.epoch));
+        known.sort_by_key(|(_, superblock)| std::cmp::Reverse(superblock.order()));
         let mut taken = vec![false; servers];
         for (seat, superblock) in known {
             if let Some(place) = seats.get_mut(superblock.index)
@@ -105,15 +97,16 @@ impl<F: Fleet> Array<F> {
             }
         }
         let mut superblock = newest.clone();
-        let mut absent = 0;
+        let (mut absent, mut complete) = (0, newest.epoch);
         for (member, seat) in seats.iter().enumerate() {
-            // One epoch behind is where the client died while it wrote the newest: then nothing depends on that yet. Had
-            // this server refused it, k others would know of a later one, and those would be absent.
+            // Had a server that is behind refused the newest, k others would know of a later one, and those would be absent.
             let current =
-                found[*seat].as_ref().is_some_and(|own| own.epoch + 1 >= newest.epoch && own.index == member);
+                found[*seat].as_ref().filter(|own| own.keeps_up_with(&newest) && own.index == member);
             if superblock.states[member] != State::Good {
                 superblock.states[member] = State::Lost;
-            } else if !current {
+            } else if let Some(own) = current {
+                complete = complete.min(own.epoch);
+            } else {
                 absent += 1;
                 superblock.states[member] = State::Lost;
             }
@@ -132,10 +125,7 @@ impl<F: Fleet> Array<F> {
         if absent >= newest.shape.data && !sure && !options.degraded {
             return Err(ArrayError::Unsure(absent));
         }
-        let contacts: Vec<Contact> = contacts
-            .into_iter()
-            .map(|contact| contact.unwrap_or(Contact { size: 0, block_min: 1, fua: false, flush: true }))
-            .collect();
+        let contacts: Vec<Contact> = contacts.into_iter().map(|contact| contact.unwrap_or(NOBODY)).collect();
         let map = Map::new(&newest.shape)?;
         if options.read_only {
             // Later connections have to lead to who was found; otherwise the next epoch sees to that.
@@ -145,7 +135,15 @@ impl<F: Fleet> Array<F> {
                 }
             }
         }
+        if !options.read_only {
+            // Whatever is published from here on is of this session, so that nobody who died can have written the same.
+            superblock.begin_session(options.now);
+        }
         let array = Array::assemble(fleet, options, superblock, seats, &contacts, map, 1);
+        {
+            let mut members = array.members.write();
+            (members.complete, members.skip) = (complete, super::superblock::EPOCHS_SKIPPED - 1);
+        }
         array.replay()?;
         Ok(array)
     }
@@ -162,9 +160,12 @@ impl<F: Fleet> Array<F> {
         let shape = superblock.shape;
         let lates = Lates::new(fleet.servers());
         let members = Members {
+            complete: superblock.epoch,
+            skip: 0,
             superblock,
             seats,
             fua: contacts.iter().map(|contact| contact.fua).collect(),
+            trim: contacts.iter().map(|contact| contact.trim).collect(),
             breaks: (0..fleet.servers()).map(|server| fleet.breaks(server)).collect(),
             failed: false,
         };
@@ -174,7 +175,9 @@ impl<F: Fleet> Array<F> {
             durable: next - 1,
             waiting: Vec::new(),
             free: (0..shape.slots).collect(),
-            emptied: Vec::new(),
+            cursor: 0,
+            unmarked: Vec::new(),
+            marked: Vec::new(),
             unflushed: false,
         };
         Array {
@@ -191,6 +194,9 @@ impl<F: Fleet> Array<F> {
     }
 }
 
+/// What is said of a server that does not answer.
+const NOBODY: Contact = Contact { size: 0, block_min: 1, fua: false, flush: true, trim: false };
+
 fn usable(contacts: &[Contact]) -> Result<(), ArrayError> {
     match contacts.iter().position(|contact| contact.block_min as usize > SECTOR) {
         Some(server) => {
@@ -202,11 +208,11 @@ fn usable(contacts: &[Contact]) -> Result<(), ArrayError> {
 
 /// The newest superblock of a server that is whole.
 fn newest_superblock<F: Fleet>(fleet: &F, server: usize, patience_ms: u64) -> Option<Superblock> {
-    let mut bytes = vec![0; 2 * BLOCK];
+    let mut bytes = vec![0; Superblock::AREA];
     let mut calls = [Call::new(server, 0, Ask::Read(&mut bytes))];
     fleet.round(&mut calls, 2 * patience_ms);
     if calls[0].outcome != Outcome::Done {
         return None;
     }
-    bytes.chunks_exact(BLOCK).filter_map(Superblock::decode).max_by_key(|superblock| superblock.epoch)
+    Superblock::newest(&bytes)
 }

@@ -30,13 +30,23 @@ pub struct ArrayOptions {
     /// Only look: nothing is written to any server, no epoch begins, and what an earlier client left behind is settled in
     /// memory alone. Whoever writes meanwhile is not disturbed; what it moves away then fails to be read here.
     pub read_only: bool,
+    /// Milliseconds since any time that is the same for all clients: of two that open an array without having seen each
+    /// other, the later one has to have the larger number.
+    pub now: u64,
     /// Who remembers the newest epoch.
     pub witness: Option<Arc<dyn Witness>>,
 }
 
 impl Default for ArrayOptions {
     fn default() -> ArrayOptions {
-        ArrayOptions { patience_ms: 400, hedge_ms: 50, degraded: false, read_only: false, witness: None }
+        ArrayOptions {
+            patience_ms: 400,
+            hedge_ms: 50,
+            degraded: false,
+            read_only: false,
+            now: 0,
+            witness: None,
+        }
     }
 }
 
@@ -105,6 +115,7 @@ pub(crate) struct Tally {
     cleaned: AtomicU64,
     records: AtomicU64,
     hedged: AtomicU64,
+    trimmed: AtomicU64,
 }
 
 macro_rules! count {
@@ -116,7 +127,7 @@ macro_rules! count {
 }
 
 impl Tally {
-    count!(losses, reconstructed, repaired, cleaned, records, hedged);
+    count!(losses, reconstructed, repaired, cleaned, records, hedged, trimmed);
 
     pub(crate) fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Ordering::Relaxed);
@@ -153,6 +164,7 @@ impl Tally {
         status.cleaned = get(&self.cleaned);
         status.records = get(&self.records);
         status.hedged = get(&self.hedged);
+        status.trimmed = get(&self.trimmed);
     }
 }
 
@@ -187,4 +199,6 @@ pub struct Status {
     pub records: u64,
     /// Reads that did not wait for a slow server.
     pub hedged: u64,
+    /// Bytes of each server that were given back.
+    pub trimmed: u64,
 }

@@ -299,20 +299,20 @@ impl<F: Fleet> Array<F> {
     /// A server that did not answer as it should has to show its proof, or is out of the array.
     pub(crate) fn suspect(&self, member: usize, held: bool) -> Result<(), ArrayError> {
         let _guard = if held { None } else { Some(self.log.lock()) };
-        let (state, seat, epoch, uuid) = {
+        let (state, seat, present) = {
             let members = self.members.read();
-            let superblock = &members.superblock;
-            (members.state(member), members.seat(member), superblock.epoch, superblock.uuid)
+            (members.state(member), members.seat(member), members.superblock.clone())
         };
         if state == State::Lost {
             return Ok(());
         }
         let mut bytes = vec![0; BLOCK];
-        let mut calls = [Call::new(seat, Superblock::offset(epoch), Ask::Read(&mut bytes))];
+        let mut calls = [Call::new(seat, Superblock::offset(present.epoch), Ask::Read(&mut bytes))];
         self.insist(&mut calls);
         let answered = calls[0].outcome == Outcome::Done;
         let proven = answered
-            && Superblock::decode(&bytes).is_some_and(|found| found.uuid == uuid && found.epoch == epoch);
+            && Superblock::decode(&bytes)
+                .is_some_and(|found| found.uuid == present.uuid && found.order() == present.order());
         match proven {
             true => {
                 self.lates.note(seat, false);

@@ -5,6 +5,7 @@
 
 use super::map::Segment;
 use super::members::State;
+use super::record::{Header, Meta};
 use super::seal::Log;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
@@ -81,13 +82,24 @@ impl<F: Fleet> Array<F> {
             if let Some(fua) = members.fua.get_mut(seat) {
                 *fua = contact.fua;
             }
+            if let Some(trim) = members.trim.get_mut(seat) {
+                *trim = contact.trim;
+            }
         }
+        let before = self.fleet.breaks(seat);
         self.wipe(member).map_err(|()| ArrayError::Unreachable(seat, "cannot be written".to_owned()))?;
         // What waits goes to the members that are there; what comes later begins with a new segment.
         self.flush_held(&mut log)?;
         log.open = None;
         self.set_state(member, State::Rebuilding);
         self.publish()?;
+        // Nobody has flushed the wiping: a server that restarts after it may have its old records again.
+        let mut breaks = self.breaks();
+        if let Some(count) = breaks.get_mut(seat) {
+            *count = before;
+        }
+        self.members.write().breaks = breaks;
+        log.unflushed = true;
         match self.members.read().state(member) {
             State::Rebuilding => Ok(Rebuild { member, from: log.next, slot: 0, bytes: 0 }),
             _ => Err(ArrayError::Unreachable(seat, "was lost again at once".to_owned())),
@@ -121,7 +133,6 @@ impl<F: Fleet> Array<F> {
             rebuild.slot += 1;
             return Ok(Progress::Going(rebuild.slot, self.shape.slots));
         }
-        log.unflushed = true;
         self.flush_held(&mut log)?;
         if self.members.read().state(rebuild.member) != State::Rebuilding {
             return Err(ArrayError::WrongState(rebuild.member));
@@ -137,35 +148,41 @@ impl<F: Fleet> Array<F> {
         let mut given = 0;
         for record in &segment.records {
             let header = self.header_of(slot, record)?;
-            let head = header.encode(&self.shape);
-            let shard = self.shape.shard_of(member, record.sequence);
-            let void = header.entries.is_empty();
-            let bytes = match void || record.is_empty(shard, &self.shape) {
-                true => Vec::new(),
-                false => self.shard(slot, record, &header, shard)?,
-            };
-            let offset = self.shape.slot_start(slot) + u64::from(record.offset);
-            let pieces = [&head[..], &bytes[..]];
-            let mut calls = [Call::new(seat, offset, Ask::Write(&pieces, false))];
-            self.insist(&mut calls);
-            log.unflushed = true;
-            if calls[0].outcome != Outcome::Done {
-                self.lose(&[member])?;
-                return Err(ArrayError::Unreachable(seat, "was lost while it was rebuilt".to_owned()));
+            match self.give_record(log, member, record, &header)? {
+                Some(bytes) => given += bytes,
+                None => {
+                    self.lose(&[member])?;
+                    return Err(ArrayError::Unreachable(seat, "was lost while it was rebuilt".to_owned()));
+                }
             }
-            given += (head.len() + bytes.len()) as u64;
         }
         Ok(given)
     }
 
-    /// One shard of a record, computed from `k` others whose checksums fit.
-    fn shard(
+    /// One record, as this member has to have it: how many bytes, or `None` where the member does not take it.
+    pub(crate) fn give_record(
         &self,
-        slot: u32,
-        record: &super::record::Meta,
-        header: &super::record::Header,
-        wanted: usize,
-    ) -> Result<Vec<u8>, ArrayError> {
+        log: &mut Log,
+        member: usize,
+        record: &Meta,
+        header: &Header,
+    ) -> Result<Option<u64>, ArrayError> {
+        let seat = self.members.read().seat(member);
+        let head = header.encode(&self.shape);
+        let shard = self.shape.shard_of(member, record.sequence);
+        let bytes = match record.is_empty(shard, &self.shape) {
+            true => Vec::new(),
+            false => self.shard(header.slot, record, header, shard)?,
+        };
+        let offset = self.shape.slot_start(header.slot) + u64::from(record.offset);
+        let pieces = [&head[..], &bytes[..]];
+        let mut calls = [Call::new(seat, offset, Ask::Write(&pieces, false))];
+        self.insist_unflushed(log, &mut calls);
+        Ok((calls[0].outcome == Outcome::Done).then(|| (head.len() + bytes.len()) as u64))
+    }
+
+    /// One shard of a record, computed from `k` others whose checksums fit.
+    fn shard(&self, slot: u32, record: &Meta, header: &Header, wanted: usize) -> Result<Vec<u8>, ArrayError> {
         let length = record.rows as usize * BLOCK;
         let offset = self.shape.slot_start(slot) + u64::from(record.row(0));
         let zeros = vec![0; length];

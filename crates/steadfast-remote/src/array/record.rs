@@ -4,7 +4,7 @@
 //! server has the same header, so that one of them tells what is in all shards.
 
 use super::shape::Shape;
-use super::{BLOCK, crc32c};
+use super::{BLOCK, Superblock, crc32c};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SfRr");
 
@@ -16,8 +16,8 @@ pub(crate) const FIXED_BYTES: usize = 80;
 pub(crate) struct Header {
     /// Identity of the array.
     pub(crate) uuid: [u8; 16],
-    /// Opening of the array in which it was written.
-    pub(crate) session: u32,
+    /// Session in which it was written: its stamp.
+    pub(crate) session: u64,
     /// Sequence number of the first record of its segment.
     pub(crate) generation: u64,
     /// Its own sequence number; grows without exception.
@@ -32,13 +32,32 @@ pub(crate) struct Header {
     pub(crate) rows: u32,
     /// Checksums of the shards, data first. 0 for a data shard without blocks, which is not written.
     pub(crate) shards: Vec<u32>,
-    /// Blocks and their checksums: the first `rows` are those of the first data shard, and so on. None where the record
-    /// was voided: then it only takes room.
+    /// Blocks and their checksums: the first `rows` are those of the first data shard, and so on. None in a **mark**: it
+    /// says that nothing older in the segment is needed.
     pub(crate) entries: Vec<(u32, u32)>,
 }
 
 impl Header {
-    /// Bytes of the header itself. A voided record keeps the room that it had.
+    /// What is written to a segment that is needed no more, in front of whatever is left there.
+    pub(crate) fn mark(
+        shape: &Shape,
+        superblock: &Superblock,
+        sequence: u64,
+        durable: u64,
+        slot: u32,
+    ) -> Header {
+        let (uuid, session) = (superblock.uuid, superblock.stamp);
+        let (generation, offset, rows) = (sequence, 0, 1);
+        let (shards, entries) = (vec![0; shape.servers()], Vec::new());
+        Header { uuid, session, generation, sequence, durable, slot, offset, rows, shards, entries }
+    }
+
+    /// Whether this is a mark.
+    pub(crate) fn is_mark(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of the header itself.
     pub(crate) fn bytes(&self, shape: &Shape) -> usize {
         shape.header_bytes(self.rows as usize * shape.data)
     }
@@ -56,10 +75,10 @@ impl Header {
         bytes.extend_from_slice(&self.uuid);
         bytes.extend_from_slice(&self.session.to_le_bytes());
         bytes.extend_from_slice(&self.slot.to_le_bytes());
+        bytes.extend_from_slice(&self.offset.to_le_bytes());
         bytes.extend_from_slice(&self.generation.to_le_bytes());
         bytes.extend_from_slice(&self.sequence.to_le_bytes());
         bytes.extend_from_slice(&self.durable.to_le_bytes());
-        bytes.extend_from_slice(&self.offset.to_le_bytes());
         bytes.extend_from_slice(&self.rows.to_le_bytes());
         bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
         bytes.resize(FIXED_BYTES, 0);
@@ -87,19 +106,19 @@ impl Header {
         if u32_at(0)? != MAGIC || bytes.get(8..24)? != uuid {
             return None;
         }
-        let (rows, count) = (u32_at(60)?, u32_at(64)?);
+        let (rows, count) = (u32_at(64)?, u32_at(68)?);
         // Bounded before anything depends on them.
         if rows == 0 || rows as usize > shape.rows_max() || count as usize > rows as usize * shape.data {
             return None;
         }
         let mut header = Header {
             uuid: *uuid,
-            session: u32_at(24)?,
-            slot: u32_at(28)?,
-            generation: u64_at(32)?,
-            sequence: u64_at(40)?,
-            durable: u64_at(48)?,
-            offset: u32_at(56)?,
+            session: u64_at(24)?,
+            slot: u32_at(32)?,
+            offset: u32_at(36)?,
+            generation: u64_at(40)?,
+            sequence: u64_at(48)?,
+            durable: u64_at(56)?,
             rows,
             shards: Vec::new(),
             entries: Vec::new(),

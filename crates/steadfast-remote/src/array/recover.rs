@@ -3,193 +3,118 @@
 //! The map of blocks is not kept anywhere: it is put together from the headers of all records, segment by segment, all
 //! servers at once. The newest record of a block counts.
 //!
-//! Records that no flush covers are looked at in full. Where `k` shards are there the record is completed on every good
-//! server; otherwise it is voided on all of them. Either way it stays so, whoever comes back later.
+//! Records that no flush covers are looked at in full, in their order. Where `k` shards are there the record is completed on
+//! every good server; at the first where there are not the session has ended, and the superblock says so. Either way it
+//! stays so, whoever comes back later, and whatever of a dead client's arrives.
 
 use std::collections::BTreeMap;
 
 use super::members::State;
-use super::record::Header;
+use super::record::{Header, Meta};
+use super::scan::{Finds, SLOTS_AT_ONCE};
+use super::seal::Log;
 use super::shape::SECTOR;
-use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, crc32c};
+use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock, crc32c};
 use crate::client::Ask;
 
-/// Segments whose headers are read at once.
-const SLOTS_AT_ONCE: u32 = 32;
-/// Bytes read where a header may be: no header is longer.
-const HEADER_MAX: usize = 4096;
+/// Records that a member is given while the array is opened; with more it is rebuilt.
+const HEALED_MAX: usize = 64;
 
 impl<F: Fleet> Array<F> {
     /// Puts the map together, settles what was under way, and begins a session.
     pub(crate) fn replay(&self) -> Result<(), ArrayError> {
         let mut log = self.log.lock();
-        let superblock = self.members.read().superblock.clone();
-        let mut records: Vec<(Header, u32)> = Vec::new();
+        let mut finds = Finds::default();
         let mut first = 0;
         while first < self.shape.slots {
             let behind = (first + SLOTS_AT_ONCE).min(self.shape.slots);
-            self.scan(first..behind, &mut records)?;
+            self.scan(first..behind, &mut finds)?;
             first = behind;
         }
-        // Also of records that do not count: their numbers are never used again.
-        let last = records.iter().map(|(header, _)| header.sequence).max().unwrap_or(0);
-        let durable = records.iter().map(|(header, _)| header.durable).max().unwrap_or(0);
-        records.retain(|(header, _)| superblock.admits(header.session, header.sequence));
+        let Finds { mut records, last, mut doubtful } = finds;
         records.sort_by_key(|(header, _)| header.sequence);
-        for (header, _) in records.iter_mut().filter(|(header, _)| header.sequence > durable) {
-            if !header.entries.is_empty() {
-                self.settle(header)?;
+        let durable = records.iter().map(|(header, _)| header.durable).max().unwrap_or(0);
+        let mut kept = 0;
+        for (header, holders) in &mut records {
+            if header.sequence > durable && !header.is_mark() && !self.settle(&mut log, header, holders)? {
+                break;
             }
+            kept += 1;
         }
+        // Nothing behind the first one that cannot be completed counts, so that one number says for ever what does.
+        doubtful.extend(records.drain(kept..).map(|(header, _)| header.slot));
+        let end = records.last().map_or(0, |(header, _)| header.sequence);
         {
             let mut map = self.map.write();
-            let mut begun: BTreeMap<u32, u64> = BTreeMap::new();
             for (header, _) in &records {
-                if begun.insert(header.slot, header.generation) != Some(header.generation) {
+                if header.offset == 0 {
                     map.begin(header.slot, header.generation);
                 }
-                map.place(header, &self.shape);
+                if !header.is_mark() {
+                    map.place(header, &self.shape);
+                }
             }
-            // Records of different segments are ordered among each other by their numbers alone.
             let free = |slot: &u32| {
                 map.segments.get(*slot as usize).is_some_and(|segment| segment.records.is_empty())
             };
-            log.free = (0..self.shape.slots).filter(free).collect();
+            log.unmarked = doubtful.into_iter().filter(free).collect();
+            log.free =
+                (0..self.shape.slots).filter(free).filter(|slot| !log.unmarked.contains(slot)).collect();
         }
-        self.lose_stale(&records, durable)?;
+        // A client that died was about to use the segments behind its last one: those come last.
+        let used = records.last().map_or(0, |(header, _)| header.slot);
+        log.cursor = (used + self.shape.slots / 2) % self.shape.slots;
         log.next = last + 1;
         log.durable = last;
         if self.options.read_only {
             return Ok(());
         }
-        self.flush_servers()?;
-        self.members.write().superblock.next_session(last);
+        self.heal(&mut log, &records)?;
+        // What was settled stays so.
+        self.flush_servers(&mut log)?;
+        self.members.write().superblock.end_sessions(end);
         self.publish()?;
-        self.collect_empty(&mut log);
-        Ok(())
+        self.mark(&mut log)
     }
 
-    /// A member without the header of a record that was flushed, and of which something is still needed, has an old state,
-    /// whatever its superblock says. It is out of the array, unless there are just enough: then it is read from with the
-    /// caution that every read takes.
-    fn lose_stale(&self, records: &[(Header, u32)], durable: u64) -> Result<(), ArrayError> {
-        let needed: Vec<u32> = {
+    /// Gives records that are needed, and that a member has not, to that member: a write that a dead client had under way
+    /// has hit them, or its state is an old one, whatever its superblock says. Where there are many it is out of the array,
+    /// unless there are just enough: then it is read from with the caution that every read takes.
+    fn heal(&self, log: &mut Log, records: &[(Header, u32)]) -> Result<(), ArrayError> {
+        let needed: Vec<&(Header, u32)> = {
             let map = self.map.read();
-            let live = |header: &Header| {
-                let meta = super::record::Meta::of(header, &self.shape);
-                header.entries.iter().enumerate().any(|(index, (block, _))| {
-                    let row = meta.row((index % header.rows as usize) as u32);
-                    map.entry(*block).is_some_and(|entry| entry.slot == header.slot && entry.offset == row)
-                })
-            };
-            let flushed = records.iter().filter(|(header, _)| header.sequence <= durable);
-            flushed.filter(|(header, _)| live(header)).map(|(_, holders)| *holders).collect()
+            let live = |slot: u32| map.segments.get(slot as usize).is_some_and(|segment| segment.live > 0);
+            records.iter().filter(|(header, _)| !header.is_mark() && live(header.slot)).collect()
         };
         let good: Vec<usize> = self.members.read().in_state(State::Good).collect();
         for member in good {
-            let lacks = needed.iter().any(|holders| holders & (1 << member) == 0);
-            if lacks && self.members.read().good() > self.shape.data {
+            let lacking: Vec<&Header> = needed
+                .iter()
+                .filter(|(_, holders)| holders & (1 << member) == 0)
+                .map(|(header, _)| header)
+                .collect();
+            let mut healed = lacking.len() <= HEALED_MAX;
+            for header in &lacking {
+                if !healed {
+                    break;
+                }
+                match self.give_record(log, member, &Meta::of(header, &self.shape), header) {
+                    Ok(given) => healed = given.is_some(),
+                    // Nobody has it, so this member is no worse than the others.
+                    Err(ArrayError::Invalid(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if !lacking.is_empty() && !healed && self.members.read().good() > self.shape.data {
                 self.lose(&[member])?;
             }
         }
         Ok(())
     }
 
-    /// What was settled stays so.
-    fn flush_servers(&self) -> Result<(), ArrayError> {
-        let seats = self.members.read().writable_seats();
-        let mut calls: Vec<Call<'_>> =
-            seats.iter().map(|(_, seat)| Call::new(*seat, 0, Ask::Flush)).collect();
-        self.insist(&mut calls);
-        let lost: Vec<usize> = seats
-            .iter()
-            .zip(&calls)
-            .filter(|(_, call)| call.outcome != Outcome::Done)
-            .map(|((member, _), _)| *member)
-            .collect();
-        self.lose(&lost)
-    }
-
-    /// Reads the headers of some segments from all good servers, and which members have each. Of a segment only its newest
-    /// generation counts.
-    fn scan(&self, slots: std::ops::Range<u32>, records: &mut Vec<(Header, u32)>) -> Result<(), ArrayError> {
-        let (seats, uuid) = {
-            let members = self.members.read();
-            let seats: Vec<(usize, usize)> =
-                members.in_state(State::Good).map(|member| (member, members.seat(member))).collect();
-            (seats, members.superblock.uuid)
-        };
-        // (member, server, segment, place in it)
-        let mut walks: Vec<(usize, usize, u32, u32, Option<u64>)> = seats
-            .iter()
-            .flat_map(|(member, seat)| slots.clone().map(|slot| (*member, *seat, slot, 0, None)))
-            .collect();
-        let mut found: BTreeMap<(u32, u64, u32), (Header, u32)> = BTreeMap::new();
-        while !walks.is_empty() {
-            let mut buffers: Vec<Vec<u8>> = walks
-                .iter()
-                .map(|(_, _, _, offset, _)| vec![0; HEADER_MAX.min((self.shape.segment - offset) as usize)])
-                .collect();
-            let mut calls: Vec<Call<'_>> = walks
-                .iter()
-                .zip(&mut buffers)
-                .map(|((_, seat, slot, offset, _), buffer)| {
-                    Call::new(*seat, self.shape.slot_start(*slot) + u64::from(*offset), Ask::Read(buffer))
-                })
-                .collect();
-            self.insist(&mut calls);
-            let outcomes: Vec<Outcome> = calls.iter().map(|call| call.outcome).collect();
-            drop(calls);
-            let mut lost: Vec<usize> = Vec::new();
-            let mut further = Vec::new();
-            for ((walk, buffer), outcome) in walks.into_iter().zip(&buffers).zip(outcomes) {
-                let (member, seat, slot, offset, generation) = walk;
-                if outcome != Outcome::Done {
-                    lost.push(member);
-                    continue;
-                }
-                let Some(header) = Header::decode(buffer, &self.shape, &uuid, slot, offset) else { continue };
-                if generation.is_some_and(|generation| generation != header.generation) {
-                    continue;
-                }
-                let generation = Some(header.generation);
-                let next = offset as usize + header.record_bytes(&self.shape).next_multiple_of(SECTOR);
-                let known =
-                    found.entry((slot, header.generation, offset)).or_insert_with(|| (header.clone(), 0));
-                known.1 |= 1 << member;
-                // Voided on one server is voided on all.
-                if header.entries.is_empty() {
-                    known.0 = header;
-                }
-                if next + SECTOR + BLOCK <= self.shape.segment as usize {
-                    further.push((member, seat, slot, next as u32, generation));
-                }
-            }
-            walks = further;
-            lost.sort_unstable();
-            lost.dedup();
-            if !lost.is_empty() {
-                self.lose(&lost)?;
-                walks.retain(|(member, ..)| !lost.contains(member));
-            }
-        }
-        let mut newest: BTreeMap<u32, u64> = BTreeMap::new();
-        for (slot, generation, _) in found.keys() {
-            let known = newest.entry(*slot).or_default();
-            *known = (*known).max(*generation);
-        }
-        records.extend(
-            found
-                .into_iter()
-                .filter(|((slot, generation, _), _)| newest.get(slot) == Some(generation))
-                .map(|(_, header)| header),
-        );
-        Ok(())
-    }
-
-    /// A record that no flush covers: completed where that can be, voided otherwise. Who only looks cannot complete it, so
-    /// that a further fault would hit what has too few shards already: to him it is there if it is everywhere.
-    fn settle(&self, header: &mut Header) -> Result<(), ArrayError> {
+    /// A record that no flush covers is completed on every good server: whether that can be. Who only looks leaves it as it
+    /// is, and a further fault then hits what may have too few shards.
+    fn settle(&self, log: &mut Log, header: &Header, holders: &mut u32) -> Result<bool, ArrayError> {
         let shape = &self.shape;
         let members: Vec<(usize, usize)> = {
             let members = self.members.read();
@@ -198,7 +123,7 @@ impl<F: Fleet> Array<F> {
         let offset = shape.slot_start(header.slot) + u64::from(header.offset);
         let head_bytes = header.bytes(shape);
         let shard_bytes = header.rows as usize * BLOCK;
-        let meta = super::record::Meta::of(header, shape);
+        let meta = Meta::of(header, shape);
         let lengths: Vec<usize> = members
             .iter()
             .map(|(member, _)| match meta.is_empty(shape.shard_of(*member, header.sequence), shape) {
@@ -212,7 +137,8 @@ impl<F: Fleet> Array<F> {
             .zip(&mut buffers)
             .map(|((_, seat), buffer)| Call::new(*seat, offset, Ask::Read(buffer)))
             .collect();
-        self.insist(&mut calls);
+        // Nobody may have flushed what is found here: a server that restarts after this may have it no more.
+        self.insist_unflushed(log, &mut calls);
         let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
         drop(calls);
         let lost: Vec<usize> =
@@ -230,22 +156,13 @@ impl<F: Fleet> Array<F> {
                 shards.insert(shard, bytes);
             }
         }
-        let complete = shards.len() >= shape.data;
-        if !complete {
-            header.entries.clear();
+        let head = header.encode(shape);
+        if shards.len() < shape.data {
+            return Ok(false);
         }
         if self.options.read_only {
-            let head = header.encode(shape);
-            let everywhere = members.iter().zip(&buffers).all(|((member, _), buffer)| {
-                shards.contains_key(&shape.shard_of(*member, header.sequence))
-                    && buffer.get(..head_bytes) == Some(&head[..])
-            });
-            if !everywhere {
-                header.entries.clear();
-            }
-            return Ok(());
+            return Ok(true);
         }
-        let head = header.encode(shape);
         let mut writes: Vec<(usize, usize, Vec<Vec<u8>>)> = Vec::new();
         for (((member, seat), buffer), done) in members.iter().zip(&buffers).zip(&done) {
             let shard = shape.shard_of(*member, header.sequence);
@@ -253,7 +170,7 @@ impl<F: Fleet> Array<F> {
                 continue;
             }
             let same_head = buffer.get(..head_bytes) == Some(&head[..]);
-            if !complete || shards.contains_key(&shard) {
+            if shards.contains_key(&shard) {
                 if !same_head {
                     writes.push((*member, *seat, vec![head.clone()]));
                 }
@@ -278,7 +195,9 @@ impl<F: Fleet> Array<F> {
             .zip(&pieces)
             .map(|((_, seat, _), pieces)| Call::new(*seat, offset, Ask::Write(pieces, false)))
             .collect();
-        self.insist(&mut calls);
+        if !calls.is_empty() {
+            self.insist_unflushed(log, &mut calls);
+        }
         let lost: Vec<usize> = writes
             .iter()
             .zip(&calls)
@@ -286,13 +205,15 @@ impl<F: Fleet> Array<F> {
             .map(|((member, ..), _)| *member)
             .collect();
         drop(calls);
-        self.lose(&lost)
+        self.lose(&lost)?;
+        *holders = self.members.read().in_state(State::Good).fold(0, |holders, member| holders | 1 << member);
+        Ok(true)
     }
 
     /// Takes everything off a server that could be taken for a record or superblock of this array.
     pub(crate) fn wipe(&self, member: usize) -> Result<(), ()> {
         let seat = self.members.read().seat(member);
-        let zeros = vec![0; 2 * BLOCK];
+        let zeros = vec![0; Superblock::AREA];
         let (front, sector) = ([&zeros[..]], [&zeros[..SECTOR]]);
         let mut calls = vec![Call::new(seat, 0, Ask::Write(&front, false))];
         self.insist(&mut calls);

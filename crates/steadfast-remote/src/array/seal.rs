@@ -5,7 +5,7 @@
 //! What comes in large pieces does not wait: it goes to the servers from where the caller has it.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::map::Bytes;
@@ -35,10 +35,14 @@ pub(crate) struct Log {
     pub(crate) durable: u64,
     /// Blocks that wait, in the order in which they came.
     pub(crate) waiting: Vec<u32>,
-    /// Segments without anything in them that is needed.
-    pub(crate) free: VecDeque<u32>,
+    /// Segments that can be used.
+    pub(crate) free: BTreeSet<u32>,
+    /// The segment that was used last: they take turns.
+    pub(crate) cursor: u32,
+    /// Segments in which there is nothing that counts, and no mark that says so.
+    pub(crate) unmarked: Vec<u32>,
     /// Segments that will be free with the next flush.
-    pub(crate) emptied: Vec<u32>,
+    pub(crate) marked: Vec<u32>,
     /// Something was sent that no flush covers.
     pub(crate) unflushed: bool,
 }
@@ -163,7 +167,10 @@ impl<F: Fleet> Array<F> {
             return Ok(open);
         }
         log.open = None;
-        let slot = log.free.pop_front().ok_or(ArrayError::NoSpace)?;
+        let behind = log.free.range(log.cursor.saturating_add(1)..).next();
+        let slot = behind.or_else(|| log.free.first()).copied().ok_or(ArrayError::NoSpace)?;
+        log.free.remove(&slot);
+        log.cursor = slot;
         let open = Open { slot, generation: log.next, offset: 0 };
         self.map.write().begin(slot, open.generation);
         log.open = Some(open);

@@ -46,7 +46,7 @@ impl<F: Fleet> Array<F> {
         let (seats, fua, uuid, session) = {
             let members = self.members.read();
             let superblock = &members.superblock;
-            (members.writable_seats(), members.fua.clone(), superblock.uuid, superblock.session)
+            (members.writable_seats(), members.fua.clone(), superblock.uuid, superblock.stamp)
         };
         let header = Header {
             uuid,
@@ -88,8 +88,10 @@ impl<F: Fleet> Array<F> {
             self.fleet.round(&mut calls, 2 * self.options.patience_ms);
             let (writes, _) = calls.split_at_mut(seats.len());
             self.again(writes, |outcome| outcome == Outcome::Lost);
-        } else {
+        } else if all_durable {
             self.insist(&mut calls);
+        } else {
+            self.insist_unflushed(log, &mut calls);
         }
         let failed = |calls: &[Call<'_>]| -> Vec<usize> {
             seats
@@ -109,7 +111,7 @@ impl<F: Fleet> Array<F> {
         }
         drop(calls);
         self.lose(&lost)?;
-        log.unflushed = !all_durable || (log.unflushed && !flushes);
+        log.unflushed &= !flushes;
         Ok(header)
     }
 }

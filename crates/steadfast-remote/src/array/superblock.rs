@@ -1,16 +1,24 @@
 //! The superblock of a server: to which array it belongs, as which member, and who else does.
 //!
-//! Two copies of 4 KiB at the front of each server, written in turn: the epoch says which is next. The newest one that
-//! is whole counts.
+//! Sixteen places of 4 KiB at the front of each server are written in turn: the epoch says which is next. The newest one
+//! that is whole counts, by the stamp of its session first and by its epoch within it. Who opens an array leaves out eight
+//! epochs: what a client that died had under way hits none of the places that the living one depends on, and loses
+//! against it by its stamp, whenever it arrives.
 
 use super::members::State;
 use super::shape::Shape;
 use super::{BLOCK, crc32c};
 
 const MAGIC: [u8; 8] = *b"SfRemote";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Places for superblocks on each server.
+const PLACES: u64 = 16;
+/// Epochs that whoever opens an array leaves out: those that a client which died may have written to a few servers.
+pub(crate) const EPOCHS_SKIPPED: u64 = 8;
 /// Sessions whose last record is remembered: writes of a client that died can not be under way for longer than that.
 const CUTOFFS_MAX: usize = 64;
+/// The last record of a session that ended without anybody having looked yet: all that is found counts.
+const UNSEEN: u64 = u64::MAX;
 
 /// What a superblock says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +27,11 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Grows with every change of who is in which state.
     pub epoch: u64,
+    /// The newest epoch that every good member had for certain when this one was written.
+    pub previous: u64,
+    /// When the array was opened, as the client's clock had it; later than every stamp that this client has seen. Tells
+    /// the sessions apart.
+    pub stamp: u64,
     /// How often the array was opened.
     pub session: u32,
     /// Which member this server is.
@@ -26,19 +39,47 @@ pub struct Superblock {
     /// States of all members.
     pub states: Vec<State>,
     pub(crate) shape: Shape,
-    /// Of earlier sessions: the last record that counts.
-    pub(crate) cutoffs: Vec<(u32, u64)>,
+    /// Records up to this one count whatever their session.
+    pub(crate) floor: u64,
+    /// Of earlier sessions, by their stamps: the last record that counts.
+    pub(crate) cutoffs: Vec<(u64, u64)>,
 }
 
 impl Superblock {
+    /// That of a new array, before its first epoch.
+    pub(crate) fn first(uuid: [u8; 16], shape: Shape, now: u64) -> Superblock {
+        let states = vec![State::Good; shape.servers()];
+        let (epoch, previous, stamp, session, index, floor) = (0, 0, now.max(1), 1, 0, 0);
+        Superblock { uuid, epoch, previous, stamp, session, index, states, shape, floor, cutoffs: Vec::new() }
+    }
+
     /// How blocks are spread.
     pub fn policy(&self) -> super::Policy {
         super::Policy::of_shards(self.shape.data, self.shape.parity)
     }
 
+    /// Bytes at the front of a server that superblocks are in.
+    pub const AREA: usize = PLACES as usize * BLOCK;
+
     /// Where this epoch is written.
     pub fn offset(epoch: u64) -> u64 {
-        (epoch % 2) * BLOCK as u64
+        (epoch % PLACES) * BLOCK as u64
+    }
+
+    /// By this the newest one is known.
+    pub fn order(&self) -> (u64, u64) {
+        (self.stamp, self.epoch)
+    }
+
+    /// The newest one of a server, from its [`AREA`](Self::AREA).
+    pub fn newest(area: &[u8]) -> Option<Superblock> {
+        area.chunks_exact(BLOCK).filter_map(Superblock::decode).max_by_key(Superblock::order)
+    }
+
+    /// Whether a server with this superblock took part in everything that `newest` depends on. One that is behind is where
+    /// a client died while it wrote the epochs between, and then nothing depends on those.
+    pub fn keeps_up_with(&self, newest: &Superblock) -> bool {
+        self.epoch >= newest.previous
     }
 
     /// As bytes.
@@ -47,7 +88,9 @@ impl Superblock {
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.uuid);
-        bytes.extend_from_slice(&self.epoch.to_le_bytes());
+        for number in [self.epoch, self.previous, self.stamp, self.floor] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
         for number in [
             self.session,
             self.index as u32,
@@ -83,26 +126,29 @@ impl Superblock {
             return None;
         }
         let shape = Shape {
-            data: u32_at(48)? as usize,
-            parity: u32_at(52)? as usize,
-            segment: u32_at(56)?,
-            slots: u32_at(60)?,
-            blocks: u32_at(64)?,
+            data: u32_at(72)? as usize,
+            parity: u32_at(76)? as usize,
+            segment: u32_at(80)?,
+            slots: u32_at(84)?,
+            blocks: u32_at(88)?,
         };
-        let (index, count) = (u32_at(44)? as usize, u32_at(68)? as usize);
+        let (index, count) = (u32_at(68)? as usize, u32_at(92)? as usize);
         if !shape.is_sound() || index >= shape.servers() || count > CUTOFFS_MAX {
             return None;
         }
         let states: Option<Vec<State>> =
-            bytes.get(72..72 + shape.servers())?.iter().map(|number| State::of_number(*number)).collect();
-        let start = (72 + shape.servers()).next_multiple_of(8);
-        let cutoffs: Option<Vec<(u32, u64)>> = (0..count)
-            .map(|index| Some((u32_at(start + index * 12)?, u64_at(start + index * 12 + 4)?)))
+            bytes.get(96..96 + shape.servers())?.iter().map(|number| State::of_number(*number)).collect();
+        let start = (96 + shape.servers()).next_multiple_of(8);
+        let cutoffs: Option<Vec<(u64, u64)>> = (0..count)
+            .map(|index| Some((u64_at(start + index * 16)?, u64_at(start + index * 16 + 8)?)))
             .collect();
         Some(Superblock {
             uuid: *bytes.get(16..)?.first_chunk()?,
             epoch: u64_at(32)?,
-            session: u32_at(40)?,
+            previous: u64_at(40)?,
+            stamp: u64_at(48)?,
+            floor: u64_at(56)?,
+            session: u32_at(64)?,
             index,
             states: states?,
             shape,
@@ -110,21 +156,27 @@ impl Superblock {
         })
     }
 
-    /// Ends a session with its last record and begins the next.
-    pub(crate) fn next_session(&mut self, last: u64) {
-        self.cutoffs.push((self.session, last));
+    /// Begins a session. What the one before it has left is not known yet.
+    pub(crate) fn begin_session(&mut self, now: u64) {
+        self.cutoffs.push((self.stamp, UNSEEN));
         let surplus = self.cutoffs.len().saturating_sub(CUTOFFS_MAX);
-        self.cutoffs.drain(..surplus);
-        self.session += 1;
+        for (_, last) in self.cutoffs.drain(..surplus) {
+            self.floor = self.floor.max(last);
+        }
+        self.stamp = now.max(self.stamp.saturating_add(1));
+        self.session = self.session.saturating_add(1);
+    }
+
+    /// The sessions before this one end with this record.
+    pub(crate) fn end_sessions(&mut self, last: u64) {
+        self.cutoffs.iter_mut().filter(|(_, end)| *end == UNSEEN).for_each(|(_, end)| *end = last);
     }
 
     /// Whether a record counts: one that a client left behind when it died, and that arrived after the next had looked,
-    /// does not.
-    pub(crate) fn admits(&self, session: u32, sequence: u64) -> bool {
-        if session >= self.session {
-            return session == self.session;
-        }
-        self.cutoffs.iter().find(|(ended, _)| *ended == session).is_none_or(|(_, last)| sequence <= *last)
+    /// does not, nor does one of a client that nobody has heard of.
+    pub(crate) fn admits(&self, stamp: u64, sequence: u64) -> bool {
+        let ended = || self.cutoffs.iter().find(|(ended, _)| *ended == stamp);
+        stamp == self.stamp || sequence <= self.floor || ended().is_some_and(|(_, last)| sequence <= *last)
     }
 }
 
@@ -136,9 +188,12 @@ mod tests {
     fn superblocks_go_both_ways_and_any_flipped_bit_is_seen() {
         let shape = Shape::plan(4, 2, 64 << 20).unwrap();
         let states = vec![State::Good, State::Lost, State::Rebuilding, State::Good, State::Good, State::Good];
-        let mut superblock =
-            Superblock { uuid: [9; 16], epoch: 12, session: 1, index: 5, states, shape, cutoffs: Vec::new() };
-        (0..100).for_each(|last| superblock.next_session(last));
+        let mut superblock = Superblock::first([9; 16], shape, 1000);
+        (superblock.epoch, superblock.previous, superblock.index, superblock.states) = (12, 11, 5, states);
+        for last in 0..100 {
+            superblock.begin_session(0);
+            superblock.end_sessions(last * 10);
+        }
         let bytes = superblock.encode();
         assert_eq!(Superblock::decode(&bytes).unwrap(), superblock);
         for bit in 0..bytes.len() * 8 {
@@ -147,7 +202,25 @@ mod tests {
             assert_eq!(Superblock::decode(&flipped), None, "bit {bit}");
         }
         assert_eq!(Superblock::decode(&[0; BLOCK]), None);
-        assert!(superblock.admits(101, 5) && !superblock.admits(102, 5));
-        assert!(superblock.admits(100, 99) && !superblock.admits(100, 100) && superblock.admits(2, 9999));
+        // The last session goes on, the one before it has an end, and of long ago nobody knows.
+        assert!(
+            superblock.admits(1100, 5000) && superblock.admits(1099, 990) && !superblock.admits(1099, 991)
+        );
+        assert!(
+            !superblock.admits(1101, 400) && superblock.admits(1002, 350) && !superblock.admits(1002, 400)
+        );
+        // A clock that is behind does not bring an old session back.
+        assert_eq!(superblock.order(), (1100, 12));
+        superblock.begin_session(7000);
+        assert!(superblock.admits(1100, 5000) && superblock.stamp == 7000);
+    }
+
+    #[test]
+    fn who_opens_an_array_writes_elsewhere_than_who_died() {
+        for epoch in 1..40 {
+            let dead = (epoch..epoch + EPOCHS_SKIPPED).map(Superblock::offset);
+            let living = Superblock::offset(epoch + EPOCHS_SKIPPED);
+            assert!(dead.into_iter().all(|offset| offset != living));
+        }
     }
 }

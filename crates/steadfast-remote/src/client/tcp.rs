@@ -281,6 +281,7 @@ impl Fleet for TcpFleet {
             block_min: info.block_min,
             fua: info.has(wire::TRANSMIT_SEND_FUA),
             flush: info.has(wire::TRANSMIT_SEND_FLUSH),
+            trim: info.has(wire::TRANSMIT_SEND_TRIM),
         };
         if pool.out < pool.most {
             pool.idle.push(link);

@@ -3,6 +3,7 @@
 //! cannot be reached; and the client dies in the middle of a round.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use steadfast_media::sim::Survival;
@@ -50,6 +51,22 @@ pub enum Trouble {
     Lying,
 }
 
+/// What arrives late.
+enum Late {
+    Write(Vec<u8>),
+    Trim(u64),
+}
+
+impl Late {
+    fn of(ask: &Ask<'_>) -> Option<Late> {
+        match ask {
+            Ask::Write(pieces, _) => Some(Late::Write(pieces.concat())),
+            Ask::Trim(length) => Some(Late::Trim(*length)),
+            Ask::Read(_) | Ask::Flush => None,
+        }
+    }
+}
+
 struct Server {
     disk: SimMedium,
     trouble: Trouble,
@@ -59,9 +76,10 @@ struct Server {
     connected: Option<u64>,
     proof: Option<(u64, Vec<u8>)>,
     breaks: u64,
-    /// Writes that will arrive when nobody waits for them any more.
-    delayed: Vec<(u64, Vec<u8>)>,
+    /// Writes and trims that will arrive when nobody waits for them any more.
+    delayed: Vec<(u64, Late)>,
     fua: bool,
+    trim: bool,
 }
 
 struct World {
@@ -69,6 +87,9 @@ struct World {
     random: Random,
     /// Calls until the client dies.
     dies_in: Option<u64>,
+    /// What a client sends when it dies is kept until somebody says so.
+    hold: bool,
+    held: Vec<(usize, u64, Late)>,
     dead: bool,
     /// Writes, trims and flushes that clients have asked for.
     changes: u64,
@@ -97,11 +118,20 @@ impl SimFleet {
                 breaks: 0,
                 delayed: Vec::new(),
                 fua: random.one_in(2),
+                trim: random.one_in(2),
             })
             .collect();
         SimFleet {
             size,
-            world: Mutex::new(World { servers, random, dies_in: None, dead: false, changes: 0 }),
+            world: Mutex::new(World {
+                servers,
+                random,
+                dies_in: None,
+                hold: false,
+                held: Vec::new(),
+                dead: false,
+                changes: 0,
+            }),
         }
     }
 
@@ -154,6 +184,27 @@ impl SimFleet {
         self.world.lock().dies_in = Some(calls);
     }
 
+    /// It is there again, with what it had flushed and nothing else.
+    pub fn restart_without_unflushed(&self, server: usize) {
+        let mut world = self.world.lock();
+        let server = &mut world.servers[server];
+        server.disk.restart(Survival::Flushed);
+        server.incarnation += 1;
+    }
+
+    /// From now on whether all that a client sends when it dies is kept for later.
+    pub fn hold(&self, hold: bool) {
+        self.world.lock().hold = hold;
+    }
+
+    /// All that was kept arrives.
+    pub fn deliver(&self) {
+        let mut world = self.world.lock();
+        for (server, offset, late) in std::mem::take(&mut world.held) {
+            world.servers[server].arrive(offset, &late);
+        }
+    }
+
     /// A client is there again: a new one.
     pub fn revive_client(&self) {
         let mut world = self.world.lock();
@@ -197,9 +248,14 @@ impl Server {
     }
 
     fn hold_back(&mut self, offset: u64, ask: &Ask<'_>) {
-        if let Ask::Write(pieces, _) = ask {
-            self.delayed.push((offset, pieces.concat()));
-        }
+        self.delayed.extend(Late::of(ask).map(|late| (offset, late)));
+    }
+
+    fn arrive(&mut self, offset: u64, late: &Late) {
+        let _ = match late {
+            Late::Write(bytes) => self.disk.write(offset, bytes),
+            Late::Trim(length) => self.disk.discard(offset, *length),
+        };
     }
 }
 
@@ -217,18 +273,20 @@ impl World {
         let Some(server) = self.servers.get_mut(call.server) else { return Outcome::Lost };
         // Writes from before arrive, soon or never: nobody can tell a segment that is used again from the one that a
         // client had in mind a long time ago.
-        for (offset, bytes) in std::mem::take(&mut server.delayed) {
+        for (offset, late) in std::mem::take(&mut server.delayed) {
             match random.below(4) {
-                0 => {
-                    let _ = server.disk.write(offset, &bytes);
-                }
+                0 => server.arrive(offset, &late),
                 1 => {}
-                _ => server.delayed.push((offset, bytes)),
+                _ => server.delayed.push((offset, late)),
             }
         }
         if self.dead {
             // On its way when the client died; later ones were never sent.
             let reachable = !matches!(server.trouble, Trouble::Down | Trouble::Partitioned);
+            if self.hold && reachable && server.connected == Some(server.incarnation) {
+                self.held.extend(Late::of(&call.ask).map(|late| (call.server, call.offset, late)));
+                return Outcome::Lost;
+            }
             if random.one_in(2) && reachable && server.connected == Some(server.incarnation) {
                 match random.one_in(4) {
                     true => server.hold_back(call.offset, &call.ask),
@@ -313,7 +371,7 @@ impl Fleet for SimFleet {
         }
         server.proof = None;
         server.connected = Some(server.incarnation);
-        Ok(Contact { size: self.size, block_min: 1, fua: server.fua, flush: true })
+        Ok(Contact { size: self.size, block_min: 1, fua: server.fua, flush: true, trim: server.trim })
     }
 
     fn set_proof(&self, server: usize, offset: u64, bytes: &[u8]) {
@@ -345,15 +403,25 @@ impl Fleet for SimFleet {
 
 /// A witness that outlives the client.
 #[derive(Debug, Default)]
-pub struct Notebook(Mutex<HashMap<[u8; 16], u64>>);
+pub struct Notebook {
+    epochs: Mutex<HashMap<[u8; 16], u64>>,
+    clock: AtomicU64,
+}
+
+impl Notebook {
+    /// A clock that goes on between two clients.
+    pub fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
+}
 
 impl Witness for Notebook {
     fn note(&self, uuid: &[u8; 16], epoch: u64) -> Result<(), String> {
-        self.0.lock().insert(*uuid, epoch);
+        self.epochs.lock().insert(*uuid, epoch);
         Ok(())
     }
 
     fn newest(&self, uuid: &[u8; 16]) -> Option<u64> {
-        self.0.lock().get(uuid).copied()
+        self.epochs.lock().get(uuid).copied()
     }
 }

@@ -7,6 +7,7 @@
 //! `STEADFAST_SEEDS=0..2000 cargo test -p steadfast-remote --test simulation` runs more worlds.
 
 mod fleet;
+mod found;
 mod refusals;
 mod volume;
 mod world;
@@ -22,14 +23,17 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
 #[test]
 fn nothing_flushed_is_lost_and_nothing_wrong_is_read() {
     let mut tally = world::Tally::default();
+    let mut failed = Vec::new();
     for seed in seeds(0..21) {
         let mut world = World::new(seed);
         if let Err(what) = world.run(250) {
-            panic!("seed {seed}: {what}\n  {}", world.history());
+            println!("seed {seed}: {what}\n  {}", world.history());
+            failed.push(seed);
         }
         tally.add(&world.tally);
     }
     println!("{tally:?}");
+    assert!(failed.is_empty(), "seeds {failed:?}");
     // The worlds are worth something only if all of this happens in them.
     assert!(tally.crashes > 50 && tally.losses > 50 && tally.rebuilt > 10 && tally.cleaned > 50, "{tally:?}");
     assert!(tally.looks > 20, "{tally:?}");

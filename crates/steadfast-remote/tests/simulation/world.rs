@@ -154,7 +154,8 @@ impl World {
                 self.heal();
                 Ok(())
             }
-            20..23 => self.rebuild(),
+            20..22 => self.rebuild(),
+            22 => self.tidy(),
             _ if step > 3 => self.crash_and_open(),
             _ => Ok(()),
         }
@@ -250,16 +251,30 @@ impl World {
     /// All blocks. A discard is not written anywhere, so after a crash a discarded block may be looked for where something
     /// else is by now, and not be readable: of those alone.
     fn everything(&self, array: &Array<Arc<SimFleet>>) -> Result<Vec<u8>, String> {
+        self.all_but(array, |truth| truth.anything)
+    }
+
+    /// All blocks, for one who only looks: what was not flushed may be on too few servers, and he does not change that.
+    fn looked_at(&self, array: &Array<Arc<SimFleet>>) -> Result<Vec<u8>, String> {
+        self.all_but(array, |truth| truth.anything || !truth.maybe.is_empty())
+    }
+
+    fn all_but(
+        &self,
+        array: &Array<Arc<SimFleet>>,
+        excused: impl Fn(&Truth) -> bool,
+    ) -> Result<Vec<u8>, String> {
         let mut found = vec![0x55; self.blocks as usize * BLOCK];
         if array.read(0, &mut found).is_ok() {
             return Ok(found);
         }
         for (block, bytes) in found.chunks_exact_mut(BLOCK).enumerate() {
-            let discarded = self.truth.get(&(block as u64)).is_some_and(|truth| truth.anything);
-            if let Err(error) = array.read((block * BLOCK) as u64, bytes)
-                && !discarded
-            {
-                return Err(error.to_string());
+            bytes.fill(0x55);
+            if let Err(error) = array.read((block * BLOCK) as u64, bytes) {
+                if !self.truth.get(&(block as u64)).is_some_and(&excused) {
+                    return Err(error.to_string());
+                }
+                bytes.fill(0x55);
             }
         }
         Ok(found)
@@ -319,6 +334,15 @@ impl World {
                 }
                 _ => self.fleet.set_trouble(server, Trouble::None),
             }
+        }
+    }
+
+    /// Somebody looks after the array.
+    fn tidy(&mut self) -> Result<(), String> {
+        self.history += " t";
+        match self.array().tidy() {
+            Ok(()) => Ok(()),
+            Err(error) => self.failed("tidying", &error),
         }
     }
 
@@ -402,12 +426,13 @@ impl World {
         let read_only = ArrayOptions { read_only: true, ..options(&self.notebook) };
         let array = Array::open(self.fleet.clone(), read_only)
             .map_err(|error| format!("nobody can look: {error}"))?;
-        let found = self.everything(&array).map_err(|error| format!("looking at everything: {error}"))?;
+        let found = self.looked_at(&array).map_err(|error| format!("looking at everything: {error}"))?;
         for (index, bytes) in found.chunks_exact(BLOCK).enumerate() {
             let block = index as u64;
             let truth = self.truth.get(&block).cloned().unwrap_or_default();
             let mut candidates = truth.maybe.iter().chain([&truth.now]);
-            if !truth.anything && !candidates.any(|number| bytes == fill(*number, block)) {
+            let unreadable = !truth.maybe.is_empty() && bytes == [0x55; BLOCK];
+            if !truth.anything && !unreadable && !candidates.any(|number| bytes == fill(*number, block)) {
                 return Err(format!("block {block} looks like none of what it may be"));
             }
         }
@@ -475,5 +500,5 @@ impl World {
 }
 
 pub fn options(notebook: &Arc<Notebook>) -> ArrayOptions {
-    ArrayOptions { witness: Some(notebook.clone()), ..ArrayOptions::default() }
+    ArrayOptions { now: notebook.now(), witness: Some(notebook.clone()), ..ArrayOptions::default() }
 }

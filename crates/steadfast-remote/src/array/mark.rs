@@ -1,0 +1,108 @@
+//! Segments that are needed no more say so on the servers, and their room is given back there.
+//!
+//! A segment is done with once newer versions of all its blocks are flushed, or the blocks were discarded. What is in it
+//! still looks like records, and whoever opens the array later would have to take them for such, though a server that was
+//! rebuilt meanwhile was not given them. So a **mark**, a header without blocks and newer than everything in the segment,
+//! is written to its front on every server, and the rest is trimmed.
+//!
+//! # Invariants
+//! - A mark is written only after everything that makes the segment unneeded is flushed, and the segment is used again
+//!   only after the mark is: no server can come back without both.
+//! - Until all servers have answered the mark, the segment is given to a member that is being rebuilt.
+
+use super::record::Header;
+use super::seal::Log;
+use super::shape::SECTOR;
+use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
+use crate::client::Ask;
+
+/// Segments marked at once: bounds the work under the lock of the log.
+const MARKS_MAX: usize = 16;
+
+impl<F: Fleet> Array<F> {
+    /// Marks segments that are done with. They are free after the next flush.
+    pub(crate) fn mark(&self, log: &mut Log) -> Result<(), ArrayError> {
+        // What is newer than something in them may not be flushed.
+        if log.durable + 1 != log.next {
+            return Ok(());
+        }
+        let slots = self.done_with(log);
+        if slots.is_empty() {
+            return Ok(());
+        }
+        let (seats, trims, superblock) = {
+            let members = self.members.read();
+            (members.writable_seats(), members.trim.clone(), members.superblock.clone())
+        };
+        let mut heads = Vec::with_capacity(slots.len());
+        for slot in &slots {
+            let head = Header::mark(&self.shape, &superblock, log.next, log.durable, *slot);
+            heads.push((*slot, log.next, head.encode(&self.shape)));
+            log.next += 1;
+        }
+        let pieces: Vec<[&[u8]; 1]> = heads.iter().map(|(_, _, head)| [&head[..]]).collect();
+        let mut calls = Vec::with_capacity(seats.len() * heads.len());
+        for (_, seat) in &seats {
+            for ((slot, _, _), pieces) in heads.iter().zip(&pieces) {
+                calls.push(Call::new(*seat, self.shape.slot_start(*slot), Ask::Write(pieces, false)));
+            }
+        }
+        self.insist_unflushed(log, &mut calls);
+        let refused = |calls: &[Call<'_>], seat: usize, right: &dyn Fn(Outcome) -> bool| {
+            calls.iter().any(|call| call.server == seat && !right(call.outcome))
+        };
+        let without = |calls: &[Call<'_>], right: &dyn Fn(Outcome) -> bool| -> Vec<usize> {
+            let lost = seats.iter().filter(|(_, seat)| refused(calls, *seat, right));
+            lost.map(|(member, _)| *member).collect()
+        };
+        let lost = without(&calls, &|outcome| outcome == Outcome::Done);
+        drop(calls);
+        self.lose(&lost)?;
+        {
+            let mut map = self.map.write();
+            for (slot, generation, _) in &heads {
+                map.begin(*slot, *generation);
+                log.marked.push(*slot);
+            }
+        }
+        let trimmed = seats
+            .iter()
+            .filter(|(member, seat)| !lost.contains(member) && trims.get(*seat).copied().unwrap_or(false));
+        let length = u64::from(self.shape.segment) - BLOCK as u64;
+        let mut calls: Vec<Call<'_>> = trimmed
+            .flat_map(|(_, seat)| {
+                let start = |slot: u32| self.shape.slot_start(slot) + BLOCK as u64;
+                heads.iter().map(move |(slot, ..)| Call::new(*seat, start(*slot), Ask::Trim(length)))
+            })
+            .collect();
+        debug_assert!(heads.iter().all(|(_, _, head)| head.len() <= SECTOR));
+        // Advice, so a refusal is no harm. One that may be carried out later is: the segment is another one by then.
+        self.insist(&mut calls);
+        let lost = without(&calls, &|outcome| matches!(outcome, Outcome::Done | Outcome::Refused(_)));
+        drop(calls);
+        self.tally.trimmed(heads.len() as u64 * length);
+        self.lose(&lost)
+    }
+
+    /// Segments whose blocks all have newer versions, or none, and those of which only a dead client knew what they are.
+    fn done_with(&self, log: &mut Log) -> Vec<u32> {
+        let open = log.open.map(|open| open.slot);
+        let taken = log.unmarked.len().min(MARKS_MAX);
+        let mut slots: Vec<u32> = log.unmarked.drain(..taken).collect();
+        let map = self.map.read();
+        let empty = map.segments.iter().enumerate().filter(|(slot, segment)| {
+            segment.live == 0 && !segment.records.is_empty() && open != Some(*slot as u32)
+        });
+        slots.extend(empty.map(|(slot, _)| slot as u32).take(MARKS_MAX - taken));
+        slots
+    }
+
+    /// Gives back what can be given back while nobody waits for it: for whoever looks after the array, now and then.
+    ///
+    /// # Errors
+    /// More servers were lost than the policy survives.
+    pub fn tidy(&self) -> Result<(), ArrayError> {
+        self.writes_allowed()?;
+        self.mark(&mut self.log.lock())
+    }
+}

@@ -1,0 +1,117 @@
+//! Reading the headers of all segments from all good servers: what there is, and who has it.
+//!
+//! The records of a segment follow each other, so each header says where the next one is. All segments of a batch are walked
+//! side by side on all servers, a step at a time; a member that lacks a header, or has a damaged one, is not a reason to stop.
+
+use std::collections::BTreeSet;
+
+use super::members::State;
+use super::record::Header;
+use super::shape::SECTOR;
+use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
+use crate::client::Ask;
+
+/// Segments whose headers are read at once.
+pub(super) const SLOTS_AT_ONCE: u32 = 32;
+/// Bytes read where a header may be: no header is longer.
+const HEADER_MAX: usize = 4096;
+
+/// What is found on the servers.
+#[derive(Default)]
+pub(super) struct Finds {
+    /// Records that count, each with the good members that have it, as bits.
+    pub(super) records: Vec<(Header, u32)>,
+    /// The highest number of all, also of records that do not count: none is used again.
+    pub(super) last: u64,
+    /// Segments with a record that does not count.
+    pub(super) doubtful: BTreeSet<u32>,
+}
+
+/// How far a segment has been read.
+struct Walk {
+    slot: u32,
+    /// The next header within the segment.
+    offset: u32,
+    /// Generation and session of the segment, once its first header is known.
+    of: Option<(u64, u64)>,
+}
+
+impl<F: Fleet> Array<F> {
+    /// Reads the headers of some segments from all good servers, side by side. Of a segment only its newest generation
+    /// counts. A member whose header is damaged does not hide what the others have behind it.
+    pub(super) fn scan(&self, slots: std::ops::Range<u32>, finds: &mut Finds) -> Result<(), ArrayError> {
+        let mut walks: Vec<Walk> = slots.map(|slot| Walk { slot, offset: 0, of: None }).collect();
+        while !walks.is_empty() {
+            let (seats, superblock) = {
+                let members = self.members.read();
+                let good = members.in_state(State::Good);
+                let seats: Vec<(usize, usize)> = good.map(|member| (member, members.seat(member))).collect();
+                (seats, members.superblock.clone())
+            };
+            let asked: Vec<(usize, (usize, usize))> =
+                (0..walks.len()).flat_map(|walk| seats.iter().map(move |seat| (walk, *seat))).collect();
+            let place = |walk: usize| walks.get(walk).map_or((0, 0), |walk| (walk.slot, walk.offset));
+            let mut buffers: Vec<Vec<u8>> = asked
+                .iter()
+                .map(|(walk, _)| vec![0; HEADER_MAX.min((self.shape.segment - place(*walk).1) as usize)])
+                .collect();
+            let mut calls: Vec<Call<'_>> = asked
+                .iter()
+                .zip(&mut buffers)
+                .map(|((walk, (_, seat)), buffer)| {
+                    let (slot, offset) = place(*walk);
+                    Call::new(*seat, self.shape.slot_start(slot) + u64::from(offset), Ask::Read(buffer))
+                })
+                .collect();
+            self.insist(&mut calls);
+            let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
+            drop(calls);
+            let mut lost = Vec::new();
+            let mut found: Vec<Vec<(usize, Header)>> = vec![Vec::new(); walks.len()];
+            for (((walk, (member, _)), buffer), done) in asked.iter().zip(&buffers).zip(done) {
+                if !done {
+                    lost.push(*member);
+                    continue;
+                }
+                let (slot, offset) = place(*walk);
+                let Some(header) = Header::decode(buffer, &self.shape, &superblock.uuid, slot, offset) else {
+                    continue;
+                };
+                finds.last = finds.last.max(header.sequence);
+                if !superblock.admits(header.session, header.sequence) {
+                    finds.doubtful.insert(slot);
+                } else if let Some(found) = found.get_mut(*walk) {
+                    found.push((*member, header));
+                }
+            }
+            lost.sort_unstable();
+            lost.dedup();
+            self.lose(&lost)?;
+            let mut further = Vec::new();
+            for (walk, found) in walks.iter().zip(found) {
+                let identity = |header: &Header| (header.generation, header.session);
+                let first = found
+                    .iter()
+                    .map(|(_, header)| header)
+                    .filter(|header| match walk.of {
+                        Some(of) => identity(header) == of,
+                        None => header.sequence == header.generation,
+                    })
+                    .max_by_key(|header| identity(header))
+                    .cloned();
+                let Some(header) = first else { continue };
+                let holders = found
+                    .iter()
+                    .filter(|(_, own)| *own == header)
+                    .fold(0, |holders, (member, _)| holders | 1 << member);
+                let next = walk.offset as usize + header.record_bytes(&self.shape).next_multiple_of(SECTOR);
+                if !header.is_mark() && next + SECTOR + BLOCK <= self.shape.segment as usize {
+                    further.push(Walk { offset: next as u32, of: Some(identity(&header)), ..*walk });
+                }
+                finds.records.push((header, holders));
+            }
+            walks = further;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! Faults that the simulation has found, each told once more in the fewest steps.
+
+use std::sync::Arc;
+
+use steadfast_media::Medium;
+use steadfast_remote::array::{Array, BLOCK, CreateOptions, Policy, Progress, State};
+
+use crate::fleet::{Notebook, SimFleet, Trouble};
+use crate::world::{fill, options};
+
+const SIZE: u64 = 1 << 20;
+const BLOCKS: u64 = 24;
+
+fn make(policy: Policy, servers: usize) -> (Arc<SimFleet>, Arc<Notebook>, Array<Arc<SimFleet>>) {
+    let fleet = Arc::new(SimFleet::new(servers, SIZE, 1));
+    let notebook = Arc::new(Notebook::default());
+    let create = CreateOptions { policy, uuid: [3; 16], spares: 0 };
+    let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
+    write(&array, 1).unwrap();
+    array.flush().unwrap();
+    (fleet, notebook, array)
+}
+
+fn write(array: &impl Medium, version: u64) -> Result<(), steadfast_media::MediumError> {
+    (0..BLOCKS).try_for_each(|block| array.write(block * BLOCK as u64, &fill(version, block)))
+}
+
+/// What is in every block.
+fn versions(array: &impl Medium) -> Vec<u64> {
+    let mut found = vec![0; BLOCK];
+    let version = |block| {
+        array.read(block * BLOCK as u64, &mut found).unwrap();
+        (0..10).find(|version| found == fill(*version, block)).expect("one of the versions")
+    };
+    (0..BLOCKS).map(version).collect()
+}
+
+fn rebuild(array: &Array<Arc<SimFleet>>, member: usize) {
+    let mut rebuild = array.begin_rebuild(member, member).unwrap();
+    while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
+}
+
+/// A client dies at its `calls`-th call while it does `what`, and all that it still sends arrives only after the next one
+/// has opened the array, written and flushed. Whether it has died, and not come to its end before.
+fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
+    let context = format!("{policy} on {servers}, {calls} calls, opening {opening}");
+    let (fleet, notebook, array) = make(policy, servers);
+    fleet.hold(true);
+    if opening {
+        drop(array);
+        fleet.revive_client();
+        fleet.arm_death(calls);
+        drop(Array::open(fleet.clone(), options(&notebook)));
+    } else {
+        fleet.arm_death(calls);
+        let _ = write(&array, 2).and_then(|()| array.flush()).map(|()| drop(array.tidy()));
+    }
+    let died = fleet.is_dead();
+    fleet.hold(false);
+    fleet.revive_client();
+    let next = Array::open(fleet.clone(), options(&notebook)).expect(&context);
+    let before = versions(&next);
+    // The first half is new, the other one stays what it was found to be.
+    for block in 0..BLOCKS / 2 {
+        next.write(block * BLOCK as u64, &fill(3, block)).unwrap();
+    }
+    next.flush().unwrap();
+    let expected: Vec<u64> =
+        before.iter().enumerate().map(|(block, version)| if block < 12 { 3 } else { *version }).collect();
+    fleet.deliver();
+    assert_eq!(versions(&next), expected, "{context}");
+    drop(next);
+    fleet.revive_client();
+    let last = Array::open(fleet, options(&notebook)).expect(&context);
+    assert_eq!(versions(&last), expected, "{context}");
+    assert!(last.lost().is_empty(), "{context}: {:?} are lost", last.lost());
+    died
+}
+
+#[test]
+fn what_a_dead_client_sent_hides_nothing_when_it_arrives_late() {
+    for (policy, servers) in [
+        (Policy::Mirror, 2),
+        (Policy::Parity, 3),
+        (Policy::None, 2),
+        (Policy::Erasure { data: 2, parity: 2 }, 4),
+    ] {
+        for opening in [false, true] {
+            let deaths = (0..).take_while(|calls| late(policy, servers, *calls, opening)).count();
+            assert!(deaths > 10, "{policy}: {deaths}");
+        }
+    }
+}
+
+#[test]
+fn segments_that_are_done_with_do_not_come_back() {
+    let (fleet, notebook, array) = make(Policy::Parity, 3);
+    array.discard(0, BLOCKS * BLOCK as u64).unwrap();
+    array.write(30 * BLOCK as u64, &fill(1, 30)).unwrap();
+    array.flush().unwrap();
+    array.tidy().unwrap();
+    array.flush().unwrap();
+    assert!(array.status().trimmed > 0);
+    // One who comes back empty is given what is needed, and that is all there is.
+    fleet.restart_empty(0);
+    array.write(31 * BLOCK as u64, &fill(1, 31)).unwrap();
+    array.flush().unwrap();
+    rebuild(&array, 0);
+    drop(array);
+    fleet.revive_client();
+    let array = Array::open(fleet, options(&notebook)).unwrap();
+    // Those of the last segment may be as they were.
+    assert!(versions(&array).contains(&0));
+    assert!(array.lost().is_empty());
+}
+
+#[test]
+fn a_server_that_forgets_that_it_was_wiped_is_not_counted() {
+    let (fleet, _, array) = make(Policy::Mirror, 2);
+    fleet.set_trouble(1, Trouble::Down);
+    write(&array, 2).unwrap();
+    array.flush().unwrap();
+    fleet.set_trouble(1, Trouble::None);
+    let mut rebuild = array.begin_rebuild(1, 1).unwrap();
+    fleet.restart_without_unflushed(1);
+    // It is noticed, and a flush afterwards does not forget that.
+    array.write(0, &fill(2, 0)).unwrap();
+    array.flush().unwrap();
+    assert_eq!(array.status().members[1].0, State::Lost);
+    assert!(array.rebuild_step(&mut rebuild).is_err());
+}
+
+#[test]
+fn openings_that_fail_one_after_the_other_cost_no_member() {
+    for calls in 0..120 {
+        let (fleet, notebook, array) = make(Policy::Parity, 3);
+        drop(array);
+        // Each leaves its epoch on some of the servers.
+        for more in 0..3 {
+            fleet.revive_client();
+            fleet.arm_death(calls + more);
+            drop(Array::open(fleet.clone(), options(&notebook)));
+        }
+        fleet.revive_client();
+        let array = Array::open(fleet, options(&notebook)).unwrap();
+        assert!(array.lost().is_empty(), "{calls} calls: {:?}", array.lost());
+        assert_eq!(versions(&array), vec![1; BLOCKS as usize]);
+    }
+}
+
+#[test]
+fn what_a_dead_client_left_is_flushed_before_it_counts() {
+    let (fleet, notebook, array) = make(Policy::Mirror, 2);
+    // Sent to both, and flushed by nobody.
+    let blocks: Vec<u8> = (0..200).flat_map(|block| fill(2, block)).collect();
+    let room = blocks.len().min(array.geometry().size as usize);
+    array.write(0, &blocks[..room]).unwrap();
+    fleet.arm_death(0);
+    assert!(array.flush().is_err());
+    fleet.revive_client();
+    drop(array);
+    let array = Array::open(fleet.clone(), options(&notebook)).unwrap();
+    let before = versions(&array);
+    assert!(before.contains(&2));
+    fleet.restart_without_unflushed(0);
+    fleet.set_trouble(1, Trouble::Down);
+    assert_eq!(versions(&array), before);
+}
