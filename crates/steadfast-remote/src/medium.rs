@@ -362,6 +362,9 @@ impl Medium for RemoteMedium {
     fn flush(&self) -> Result<(), MediumError> {
         timed(&self.open.times.flushes, || self.open.array.flush())
     }
+    fn wants_discards(&self) -> bool {
+        true
+    }
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         self.open.array.discard(offset, length)
     }

@@ -1,4 +1,5 @@
-//! The tender: rebuilds lost members of an open array, on their own servers where those answer, or else on spares.
+//! The tender: gives back what is needed no more, and rebuilds lost members of an open array, on their own servers where
+//! those answer, or else on spares.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use crate::array::{Array, Progress, Rebuild};
 use crate::client::TcpFleet;
 use crate::live::LiveRebuild;
 
-/// How often lost members are looked at.
+/// How often both are looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// What the tender and its owner tell each other.
@@ -52,6 +53,8 @@ impl Shared {
 pub(crate) fn tend(array: &Array<TcpFleet>, shared: &Shared, rate: u64, spare_after: Duration) {
     let mut since: Vec<Option<Instant>> = Vec::new();
     while !shared.rest(INTERVAL) {
+        // Beyond what the policy survives, and then every request says so.
+        let _ = array.tidy();
         let lost = array.lost();
         since.resize(array.status().members.len().max(since.len()), None);
         for (member, since) in since.iter_mut().enumerate() {

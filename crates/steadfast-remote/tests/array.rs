@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use steadfast::fs::FileOptions;
+use steadfast::{FormatOptions, OpenOptions, Volume};
+use steadfast_host::HostPlatform;
 use steadfast_media::Medium;
 use steadfast_remote::array::State;
-use steadfast_remote::export::{MemoryPool, PoolOptions};
+use steadfast_remote::export::{Catalogue, MemoryPool, PoolOptions};
 use steadfast_remote::server::{Server, ServerOptions};
 use steadfast_remote::{Address, RemoteError, RemoteMedium};
 
@@ -125,4 +128,47 @@ fn many_callers_at_once() {
     drop(medium);
     let medium = RemoteMedium::open(&fixture.address).unwrap();
     right(&medium, 0, 320, 19);
+}
+
+#[test]
+fn memory_goes_back_to_the_servers_when_files_are_deleted() {
+    let lend = 256 << 20;
+    let lent = || {
+        let options = PoolOptions { limit: lend, quota: lend, lease: None, names_max: 1 };
+        let pool = Arc::new(MemoryPool::new(options));
+        let place = "127.0.0.1:0".parse().unwrap();
+        let server = Server::start(place, Arc::clone(&pool) as Arc<dyn Catalogue>, ServerOptions::default());
+        (pool, server.unwrap())
+    };
+    let servers = [lent(), lent(), lent()];
+    let places: Vec<String> = servers.iter().map(|(_, server)| server.address().to_string()).collect();
+    let directory = std::env::temp_dir().join(format!("steadfast-array-delete-{}", std::process::id()));
+    let words = format!("policy=parity&timeout=60000&witness={}", directory.display());
+    let address: Address = format!("remote://{}?{words}", places.join(",")).parse().unwrap();
+    let medium = RemoteMedium::create(&address, [9; 16]).unwrap();
+    let platform = HostPlatform::new();
+    Volume::format(&medium, &FormatOptions::default(), &platform).unwrap();
+    let volume = Volume::open(medium, OpenOptions::default(), platform).unwrap();
+    let held = || servers.iter().map(|(pool, _)| pool.used()).max().unwrap();
+    let all = FileOptions::new().read(true).write(true).create(true);
+    let file = volume.open_file("large", &all).unwrap();
+    let piece = vec![7; 1 << 20];
+    (0..48).for_each(|at| file.write_at(at << 20, &piece).unwrap());
+    file.close().unwrap();
+    volume.transact().unwrap();
+    let full = held();
+    assert!(full > 24 << 20, "{full}");
+    volume.remove_all("large").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // What shares a segment with blocks that are needed stays.
+    while held() > full * 2 / 3 {
+        assert!(Instant::now() < deadline, "{} of {full} bytes are still held", held());
+        // Room is free after a checkpoint, and told to the medium after another that changes something.
+        while volume.background().unwrap() {}
+        volume.open_file("small", &all).unwrap().write_at(0, &piece[..100]).unwrap();
+        volume.checkpoint().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(volume);
+    let _ = std::fs::remove_dir_all(directory);
 }

@@ -18,6 +18,8 @@ use crate::client::Ask;
 
 /// Segments marked at once: bounds the work under the lock of the log.
 const MARKS_MAX: usize = 16;
+/// So often one after the other.
+const TURNS_MAX: usize = 16;
 
 impl<F: Fleet> Array<F> {
     /// Marks segments that are done with. They are free after the next flush.
@@ -103,6 +105,15 @@ impl<F: Fleet> Array<F> {
     /// More servers were lost than the policy survives.
     pub fn tidy(&self) -> Result<(), ArrayError> {
         self.writes_allowed()?;
-        self.mark(&mut self.log.lock())
+        for _ in 0..TURNS_MAX {
+            let mut log = self.log.lock();
+            self.mark(&mut log)?;
+            // What waits is for its owner to flush; where nothing does, nobody would.
+            if log.marked.is_empty() || !log.waiting.is_empty() {
+                break;
+            }
+            self.flush_held(&mut log)?;
+        }
+        Ok(())
     }
 }

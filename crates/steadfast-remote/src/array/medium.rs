@@ -48,6 +48,10 @@ impl<F: Fleet> Medium for Array<F> {
         self.flush()
     }
 
+    fn wants_discards(&self) -> bool {
+        true
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         self.geometry().check(MediumOperation::Discard, offset, length)?;
         let first = (offset / BLOCK as u64) as u32;
@@ -61,7 +65,7 @@ impl<F: Fleet> Medium for Array<F> {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Forgets blocks: their room comes back when their segments are cleaned.
+    /// Forgets blocks: their room comes back when their segments are marked or cleaned.
     fn forget(&self, first: u32, count: u32) -> Result<(), ArrayError> {
         self.writes_allowed()?;
         let mut log = self.log.lock();

@@ -1,0 +1,92 @@
+//! [`Granule`]: the bytes that lent memory is taken and given back in; 64 KiB of the heap, or 2 MiB for a huge page.
+//!
+//! A huge granule is a mapping of twice its size, of which the aligned half is used: what is never touched is never taken.
+//! The kernel is asked for huge pages and gives them where it has some; where it has none they are small pages.
+
+use std::fs;
+use std::ops::{Deref, DerefMut};
+
+use memmap2::{Advice, MmapMut};
+
+/// How large granules are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GranuleSize {
+    /// 64 KiB.
+    #[default]
+    Small,
+    /// 2 MiB: a huge page of most processors.
+    Huge,
+}
+
+impl GranuleSize {
+    /// Bytes.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            GranuleSize::Small => 64 << 10,
+            GranuleSize::Huge => 2 << 20,
+        }
+    }
+
+    /// Whether the kernel of this machine gives granules of this size.
+    ///
+    /// # Errors
+    /// A line for people: why not.
+    pub fn check(self) -> Result<(), String> {
+        if self == GranuleSize::Small {
+            return Ok(());
+        }
+        let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+            .map_err(|_| "this kernel has no transparent huge pages".to_owned())?;
+        if enabled.contains("[never]") {
+            return Err("transparent huge pages are switched off on this machine".to_owned());
+        }
+        Granule::new(self).map(drop).ok_or_else(|| "this kernel refuses huge pages".to_owned())
+    }
+}
+
+/// Bytes in memory, zeros at first.
+pub(super) enum Granule {
+    Small(Box<[u8]>),
+    Huge { map: MmapMut, start: usize },
+}
+
+impl Granule {
+    /// `None` where there is no memory.
+    pub(super) fn new(size: GranuleSize) -> Option<Granule> {
+        let length = size.bytes() as usize;
+        match size {
+            GranuleSize::Small => {
+                let mut bytes = Vec::new();
+                bytes.try_reserve_exact(length).ok()?;
+                bytes.resize(length, 0);
+                Some(Granule::Small(bytes.into_boxed_slice()))
+            }
+            GranuleSize::Huge => {
+                let map = MmapMut::map_anon(2 * length).ok()?;
+                map.advise(Advice::HugePage).ok()?;
+                let start = map.as_ptr().align_offset(length);
+                (start <= length).then_some(Granule::Huge { map, start })
+            }
+        }
+    }
+}
+
+impl Deref for Granule {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Granule::Small(bytes) => bytes,
+            Granule::Huge { map, start } => &map[*start..*start + GranuleSize::Huge.bytes() as usize],
+        }
+    }
+}
+
+impl DerefMut for Granule {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Granule::Small(bytes) => bytes,
+            Granule::Huge { map, start } => &mut map[*start..*start + GranuleSize::Huge.bytes() as usize],
+        }
+    }
+}
