@@ -89,7 +89,7 @@ impl Open {
             .members
             .iter()
             .map(|(state, seat)| LiveMember {
-                address: self.array.fleet().address(*seat).unwrap_or_default().to_owned(),
+                address: self.array.fleet().address(*seat).unwrap_or_default(),
                 state: match state {
                     State::Good => "good",
                     State::Lost => "lost",
@@ -141,7 +141,7 @@ fn fleet(address: &Address) -> Result<TcpFleet, RemoteError> {
         .iter()
         .map(|server| Endpoint { address: server.clone(), export: address.export.clone(), tls: tls.clone() })
         .collect();
-    let options = FleetOptions { connections: address.connections, patience: address.timeout };
+    let options = FleetOptions { connections: address.connections, patience: address.timeout, fenced: None };
     Ok(TcpFleet::new(endpoints, options))
 }
 
@@ -328,7 +328,7 @@ fn look(fleet: &TcpFleet, address: &Address, server: usize) -> ServerReport {
             superblock = Superblock::newest(&bytes);
         }
     }
-    let address = fleet.address(server).unwrap_or_default().to_owned();
+    let address = fleet.address(server).unwrap_or_default();
     ServerReport { address, contact, superblock }
 }
 

@@ -75,6 +75,11 @@ pub trait Fleet: Send + Sync {
 
     /// How often a connection to the server has broken.
     fn breaks(&self, server: usize) -> u64;
+
+    /// Whether another client has taken the array over, as far as anybody has said: then nothing more is done here.
+    fn fenced(&self) -> bool {
+        false
+    }
 }
 
 impl<F: Fleet + ?Sized> Fleet for std::sync::Arc<F> {
@@ -92,5 +97,8 @@ impl<F: Fleet + ?Sized> Fleet for std::sync::Arc<F> {
     }
     fn breaks(&self, server: usize) -> u64 {
         (**self).breaks(server)
+    }
+    fn fenced(&self) -> bool {
+        (**self).fenced()
     }
 }

@@ -8,7 +8,10 @@ use super::{Array, ArrayError, BLOCK, Fleet};
 
 fn failed(operation: MediumOperation, offset: u64, length: u64, error: &ArrayError) -> MediumError {
     let class = match error {
-        ArrayError::TooManyLost | ArrayError::Unreachable(..) | ArrayError::Witness(_) => ErrorClass::Gone,
+        ArrayError::TooManyLost
+        | ArrayError::Fenced
+        | ArrayError::Unreachable(..)
+        | ArrayError::Witness(_) => ErrorClass::Gone,
         _ => ErrorClass::Permanent,
     };
     MediumError { operation, offset, length, class, os_error: 0 }

@@ -83,8 +83,11 @@ impl<F: Fleet> Array<F> {
         self.alive()
     }
 
-    /// Fails when more were lost than the policy survives.
+    /// Fails when more were lost than the policy survives, or another client has taken over.
     pub(crate) fn alive(&self) -> Result<(), ArrayError> {
+        if self.fleet.fenced() {
+            return Err(ArrayError::Fenced);
+        }
         if self.members.read().failed { Err(ArrayError::TooManyLost) } else { Ok(()) }
     }
 
@@ -118,6 +121,9 @@ impl<F: Fleet> Array<F> {
             return if members.failed { Err(ArrayError::TooManyLost) } else { Ok(()) };
         }
         loop {
+            if self.fleet.fenced() {
+                return Err(ArrayError::Fenced);
+            }
             let (superblock, seats, fua) = {
                 let mut members = self.members.write();
                 if members.failed || members.good() < self.shape.data {

@@ -79,6 +79,9 @@ pub enum ArrayError {
     /// More servers are lost than the policy survives.
     #[error("more servers are lost than the policy survives")]
     TooManyLost,
+    /// Another client has taken the array over.
+    #[error("another client has opened the array: this one is fenced and does nothing more")]
+    Fenced,
     /// Enough servers are there, but those that are not might know of a later state.
     #[error(
         "{0} server(s) that may hold a later state do not answer or are empty; if they are gone for good, open with degraded=yes"

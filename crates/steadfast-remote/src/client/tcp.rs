@@ -7,6 +7,8 @@
 //! A new connection is used only if the server shows its proof first. A server without "multi-connection" gets a single
 //! one, on which flushes then cover everything.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -28,15 +30,18 @@ pub struct FleetOptions {
     pub connections: usize,
     /// For a connection to be made.
     pub patience: Duration,
+    /// Where servers are opened under a token: set when one says, or somebody else knows, that there is a newer one.
+    pub fenced: Option<Arc<AtomicBool>>,
 }
 
 impl Default for FleetOptions {
     fn default() -> FleetOptions {
-        FleetOptions { connections: 4, patience: Duration::from_millis(400) }
+        FleetOptions { connections: 4, patience: Duration::from_millis(400), fenced: None }
     }
 }
 
 struct Pool {
+    endpoint: Arc<Endpoint>,
     idle: Vec<Link>,
     /// Connections that callers have.
     out: usize,
@@ -49,8 +54,17 @@ struct Pool {
     failed: Option<(Instant, Outcome)>,
 }
 
+impl Pool {
+    /// All connections are given up, and what was known of the server.
+    fn give_up_all(&mut self) {
+        self.idle.clear();
+        self.generation += 1;
+        self.proof = None;
+        self.failed = None;
+    }
+}
+
 struct Server {
-    endpoint: Endpoint,
     pool: Mutex<Pool>,
     returned: Condvar,
 }
@@ -73,8 +87,8 @@ impl TcpFleet {
         let servers = endpoints
             .into_iter()
             .map(|endpoint| Server {
-                endpoint,
                 pool: Mutex::new(Pool {
+                    endpoint: Arc::new(endpoint),
                     idle: Vec::new(),
                     out: 0,
                     most: options.connections.max(1),
@@ -90,12 +104,22 @@ impl TcpFleet {
     }
 
     /// Where a server is.
-    pub fn address(&self, server: usize) -> Option<&str> {
-        self.servers.get(server).map(|server| server.endpoint.address.as_str())
+    pub fn address(&self, server: usize) -> Option<String> {
+        self.servers.get(server).map(|server| server.pool.lock().endpoint.address.clone())
+    }
+
+    /// From now on a server is at another place. Only for one that nothing is expected of: a lost member's.
+    pub fn move_to(&self, server: usize, address: &str) {
+        let Some(server) = self.servers.get(server) else { return };
+        let mut pool = server.pool.lock();
+        if pool.endpoint.address != address {
+            pool.endpoint = Arc::new(Endpoint { address: address.to_owned(), ..(*pool.endpoint).clone() });
+            pool.give_up_all();
+        }
     }
 
     fn take(&self, server: &Server, deadline: Instant) -> Result<Taken, Outcome> {
-        let (proof, generation) = {
+        let (endpoint, proof, generation) = {
             let mut pool = server.pool.lock();
             loop {
                 if let Some(link) = pool.idle.pop() {
@@ -109,14 +133,14 @@ impl TcpFleet {
                 }
                 if pool.out < pool.most {
                     pool.out += 1;
-                    break (pool.proof.clone(), pool.generation);
+                    break (Arc::clone(&pool.endpoint), pool.proof.clone(), pool.generation);
                 }
                 if server.returned.wait_until(&mut pool, deadline).timed_out() {
                     return Err(Outcome::Late);
                 }
             }
         };
-        let made = Link::connect(&server.endpoint, self.options.patience)
+        let made = Link::connect(&endpoint, self.options.patience)
             .map_err(|error| outcome_of(&error))
             .and_then(|link| self.prove(link, proof.as_ref()));
         let mut pool = server.pool.lock();
@@ -227,7 +251,14 @@ impl TcpFleet {
                 .iter()
                 .map(|question| match question.answer {
                     Some(Ok(())) => Outcome::Done,
-                    Some(Err(number)) => Outcome::Refused(number),
+                    Some(Err(number)) => {
+                        if number == wire::ESHUTDOWN
+                            && let Some(fenced) = &self.options.fenced
+                        {
+                            fenced.store(true, Ordering::Relaxed);
+                        }
+                        Outcome::Refused(number)
+                    }
                     None => broken.unwrap_or(Outcome::Lost),
                 })
                 .collect();
@@ -263,16 +294,14 @@ impl Fleet for TcpFleet {
 
     fn contact(&self, server: usize) -> Result<Contact, String> {
         let server = self.servers.get(server).ok_or("there is no such server")?;
-        let connected = Link::connect(&server.endpoint, self.options.patience);
+        let endpoint = Arc::clone(&server.pool.lock().endpoint);
+        let connected = Link::connect(&endpoint, self.options.patience);
         let mut pool = server.pool.lock();
-        pool.idle.clear();
-        pool.generation += 1;
-        pool.proof = None;
-        pool.failed = None;
-        let link = connected.map_err(|error| format!("{}: {error}", server.endpoint.address))?;
+        pool.give_up_all();
+        let link = connected.map_err(|error| format!("{}: {error}", endpoint.address))?;
         let info = link.info();
         if info.has(wire::TRANSMIT_READ_ONLY) {
-            return Err(format!("{}: is read-only", server.endpoint.address));
+            return Err(format!("{}: is read-only", endpoint.address));
         }
         let many = info.has(wire::TRANSMIT_CAN_MULTI_CONN);
         pool.most = if many { self.options.connections.max(1) } else { 1 };
@@ -326,6 +355,10 @@ impl Fleet for TcpFleet {
             self.part(&mut now, deadline);
             groups = later;
         }
+    }
+
+    fn fenced(&self) -> bool {
+        self.options.fenced.as_ref().is_some_and(|fenced| fenced.load(Ordering::Relaxed))
     }
 
     fn breaks(&self, server: usize) -> u64 {

@@ -1,5 +1,6 @@
 //! What a server gives out.
 
+mod fence;
 mod medium;
 mod memory;
 mod pool;
@@ -27,6 +28,9 @@ pub enum ExportError {
     /// What is below has failed.
     #[error("input/output error")]
     Failed,
+    /// A client with a newer token has this name.
+    #[error("another client has taken over")]
+    Fenced,
 }
 
 impl ExportError {
@@ -37,6 +41,7 @@ impl ExportError {
             ExportError::ReadOnly => wire::EPERM,
             ExportError::Invalid => wire::EINVAL,
             ExportError::Failed => wire::EIO,
+            ExportError::Fenced => wire::ESHUTDOWN,
         }
     }
 }
@@ -123,6 +128,8 @@ pub enum Refusal {
     Unknown,
     /// It exists or could, but not for this client now.
     Policy,
+    /// A client with a newer token has it.
+    Fenced,
 }
 
 /// The exports of a server by name.

@@ -2,6 +2,7 @@
 //!
 //! A name that nobody has asked for yet is made on the first connection. When the last connection of a name has ended,
 //! its lease runs; when that has run out, the memory is free again. A client that comes back in time finds its bytes.
+//! `NAME@TOKEN` is the same memory, for the newest client alone that has a token.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::fence::{self, Fence, Fenced};
 use super::memory::{Budget, GRANULE};
 use super::{Catalogue, Export, LentMemory, Refusal};
 
@@ -27,6 +29,7 @@ pub struct PoolOptions {
 
 struct Loan {
     memory: Arc<LentMemory>,
+    fence: Arc<Fence>,
     idle_since: Option<Instant>,
 }
 
@@ -76,17 +79,24 @@ impl Catalogue for MemoryPool {
     }
 
     fn open(&self, name: &str) -> Result<Arc<dyn Export>, Refusal> {
-        let mut loans = self.loans.lock();
-        if let Some(loan) = loans.get_mut(name) {
+        let (name, token) = fence::split(name);
+        let (export, fence) = {
+            let mut loans = self.loans.lock();
+            if !loans.contains_key(name) && loans.len() >= self.options.names_max {
+                return Err(Refusal::Policy);
+            }
+            let loan = loans.entry(name.to_owned()).or_insert_with(|| Loan {
+                memory: Arc::new(LentMemory::new(self.options.quota, Arc::clone(&self.budget))),
+                fence: Arc::default(),
+                idle_since: None,
+            });
             loan.idle_since = None;
-            return Ok(Arc::clone(&loan.memory) as Arc<dyn Export>);
+            (Arc::clone(&loan.memory), Arc::clone(&loan.fence))
+        };
+        match token.is_none_or(|token| fence.raise(token)) {
+            true => Ok(Arc::new(Fenced { export, fence, token })),
+            false => Err(Refusal::Fenced),
         }
-        if loans.len() >= self.options.names_max {
-            return Err(Refusal::Policy);
-        }
-        let memory = Arc::new(LentMemory::new(self.options.quota, Arc::clone(&self.budget)));
-        loans.insert(name.to_owned(), Loan { memory: Arc::clone(&memory), idle_since: None });
-        Ok(memory)
     }
 
     fn tend(&self) {
@@ -97,6 +107,7 @@ impl Catalogue for MemoryPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::ExportError;
 
     fn pool(lease: Option<Duration>) -> MemoryPool {
         MemoryPool::new(PoolOptions { limit: 1 << 20, quota: 1 << 20, lease, names_max: 2 })
@@ -122,6 +133,37 @@ mod tests {
         pool.end_leases(start + Duration::from_secs(122));
         assert!(pool.names().is_empty());
         assert_eq!(pool.used(), 0);
+    }
+
+    #[test]
+    fn a_newer_token_keeps_older_clients_out() {
+        let pool = pool(None);
+        let plain = pool.open("a").unwrap();
+        plain.write(0, &[1; 10]).unwrap();
+        let old = pool.open("a@3").unwrap();
+        let again = pool.open("a@3").unwrap();
+        old.write(0, &[2; 10]).unwrap();
+        again.flush().unwrap();
+        let new = pool.open("a@4").unwrap();
+        let mut found = [0; 10];
+        // The older client neither writes nor believes what it reads, nor comes back.
+        for export in [&old, &again] {
+            assert_eq!(export.write(0, &[3; 10]), Err(ExportError::Fenced));
+            assert_eq!(export.trim(0, 10), Err(ExportError::Fenced));
+            assert_eq!(export.write_zeroes(0, 10, false), Err(ExportError::Fenced));
+            assert_eq!(export.flush(), Err(ExportError::Fenced));
+            assert_eq!(export.read(0, &mut found), Err(ExportError::Fenced));
+        }
+        assert!(matches!(pool.open("a@3"), Err(Refusal::Fenced)));
+        // Who has no token only looks.
+        assert_eq!(plain.write(0, &[3; 10]), Err(ExportError::Fenced));
+        plain.read(0, &mut found).unwrap();
+        assert_eq!(found, [2; 10]);
+        new.write(0, &[4; 10]).unwrap();
+        // Other names are other memory, and a name with an @ of its own is a name.
+        assert_eq!(pool.names(), ["a"]);
+        pool.open("b@c").unwrap().write(0, &[5; 10]).unwrap();
+        assert_eq!(pool.names(), ["a", "b@c"]);
     }
 
     #[test]

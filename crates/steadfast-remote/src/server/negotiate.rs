@@ -199,6 +199,7 @@ fn refused(refusal: Refusal) -> (u32, &'static str) {
     match refusal {
         Refusal::Unknown => (wire::REP_ERR_UNKNOWN, "there is no such export"),
         Refusal::Policy => (wire::REP_ERR_POLICY, "no more exports for now"),
+        Refusal::Fenced => (wire::REP_ERR_POLICY, "another client has taken over"),
     }
 }
 
