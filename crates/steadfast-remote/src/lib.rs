@@ -6,6 +6,7 @@
 //! - [`mod@array`]: a medium on several servers, which survives losses of them;
 //! - [`client`]: the client: one connection, many requests in flight;
 //! - [`hostile`]: both sides against any bytes, for tests and fuzzers;
+//! - [`etcd`]: which servers there are, whose memory is whose, and who may write, where etcd says so;
 //! - [`server`]: the server: one thread a connection, everything bounded.
 //!
 //! Decision 0012 has the reasons.
@@ -13,6 +14,7 @@
 mod address;
 pub mod array;
 pub mod client;
+pub mod etcd;
 pub mod export;
 pub mod hostile;
 mod latency;

@@ -23,7 +23,10 @@ pub use connection::serve_stream;
 pub use listen::{Server, ServerOptions, is_loopback};
 pub use stream::{Accepted, PIECE};
 pub use tls::{TlsError, TlsFiles, server_config};
-pub(crate) use tls::{authorities as tls_authorities, identity as tls_identity, provider as tls_provider};
+pub(crate) use tls::{
+    authorities as tls_authorities, certificates as tls_certificates, identity as tls_identity,
+    provider as tls_provider,
+};
 
 /// What a client may take of a server.
 #[derive(Debug, Clone)]

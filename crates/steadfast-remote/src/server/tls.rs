@@ -44,7 +44,7 @@ fn text(error: pem::Error) -> String {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let fail = |error| TlsError::File(path.to_owned(), text(error));
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(fail)?.collect();
     match found.map_err(fail)? {
