@@ -9,7 +9,7 @@ cargo=${CARGO:-cargo}
 # Most seconds for one script.
 script_limit=${SCRIPT_LIMIT:-900}
 need_cargo
-need_packages fuse3 fio stress-ng rsync sqlite3 attr acl git python3 nbdkit libnbd-bin qemu-utils qemu-system-common openssl
+need_packages fuse3 fio stress-ng rsync sqlite3 attr acl git python3 nbdkit libnbd-bin qemu-utils qemu-system-common openssl etcd-server
 # Without FUSE the rest still runs; what could not be tested counts as failed.
 fuse=yes
 (need_fuse) || fuse=no

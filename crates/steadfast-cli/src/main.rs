@@ -8,6 +8,7 @@ mod behaviour;
 mod cli;
 mod commands;
 mod daemon;
+mod etcd;
 mod export;
 mod failure;
 mod flash_place;

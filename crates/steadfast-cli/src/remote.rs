@@ -1,9 +1,10 @@
-//! Arrays of remote memory (`remote://HOST:PORT,…`) where an image or a block device could be.
+//! Arrays of remote memory (`remote://HOST:PORT,…`, `remote+etcd://HOST:PORT/NAME`) where an image or a block device could be.
 
 use std::path::Path;
 use std::sync::Mutex;
 
 use steadfast_remote::array::ArrayError;
+use steadfast_remote::etcd::EtcdError;
 use steadfast_remote::{Address, Live, RemoteError, RemoteMedium, Watch, is_address};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -21,7 +22,12 @@ pub fn is_remote(path: &Path) -> bool {
 pub fn address(path: &Path) -> Outcome<Address> {
     let text = path.to_str().unwrap_or_default();
     text.parse().map_err(|line| {
-        Failure::new(Exit::Usage, line, path.display(), "write remote://HOST:PORT,HOST:PORT?policy=mirror")
+        Failure::new(
+            Exit::Usage,
+            line,
+            path.display(),
+            "write remote://HOST:PORT,HOST:PORT?policy=mirror or remote+etcd://HOST:PORT/NAME",
+        )
     })
 }
 
@@ -73,7 +79,10 @@ pub fn create(path: &Path) -> Outcome<HostMedium> {
 /// # Errors
 /// What is wrong with the address, and when nobody answers.
 pub fn holds_data(path: &Path) -> Outcome<bool> {
-    let reports = RemoteMedium::look(&address(path)?).map_err(|error| failure(&error, path))?;
+    let reports = match RemoteMedium::look(&address(path)?) {
+        Err(RemoteError::Etcd(EtcdError::NoArray(_))) => return Ok(false),
+        reports => reports.map_err(|error| failure(&error, path))?,
+    };
     Ok(reports.iter().any(|report| report.superblock.is_some()))
 }
 
@@ -87,6 +96,28 @@ pub fn failure(error: &RemoteError, path: &Path) -> Failure {
     let (exit, advice) = match error {
         RemoteError::InUse => (Exit::Busy, "it is mounted, or another command works on it: end that first"),
         RemoteError::Tls(_) => (Exit::Usage, "give PEM files that belong together"),
+        RemoteError::Etcd(error) => match error {
+            EtcdError::NoArray(_) => {
+                (Exit::NotAVolume, "see 'steadfast remote servers', or make it with 'steadfast mkfs'")
+            }
+            EtcdError::Exists(_) => {
+                (Exit::Busy, "use another name, or give it up with 'steadfast remote release'")
+            }
+            EtcdError::InUse(..) => {
+                (Exit::Busy, "end that first; takeover=yes ends it from here, if it is gone or cut off")
+            }
+            EtcdError::Fenced(_) => (Exit::Busy, "everything that was flushed is safe: open it again"),
+            EtcdError::NoRoom(..) => {
+                (Exit::NoSpace, "see 'steadfast remote servers'; start more, or release an array")
+            }
+            EtcdError::NameTaken(..) => (Exit::Busy, "give each server a --name of its own"),
+            EtcdError::Store(_) => {
+                (Exit::Failed, "check that etcd runs at this address and its certificates")
+            }
+            EtcdError::Garbled(_) | EtcdError::Busy => {
+                (Exit::Failed, "see what else writes below 'steadfast/' there")
+            }
+        },
         RemoteError::Host(_) => (Exit::Failed, "see the message; witness=DIRECTORY chooses another place"),
         RemoteError::Array(error) => match error {
             ArrayError::Invalid(_) => (Exit::Usage, "see docs/REMOTE.md for policies and sizes"),
@@ -98,6 +129,7 @@ pub fn failure(error: &RemoteError, path: &Path) -> Failure {
             ArrayError::TooManyLost => {
                 (Exit::Damaged, "start the servers that are missing, if they have their state")
             }
+            ArrayError::Fenced => (Exit::Busy, "everything that was flushed is safe: open it again"),
             ArrayError::Unsure(_) => (Exit::Degraded, "start the servers that are missing first"),
             _ => (Exit::Failed, "see 'steadfast remote status'"),
         },

@@ -1,4 +1,5 @@
-//! Addresses of arrays: `remote://a:10809,b:10809?policy=mirror&…`, or `remote:///etc/array.toml` with the same words.
+//! Addresses of arrays: `remote://a:10809,b:10809?policy=mirror&…`, `remote+etcd://host:2379/NAME?…` where etcd knows the
+//! servers, or `remote:///etc/array.toml` with the same words.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,10 +7,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::array::Policy;
+use crate::etcd::records::check_name;
 use crate::server::TlsFiles;
 
 /// How an address of an array begins.
 pub const SCHEME: &str = "remote://";
+/// How one begins whose servers etcd knows.
+pub const SCHEME_ETCD: &str = "remote+etcd://";
 /// The port of NBD.
 const PORT: u16 = 10809;
 
@@ -40,17 +44,53 @@ pub struct Address {
     pub witness: Option<PathBuf>,
     /// Certificates, where servers have TLS.
     pub tls: TlsFiles,
+    /// Who knows the servers; then none are given here.
+    pub etcd: Option<EtcdAddress>,
+}
+
+/// etcd, and the array that it is asked for.
+#[derive(Debug, Clone)]
+pub struct EtcdAddress {
+    /// Members of the etcd cluster.
+    pub members: Vec<String>,
+    /// Name of the array.
+    pub array: String,
+    /// Certificates, where etcd has TLS.
+    pub tls: TlsFiles,
+    /// Servers of a new array; by default as few as its policy can do with.
+    pub count: Option<usize>,
+    /// Open also while another client has the array open, which ends that one.
+    pub takeover: bool,
+    /// How long what needs a new epoch waits for etcd.
+    pub wait: Duration,
+}
+
+impl EtcdAddress {
+    /// An array of this name.
+    pub fn new(members: Vec<String>, array: &str) -> EtcdAddress {
+        EtcdAddress {
+            members,
+            array: array.to_owned(),
+            tls: TlsFiles::default(),
+            count: None,
+            takeover: false,
+            wait: Duration::from_secs(60),
+        }
+    }
 }
 
 /// Whether this is an address of an array, and no path.
 pub fn is_address(text: &str) -> bool {
-    text.starts_with(SCHEME)
+    text.starts_with(SCHEME) || text.starts_with(SCHEME_ETCD)
 }
 
 impl Address {
     /// The address with nothing but its servers, for messages.
     pub fn short(&self) -> String {
-        format!("{SCHEME}{}", self.servers.join(","))
+        match &self.etcd {
+            Some(etcd) => format!("{SCHEME_ETCD}{}/{}", etcd.members.join(","), etcd.array),
+            None => format!("{SCHEME}{}", self.servers.join(",")),
+        }
     }
 
     fn new(servers: Vec<String>) -> Address {
@@ -67,6 +107,7 @@ impl Address {
             spare_after: Duration::from_secs(10),
             witness: None,
             tls: TlsFiles::default(),
+            etcd: None,
         }
     }
 
@@ -98,10 +139,25 @@ impl Address {
             "tls_ca" => self.tls.authorities = Some(PathBuf::from(value)),
             "tls_cert" => self.tls.certificate = Some(PathBuf::from(value)),
             "tls_key" => self.tls.key = Some(PathBuf::from(value)),
+            "members" | "takeover" | "etcd_wait" | "etcd_ca" | "etcd_cert" | "etcd_key" => {
+                let etcd = self.etcd.as_mut().ok_or_else(|| wrong("only where etcd knows the servers"))?;
+                match key {
+                    "members" => match number()? {
+                        count @ 1..=16 => etcd.count = Some(count as usize),
+                        _ => return Err(wrong("give a number from 1 to 16")),
+                    },
+                    "takeover" => etcd.takeover = value == "yes",
+                    "etcd_wait" => etcd.wait = ms()?,
+                    "etcd_ca" => etcd.tls.authorities = Some(PathBuf::from(value)),
+                    "etcd_cert" => etcd.tls.certificate = Some(PathBuf::from(value)),
+                    _ => etcd.tls.key = Some(PathBuf::from(value)),
+                }
+            }
             _ => {
                 return Err(format!(
                     "unknown word '{key}': there are policy, ec, export, connections, timeout, hedge, degraded, rate, \
-                     spare, spares, spare_after, witness, tls_ca, tls_cert and tls_key"
+                     spare, spares, spare_after, witness, tls_ca, tls_cert and tls_key; with etcd also members, takeover, \
+                     etcd_wait, etcd_ca, etcd_cert and etcd_key"
                 ));
             }
         }
@@ -109,6 +165,17 @@ impl Address {
     }
 
     fn checked(self) -> Result<Address, String> {
+        if let Some(etcd) = &self.etcd {
+            check_name(&etcd.array)?;
+            if etcd.members.is_empty() {
+                return Err("no member of etcd is given".to_owned());
+            }
+            if !self.servers.is_empty() || self.spares > 0 || !self.export.is_empty() {
+                return Err("servers, spares and exports are chosen through etcd: leave them out".to_owned());
+            }
+            self.new_members()?;
+            return Ok(self);
+        }
         let members = self.servers.len().saturating_sub(self.spares);
         if members == 0 {
             return Err("no servers are given".to_owned());
@@ -124,7 +191,25 @@ impl Address {
         Ok(self)
     }
 
-    /// Reads a file with `servers = ["a:10809", …]` and the words of an address as keys.
+    /// Policy and number of members of a new array whose servers are chosen.
+    ///
+    /// # Errors
+    /// They do not fit each other.
+    pub fn new_members(&self) -> Result<(Policy, usize), String> {
+        let policy = self.policy.unwrap_or(Policy::Mirror);
+        let fewest = match policy {
+            Policy::None => 1,
+            Policy::Mirror => 2,
+            Policy::Parity => 3,
+            Policy::Erasure { data, parity } => data + parity,
+        };
+        let count = self.etcd.as_ref().and_then(|etcd| etcd.count).unwrap_or(fewest);
+        policy.shards(count)?;
+        Ok((policy, count))
+    }
+
+    /// Reads a file with `servers = ["a:10809", …]`, or `etcd = ["a:2379", …]` and `array = "NAME"`, and the words of an
+    /// address as keys.
     ///
     /// # Errors
     /// A line for people.
@@ -134,13 +219,20 @@ impl Address {
             toml::from_str(&text).map_err(|error| format!("{}: {}", path.display(), error.message()))?;
         let list = |key: &str| -> Vec<String> {
             let values = table.get(key).and_then(toml::Value::as_array).cloned().unwrap_or_default();
-            values.iter().filter_map(|value| value.as_str().map(with_port)).collect()
+            values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
         };
-        let spares = list("spare");
-        let mut address = Address::new(list("servers"));
+        let servers =
+            |key: &str| -> Vec<String> { list(key).iter().map(|server| with_port(server)).collect() };
+        let spares = servers("spare");
+        let mut address = Address::new(servers("servers"));
+        if table.contains_key("etcd") {
+            let array = table.get("array").and_then(toml::Value::as_str).unwrap_or_default();
+            address.etcd = Some(EtcdAddress::new(list("etcd"), array));
+        }
         address.spares = spares.len();
         address.servers.extend(spares);
-        for (key, value) in table.iter().filter(|(key, _)| !matches!(key.as_str(), "servers" | "spare")) {
+        let given = |key: &str| matches!(key, "servers" | "spare" | "etcd" | "array");
+        for (key, value) in table.iter().filter(|(key, _)| !given(key)) {
             let value = match value {
                 toml::Value::String(text) => text.clone(),
                 toml::Value::Integer(number) => number.to_string(),
@@ -166,14 +258,23 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let rest =
-            text.strip_prefix(SCHEME).ok_or_else(|| format!("'{text}' does not begin with {SCHEME}"))?;
-        let (servers, words) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut address = match servers.starts_with('/') {
-            true => Address::from_file(Path::new(servers))?,
-            false => {
-                Address::new(servers.split(',').filter(|server| !server.is_empty()).map(with_port).collect())
+        let (etcd, rest) = match (text.strip_prefix(SCHEME_ETCD), text.strip_prefix(SCHEME)) {
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            (None, None) => return Err(format!("'{text}' does not begin with {SCHEME} or {SCHEME_ETCD}")),
+        };
+        let (place, words) = rest.split_once('?').unwrap_or((rest, ""));
+        let parts = |list: &str| -> Vec<String> {
+            list.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        };
+        let mut address = match (etcd, place.starts_with('/')) {
+            (true, _) => {
+                let (members, array) = place.split_once('/').unwrap_or((place, ""));
+                let etcd = Some(EtcdAddress::new(parts(members), array));
+                Address { etcd, ..Address::new(Vec::new()) }
             }
+            (false, true) => Address::from_file(Path::new(place))?,
+            (false, false) => Address::new(parts(place).iter().map(|server| with_port(server)).collect()),
         };
         let mut spares = Vec::new();
         for word in words.split('&').filter(|word| !word.is_empty()) {
@@ -218,6 +319,14 @@ mod tests {
             ("remote://a,b?policy", "no value"),
             ("file://a", "does not begin"),
             ("remote:///does/not/exist.toml", "No such file"),
+            ("remote://a?takeover=yes", "only where etcd"),
+            ("remote+etcd:///x", "no member of etcd"),
+            ("remote+etcd://a", "is no name"),
+            ("remote+etcd://a/x/y", "is no name"),
+            ("remote+etcd://a/x?export=y", "leave them out"),
+            ("remote+etcd://a/x?spare=y", "leave them out"),
+            ("remote+etcd://a/x?policy=parity&members=2", "3 servers"),
+            ("remote+etcd://a/x?members=17", "from 1 to 16"),
         ] {
             let error = text.parse::<Address>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
@@ -230,7 +339,19 @@ mod tests {
         std::fs::write(&path, "servers = ['a', 'b:1']\nspare = ['c']\npolicy = 'mirror'\ntimeout = 700\n")
             .unwrap();
         let address = format!("remote://{}?export=x", path.display()).parse::<Address>().unwrap();
+        std::fs::write(&path, "etcd = ['a', 'b:1']\narray = 'x'\npolicy = 'ec=4+2'\ntakeover = true\n")
+            .unwrap();
+        let named = format!("remote://{}?etcd_wait=5s", path.display()).parse::<Address>().unwrap_err();
+        assert!(named.contains("milliseconds"), "{named}");
+        let named = format!("remote://{}?etcd_wait=500", path.display()).parse::<Address>().unwrap();
         std::fs::remove_file(&path).unwrap();
+        assert_eq!(named.new_members(), Ok((Policy::Erasure { data: 4, parity: 2 }, 6)));
+        let etcd = named.etcd.unwrap();
+        assert_eq!(
+            (etcd.members.join(" "), etcd.array.as_str(), etcd.takeover),
+            ("a b:1".to_owned(), "x", true)
+        );
+        assert_eq!(etcd.wait, Duration::from_millis(500));
         assert_eq!(address.servers, ["a:10809", "b:1", "c:10809"]);
         assert_eq!((address.spares, address.export.as_str()), (1, "x"));
         assert_eq!(address.timeout, Duration::from_millis(700));

@@ -20,13 +20,15 @@ pub mod hostile;
 mod latency;
 mod live;
 mod medium;
+mod place;
 pub mod protocol;
 pub mod server;
 mod tender;
 mod witness;
 
-pub use address::{Address, SCHEME, is_address};
+pub use address::{Address, EtcdAddress, SCHEME, SCHEME_ETCD, is_address};
 pub use latency::Latency;
 pub use live::{Live, LiveMember, LiveRebuild};
-pub use medium::{RemoteError, RemoteMedium, ServerReport, Watch};
+pub use medium::{RemoteError, RemoteMedium, Watch};
+pub use place::ServerReport;
 pub use witness::DirectoryWitness;

@@ -35,6 +35,12 @@ pub struct Live {
     pub degraded: bool,
     /// More were lost than the policy survives: everything is refused.
     pub failed: bool,
+    /// Another client has taken over: everything is refused.
+    #[serde(default)]
+    pub fenced: bool,
+    /// What keeps etcd from noting an epoch, and so what depends on it from going on.
+    #[serde(default)]
+    pub etcd: Option<String>,
     /// The rebuild that goes on.
     pub rebuild: Option<LiveRebuild>,
     /// Bytes of the medium.

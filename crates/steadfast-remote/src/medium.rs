@@ -1,20 +1,24 @@
 //! [`RemoteMedium`]: an array at an address, looked after: lost members are rebuilt while it is open.
 
+use std::borrow::Cow;
 use std::fs::File;
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use steadfast_media::{Geometry, Medium, MediumCounters, MediumError};
 
-use crate::address::Address;
-use crate::array::{
-    Array, ArrayError, ArrayOptions, Call, CreateOptions, Fleet, Outcome, Policy, State, Status, Superblock,
-};
-use crate::client::{Ask, ClientTls, Endpoint, FleetOptions, TcpFleet, client_config};
+use crate::address::{Address, EtcdAddress};
+use crate::array::{Array, ArrayError, CreateOptions, Fleet, Policy, State, Status};
+use crate::client::TcpFleet;
+use crate::etcd::session::{gateway, resolved};
+use crate::etcd::{EtcdError, Listing, Session, claims};
 use crate::latency::Latencies;
 use crate::live::{self, Live, LiveMember, LiveSocket};
+use crate::place::{
+    Noted, ServerReport, as_witness, clock, fleet, hex, known_uuid, look, options, recorded, servers_of,
+    trim_all, uuid_from, uuid_of, witness,
+};
 use crate::server::TlsError;
 use crate::tender::{self, Shared};
 use crate::witness::DirectoryWitness;
@@ -31,20 +35,12 @@ pub enum RemoteError {
     /// Another process of this machine has the array open.
     #[error("the array is in use by another process of this machine")]
     InUse,
+    /// etcd, or what it says.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
     /// The witness's directory, or a thread.
     #[error("{0}")]
     Host(String),
-}
-
-/// What a server says, without the array being opened.
-#[derive(Debug, Clone)]
-pub struct ServerReport {
-    /// Where it is.
-    pub address: String,
-    /// Bytes that it lends, or why it does not answer.
-    pub contact: Result<u64, String>,
-    /// Its superblock.
-    pub superblock: Option<Superblock>,
 }
 
 /// An array at an address, open.
@@ -61,6 +57,8 @@ struct Open {
     array: Array<TcpFleet>,
     shared: Shared,
     times: Times,
+    /// Where etcd says who may write. Ends behind the array.
+    session: Option<Arc<Session>>,
 }
 
 /// The numbers of an open array, for whoever shows them. Does not keep it open.
@@ -102,6 +100,8 @@ impl Open {
             uuid: hex(&status.uuid),
             policy: status.policy.to_string(),
             epoch: status.epoch,
+            fenced: self.array.fleet().fenced(),
+            etcd: self.session.as_ref().and_then(|session| session.trouble()),
             degraded: status.members.iter().any(|(state, _)| *state != State::Good),
             members,
             failed: status.failed,
@@ -127,68 +127,46 @@ impl Open {
     }
 }
 
-fn hex(uuid: &[u8; 16]) -> String {
-    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn fleet(address: &Address) -> Result<TcpFleet, RemoteError> {
-    let tls = match address.tls.authorities {
-        Some(_) => Some(ClientTls { config: client_config(&address.tls)?, server_name: None }),
-        None => None,
-    };
-    let endpoints = address
-        .servers
-        .iter()
-        .map(|server| Endpoint { address: server.clone(), export: address.export.clone(), tls: tls.clone() })
-        .collect();
-    let options = FleetOptions { connections: address.connections, patience: address.timeout, fenced: None };
-    Ok(TcpFleet::new(endpoints, options))
-}
-
-/// Where epochs are noted if the address does not say: below the state directory of this machine or user.
-fn witness(address: &Address) -> Result<Option<Arc<DirectoryWitness>>, RemoteError> {
-    if let Some(directory) = &address.witness {
-        let made = DirectoryWitness::new(directory.clone())
-            .map_err(|error| RemoteError::Host(format!("{}: {error}", directory.display())))?;
-        return Ok(Some(Arc::new(made)));
-    }
-    let home = std::env::var_os("XDG_STATE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")));
-    let candidates = [Some(PathBuf::from("/var/lib")), home];
-    let made = candidates
-        .into_iter()
-        .flatten()
-        .find_map(|state| DirectoryWitness::new(state.join("steadfast/remote")).ok());
-    Ok(made.map(Arc::new))
-}
-
-fn options(address: &Address, witness: Option<&Arc<DirectoryWitness>>, read_only: bool) -> ArrayOptions {
-    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    ArrayOptions {
-        patience_ms: ms(address.timeout),
-        hedge_ms: ms(address.hedge),
-        degraded: address.degraded,
-        read_only,
-        // A clock that is wrong matters only between clients that have not seen each other.
-        now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms),
-        witness: witness.map(|witness| Arc::clone(witness) as Arc<dyn crate::array::Witness>),
-    }
-}
-
 impl RemoteMedium {
     /// Makes an array on the servers of the address; whatever they hold is gone.
     ///
     /// # Errors
     /// [`RemoteError`].
     pub fn create(address: &Address, uuid: [u8; 16]) -> Result<RemoteMedium, RemoteError> {
-        let fleet = fleet(address)?;
+        let Some(etcd) = &address.etcd else {
+            let members = address.servers.len().saturating_sub(address.spares);
+            let policy = address.policy.unwrap_or(if members > 1 { Policy::Mirror } else { Policy::None });
+            return Self::create_on(address, uuid, policy, None);
+        };
+        let (policy, count) = address.new_members().map_err(ArrayError::Invalid)?;
+        let (session, record) =
+            Session::create(gateway(etcd)?, etcd, &hex(&uuid), &policy.to_string(), count)?;
+        let session = Arc::new(session);
+        let made = resolved(address, &gateway(etcd)?, &record, Some(record.token))
+            .map_err(RemoteError::from)
+            .and_then(|address| Self::create_on(&address, uuid, policy, Some(Arc::clone(&session))));
+        if made.is_err() {
+            // Nobody has anything there yet.
+            let _ = session.release();
+        }
+        made
+    }
+
+    fn create_on(
+        address: &Address,
+        uuid: [u8; 16],
+        policy: Policy,
+        session: Option<Arc<Session>>,
+    ) -> Result<RemoteMedium, RemoteError> {
+        let fleet = fleet(address, session.as_deref())?;
         let witness = witness(address)?;
-        let members = address.servers.len().saturating_sub(address.spares);
-        let policy = address.policy.unwrap_or(if members > 1 { Policy::Mirror } else { Policy::None });
         let create = CreateOptions { policy, uuid, spares: address.spares };
-        let array = Array::create(fleet, &create, options(address, witness.as_ref(), false))?;
-        Self::attend(array, address, witness, None)
+        let options = match &session {
+            Some(session) => options(address, Some(as_witness(session)), session.token().into(), false),
+            None => options(address, witness.as_ref().map(as_witness), clock(), false),
+        };
+        let array = Array::create(fleet, &create, options)?;
+        Self::attend(array, address, witness, None, session)
     }
 
     /// Opens the array on the servers of the address.
@@ -209,19 +187,42 @@ impl RemoteMedium {
     }
 
     fn open_as(address: &Address, read_only: bool) -> Result<RemoteMedium, RemoteError> {
-        let fleet = fleet(address)?;
         let witness = witness(address)?;
-        let mut lock = None;
-        if let Some(witness) = &witness
-            && let Some(uuid) = uuid_of(&fleet, address)
-        {
-            // Before the epoch changes below whoever has it.
-            let held =
-                witness.lock(&uuid, read_only).map_err(|error| RemoteError::Host(error.to_string()))?;
-            lock = Some(held.ok_or(RemoteError::InUse)?);
-        }
-        let array = Array::open(fleet, options(address, witness.as_ref(), read_only))?;
-        Self::attend(array, address, witness, lock)
+        let lock = |uuid: &[u8; 16]| -> Result<Option<File>, RemoteError> {
+            let Some(witness) = &witness else { return Ok(None) };
+            let held = witness.lock(uuid, read_only).map_err(|error| RemoteError::Host(error.to_string()))?;
+            held.map(Some).ok_or(RemoteError::InUse)
+        };
+        // On this machine first: before the token or the epoch changes below whoever has it.
+        let (address, options, session, lock) = match (&address.etcd, recorded(address)?) {
+            (Some(etcd), Some((record, looked))) => {
+                let lock = uuid_from(&record.uuid).map_or(Ok(None), |uuid| lock(&uuid))?;
+                match read_only {
+                    true => {
+                        let noted = Arc::new(Noted(record.epoch));
+                        let options = options(&looked, Some(noted), clock(), true);
+                        (Cow::Owned(looked), options, None, lock)
+                    }
+                    false => {
+                        let (session, record) = Session::open(gateway(etcd)?, etcd)?;
+                        let address = resolved(address, &gateway(etcd)?, &record, Some(record.token))?;
+                        let session = Arc::new(session);
+                        let options =
+                            options(&address, Some(as_witness(&session)), session.token().into(), false);
+                        (Cow::Owned(address), options, Some(session), lock)
+                    }
+                }
+            }
+            _ => {
+                let uuid = witness.as_ref().and_then(|_| uuid_of(&fleet(address, None).ok()?, address));
+                let lock = uuid.map_or(Ok(None), |uuid| lock(&uuid))?;
+                let options = options(address, witness.as_ref().map(as_witness), clock(), read_only);
+                (Cow::Borrowed(address), options, None, lock)
+            }
+        };
+        let fleet = fleet(&address, session.as_deref())?;
+        let array = Array::open(fleet, options)?;
+        Self::attend(array, &address, witness, lock, session)
     }
 
     fn attend(
@@ -229,6 +230,7 @@ impl RemoteMedium {
         address: &Address,
         witness: Option<Arc<DirectoryWitness>>,
         lock: Option<File>,
+        session: Option<Arc<Session>>,
     ) -> Result<RemoteMedium, RemoteError> {
         let socket = witness.as_ref().map(|witness| witness.socket(&array.status().uuid));
         let lock = match witness {
@@ -242,7 +244,7 @@ impl RemoteMedium {
             None => None,
         };
         let times = Times { reads: Latencies::new(), writes: Latencies::new(), flushes: Latencies::new() };
-        let open = Arc::new(Open { array, shared: Shared::default(), times });
+        let open = Arc::new(Open { array, shared: Shared::default(), times, session });
         if open.array.is_read_only() {
             return Ok(RemoteMedium { open, tender: None, _socket: None, _lock: lock });
         }
@@ -251,7 +253,10 @@ impl RemoteMedium {
             .spawn({
                 let open = Arc::clone(&open);
                 let (rate, spare_after) = (address.rebuild_rate, address.spare_after);
-                move || tender::tend(&open.array, &open.shared, rate, spare_after)
+                move || {
+                    let session = open.session.as_deref();
+                    tender::tend(&open.array, &open.shared, rate, spare_after, session);
+                }
             })
             .map_err(|error| RemoteError::Host(error.to_string()))?;
         // Without it the array is as good; only nobody sees what it does.
@@ -275,8 +280,8 @@ impl RemoteMedium {
 
     /// What the process of this machine says that has the array open; `None` where nobody has it.
     pub fn live(address: &Address) -> Option<Live> {
-        let (fleet, witness) = (fleet(address).ok()?, witness(address).ok()??);
-        live::ask(&witness.socket(&uuid_of(&fleet, address)?))
+        let witness = witness(address).ok()??;
+        live::ask(&witness.socket(&known_uuid(address)?))
     }
 
     /// Takes a good member out, for its server to be given back; a spare takes its place.
@@ -287,7 +292,7 @@ impl RemoteMedium {
         let array = &self.open.array;
         let seat = array.status().members.get(member).map(|(_, seat)| *seat);
         let Some(seat) = seat else { return Err(RemoteError::Array(ArrayError::WrongState(member))) };
-        if array.spares().is_empty() {
+        if array.spares().is_empty() && self.open.session.is_none() {
             let why = "there is no spare to take its place: give one with spare=HOST:PORT".to_owned();
             return Err(RemoteError::Array(ArrayError::Invalid(why)));
         }
@@ -298,8 +303,8 @@ impl RemoteMedium {
 
     /// Whether another process of this machine has the array open.
     pub fn is_in_use(address: &Address) -> bool {
-        let (Ok(fleet), Ok(Some(witness))) = (fleet(address), witness(address)) else { return false };
-        uuid_of(&fleet, address).is_some_and(|uuid| matches!(witness.lock(&uuid, false), Ok(None)))
+        let Ok(Some(witness)) = witness(address) else { return false };
+        known_uuid(address).is_some_and(|uuid| matches!(witness.lock(&uuid, false), Ok(None)))
     }
 
     /// What the servers of an address say, without opening the array: safe while somebody uses it.
@@ -307,29 +312,39 @@ impl RemoteMedium {
     /// # Errors
     /// Certificates.
     pub fn look(address: &Address) -> Result<Vec<ServerReport>, RemoteError> {
-        let fleet = fleet(address)?;
-        Ok((0..fleet.servers()).map(|server| look(&fleet, address, server)).collect())
+        let address = servers_of(address)?;
+        let fleet = fleet(&address, None)?;
+        Ok((0..fleet.servers()).map(|server| look(&fleet, &address, server)).collect())
     }
-}
 
-/// Which array the servers belong to, by the first one that knows.
-fn uuid_of(fleet: &TcpFleet, address: &Address) -> Option<[u8; 16]> {
-    (0..fleet.servers()).find_map(|server| Some(look(fleet, address, server).superblock?.uuid))
-}
-
-fn look(fleet: &TcpFleet, address: &Address, server: usize) -> ServerReport {
-    let contact = fleet.contact(server).map(|contact| contact.size);
-    let mut bytes = vec![0; Superblock::AREA];
-    let mut superblock = None;
-    if contact.is_ok() {
-        let mut calls = [Call::new(server, 0, Ask::Read(&mut bytes))];
-        fleet.round(&mut calls, u64::try_from(address.timeout.as_millis()).unwrap_or(u64::MAX));
-        if calls[0].outcome == Outcome::Done {
-            superblock = Superblock::newest(&bytes);
+    /// Gives up an array that etcd knows: its memory is free again, and everything in it is gone. While somebody has it open
+    /// only if the address says `takeover=yes`.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; servers that do not answer keep their bytes until they are told by the next array, or end.
+    pub fn release(address: &Address) -> Result<(), RemoteError> {
+        let Some(etcd) = &address.etcd else {
+            let why = "only arrays that etcd knows can be released".to_owned();
+            return Err(RemoteError::Array(ArrayError::Invalid(why)));
+        };
+        let (session, record) = Session::open(gateway(etcd)?, etcd)?;
+        // The older client is out before the memory is given back.
+        let address = resolved(address, &gateway(etcd)?, &record, Some(record.token))?;
+        let fleet = fleet(&address, Some(&session))?;
+        for server in 0..fleet.servers() {
+            let Ok(contact) = fleet.contact(server) else { continue };
+            trim_all(&fleet, server, contact.size, address.timeout);
         }
+        Ok(session.release()?)
     }
-    let address = fleet.address(server).unwrap_or_default();
-    ServerReport { address, contact, superblock }
+
+    /// Everything that etcd knows: servers, arrays and who has them open.
+    ///
+    /// # Errors
+    /// Those of etcd, and certificates.
+    pub fn registered(etcd: &EtcdAddress) -> Result<Listing, RemoteError> {
+        Ok(claims::list(&gateway(etcd)?)?)
+    }
 }
 
 impl Drop for RemoteMedium {

@@ -1,5 +1,5 @@
 //! The tender: gives back what is needed no more, and rebuilds lost members of an open array, on their own servers where
-//! those answer, or else on spares.
+//! those answer, or else on spares: those of the address, or one from etcd's list.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +7,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::array::{Array, Progress, Rebuild};
 use crate::client::TcpFleet;
+use crate::etcd::Session;
 use crate::live::LiveRebuild;
 
 /// How often both are looked at.
@@ -49,8 +50,32 @@ impl Shared {
     }
 }
 
+/// Begins to rebuild a lost member where etcd says: where its server is now, or after that was waited for, and unless that
+/// is to be given back, on another one that has room.
+fn begin_listed(
+    array: &Array<TcpFleet>,
+    session: &Session,
+    (member, seat): (usize, usize),
+    own: bool,
+    another: bool,
+) -> Option<Rebuild> {
+    let begin = |address: Option<String>| {
+        // Nothing is expected of the server of a lost member: its seat can be another's.
+        array.fleet().move_to(seat, &address?);
+        array.begin_rebuild(member, seat).ok()
+    };
+    let found = if own { begin(session.whereabouts(member).ok()?) } else { None };
+    if found.is_none() && another { begin(session.replace(member).ok()?) } else { found }
+}
+
 /// Tends the array until it is told to stop: `rate` bytes a second at most, and a spare only after `spare_after`.
-pub(crate) fn tend(array: &Array<TcpFleet>, shared: &Shared, rate: u64, spare_after: Duration) {
+pub(crate) fn tend(
+    array: &Array<TcpFleet>,
+    shared: &Shared,
+    rate: u64,
+    spare_after: Duration,
+    session: Option<&Session>,
+) {
     let mut since: Vec<Option<Instant>> = Vec::new();
     while !shared.rest(INTERVAL) {
         // Beyond what the policy survives, and then every request says so.
@@ -73,16 +98,26 @@ pub(crate) fn tend(array: &Array<TcpFleet>, shared: &Shared, rate: u64, spare_af
                 since.get(member).copied().flatten().is_some_and(|since| since.elapsed() < spare_after);
             let avoided = shared.avoided.lock().clone();
             let given_back = avoided.contains(&own);
-            let mut places: Vec<usize> = Vec::new();
-            if !given_back {
-                places.push(own);
-            }
-            if given_back || !patient {
-                places.extend(array.spares().into_iter().filter(|spare| !avoided.contains(spare)));
-            }
-            let begun = places.into_iter().find_map(|place| array.begin_rebuild(member, place).ok());
+            let another = given_back || !patient;
+            let begun = match session {
+                Some(session) => begin_listed(array, session, (member, own), !given_back, another),
+                None => {
+                    let mut places: Vec<usize> = Vec::new();
+                    if !given_back {
+                        places.push(own);
+                    }
+                    if another {
+                        places.extend(array.spares().into_iter().filter(|spare| !avoided.contains(spare)));
+                    }
+                    places.into_iter().find_map(|place| array.begin_rebuild(member, place).ok())
+                }
+            };
             let Some(mut rebuild) = begun else { continue };
-            let over = carry_out(array, shared, member, &mut rebuild, rate);
+            if session.is_some() {
+                // Its seat is another server's now.
+                shared.avoided.lock().retain(|seat| *seat != own);
+            }
+            let over = carry_out(array, shared, member, &mut rebuild, rate, session);
             *shared.rebuild.lock() = None;
             if over {
                 return;
@@ -98,6 +133,7 @@ fn carry_out(
     member: usize,
     rebuild: &mut Rebuild,
     rate: u64,
+    session: Option<&Session>,
 ) -> bool {
     let begun = Instant::now();
     let mut before = 0;
@@ -116,6 +152,12 @@ fn carry_out(
         let pause = Duration::from_micros(given.saturating_mul(1_000_000) / rate.max(1));
         if given > 0 && shared.rest(pause) || shared.rest(Duration::ZERO) {
             return true;
+        }
+        // The last step begins an epoch: everybody would wait with it for an etcd that is away.
+        while done == segments && session.is_some_and(|session| session.whereabouts(member).is_err()) {
+            if shared.rest(INTERVAL) {
+                return true;
+            }
         }
     }
     false

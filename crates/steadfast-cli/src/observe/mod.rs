@@ -106,6 +106,8 @@ pub mod fixture {
             members: vec![member("good"), member("rebuilding"), member("good"), member("lost")],
             degraded: true,
             failed: false,
+            fenced: false,
+            etcd: None,
             rebuild: Some(LiveRebuild { member: 1, done: 64, segments: 256, bytes: 1 << 24, rate: 1 << 26 }),
             size: 1 << 30,
             segments: 256,

@@ -2,7 +2,7 @@
 //!
 //! - [`store`]: what is needed of etcd, so that a test can take its place; [`gateway`]: etcd itself, by its JSON gateway;
 //! - [`records`]: keys and values; [`claims`]: arrays come, move and go; [`ownership`]: one client writes at a time;
-//! - [`registration`]: a server in the list.
+//! - [`registration`]: a server in the list; [`session`]: an array that is open.
 //!
 //! # Invariants
 //! - Every change is one transaction on the revisions that it was decided on. So no two arrays claim the same memory, an
@@ -18,6 +18,7 @@ pub mod gateway;
 pub mod ownership;
 pub mod records;
 pub mod registration;
+pub(crate) mod session;
 pub mod store;
 mod wire;
 
@@ -33,6 +34,7 @@ use std::time::Duration;
 pub use claims::{Listing, Server};
 pub use gateway::Gateway;
 pub use registration::Registration;
+pub(crate) use session::Session;
 pub use store::StoreError;
 
 /// How long a key of a server or client that has died stays, seconds.

@@ -1,13 +1,22 @@
 //! `steadfast serve memory`: lends the memory of this machine.
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_remote::export::{MemoryPool, PoolOptions};
+use steadfast_remote::RemoteError;
+use steadfast_remote::etcd::records::{ServerRecord, check_name};
+use steadfast_remote::etcd::{Gateway, Registration};
+use steadfast_remote::export::{Catalogue, MemoryPool, PoolOptions};
 
 use super::Listening;
+use crate::etcd::EtcdTls;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::{interval, size};
+use crate::{interval, remote, size};
+
+/// How long a member of etcd may take.
+const ETCD_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Lend memory of this machine, taken as it is written
 ///
@@ -26,6 +35,17 @@ pub struct Args {
     /// Most export names at a time
     #[arg(long, default_value_t = 64, value_name = "N")]
     names: usize,
+    /// Members of etcd, separated by commas: there the server is found, and arrays claim its memory
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "name")]
+    etcd: Vec<String>,
+    #[command(flatten)]
+    etcd_tls: EtcdTls,
+    /// Name of this server in etcd
+    #[arg(long, requires = "etcd")]
+    name: Option<String>,
+    /// Where clients reach it, if that is not where it listens
+    #[arg(long, value_name = "HOST:PORT", requires = "etcd")]
+    advertise: Option<String>,
     #[command(flatten)]
     listening: Listening,
 }
@@ -45,12 +65,44 @@ pub fn run(args: &Args) -> Outcome {
             "give --size from 4K to 1P",
         ));
     }
-    let pool = MemoryPool::new(PoolOptions {
+    if let Some(name) = &args.name {
+        check_name(name).map_err(|line| Failure::new(Exit::Usage, line, "--name", "choose another name"))?;
+    }
+    let pool = Arc::new(MemoryPool::new(PoolOptions {
         limit: args.size,
         quota,
         lease: args.lease.map(|ms| Duration::from_millis(ms.into())),
         names_max: args.names.max(1),
-    });
+    }));
     let told = format!("{} of memory", size::human(args.size));
-    args.listening.serve(Arc::new(pool), &told)
+    let catalogue = Arc::clone(&pool) as Arc<dyn Catalogue>;
+    args.listening.serve(catalogue, &told, |address| match &args.name {
+        Some(name) => register(args, name, address, quota, pool).map(Some),
+        None => Ok(None),
+    })
+}
+
+/// Puts the server into etcd's list, until what is returned is dropped.
+fn register(
+    args: &Args,
+    name: &str,
+    address: SocketAddr,
+    quota: u64,
+    pool: Arc<MemoryPool>,
+) -> Outcome<Registration> {
+    let place = args.etcd.join(",");
+    let failure = |error: &RemoteError| remote::failure(error, Path::new(&place));
+    if address.ip().is_unspecified() && args.advertise.is_none() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "clients cannot be told where the server is",
+            address,
+            "say it with --advertise HOST:PORT",
+        ));
+    }
+    let address = args.advertise.clone().unwrap_or_else(|| address.to_string());
+    let record = ServerRecord { address, size: args.size, quota, used: 0 };
+    let gateway = Gateway::new(&args.etcd, &args.etcd_tls.files(), ETCD_PATIENCE)
+        .map_err(|error| failure(&error.into()))?;
+    Registration::start(gateway, name, record, move || pool.used()).map_err(|error| failure(&error.into()))
 }

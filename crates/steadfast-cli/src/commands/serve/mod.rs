@@ -88,8 +88,14 @@ impl Listening {
         Ok(address)
     }
 
-    /// Serves until a signal. `told` is what is said about what is served.
-    fn serve(&self, catalogue: Arc<dyn Catalogue>, told: &str) -> Outcome {
+    /// Serves until a signal. `told` is what is said about what is served; what `announce` makes once it can be reached ends
+    /// before the server does.
+    fn serve<T>(
+        &self,
+        catalogue: Arc<dyn Catalogue>,
+        told: &str,
+        announce: impl FnOnce(SocketAddr) -> Outcome<T>,
+    ) -> Outcome {
         let address = self.address()?;
         let files = TlsFiles {
             certificate: self.tls_cert.clone(),
@@ -113,10 +119,12 @@ impl Listening {
                 "use another port, or end what listens there",
             )
         })?;
+        let announced = announce(server.address())?;
         let mut output = Output::new();
         output.line(format_args!("serving {told} on {}", server.address()))?;
         output.finish()?;
         let _ = signals.forever().next();
+        drop(announced);
         drop(server);
         Ok(())
     }

@@ -59,7 +59,7 @@ fn serve_image(args: &Args) -> Outcome {
     let medium = host::open_medium(&args.image, args.read_only, false)?;
     let export = Arc::new(MediumExport::new(medium, args.read_only));
     let name = args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    args.listening.serve(Arc::new(Single::new(name, export)), &args.image.display().to_string())
+    args.listening.serve(Arc::new(Single::new(name, export)), &args.image.display().to_string(), |_| Ok(()))
 }
 
 fn serve_file(args: &Args, path: &str) -> Outcome {
@@ -83,7 +83,7 @@ fn serve_file(args: &Args, path: &str) -> Outcome {
                 })?)
             }
         };
-        args.listening.serve(Arc::new(Single::new(path, Arc::new(export))), &place)
+        args.listening.serve(Arc::new(Single::new(path, Arc::new(export))), &place, |_| Ok(()))
     });
     let restored = match args.read_only {
         true => Ok(()),

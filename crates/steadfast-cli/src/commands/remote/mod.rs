@@ -1,5 +1,7 @@
 //! `steadfast remote`: what the servers of an array say, and looking after one that is not mounted.
 
+mod listed;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,11 +9,12 @@ use serde::Serialize;
 use steadfast_remote::array::State;
 use steadfast_remote::{Latency, Live, RemoteMedium, ServerReport};
 
+use crate::etcd::{self, EtcdTls};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Output};
 use crate::{remote, report, size};
 
-/// Look at, rebuild or drain the servers of an array of remote memory
+/// Look at, rebuild, drain or release the servers of an array of remote memory
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -39,6 +42,25 @@ enum Command {
         address: PathBuf,
         /// Member, as 'status' numbers them
         member: usize,
+    },
+    /// List the servers and arrays that etcd knows, and what is claimed of whom
+    Servers {
+        /// Members of etcd, separated by commas
+        #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true)]
+        etcd: Vec<String>,
+        #[command(flatten)]
+        tls: EtcdTls,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give up an array that etcd knows: everything in it is gone, and its memory is free for others
+    Release {
+        /// Address of the array, remote+etcd://HOST:PORT/NAME; with ?takeover=yes also while it is open
+        address: PathBuf,
+        /// Really do it
+        #[arg(long, required = true)]
+        force: bool,
     },
 }
 
@@ -72,6 +94,8 @@ pub fn run(args: &Args) -> Outcome {
         Command::Status { address, json } => status(address, *json),
         Command::Rebuild { address } => rebuild(address, None),
         Command::Drain { address, member } => rebuild(address, Some(*member)),
+        Command::Servers { etcd, tls, json } => listed::servers(&etcd::cluster(etcd, tls), *json),
+        Command::Release { address, force: _ } => listed::release(address),
     }
 }
 
@@ -149,6 +173,7 @@ fn status(path: &Path, json: bool) -> Outcome {
 /// What an open array is doing, in lines.
 fn print_live(live: &Live, output: &mut Output) -> Outcome {
     let state = match (live.failed, live.degraded) {
+        _ if live.fenced => "FENCED: another client has opened the array",
         (true, _) => "FAILED: more servers are lost than the policy survives",
         (false, true) => "degraded",
         (false, false) => "whole",
@@ -157,6 +182,9 @@ fn print_live(live: &Live, output: &mut Output) -> Outcome {
         "open on this machine: {state}, epoch {}, {} lost so far, {} of {} segments free",
         live.epoch, live.losses, live.segments_free, live.segments,
     ))?;
+    if let Some(trouble) = &live.etcd {
+        output.line(format_args!("an epoch cannot begin: {trouble}"))?;
+    }
     if let Some(rebuild) = &live.rebuild {
         let percent = u64::from(rebuild.done) * 100 / u64::from(rebuild.segments.max(1));
         output.line(format_args!(

@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# Remote memory found through a real etcd: servers come into its list and vanish from it, arrays claim their memory, one client
+# at a time writes, a later one fences the earlier one, a lost server's place is taken by another one of the list, etcd itself
+# goes away and comes back, and an array is released. Then the same over TLS.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+NAME=etcd
+plain && skip_all "this is about remote memory"
+need etcd openssl
+start etcd
+
+# Nobody else's address is asked for: what etcd listens on is on this machine. Ports are below those that the kernel gives
+# to outgoing connections; one that is taken makes etcd end, and the next ones are tried.
+ETCD_PID=
+CLIENT=
+PEER=
+SECURE=()
+SCHEME=http
+# etcd_run DIRECTORY: with the present ports; fails if it ends before it answers.
+etcd_run() {
+    local try
+    etcd --data-dir "$1" --name default --log-level warn --unsafe-no-fsync \
+        --listen-client-urls "$SCHEME://127.0.0.1:$CLIENT" --advertise-client-urls "$SCHEME://127.0.0.1:$CLIENT" \
+        --listen-peer-urls "http://127.0.0.1:$PEER" --initial-advertise-peer-urls "http://127.0.0.1:$PEER" \
+        --initial-cluster "default=http://127.0.0.1:$PEER" "${SECURE[@]}" >>"$WORK/etcd.log" 2>&1 &
+    ETCD_PID=$!
+    own $!
+    for try in $(seq 600); do
+        [ -d "/proc/$ETCD_PID" ] || return 1
+        ! servers >/dev/null 2>&1 || return 0
+        sleep 0.1
+    done
+    die "etcd does not answer ($try): $(tail -n 5 "$WORK/etcd.log")"
+}
+etcd_start() {
+    local try
+    for try in $(seq 20); do
+        CLIENT=$((20000 + RANDOM % 10000))
+        PEER=$((CLIENT + 1))
+        rm -rf "$1"
+        ! etcd_run "$1" || return 0
+    done
+    die "etcd does not start ($try): $(tail -n 5 "$WORK/etcd.log")"
+}
+# On the ports and the data that it had; a connection that is on its way out may hold a port for a moment.
+etcd_again() {
+    local try
+    for try in $(seq 60); do
+        ! etcd_run "$1" || return 0
+        sleep 1
+    done
+    die "etcd does not come back ($try): $(tail -n 5 "$WORK/etcd.log")"
+}
+etcd_kill() {
+    kill -9 "$ETCD_PID"
+    gone "$ETCD_PID" 30 || die "etcd does not die"
+    wait "$ETCD_PID" 2>/dev/null || true
+}
+
+CERTS=()
+servers() { timeout 60 "$STEADFAST" remote servers --etcd "127.0.0.1:$CLIENT" "${CERTS[@]}" "$@"; }
+# until_true WHAT COMMAND...: waits for it.
+until_true() {
+    local what=$1 try
+    shift
+    for try in $(seq 300); do
+        ! "$@" >/dev/null 2>&1 || return 0
+        sleep 0.2
+    done
+    die "$what ($try): $(servers 2>&1)"
+}
+listed() { servers >"$WORK/listing" && grep -q "^$1 .* in use" "$WORK/listing"; }
+unlisted() { servers >"$WORK/listing" && ! grep -q "^$1 .* in use" "$WORK/listing"; }
+# member NUMBER ARRAY: the server it is on.
+member() { servers | sed -n "s/^array $2: .*, on \(.*\), epoch .*/\1/p" | tr -d ' ' | cut -d, -f$(($1 + 1)); }
+
+declare -A PIDS
+# lend NAME: a server in the list, with room for two arrays.
+lend() {
+    "$STEADFAST" serve memory --size 64M --quota 32M --listen 127.0.0.1:0 --etcd "127.0.0.1:$CLIENT" "${CERTS[@]}" \
+        --name "$1" >"$WORK/server-$1" 2>&1 &
+    PIDS[$1]=$!
+    own $!
+}
+lose() {
+    kill -9 "${PIDS[$1]}"
+    gone "${PIDS[$1]}" 30 || die "server $1 does not die"
+    wait "${PIDS[$1]}" 2>/dev/null || true
+}
+# Each client with a directory of its own is another machine, as far as it knows.
+place() { echo "remote+etcd://127.0.0.1:$CLIENT/$1?timeout=5000&witness=$WORK/$2"; }
+# refused TEXT COMMAND...: fails in one line that says so.
+refused() {
+    local text=$1
+    shift
+    timeout 60 "$STEADFAST" "$@" >"$WORK/refused" 2>&1 && die "not refused: $*"
+    grep -q "$text" "$WORK/refused" && [ "$(wc -l <"$WORK/refused")" = 1 ] || die "$*: $(cat "$WORK/refused")"
+}
+run() { timeout 60 "$STEADFAST" "$@" >"$WORK/run.log" 2>&1 || die "$*: $(cat "$WORK/run.log")"; }
+states() { timeout 60 "$STEADFAST" remote status --json "$IMAGE" | sed '/^  "live"/,$d' | grep -c '"state": "good"' || true; }
+good() { [ "$(states)" = "$1" ]; }
+
+etcd_start "$WORK/etcd"
+for name in s0 s1 s2 s3; do lend $name; done
+for name in s0 s1 s2 s3; do until_true "$name is not listed" listed $name; done
+lose s3
+until_true "s3 is still listed" unlisted s3
+kill "${PIDS[s2]}"
+gone "${PIDS[s2]}" 30 || die "s2 does not end"
+unlisted s2 || die "a server that has ended in good order is still listed"
+lend s2
+until_true "s2 is not listed" listed s2
+ok "servers come and go"
+
+run mkfs "$(place vol one)&policy=parity"
+refused "already holds a Steadfast volume" mkfs "$(place vol one)&policy=parity"
+run mkfs "$(place other one)&policy=parity"
+refused "unclaimed memory" mkfs "$(place third one)&policy=mirror"
+[ "$(servers | grep -c ' 0 B unclaimed.*other/.*vol/')" = 3 ] || die "not claimed: $(servers)"
+refused "knows no array" ls "$(place third one)" /
+ok "arrays claim memory that nobody else has"
+
+IMAGE=$(place vol one)
+mount_volume
+cp -r "$TESTS" "$MNT/a"
+run transact "$MNT"
+refused "is open on" put -r "$(place vol two)" "$TESTS" /b
+timeout 60 "$STEADFAST" ls "$(place vol two)" / | grep -q '^.*a' || die "another machine cannot look"
+refused "is open on" remote release "$IMAGE" --force
+ok "one client writes, others look"
+run put -r "$(place vol two)&takeover=yes" "$TESTS" /b
+echo late >"$MNT/c" || true
+timeout 60 "$STEADFAST" transact "$MNT" >"$WORK/late" 2>&1 && die "a client that is fenced goes on"
+timeout 60 "$STEADFAST" remote status "$IMAGE" | grep -q '^open on this machine: FENCED' || die "it does not say that it is fenced"
+kill_daemon
+IMAGE=$(place vol two)
+mount_volume
+diff -r "$TESTS" "$MNT/a" && diff -r "$TESTS" "$MNT/b" || die "files differ after the takeover"
+[ ! -e "$MNT/c" ] || die "what the older client wrote late is there"
+umount_volume
+ok "a later client fences the earlier one"
+
+lend s4
+until_true "s4 is not listed" listed s4
+IMAGE="$(place vol one)&spare_after=1000"
+mount_volume
+victim=$(member 0 vol)
+lose "$victim"
+cp -r "$TESTS" "$MNT/d"
+run transact "$MNT"
+until_true "no spare was found" good 3
+[ "$(member 0 vol)" = s4 ] || die "the spare is not in the list: $(servers)"
+servers >"$WORK/listing"
+grep "^$victim " "$WORK/listing" | grep -q vol/ && die "the lost server is still claimed: $(servers)"
+until_true "$victim is still listed" unlisted "$victim"
+lend "$victim"
+until_true "$victim is not listed again" listed "$victim"
+diff -r "$TESTS" "$MNT/a" && diff -r "$TESTS" "$MNT/d" || die "files differ after the rebuild"
+ok "a lost server's place is taken by one from the list"
+
+etcd_kill
+cp -r "$TESTS" "$MNT/e"
+run transact "$MNT"
+lose s4
+echo waits >"$MNT/f"
+timeout 120 "$STEADFAST" transact "$MNT" >"$WORK/waits" 2>&1 &
+waits=$!
+own $waits
+sleep 1
+[ -d "/proc/$waits" ] || die "it does not wait for etcd: $(cat "$WORK/waits")"
+etcd_again "$WORK/etcd"
+wait $waits || die "it does not go on with etcd: $(cat "$WORK/waits")"
+diff -r "$TESTS" "$MNT/e" && [ "$(cat "$MNT/f")" = waits ] || die "files differ after etcd was away"
+until_true "no spare was found after etcd was away" good 3
+umount_volume
+check_volume "after etcd was away"
+ok "etcd goes away and comes back"
+
+run remote release "$(place other one)" --force
+run remote release "$(place vol one)" --force
+refused "knows no array" remote release "$(place vol one)" --force
+servers >"$WORK/listing"
+grep -q 'vol/\|other/\|^array' "$WORK/listing" && die "released, and still claimed: $(servers)"
+free() { servers | grep "^s1 " | grep -q ' 64.* unclaimed, 0 B in use'; }
+until_true "the memory is not given back" free
+ok "an array is released"
+
+for name in "${!PIDS[@]}"; do kill -9 "${PIDS[$name]}" 2>/dev/null || true; done
+etcd_kill
+pki=$WORK/pki
+mkdir "$pki"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
+    -keyout "$pki/ca-key.pem" -out "$pki/ca-cert.pem" >/dev/null 2>&1
+printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >"$pki/ext"
+for who in server client; do
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$who" \
+        -keyout "$pki/$who-key.pem" -out "$pki/$who.csr" >/dev/null 2>&1
+    openssl x509 -req -in "$pki/$who.csr" -CA "$pki/ca-cert.pem" -CAkey "$pki/ca-key.pem" \
+        -CAcreateserial -days 2 -extfile "$pki/ext" -out "$pki/$who-cert.pem" >/dev/null 2>&1
+done
+SCHEME=https
+SECURE=(--cert-file "$pki/server-cert.pem" --key-file "$pki/server-key.pem" --client-cert-auth
+    --trusted-ca-file "$pki/ca-cert.pem")
+CERTS=(--etcd-ca "$pki/ca-cert.pem" --etcd-cert "$pki/client-cert.pem" --etcd-key "$pki/client-key.pem")
+etcd_start "$WORK/etcd-tls"
+for name in t0 t1; do lend $name; done
+for name in t0 t1; do until_true "$name is not listed over TLS" listed $name; done
+cat >"$WORK/array.toml" <<TOML
+etcd = ["127.0.0.1:$CLIENT"]
+array = "secret"
+policy = "mirror"
+timeout = 5000
+witness = "$WORK/one"
+etcd_ca = "$pki/ca-cert.pem"
+etcd_cert = "$pki/client-cert.pem"
+etcd_key = "$pki/client-key.pem"
+TOML
+IMAGE=remote://$WORK/array.toml
+run mkfs "$IMAGE"
+run put -r "$IMAGE" "$TESTS" /a
+check_volume "named by a file, through etcd with TLS"
+refused "etcd does not answer" ls "$(place secret one)" /
+refused "etcd does not answer" ls "$(place secret one)&etcd_ca=$pki/ca-cert.pem" /
+ok "TLS to etcd"
+finish
