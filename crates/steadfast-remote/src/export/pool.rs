@@ -83,7 +83,11 @@ impl Catalogue for MemoryPool {
         let (export, fence) = {
             let mut loans = self.loans.lock();
             if !loans.contains_key(name) && loans.len() >= self.options.names_max {
-                return Err(Refusal::Policy);
+                // A name that holds nothing and that nobody has open is as good as a new one.
+                loans.retain(|_, loan| Arc::strong_count(&loan.memory) > 1 || loan.memory.resident() > 0);
+                if loans.len() >= self.options.names_max {
+                    return Err(Refusal::Policy);
+                }
             }
             let loan = loans.entry(name.to_owned()).or_insert_with(|| Loan {
                 memory: Arc::new(LentMemory::new(self.options.quota, Arc::clone(&self.budget))),
@@ -175,5 +179,14 @@ mod tests {
         b.read(0, &mut found).unwrap();
         assert_eq!(found, [0; 10]);
         assert!(matches!(pool.open("c"), Err(Refusal::Policy)));
+        // A name that has given all back makes room, one that holds something does not.
+        drop((a, b));
+        let c = pool.open("c").unwrap();
+        assert_eq!(pool.names(), ["a", "c"]);
+        assert!(matches!(pool.open("d"), Err(Refusal::Policy)));
+        drop(c);
+        pool.open("a").unwrap().trim(0, GRANULE).unwrap();
+        pool.open("d").unwrap();
+        assert_eq!(pool.names(), ["d"]);
     }
 }
