@@ -199,7 +199,7 @@ impl RemoteMedium {
                 let lock = uuid_from(&record.uuid).map_or(Ok(None), |uuid| lock(&uuid))?;
                 match read_only {
                     true => {
-                        let noted = Arc::new(Noted(record.epoch));
+                        let noted = Arc::new(Noted(record.order()));
                         let options = options(&looked, Some(noted), clock(), true);
                         (Cow::Owned(looked), options, None, lock)
                     }

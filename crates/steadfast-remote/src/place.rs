@@ -105,14 +105,14 @@ pub(crate) fn as_witness<W: Witness + 'static>(witness: &Arc<W>) -> Arc<dyn Witn
 
 /// What etcd had noted when somebody came to look.
 #[derive(Debug)]
-pub(crate) struct Noted(pub(crate) u64);
+pub(crate) struct Noted(pub(crate) (u64, u64));
 
 impl Witness for Noted {
-    fn note(&self, _uuid: &[u8; 16], _epoch: u64) -> Result<(), String> {
+    fn note(&self, _uuid: &[u8; 16], _order: (u64, u64)) -> Result<(), String> {
         Err("who only looks notes nothing".to_owned())
     }
 
-    fn newest(&self, _uuid: &[u8; 16]) -> Option<u64> {
+    fn newest(&self, _uuid: &[u8; 16]) -> Option<(u64, u64)> {
         Some(self.0)
     }
 }

@@ -47,10 +47,10 @@ impl DirectoryWitness {
         self.path(uuid, "live")
     }
 
-    fn write(&self, uuid: &[u8; 16], epoch: u64) -> io::Result<()> {
+    fn write(&self, uuid: &[u8; 16], (stamp, epoch): (u64, u64)) -> io::Result<()> {
         let (path, new) = (self.path(uuid, "epoch"), self.path(uuid, "new"));
         let mut file = File::create(&new)?;
-        writeln!(file, "{epoch}")?;
+        writeln!(file, "{stamp} {epoch}")?;
         file.sync_all()?;
         fs::rename(&new, &path)?;
         File::open(&self.directory)?.sync_all()
@@ -58,11 +58,13 @@ impl DirectoryWitness {
 }
 
 impl Witness for DirectoryWitness {
-    fn note(&self, uuid: &[u8; 16], epoch: u64) -> Result<(), String> {
-        self.write(uuid, epoch).map_err(|error| format!("{}: {error}", self.directory.display()))
+    fn note(&self, uuid: &[u8; 16], order: (u64, u64)) -> Result<(), String> {
+        self.write(uuid, order).map_err(|error| format!("{}: {error}", self.directory.display()))
     }
 
-    fn newest(&self, uuid: &[u8; 16]) -> Option<u64> {
-        fs::read_to_string(self.path(uuid, "epoch")).ok()?.trim().parse().ok()
+    fn newest(&self, uuid: &[u8; 16]) -> Option<(u64, u64)> {
+        let text = fs::read_to_string(self.path(uuid, "epoch")).ok()?;
+        let (stamp, epoch) = text.trim().split_once(' ')?;
+        Some((stamp.parse().ok()?, epoch.parse().ok()?))
     }
 }

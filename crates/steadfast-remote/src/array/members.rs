@@ -173,7 +173,7 @@ impl<F: Fleet> Array<F> {
             if refused.is_empty() {
                 self.members.write().complete = superblock.epoch;
                 // Outside the locks of the engine nobody sees an epoch that is not everywhere.
-                return self.witness(superblock.epoch);
+                return self.witness(superblock.order());
             }
             let mut members = self.members.write();
             for (member, seat) in seats {
@@ -186,11 +186,11 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    fn witness(&self, epoch: u64) -> Result<(), ArrayError> {
+    fn witness(&self, order: (u64, u64)) -> Result<(), ArrayError> {
         match &self.options.witness {
             Some(witness) => {
                 let uuid = self.members.read().superblock.uuid;
-                witness.note(&uuid, epoch).map_err(|why| {
+                witness.note(&uuid, order).map_err(|why| {
                     // What goes on from here would not be remembered.
                     self.members.write().failed = true;
                     ArrayError::Witness(why)

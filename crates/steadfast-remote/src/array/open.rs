@@ -116,12 +116,12 @@ impl<F: Fleet> Array<F> {
             return Err(ArrayError::TooManyLost);
         }
         let witnessed = options.witness.as_ref().and_then(|witness| witness.newest(&newest.uuid));
-        if witnessed.is_some_and(|epoch| epoch > newest.epoch) && !options.degraded {
+        if witnessed.is_some_and(|order| order > newest.order()) && !options.degraded {
             return Err(ArrayError::Unsure(absent.max(1)));
         }
         // Whoever wrote a later epoch wrote it to k members at least that were good in this one.
         // What the witness has not noted yet had no consequences.
-        let sure = witnessed.is_some_and(|epoch| newest.epoch >= epoch);
+        let sure = witnessed.is_some_and(|order| newest.order() >= order);
         if absent >= newest.shape.data && !sure && !options.degraded {
             return Err(ArrayError::Unsure(absent));
         }

@@ -8,14 +8,15 @@ use super::{Policy, State};
 
 /// Remembers the newest epoch outside the servers, so that an array can be opened without those that may know better.
 pub trait Witness: Send + Sync + fmt::Debug {
-    /// Remembers an epoch, durably.
+    /// Remembers an epoch, with the stamp of its session before it, durably.
     ///
     /// # Errors
     /// A line for people.
-    fn note(&self, uuid: &[u8; 16], epoch: u64) -> Result<(), String>;
+    fn note(&self, uuid: &[u8; 16], order: (u64, u64)) -> Result<(), String>;
 
-    /// The newest epoch noted for this array.
-    fn newest(&self, uuid: &[u8; 16]) -> Option<u64>;
+    /// The newest stamp and epoch noted for this array. An epoch alone would not do: who was cut off may have gone on
+    /// with later ones of an earlier session.
+    fn newest(&self, uuid: &[u8; 16]) -> Option<(u64, u64)>;
 }
 
 /// How an array is used.

@@ -219,6 +219,7 @@ pub fn create(
             uuid: uuid.to_owned(),
             policy: policy.to_owned(),
             token: 1,
+            stamp: 0,
             epoch: 0,
             size,
             members: chosen.iter().map(place).collect(),

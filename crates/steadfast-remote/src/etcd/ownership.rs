@@ -69,17 +69,17 @@ pub fn take(
     })
 }
 
-/// Notes an epoch of a client: from now on it may have consequences.
+/// Notes stamp and epoch of a client's superblock: from now on it may have consequences.
 ///
 /// # Errors
 /// [`EtcdError::Fenced`], and those of etcd.
-pub fn note(store: &impl Store, hold: &Hold, epoch: u64) -> Result<(), EtcdError> {
+pub fn note(store: &impl Store, hold: &Hold, order: (u64, u64)) -> Result<(), EtcdError> {
     until_done(store, |listing| {
         let array = hold.find(listing)?;
-        if array.value.epoch >= epoch {
+        if array.value.order() >= order {
             return Ok(Ok(()));
         }
-        let record = ArrayRecord { epoch, ..array.value.clone() };
+        let record = ArrayRecord { stamp: order.0, epoch: order.1, ..array.value.clone() };
         Ok(Err(Transaction {
             conditions: vec![(array_key(&hold.name), array.revision)],
             changes: vec![Change::Put(array_key(&hold.name), text(&record), 0)],

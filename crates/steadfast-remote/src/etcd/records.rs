@@ -31,12 +31,21 @@ pub struct ArrayRecord {
     pub policy: String,
     /// The newest client's.
     pub token: u32,
-    /// The newest epoch that has had consequences.
+    /// The stamp of the newest superblock that has had consequences: the token of whoever wrote it.
+    pub stamp: u64,
+    /// Its epoch.
     pub epoch: u64,
     /// Bytes claimed of each member's server.
     pub size: u64,
     /// Where each member is.
     pub members: Vec<Place>,
+}
+
+impl ArrayRecord {
+    /// What a superblock's [`order`](crate::array::Superblock::order) must not be below.
+    pub fn order(&self) -> (u64, u64) {
+        (self.stamp, self.epoch)
+    }
 }
 
 /// Where a member is.

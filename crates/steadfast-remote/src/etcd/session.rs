@@ -5,7 +5,7 @@
 //! sets `fenced`, once and for all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ struct Common {
     /// Set when another client has a newer token.
     fenced: Arc<AtomicBool>,
     lease: AtomicI64,
-    noted: AtomicU64,
+    noted: Mutex<(u64, u64)>,
     /// Why the newest epoch could not be noted.
     trouble: Mutex<Option<String>>,
     wait: Duration,
@@ -101,7 +101,7 @@ impl Session {
             hold: Hold::of(&etcd.array, record),
             fenced: Arc::default(),
             lease: AtomicI64::new(client.lease),
-            noted: AtomicU64::new(record.epoch),
+            noted: Mutex::new(record.order()),
             trouble: Mutex::default(),
             wait: etcd.wait,
             over: Mutex::new(false),
@@ -237,15 +237,15 @@ impl Common {
 
 impl Witness for Session {
     /// Waits for etcd where it does not answer: what depends on the epoch waits with it.
-    fn note(&self, _uuid: &[u8; 16], epoch: u64) -> Result<(), String> {
+    fn note(&self, _uuid: &[u8; 16], order: (u64, u64)) -> Result<(), String> {
         let common = &self.common;
         let deadline = Instant::now() + common.wait;
         loop {
-            let noted = common.judge(ownership::note(&common.gateway, &common.hold, epoch));
+            let noted = common.judge(ownership::note(&common.gateway, &common.hold, order));
             match &noted {
                 Ok(()) => {
                     *common.trouble.lock() = None;
-                    common.noted.fetch_max(epoch, Ordering::Relaxed);
+                    *common.noted.lock() = order;
                     return Ok(());
                 }
                 Err(EtcdError::Store(StoreError::Unreachable(_)) | EtcdError::Busy)
@@ -262,8 +262,8 @@ impl Witness for Session {
         }
     }
 
-    fn newest(&self, _uuid: &[u8; 16]) -> Option<u64> {
-        Some(self.common.noted.load(Ordering::Relaxed))
+    fn newest(&self, _uuid: &[u8; 16]) -> Option<(u64, u64)> {
+        Some(*self.common.noted.lock())
     }
 }
 

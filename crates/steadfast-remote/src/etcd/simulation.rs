@@ -77,7 +77,7 @@ fn operate(store: &Fake<'_>, world: &RefCell<World>) -> Result<(), String> {
         }
         (4, Some((hold, _))) => {
             let epoch = store.below(1 << 40);
-            let noted = ownership::note(store, &hold, epoch);
+            let noted = ownership::note(store, &hold, (hold.token.into(), epoch));
             let newest = world.borrow().tokens.get(&hold.uuid).copied();
             // Another client may come in between, but never before.
             if noted.is_ok() && store.others.get() == 0 && newest != Some(hold.token) {

@@ -404,7 +404,7 @@ impl Fleet for SimFleet {
 /// A witness that outlives the client.
 #[derive(Debug, Default)]
 pub struct Notebook {
-    epochs: Mutex<HashMap<[u8; 16], u64>>,
+    orders: Mutex<HashMap<[u8; 16], (u64, u64)>>,
     clock: AtomicU64,
 }
 
@@ -416,12 +416,12 @@ impl Notebook {
 }
 
 impl Witness for Notebook {
-    fn note(&self, uuid: &[u8; 16], epoch: u64) -> Result<(), String> {
-        self.epochs.lock().insert(*uuid, epoch);
+    fn note(&self, uuid: &[u8; 16], order: (u64, u64)) -> Result<(), String> {
+        self.orders.lock().insert(*uuid, order);
         Ok(())
     }
 
-    fn newest(&self, uuid: &[u8; 16]) -> Option<u64> {
-        self.epochs.lock().get(uuid).copied()
+    fn newest(&self, uuid: &[u8; 16]) -> Option<(u64, u64)> {
+        self.orders.lock().get(uuid).copied()
     }
 }
