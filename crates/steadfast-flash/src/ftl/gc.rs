@@ -14,6 +14,8 @@ use crate::nand::{Nand, Pairing};
 
 /// Blocks that wait to be counted as empty until the map is written for them.
 const EMPTIED_MAX: usize = 4;
+/// Free blocks that a step of the host and a recovery from a cut in it take.
+const FREE_LEAST: usize = 6;
 
 impl<N: Nand> Ftl<N> {
     #[cfg(test)]
@@ -76,6 +78,10 @@ impl<N: Nand> Ftl<N> {
                 self.write_map_step(true)?;
             } else {
                 self.step(self.moves_max())?;
+                // A small part that is full to the last page has no more: what it has must do.
+                if self.collector.victim.is_none() && self.pending.is_empty() {
+                    return if self.free.len() > FREE_LEAST { Ok(()) } else { Err(FlashError::WornOut) };
+                }
             }
         }
         Ok(())
@@ -160,7 +166,7 @@ impl<N: Nand> Ftl<N> {
             match self.table.first_unknown_page() {
                 Some(page) => self.load_table(page)?,
                 // The counts are too high until the map is written.
-                None if attempt == 0 => self.write_map()?,
+                None if attempt == 0 && self.has_unreleased() => self.write_map()?,
                 None => {
                     while !self.collector.stuck.is_empty() {
                         self.rescue()?;
@@ -168,7 +174,7 @@ impl<N: Nand> Ftl<N> {
                 }
             }
         }
-        Err(FlashError::WornOut)
+        Ok(None)
     }
 
     /// Moves one page if it is valid; whether it was.

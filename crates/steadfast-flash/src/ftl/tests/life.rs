@@ -7,7 +7,7 @@ use alloc::vec;
 use super::{Oracle, Step, small, step};
 use crate::ftl::{BlockUse, FlashError, Ftl, format};
 use crate::model::{Ageing, NandModel};
-use crate::nand::{NandGeometry, Pairing};
+use crate::nand::{BlockNumber, Nand, NandGeometry, Pairing};
 use crate::part::Part;
 
 /// A part with a short life.
@@ -91,6 +91,39 @@ fn a_part_that_is_worn_out_can_be_read() {
     for seed in 1..=2 + times() {
         to_death(Pairing::None, seed);
         to_death(Pairing::Distance3, seed);
+    }
+}
+
+/// Parts with as many bad blocks as they may have are filled to the last page, and overwritten.
+#[test]
+fn a_full_part_with_all_its_bad_blocks_can_be_written() {
+    for (base, sizes) in [(Part::SLC_1GBIT, [64, 96, 200]), (Part::MLC_16GBIT, [64, 80, 96])] {
+        for blocks in sizes {
+            let part = base.with_blocks(blocks);
+            let mut nand = NandModel::new(&part, 3).with_ageing(Ageing::NONE);
+            let bad = |nand: &mut NandModel| {
+                (0..blocks).filter(|block| nand.is_bad(BlockNumber(*block)).unwrap()).count() as u32
+            };
+            let more = part.geometry.bad_max - bad(&mut nand);
+            (1..=more).for_each(|at| nand.mark_bad(BlockNumber(blocks - 3 * at)).unwrap());
+            assert_eq!(bad(&mut nand), part.geometry.bad_max);
+            let mut ftl = format(nand, 1).unwrap();
+            let size = part.geometry.page_size as usize;
+            let (page, mut short) = (vec![7; size], vec![0; size]);
+            short[..300].fill(9);
+            let user = ftl.layout().user_pages;
+            for number in 0..user {
+                ftl.write_page(number, &page).unwrap();
+                ftl.flush().unwrap();
+            }
+            for number in 0..user {
+                let done = match number % 3 {
+                    2 => ftl.write_page(number % 24, &short).and_then(|()| ftl.flush()),
+                    _ => ftl.write_page(number.wrapping_mul(7919) % user, &page),
+                };
+                done.unwrap_or_else(|error| panic!("{} of {blocks} blocks: {error}", part.name));
+            }
+        }
     }
 }
 
