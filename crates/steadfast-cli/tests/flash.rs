@@ -1,4 +1,4 @@
-//! `steadfast flash format|info|map|top` on images of parts, whole and in partitions, and what they refuse.
+//! `steadfast flash format|info|map|rebuild|scrub|top` on images of parts, whole and in partitions, and what they refuse.
 
 mod common;
 
@@ -103,6 +103,44 @@ fn a_part_is_formatted_looked_at_and_drawn() {
 }
 
 #[test]
+fn a_part_that_does_not_open_is_rebuilt() {
+    let scratch = Scratch::new();
+    erased(&scratch.path("nand.bin"), &[7]);
+    scratch.ok("flash format --part slc-1gbit nand.bin");
+    scratch.ok("mkfs --force nand.bin");
+    let contents: Vec<u8> = (0..300_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8 | 1).collect();
+    scratch.put_in("nand.bin", "/file", &contents);
+    let whole = fs::read(scratch.path("nand.bin")).unwrap();
+
+    // It opens: then only with --force, and that changes no file.
+    let line = scratch.fails(5, "flash rebuild nand.bin");
+    assert!(line.contains("the flash volume opens") && line.contains("--force"), "{line}");
+    assert!(fs::read(scratch.path("nand.bin")).unwrap() == whole, "a refused rebuilding has written");
+    let found = json(&scratch.ok("flash rebuild --force --json nand.bin"));
+    assert!(found["data_pages"].as_u64().unwrap() >= 146 && found["spills_lost"] == 0, "{found}");
+    scratch.ok("check nand.bin");
+
+    // Without its anchors it does not open.
+    let mut bytes = whole;
+    bytes[..4 * 64 * 2112].fill(0xff);
+    fs::write(scratch.path("nand.bin"), &bytes).unwrap();
+    scratch.fails(3, "flash info --part slc-1gbit nand.bin");
+    let line = scratch.ok("flash rebuild --part slc-1gbit nand.bin");
+    assert!(line.contains("made anew from ") && line.contains(" 0 spill pages lost"), "{line}");
+    scratch.ok("check nand.bin");
+    scratch.ok("get nand.bin /file copy");
+    assert!(fs::read(scratch.path("copy")).unwrap() == contents);
+    assert_eq!(json(&scratch.ok("flash info --json nand.bin"))["clean"], true);
+
+    // No volume was ever there.
+    erased(&scratch.path("empty.bin"), &[]);
+    let before = fs::read(scratch.path("empty.bin")).unwrap();
+    let line = scratch.fails(3, "flash rebuild --force --part slc-1gbit empty.bin");
+    assert!(line.contains("no flash volume found"), "{line}");
+    assert!(fs::read(scratch.path("empty.bin")).unwrap() == before);
+}
+
+#[test]
 fn an_image_of_an_erased_part_is_made() {
     let scratch = Scratch::new();
     let line = scratch.fails(1, "flash format nand.bin");
@@ -155,7 +193,7 @@ fn what_cannot_be_used_is_one_clear_line_and_nothing_is_written() {
     // No NAND at all.
     scratch.write("text", b"text");
     fs::create_dir(scratch.path("directory")).unwrap();
-    for command in ["info", "map", "scrub", "top --json", "format"] {
+    for command in ["info", "map", "scrub", "rebuild", "top --json", "format"] {
         let line = refuses(3, "text", &format!("flash {command} text"));
         assert!(line.contains("neither an MTD device nor an image"), "{line}");
         scratch.fails(3, &format!("flash {command} directory"));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use parking_lot::Mutex;
-use steadfast_flash::ftl::{self, FlashError, FlashMedium, Ftl, Layout};
+use steadfast_flash::ftl::{self, FlashError, FlashMedium, Ftl, Layout, RebuildReport};
 use steadfast_flash::nand::{BlockNumber, Nand, NandGeometry, PageAddress};
 use steadfast_media::{Geometry, Medium, MediumError, Temperature};
 
@@ -51,6 +51,14 @@ impl FlashDevice {
     /// As [`format`](Self::format).
     pub fn format_image(nand: HostNand, volume: u64) -> Result<FlashDevice, FlashError> {
         ftl::format_image(nand, volume).map(|layer| FlashDevice::over(layer, true))
+    }
+
+    /// Makes the structures of the translation layer anew, from what every page of the part says: see [`ftl::rebuild`].
+    ///
+    /// # Errors
+    /// There is no journal of a translation layer on the part; then nothing was written. Or the part's errors.
+    pub fn rebuild(nand: HostNand) -> Result<(FlashDevice, RebuildReport), FlashError> {
+        ftl::rebuild(nand).map(|(layer, report)| (FlashDevice::over(layer, true), report))
     }
 
     fn over(layer: Ftl<HostNand>, writable: bool) -> FlashDevice {

@@ -5,6 +5,7 @@
 mod format;
 mod info;
 mod map;
+mod rebuild;
 mod scrub;
 mod survey;
 mod top;
@@ -33,6 +34,7 @@ enum Command {
     Format(format::Args),
     Info(info::Args),
     Map(map::Args),
+    Rebuild(rebuild::Args),
     Scrub(scrub::Args),
     Top(top::Args),
     Torture(torture::Args),
@@ -47,6 +49,7 @@ pub fn run(args: &Args) -> Outcome {
         Command::Format(args) => format::run(args),
         Command::Info(args) => info::run(args),
         Command::Map(args) => map::run(args),
+        Command::Rebuild(args) => rebuild::run(args),
         Command::Scrub(args) => scrub::run(args),
         Command::Top(args) => top::run(args),
         Command::Torture(args) => torture::run(args),
