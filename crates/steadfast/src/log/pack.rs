@@ -184,7 +184,10 @@ mod tests {
     use super::*;
     use crate::key::Kind;
 
-    fn payload(mutations: &[(u64, u8, u64, Option<Vec<u8>>, bool)]) -> Vec<u8> {
+    /// Inode number, kind and suffix of a key, its value, and whether that is settled.
+    type Parts = (u64, u8, u64, Option<Vec<u8>>, bool);
+
+    fn payload(mutations: &[Parts]) -> Vec<u8> {
         let mut payload = Vec::new();
         for (inode, kind, suffix, value, settled) in mutations {
             let form = if value.is_some() { TAG_PUT } else { 0 } | if *settled { TAG_SETTLED } else { 0 };
