@@ -200,6 +200,11 @@ impl Anatomy {
         found
     }
 
+    /// The longest payload in as many blocks as one of this length takes.
+    pub fn record_room(&self, payload: usize) -> usize {
+        (RECORD_HEADER + payload).next_multiple_of(self.block) - RECORD_HEADER
+    }
+
     /// Makes the digests of all records from `first` on right, and the chain between them.
     pub fn seal_records(&self, image: &mut [u8], records: &[(usize, usize)], first: usize) {
         let mut previous: Option<[u8; 16]> = None;

@@ -15,6 +15,7 @@ mod exercise;
 mod images;
 mod mutate;
 mod stream;
+mod unpack;
 
 pub use bench::Bench;
 pub use choices::Choices;

@@ -2,6 +2,7 @@
 
 use super::anatomy::{Anatomy, Found, NODE_HEADER, POINTER, RECORD_HEADER, SLOT, get, set};
 use super::choices::Choices;
+use super::unpack::unpack;
 
 /// Mutations of one image at most.
 const MUTATIONS_MAX: usize = 6;
@@ -258,13 +259,32 @@ fn value(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
     anatomy.seal(image, &found.path);
 }
 
+/// Makes a packed record one that is not, where there is room: then its keys and the fields of its values are known.
+fn unpack_record(image: &mut [u8], anatomy: &Anatomy, (at, payload): &mut (usize, usize)) {
+    const PACKED: u64 = 2;
+    let flags = get(image, *at + 4, 4);
+    let start = *at + RECORD_HEADER;
+    let room = anatomy.record_room(*payload);
+    if flags & PACKED != 0
+        && let Some(plain) = unpack(&image[start..start + *payload]).filter(|plain| plain.len() <= room)
+    {
+        image[start..start + plain.len()].copy_from_slice(&plain);
+        *payload = plain.len();
+        set(image, *at + 4, 4, flags & !PACKED);
+        set(image, *at + 48, 4, plain.len() as u64);
+    }
+}
+
 /// A field of a log record, or a byte of what it changes, with the chain behind it made right.
 fn record(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
-    let records = anatomy.records(image);
+    let mut records = anatomy.records(image);
     if records.is_empty() {
         return;
     }
     let index = choices.below(records.len());
+    if choices.byte() % 4 > 0 {
+        unpack_record(image, anatomy, &mut records[index]);
+    }
     let (at, payload) = records[index];
     match choices.byte() % 8 {
         0 => {
