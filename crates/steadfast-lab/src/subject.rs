@@ -77,6 +77,10 @@ pub struct Witness {
     pub timer_ms: u32,
     /// Size of the volume, bytes.
     pub size: u64,
+    /// Size of a block, bytes.
+    pub block_size: u64,
+    /// Longest name, bytes.
+    pub name_max: usize,
 }
 
 /// What a closed volume uses, counted by walking everything.
@@ -318,6 +322,8 @@ impl Subject for LabVolume {
             mask: if self.is_held() { TransactionMask::MANUAL } else { self.mask() },
             timer_ms: self.timer_ms(),
             size: info.size,
+            block_size: u64::from(info.block_size),
+            name_max: self.name_max(),
         }
     }
 

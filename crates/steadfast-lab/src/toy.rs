@@ -337,6 +337,8 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
             mask: inner.kept.mask,
             timer_ms: inner.kept.timer_ms,
             size: 0,
+            block_size: 0,
+            name_max: 255,
         }
     }
 

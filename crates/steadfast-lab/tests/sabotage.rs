@@ -32,6 +32,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 20] = [
     (Sabotage::KeepUnfinishedRecord, 160),
     (Sabotage::OverwriteNewestRecord, 40),
     (Sabotage::ForgetSettled, 10),
+    (Sabotage::ReadPastTheLog, 10),
     (Sabotage::ReplayTwice, 10),
     (Sabotage::ChangeCommittedNode, 10),
     (Sabotage::ForgetBitmap, 10),

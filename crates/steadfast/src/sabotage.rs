@@ -35,6 +35,8 @@ pub enum Sabotage {
     OverwriteNewestRecord,
     /// A record of a group lacks what the records before it in the group have.
     ForgetSettled,
+    /// Readers look past the log until it is replayed.
+    ReadPastTheLog,
     /// The first record is applied again behind the last.
     ReplayTwice,
     /// A node is changed where it is instead of being copied.

@@ -217,6 +217,8 @@ impl<'a> Judge<'a> {
             Stage::Recovery(_, interrupted) => {
                 // The volume must work on: counts add up, something new can be done, committed and found again.
                 session.compare_counts()?;
+                // Opening has compared what log and tree say together. To count, the log was replayed into the tree.
+                session.compare()?;
                 match self.random.below(16) {
                     // Everything goes, and every block comes back.
                     0 => {

@@ -23,7 +23,7 @@ impl<S: Subject> Session<'_, S> {
     pub(super) fn reopen(&mut self) -> Result<Verdict, String> {
         let strikes = self.tape.strikes(MediumOperation::Read);
         self.subject = self.open_subject()?;
-        let limits = limits(&self.subject)?;
+        let limits = limits(&self.subject);
         let mut differences = String::new();
         let last: Vec<Arc<State>> =
             self.ledger.last_candidates().iter().map(|point| point.state.clone()).collect();

@@ -61,11 +61,14 @@ pub fn check<M: Medium, P: Platform>(
 
     let open_options = OpenOptions { read_only: true, cache_size: options.cache_size, access_times: false };
     let found = (superblock.clone(), superblock_damaged);
-    let volume = match Volume::open_found(medium, open_options.clone(), platform, found) {
+    let opened = Volume::open_found(medium, open_options.clone(), platform, found);
+    let opens = opened.is_ok();
+    let volume = match opened.and_then(|volume| volume.catch_up().map(|()| volume)) {
         Ok(volume) => volume,
         Err(error @ (Error::CorruptMetadata { .. } | Error::Medium(_))) => {
             let what = reason(&error);
-            reporter.damaged(format!("the intent log cannot be replayed ({what}): the volume does not open"));
+            let so = if opens { "the volume can only be read" } else { "the volume does not open" };
+            reporter.damaged(format!("the intent log cannot be replayed ({what}): {so}"));
             Volume::at_checkpoint(medium, platform, superblock.clone(), &metaroot, &open_options)?
         }
         Err(error) => return Err(error),

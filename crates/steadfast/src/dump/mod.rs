@@ -18,6 +18,7 @@ use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::key::Key;
+use crate::keyspace::KeyspaceRead;
 use crate::platform::Platform;
 use crate::tree::{Node, NodePointer};
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
@@ -70,8 +71,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `NotFound`; those of reading the tree.
     pub fn dump_key(&self, key: &Key, lines: &mut Lines<'_>) -> Result<()> {
-        let value = self.store().get(&self.working_root(), key)?.ok_or(Error::NotFound)?;
-        self.dump_item(key, &value, lines);
+        let found = self.reader()?.get(key)?.ok_or(Error::NotFound)?;
+        self.dump_item(key, &found.value, lines);
         Ok(())
     }
 
@@ -80,14 +81,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `Stale` where it has none; those of reading the tree.
     pub fn dump_inode(&self, inode: InodeNumber, lines: &mut Lines<'_>) -> Result<()> {
+        let _ = self.catch_up();
         let mut from = Key::inode(inode);
         from.0[8..].fill(0);
         let mut last = from;
         last.0[8..].fill(0xff);
         let mut any = false;
-        while let Some((key, value)) = self.store().next(&self.working_root(), &from, &last)? {
+        let reader = self.reader()?;
+        while let Some((key, found)) = reader.next(&from, &last)? {
             any = true;
-            self.dump_item(&key, &value, lines);
+            self.dump_item(&key, &found.value, lines);
             match key.successor() {
                 Some(next) => from = next,
                 None => break,
@@ -101,6 +104,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// None but `OutOfMemory`; what is damaged is in the text.
     pub fn dump_tree(&self, lines: &mut Lines<'_>) -> Result<()> {
+        // Where the log cannot be replayed the tree is that of the checkpoint.
+        let _ = self.catch_up();
         let store = self.store();
         let root = self.working_root();
         let mut left = store.superblock_now().usable_blocks() / store.superblock.node_blocks();

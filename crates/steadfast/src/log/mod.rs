@@ -11,11 +11,13 @@
 
 mod find;
 mod group;
+mod newest;
 mod pack;
 mod record;
 mod replay;
 
 pub use group::Next;
+pub use newest::Newest;
 pub use record::{RECORD_HEADER, RecordBuilder};
 pub use replay::{Replayed, replay, stranded};
 

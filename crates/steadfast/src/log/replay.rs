@@ -27,8 +27,8 @@ use crate::types::{BlockAddress, BlockRun, Generation, Lsn};
 /// Bytes of data that are checked at once: a multiple of every block size.
 const CHECKED_AT_ONCE: usize = 64 << 10;
 
-/// Payloads of records that are kept from the search for the end to the replay, bytes: no more than this, nor than an eighth of
-/// the cache. The rest is read twice.
+/// Payloads of records that are kept from the search for the end to the replay, bytes: no more than this, nor than a quarter
+/// of the cache. The rest is read twice.
 const KEPT_MAX: usize = 4 << 20;
 
 /// A record that counts.
@@ -97,6 +97,16 @@ impl Replayed {
         self.records.len()
     }
 
+    /// The payload of record `index`, where there was memory to keep it.
+    pub fn kept(&self, index: usize) -> Option<&[u8]> {
+        self.records.get(index)?.kept.as_deref()
+    }
+
+    /// Bytes of all that were kept.
+    pub fn kept_bytes(&self) -> usize {
+        self.records.iter().filter_map(|located| located.kept.as_ref()).map(Vec::len).sum()
+    }
+
     /// The mutations of record `index`, read again from the medium where there was no memory to keep them.
     pub fn mutations<M: Medium, P: Platform>(
         &self,
@@ -152,7 +162,7 @@ pub fn replay<M: Medium, P: Platform>(
     let ring = store.superblock.log.count;
     let mut found = Replayed::empty(start);
     let cache = store.cache_use().capacity * store.superblock.node_size as usize;
-    let mut keep = KEPT_MAX.min(cache / 8);
+    let mut keep = KEPT_MAX.min(cache / 4);
     let mut finder = Finder::new(store);
     // Only one that has another behind it is known to have been durable.
     let mut last: Option<Group> = None;

@@ -36,6 +36,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// finding.
     pub fn scrub_step(&self, scrub: &mut Scrub) -> Result<u64> {
         self.check_open()?;
+        self.catch_up()?;
         let read = match scrub.phase {
             Phase::Fixed => {
                 let space = self.statistics()?;

@@ -51,6 +51,8 @@ pub(super) struct Cache {
     ring: Vec<u64>,
     hand: usize,
     capacity: usize,
+    /// Nodes that it does without for the time being.
+    lent: usize,
     pinned: usize,
     hits: u64,
     misses: u64,
@@ -58,14 +60,32 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) fn new(capacity: usize) -> Self {
-        Cache { entries: HashMap::new(), ring: Vec::new(), hand: 0, capacity, pinned: 0, hits: 0, misses: 0 }
+        Cache {
+            entries: HashMap::new(),
+            ring: Vec::new(),
+            hand: 0,
+            capacity,
+            lent: 0,
+            pinned: 0,
+            hits: 0,
+            misses: 0,
+        }
+    }
+
+    /// Holds so many nodes less, at most half; what is there goes as others come.
+    pub(super) fn lend(&mut self, nodes: usize) {
+        self.lent = nodes.min(self.capacity / 2);
+    }
+
+    fn room(&self) -> usize {
+        self.capacity - self.lent
     }
 
     pub(super) fn usage(&self) -> CacheUse {
         CacheUse {
             nodes: self.entries.len(),
             pinned: self.pinned,
-            capacity: self.capacity,
+            capacity: self.room(),
             hits: self.hits,
             misses: self.misses,
         }
@@ -121,7 +141,7 @@ impl Cache {
     pub(super) fn insert(&mut self, address: u64, node: Arc<Node>, state: State) -> Result<()> {
         self.reserve(1)?;
         self.remove(address);
-        if self.entries.len() >= self.capacity {
+        if self.entries.len() >= self.room() {
             self.evict();
         }
         if state != State::Clean {
@@ -192,7 +212,7 @@ impl Cache {
             }
             self.remove(address);
             // Where an earlier moment could not evict, catch up now.
-            if self.entries.len() < self.capacity {
+            if self.entries.len() < self.room() {
                 return;
             }
         }

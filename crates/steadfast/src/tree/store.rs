@@ -111,6 +111,12 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().usage()
     }
 
+    /// So many bytes of the cache's memory are used for something else from now on.
+    pub fn lend(&self, bytes: usize) {
+        let node = self.superblock.node_size as usize + NODE_OVERHEAD;
+        self.cache.lock().lend(bytes.div_ceil(node));
+    }
+
     /// Metadata copies found bad and answered from the other copy.
     pub fn bad_copies(&self) -> u32 {
         self.bad_copies.load(Ordering::Relaxed)

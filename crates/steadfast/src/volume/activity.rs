@@ -111,6 +111,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Poisoned` after close.
     pub fn activity(&self) -> Result<Activity> {
         self.check_open()?;
+        self.catch_up()?;
         let superblock = &self.store.superblock_now();
         let block_size = u64::from(superblock.block_size);
         let (transaction_points, checkpoints) = {

@@ -74,6 +74,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         &self.store.platform
     }
 
+    /// Longest name of a file, bytes.
+    pub fn name_max(&self) -> usize {
+        self.store.superblock.name_max()
+    }
+
     /// Parameters and state.
     pub fn info(&self) -> VolumeInfo {
         let durable = self.commit.lock().durable;
@@ -118,6 +123,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn statistics(&self) -> Result<Statistics> {
         self.check_open()?;
         self.check_shown()?;
+        self.catch_up()?;
         let superblock = &self.store.superblock_now();
         let working = self.working.lock();
         let blocks = superblock.usable_blocks();
@@ -130,7 +136,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             blocks_snapshots: working.snapshots.blocks,
             blocks_almost_free: working.space.almost_free(),
             inodes: working.inodes,
-            name_max: superblock.name_max() as u32,
+            name_max: self.name_max() as u32,
         })
     }
 }

@@ -36,7 +36,11 @@ const GROWTH: usize = 4;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn roots(&self, working: &Working) -> Roots {
-        Roots { working: *self.view.read(), frozen: working.frozen_root(), durable: working.durable.root() }
+        Roots {
+            working: self.view.read().root,
+            frozen: working.frozen_root(),
+            durable: working.durable.root(),
+        }
     }
 
     /// Applies mutations as a whole.
@@ -49,9 +53,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if mutations.is_empty() {
             return Ok(());
         }
-        if mutations.iter().any(|mutation| !is_recorded(&mutation.key)) {
-            let address = self.store.superblock.log.start;
-            return Err(Error::CorruptMetadata { address, reason: "log record with a key that is in none" });
+        for mutation in &mutations {
+            self.check_recorded(&mutation.key, mutation.value.as_ref().map(Vec::len))?;
         }
         let roots = self.roots(working);
         let mut blocks = self.changed_blocks(working, &roots, &mutations)?;
@@ -132,16 +135,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         origin: Origin,
     ) -> Result<()> {
         let roots = self.roots(working);
-        let value_len_max = self.store.superblock.value_len_max();
         let changes = memory::collect(mutations.iter().map(|mutation| PlannedChange {
             key: mutation.key,
             value_len: mutation.value.as_ref().map(Vec::len),
         }))?;
-        if changes.iter().any(|change| change.value_len.is_some_and(|length| length > value_len_max)) {
-            // Only a record of the log can have one.
-            let address = self.store.superblock.log.start;
-            return Err(Error::CorruptMetadata { address, reason: "value longer than a node" });
-        }
         let plan = match origin {
             Origin::Replay => self.store.plan(&roots.working, working.generation, &changes)?,
             Origin::Operation(class) => {
@@ -276,7 +273,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let run = |start: BlockAddress| BlockRun { start, count };
         let changed = change(&mut TreeWriter {
             store: &self.store,
-            root: &mut self.view.write(),
+            root: &mut self.view.write().root,
             generation: working.generation,
             pool: &mut working.pool,
             nodes: &mut working.nodes,
@@ -330,6 +327,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 }
 
 /// Whether a key can be in a log record. What follows from the others is found again by applying them.
-fn is_recorded(key: &Key) -> bool {
+pub(super) fn is_recorded(key: &Key) -> bool {
     !matches!(key.kind(), Some(Kind::Group | Kind::SharedExtent | Kind::DeadList | Kind::Snapshot))
 }

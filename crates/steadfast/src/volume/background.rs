@@ -35,6 +35,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if idle {
             return Ok(false);
         }
+        self.catch_up()?;
         let writing = self.checkpoint_step(bytes)?;
         if self.timer_due() {
             self.transact_now()?;

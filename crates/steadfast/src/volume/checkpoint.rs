@@ -26,13 +26,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         debug_assert!(working.frozen.is_none());
         // Each of the two changes what the other writes, in ever fewer nodes: a node is copied once a generation.
         while self.flush_groups(working)? || self.flush_dead(working)? {}
-        let mut root = self.view.write();
+        let mut view = self.view.write();
         let mut room = self.store.room_to_seal()?;
         working.space.reserve_freeze()?;
         // What was sealed to be written out and has not changed since is sealed for this.
         working.leaving.retain(|sealed| self.store.is_sealed(sealed.pointer.addresses[0]));
         room.append(&mut working.leaving);
-        let sealed = self.store.seal(&mut root, room);
+        let sealed = self.store.seal(&mut view.root, room);
         // Dirty nodes are in memory, so this is never seen.
         let mut nodes = sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
         // They are taken from the end: neighbours on the medium go in one request.
@@ -45,8 +45,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (data_cursor, node_cursor) = working.space.cursors();
         let metaroot = Metaroot {
             generation: working.generation,
-            root: root.pointer,
-            height: root.height,
+            root: view.root.pointer,
+            height: view.root.height,
             next_inode: working.next_inode,
             inodes: working.inodes,
             used_blocks: working.space.used(),

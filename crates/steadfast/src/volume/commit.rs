@@ -120,7 +120,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The next record, and the bytes of data that replay would read to check it; `None` where the log cannot take it.
     fn next_record(&self, working: &Working) -> Result<Option<(Next, u64)>> {
-        let root: Root = *self.view.read();
+        let root: Root = self.view.read().root;
         let durable = working.durable.generation;
         let mut builder = RecordBuilder::new(working.pending.bytes())?;
         let mut data_blocks = 0;

@@ -43,7 +43,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The tree that operations see, for the check.
     pub(crate) fn working_root(&self) -> Root {
-        *self.view.read()
+        self.view.read().root
     }
 
     /// Number of inodes, and the next inode number, of the working state.

@@ -78,6 +78,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         groups_max: u32,
     ) -> Result<Option<u64>> {
         self.check_open()?;
+        self.catch_up()?;
         if cell_blocks == 0 || start > from {
             return Err(Error::InvalidArgument("a map needs cells of at least one block"));
         }
@@ -122,6 +123,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         leaves_max: usize,
         visit: &mut dyn FnMut(u8, [BlockAddress; 2]),
     ) -> Result<Option<Key>> {
+        self.catch_up()?;
         let reader = self.reader()?;
         let root = reader.root();
         let mut pointer: NodePointer = root.pointer;
@@ -163,6 +165,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Poisoned` after close; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
     pub fn map_dead(&self, from: &Key, visit: &mut dyn FnMut(BlockRun)) -> Result<Option<Key>> {
         self.check_open()?;
+        self.catch_up()?;
         if *from == Key::MIN {
             let dying = self.working.lock().dying.first(DYING_MAX)?;
             dying.iter().for_each(|entry| visit(entry.run));

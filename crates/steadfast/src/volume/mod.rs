@@ -4,7 +4,8 @@
 //! - *working*: what operations see and change, in memory and in nodes of the working generation;
 //! - *marked*: the newest log mark; what a power cut or a rollback returns to;
 //! - *frozen*: the marked state that a checkpoint is writing;
-//! - *durable*: the newest metaroot. Durable plus the log is the marked state.
+//! - *durable*: the newest metaroot. Durable plus the log is the marked state, also right after opening, when readers put the
+//!   two together and the log is not yet in the tree ([`unreplayed`]).
 //!
 //! A freeze happens only at a transaction point, so no checkpoint ever holds half of one.
 //!
@@ -67,6 +68,9 @@ mod tamper;
 pub(crate) mod tests;
 #[cfg(test)]
 mod unreadable_tests;
+mod unreplayed;
+#[cfg(test)]
+mod unreplayed_tests;
 mod writer;
 
 use core::sync::atomic::{AtomicBool, AtomicU32};
@@ -76,7 +80,7 @@ use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
 
 use crate::platform::Platform;
-use crate::tree::{Root, Store};
+use crate::tree::Store;
 use crate::types::{BlockRun, InodeNumber};
 
 pub use activity::{Activity, CacheUse, SpaceUse};
@@ -86,6 +90,7 @@ pub use identify::{Identity, identify};
 pub(crate) use map::Survey;
 pub use map::{MapCell, MapGeometry};
 pub(crate) use reader::Reader;
+use reader::View;
 pub use snapshot_diff::{InodeChange, SnapshotDiff};
 use state::{CommitState, Working};
 pub(crate) use writer::Writer;
@@ -99,6 +104,8 @@ pub struct Volume<M: Medium, P: Platform> {
     read_only: bool,
     access_times: bool,
     replayed_records: u32,
+    /// The view has a log that is not in the tree.
+    unreplayed: AtomicBool,
     superblock_damaged: bool,
     mask: AtomicU32,
     timer_ms: AtomicU32,
@@ -124,7 +131,7 @@ pub struct Volume<M: Medium, P: Platform> {
     commit: Mutex<P::Mutex, CommitState>,
     checkpoint: Mutex<P::Mutex, ()>,
     working: Mutex<P::Mutex, Working>,
-    view: RwLock<P::RwLock, Root>,
+    view: RwLock<P::RwLock, View>,
     space_memory: usize,
     tally: Mutex<P::Mutex, activity::Tally>,
 }

@@ -1,5 +1,5 @@
-//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log, never more. It writes
-//! nothing but, after a power cut in the middle of a transaction point, over what that has left: a state that one mount
+//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log, never more: the log is
+//! put into the tree [when that is needed](super::unreplayed). It writes nothing but, after a power cut in the middle of a transaction point, over what that has left: a state that one mount
 //! has gone past must not come back at the next.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,6 +10,7 @@ use steadfast_media::Medium;
 
 use super::Volume;
 use super::apply::Origin;
+use super::reader::View;
 use super::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
 use crate::layout::{FEATURES_READ_ONLY, Metaroot, Superblock};
@@ -59,20 +60,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
         volume.superblock_damaged = damaged;
-        let replayed = {
-            let mut working = volume.working.lock();
-            volume.find_held_data(&mut working);
-            let found = volume.read_log(&metaroot)?;
-            volume.replay_into(&mut working, &found)?
-        };
-        volume.replayed_records = replayed;
-        {
-            // What was replayed is durable already.
-            let sequence = volume.working.lock().sequence;
-            let mut commit = volume.commit.lock();
-            commit.durable = sequence;
-            commit.last_ms = volume.store.platform.monotonic_ms();
-        }
+        let found = volume.read_log(&metaroot)?;
+        volume.replayed_records = found.points();
+        volume.commit.get_mut().last_ms = volume.store.platform.monotonic_ms();
+        volume.go_on_behind(&mut volume.working.lock(), &found)?;
+        volume.show(found)?;
         Ok(volume)
     }
 
@@ -104,6 +96,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             read_only: options.read_only,
             access_times: options.access_times,
             replayed_records: 0,
+            unreplayed: AtomicBool::new(false),
             superblock_damaged: false,
             mask: AtomicU32::new(metaroot.mask.0),
             timer_ms: AtomicU32::new(metaroot.timer_ms),
@@ -123,7 +116,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             commit: Mutex::new(CommitState::default()),
             checkpoint: Mutex::new(()),
             working: Mutex::new(working),
-            view: RwLock::new(metaroot.root()),
+            view: RwLock::new(View { root: metaroot.root(), log: None }),
             space_memory,
             tally: Mutex::default(),
         })
@@ -142,8 +135,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         replay(&self.store, metaroot.log, metaroot.generation)
     }
 
-    /// Applies the records that [`read_log`](Self::read_log) has found. Returns the number of transaction points.
-    pub(super) fn replay_into(&self, working: &mut Working, found: &Replayed) -> Result<u32> {
+    /// The log goes on behind what [`read_log`](Self::read_log) has found.
+    pub(super) fn go_on_behind(&self, working: &mut Working, found: &Replayed) -> Result<()> {
+        let atomic_unit = self.store.medium.geometry().atomic_unit;
+        working.log = Log::new(&self.store.superblock, atomic_unit, found.end, found.blocks);
+        if found.unfinished && !self.read_only && !planted(Sabotage::KeepUnfinishedRecord) {
+            working.log.erase_unfinished(&self.store, found.spare)?;
+        }
+        Ok(())
+    }
+
+    /// Applies the records that [`read_log`](Self::read_log) has found.
+    pub(super) fn replay(&self, working: &mut Working, found: &Replayed) -> Result<()> {
+        // What is replayed was committed, and is durable.
+        let sequence = working.sequence;
         for run in &found.runs {
             working.space.reserve_for_replay(*run)?;
         }
@@ -160,12 +165,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         // Addresses in the pool were set aside with the rest and are given back with it.
         working.pool.drain();
         working.space.end_replay();
-        let atomic_unit = self.store.medium.geometry().atomic_unit;
-        working.log = Log::new(&self.store.superblock, atomic_unit, found.end, found.blocks);
-        if found.unfinished && !self.read_only && !planted(Sabotage::KeepUnfinishedRecord) {
-            working.log.erase_unfinished(&self.store, found.spare)?;
-        }
-        Ok(found.points())
+        working.sequence = sequence;
+        Ok(())
     }
 
     /// Makes the working generation one that no block is born after. The next metaroot still goes to the slot of the older

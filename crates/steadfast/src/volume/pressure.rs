@@ -113,7 +113,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn write_out(&self, working: &mut Working, most: usize) -> Result<()> {
         if working.leaving.is_empty() {
             let room = self.store.room_to_seal()?;
-            working.leaving = self.store.seal(&mut self.view.write(), room)?;
+            working.leaving = self.store.seal(&mut self.view.write().root, room)?;
             // They are taken from the end: neighbours on the medium go in one request.
             working.leaving.sort_unstable_by_key(|sealed| Reverse(sealed.pointer.addresses[0]));
         }

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
+use alloc::sync::Arc;
+
 use lock_api::RwLockReadGuard;
 use steadfast_media::Medium;
 
@@ -9,76 +11,85 @@ use super::Volume;
 use crate::error::Result;
 use crate::key::Key;
 use crate::keyspace::{KeyspaceRead, Version, Versioned};
+use crate::log::Newest;
 use crate::platform::Platform;
 use crate::tree::Root;
+
+/// What readers look at.
+pub(super) struct View {
+    /// The tree.
+    pub root: Root,
+    /// What the log says beside it, until it is [replayed](super::unreplayed).
+    pub log: Option<Arc<Newest>>,
+}
 
 /// While it is held no operation changes the tree, so look at what is needed and drop it. The thread that holds one must
 /// not start a change.
 pub(crate) struct Reader<'a, M: Medium, P: Platform> {
     volume: &'a Volume<M, P>,
-    root: RwLockReadGuard<'a, P::RwLock, Root>,
+    view: RwLockReadGuard<'a, P::RwLock, View>,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     pub(crate) fn reader(&self) -> Result<Reader<'_, M, P>> {
         self.check_open()?;
         loop {
-            let root = self.view.read();
+            let view = self.view.read();
             if !self.rolling_back.load(Ordering::Acquire) {
                 self.check_shown()?;
-                return Ok(Reader { volume: self, root });
+                return Ok(Reader { volume: self, view });
             }
             // A replay lets the view go between its steps, and no state in between may be seen.
-            drop(root);
+            drop(view);
             drop(self.working.lock());
         }
     }
 
-    /// Looks up through `root` with the versions of a local tree: writers are serialised, so nothing that a writer has
-    /// read can change before it commits, and one version serves for everything.
-    pub(super) fn versioned_get(&self, root: &Root, key: &Key) -> Result<Option<Versioned>> {
-        Ok(self.store.get(root, key)?.map(|value| Versioned { value, version: Version::default() }))
+    /// Looks up with the versions of a local tree: writers are serialised, so nothing that a writer has read can change
+    /// before it commits, and one version serves for everything.
+    pub(super) fn versioned_get(&self, view: &View, key: &Key) -> Result<Option<Versioned>> {
+        Ok(self.look_up(view, key)?.map(|value| Versioned { value, version: Version::default() }))
     }
 
     pub(super) fn versioned_next(
         &self,
-        root: &Root,
+        view: &View,
         from: &Key,
         to: &Key,
     ) -> Result<Option<(Key, Versioned)>> {
-        let found = self.store.next(root, from, to)?;
+        let found = self.look_up_next(view, from, to)?;
         Ok(found.map(|(key, value)| (key, Versioned { value, version: Version::default() })))
     }
 
     pub(super) fn versioned_previous(
         &self,
-        root: &Root,
+        view: &View,
         from: &Key,
         to: &Key,
     ) -> Result<Option<(Key, Versioned)>> {
-        let found = self.store.previous(root, from, to)?;
+        let found = self.look_up_previous(view, from, to)?;
         Ok(found.map(|(key, value)| (key, Versioned { value, version: Version::default() })))
     }
 }
 
 impl<M: Medium, P: Platform> Reader<'_, M, P> {
-    /// The tree.
+    /// The tree, without what a log that is not replayed says beside it.
     pub(crate) fn root(&self) -> &Root {
-        &self.root
+        &self.view.root
     }
 }
 
 impl<M: Medium, P: Platform> KeyspaceRead for Reader<'_, M, P> {
     fn get(&self, key: &Key) -> Result<Option<Versioned>> {
-        self.volume.versioned_get(&self.root, key)
+        self.volume.versioned_get(&self.view, key)
     }
 
     fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {
-        self.volume.versioned_next(&self.root, from, to)
+        self.volume.versioned_next(&self.view, from, to)
     }
 
     fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {
-        self.volume.versioned_previous(&self.root, from, to)
+        self.volume.versioned_previous(&self.view, from, to)
     }
 
     fn value_len_max(&self) -> usize {

@@ -38,10 +38,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// The least size in bytes to which the volume could be made smaller, by estimate: what is in use and a reserve. A
     /// little more may be needed.
     pub fn size_least(&self) -> u64 {
+        // Where that fails so does what needs to know.
+        let _ = self.catch_up();
         let superblock = self.store.superblock_now();
         let working = self.working.lock();
         let used = working.space.used();
-        let root = *self.view.read();
+        let root = self.view.read().root;
         let slack = self.freeze_cost(&working, &root, More::default());
         let fixed = superblock.first_block() + superblock.head_blocks();
         // The reserve depends on the size: twice is enough, it is a 64th.
@@ -119,7 +121,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let limit = new.end_block();
         {
             let mut working = self.working.lock();
-            let root = *self.view.read();
+            let root = self.view.read().root;
             // On a full volume what is in the way of its owner can still be removed: the same holds afterwards.
             let kept = new.reserve_blocks + self.kept(&working);
             let spare = self.freeze_cost(&working, &root, More::default()) + kept;
@@ -234,7 +236,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut from = Key::MIN;
         loop {
             let found = {
-                let root = *self.view.read();
+                let root = self.view.read().root;
                 self.store.next(&root, &from, &Key::MAX)?
             };
             let Some((key, value)) = found else { return Ok(()) };
@@ -256,7 +258,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn move_nodes(&self, limit: u64, moved: &mut u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let node_blocks = self.store.superblock.node_blocks();
         let beyond = |start: BlockAddress| start.0 + node_blocks > limit;
-        let root = *self.view.read();
+        let root = self.view.read().root;
         let mut stack = memory::copy(&[(root.pointer, root.level(), Key::MIN)])?;
         let mut keys: Vec<Key> = Vec::new();
         // No node is looked at twice: those that a step makes are in front of the limit.

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use steadfast_media::Medium;
 
 use super::Volume;
+use super::reader::View;
 use super::state::CommitState;
 use crate::error::{Error, Result};
 use crate::fs::memory;
@@ -67,11 +68,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let mut view = self.view.write();
             self.rolling_back.store(true, Ordering::Release);
             self.store.forget_all();
-            *view = metaroot.root();
+            *view = View { root: metaroot.root(), log: None };
             *working = restored;
         }
         self.find_held_data(&mut working);
-        let replayed = self.replay_into(&mut working, &found);
+        let replayed =
+            self.go_on_behind(&mut working, &found).and_then(|()| self.replay(&mut working, &found));
         working.log.raise_epoch(epoch);
         // Commits go on counting, so that nobody takes an old one for a new one.
         working.sequence = sequence + 1;

@@ -108,6 +108,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// another file may have the blocks, too, nothing comes back for that, and it is no removal.
     pub(crate) fn class_of_hole(&self, splits: bool) -> SpaceClass {
         let held = || {
+            // Where that fails so does the change.
+            let _ = self.catch_up();
             let snapshots = self.working.lock().snapshots;
             snapshots.newest.0 > 0 || snapshots.shared_extents > 0
         };
@@ -153,7 +155,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Blocks that data leaves: for the freeze, the reserve, and what is kept for removals.
     pub(super) fn kept_from_data(&self, working: &Working) -> u64 {
-        let root = *self.view.read();
+        let root = self.view.read().root;
         let reserve = self.reserve_for(working, SpaceClass::Normal);
         reserve.saturating_add(self.freeze_cost(working, &root, More::default()))
     }

@@ -67,7 +67,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let mut working = self.working.lock();
             // What waits is for the list of the snapshot that is the newest now.
             while self.flush_dead(&mut working)? {}
-            let root = *self.view.read();
+            let root = self.view.read().root;
             let record = self.snapshot_record(&root, name)?.ok_or(Error::NotFound)?;
             let before = (working.snapshots, working.held_data);
             let without = self.counts_without(&root, &record, &working)?;

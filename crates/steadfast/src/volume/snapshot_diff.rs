@@ -68,6 +68,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         from: InodeNumber,
         limit: usize,
     ) -> Result<SnapshotDiff> {
+        self.catch_up()?;
         // While it is held the live tree does not change.
         let reader = self.reader()?;
         let root_of = |name: &str| self.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound);

@@ -94,6 +94,7 @@ fn births_of_the_log_are_not_above_the_working_generation() {
         decode_birth(&found.value).unwrap()
     };
     let birth = extent(&volume);
+    volume.catch_up().unwrap();
     let working = volume.working.lock().generation;
     assert!(birth.0 == durable + 2 && working >= birth && working.0 % 2 != durable % 2);
     let snapshot = volume.snapshot_create("s").unwrap();

@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering;
 use steadfast_media::Medium;
 
 use super::Volume;
+use super::reader::View;
 use super::state::{Pending, Working};
 use crate::error::{Error, Result};
 use crate::fs::memory;
@@ -111,7 +112,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         {
             let mut view = self.view.write();
             self.store.forget_all();
-            *view = record.root;
+            *view = View { root: record.root, log: None };
         }
         *working = Working {
             // Births go on counting, and so do commits and the numbers of inodes.

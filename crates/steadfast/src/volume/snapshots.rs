@@ -52,7 +52,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.finish_checkpoint()?;
         let (record, entered) = {
             let mut working = self.working.lock();
-            let root = *self.view.read();
+            let root = self.view.read().root;
             if self.snapshot_record(&root, name)?.is_some() {
                 return Err(Error::AlreadyExists);
             }
@@ -88,7 +88,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         owned.try_reserve_exact(name.len()).map_err(|_| Error::OutOfMemory)?;
         owned.push_str(name);
         Ok(Record {
-            root: *self.view.read(),
+            root: self.view.read().root,
             generation: working.generation,
             deleting: false,
             created: self.store.platform.now(),
@@ -119,7 +119,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working.held_data = u64::MAX;
         let newest = working.snapshots.newest;
         let record = |value: &[u8]| Record::decode(newest, value);
-        let root = *self.view.read();
+        let root = self.view.read().root;
         if newest.0 > 0
             && let Ok(Some(Ok(record))) = self.store.get_with(&root, &Key::snapshot(newest), record)
         {

@@ -156,7 +156,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if self.lost.load(Ordering::Acquire) { Err(self.poisoned()) } else { Ok(()) }
     }
 
-    fn poisoned(&self) -> Error {
+    pub(super) fn poisoned(&self) -> Error {
         Error::Poisoned(self.failure.lock().unwrap_or("an earlier failure"))
     }
 
@@ -165,6 +165,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if self.lost.load(Ordering::Acquire) { self.check_open() } else { self.check_writable() }
     }
 
+    /// Whether changes are taken. The log is replayed then.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only {
@@ -173,7 +174,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if self.failed.load(Ordering::Acquire) {
             return Err(self.poisoned());
         }
-        Ok(())
+        self.catch_up()
     }
 
     /// The volume cannot go on safely: read-only from now on. Returns `error`.

@@ -644,9 +644,9 @@ fn of_a_group_only_the_newest_record_counts() {
     assert_eq!(replayed(&three, 1), (true, 7), "its older one");
 }
 
-/// A node that replay needs is lost: the volume does not open, and the check says what is wrong nevertheless.
+/// A node that replay needs is lost: the volume takes no changes, and the check says what is wrong.
 #[test]
-fn damage_that_keeps_the_volume_from_opening_is_located() {
+fn damage_that_keeps_the_log_from_being_replayed_is_located() {
     let mut forge = Forge::new(&sample(2, 2));
     let depth = leaf(&forge);
     rot_node(&mut forge, Key::new(SMALL, Kind::Inline, 0), depth, &[0, 1]);

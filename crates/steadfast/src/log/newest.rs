@@ -1,0 +1,94 @@
+//! What the log says of each key, in memory: the log as a map.
+//!
+//! Of every key that a record has there is one entry, for its newest mutation; the values stay where they are, in the payloads
+//! that were kept when the log was read. So it takes little more memory than these, and is there only where all of them were
+//! kept.
+
+use alloc::vec::Vec;
+
+use super::record::Encoded;
+use super::{RecordBuilder, Replayed};
+use crate::error::Result;
+use crate::fs::memory;
+use crate::key::Key;
+
+/// The newest mutation of a key.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    key: Key,
+    /// Which of the records has it.
+    record: u32,
+    /// Where its value is in the payload of that; `None` where the key is removed.
+    value: Option<(u32, u16)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Newest {
+    log: Replayed,
+    /// In the order of the keys.
+    entries: Vec<Entry>,
+}
+
+impl Newest {
+    /// The map of a log; the log itself where not all of it was kept, or there is no memory for the map.
+    ///
+    /// # Errors
+    /// Those of `check`, which sees every mutation.
+    pub fn of(
+        log: Replayed,
+        check: impl Fn(&Key, Option<&[u8]>) -> Result<()>,
+    ) -> Result<core::result::Result<Newest, Replayed>> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for record in 0..log.len() {
+            let Some(payload) = log.kept(record) else { return Ok(Err(log)) };
+            let mut end = 0;
+            for (key, _, value) in Encoded(payload) {
+                check(&key, value)?;
+                end += RecordBuilder::size_of(value.map(<[u8]>::len));
+                let value = value.map(|value| ((end - value.len()) as u32, value.len() as u16));
+                if memory::push(&mut entries, Entry { key, record: record as u32, value }).is_err() {
+                    return Ok(Err(log));
+                }
+            }
+        }
+        // The newest comes first of its key.
+        entries.sort_unstable_by_key(|entry| (entry.key, core::cmp::Reverse(entry.record)));
+        entries.dedup_by_key(|entry| entry.key);
+        Ok(Ok(Newest { log, entries }))
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Replayed {
+        &self.log
+    }
+
+    /// Memory that it takes, bytes.
+    pub fn memory(&self) -> usize {
+        self.log.kept_bytes() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// What the log says of a key, if anything: its value, or that it is removed.
+    pub fn get(&self, key: &Key) -> Option<Option<&[u8]>> {
+        let at = self.entries.binary_search_by_key(key, |entry| entry.key).ok()?;
+        Some(self.value(&self.entries[at]))
+    }
+
+    /// The first key in `from..=to` of which the log says something.
+    pub fn next(&self, from: &Key, to: &Key) -> Option<(Key, Option<&[u8]>)> {
+        let at = self.entries.partition_point(|entry| entry.key < *from);
+        self.entries.get(at).filter(|entry| entry.key <= *to).map(|entry| (entry.key, self.value(entry)))
+    }
+
+    /// The last key in `from..=to` of which the log says something.
+    pub fn previous(&self, from: &Key, to: &Key) -> Option<(Key, Option<&[u8]>)> {
+        let at = self.entries.partition_point(|entry| entry.key <= *to).checked_sub(1)?;
+        self.entries.get(at).filter(|entry| entry.key >= *from).map(|entry| (entry.key, self.value(entry)))
+    }
+
+    fn value(&self, entry: &Entry) -> Option<&[u8]> {
+        let (at, length) = entry.value?;
+        let payload = self.log.kept(entry.record as usize)?;
+        payload.get(at as usize..at as usize + usize::from(length))
+    }
+}
