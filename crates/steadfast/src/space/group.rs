@@ -87,6 +87,13 @@ impl Bitmap {
         }
     }
 
+    /// Clears every bit that is set in `other`.
+    pub fn subtract(&mut self, other: &Bitmap) {
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            *word &= !other;
+        }
+    }
+
     /// The first bit at or after `from` that has `value`; the length of the bitmap where there is none.
     fn find(&self, from: u64, value: bool) -> u64 {
         let mut bit = from;
@@ -105,6 +112,12 @@ impl Bitmap {
     pub fn zeros(&self, from: u64) -> Option<(u64, u64)> {
         let start = self.find(from, false);
         (start < self.len()).then(|| (start, self.find(start, true)))
+    }
+
+    /// The next run of ones at or after `from`: start and end.
+    pub fn ones(&self, from: u64) -> Option<(u64, u64)> {
+        let start = self.find(from, true);
+        (start < self.len()).then(|| (start, self.find(start, false)))
     }
 }
 
@@ -187,10 +200,15 @@ mod tests {
         assert_eq!(bitmap.zeros(101), Some((200, 256)));
         assert_eq!(bitmap.zeros(256), None);
         assert_eq!(bitmap.count(), 196);
+        assert_eq!([0, 101, 200].map(|from| bitmap.ones(from)), [Some((3, 100)), Some((101, 200)), None]);
         for (start, end) in [(0, 256), (3, 200), (5, 5), (63, 65), (99, 102), (150, 256)] {
             let counted = (start..end).filter(|bit| bitmap.get(*bit)).count() as u64;
             assert_eq!(bitmap.count_in(start, end), counted, "{start}..{end}");
         }
+        let mut other = Bitmap::new(256);
+        other.set(90, 256, true);
+        bitmap.subtract(&other);
+        assert_eq!((bitmap.ones(0), bitmap.count()), (Some((3, 90)), 87));
     }
 
     #[test]

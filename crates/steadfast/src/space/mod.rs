@@ -14,6 +14,7 @@
 //! foreground: the search goes on from where it stopped, past groups that are known to be full.
 
 mod change;
+mod discards;
 mod group;
 mod ranges;
 mod resize;
@@ -33,11 +34,14 @@ use crate::layout::Superblock;
 use crate::platform::Platform;
 use crate::tree::{Root, Store};
 use crate::types::{BlockAddress, BlockRun};
+use discards::Discards;
 pub use group::Bitmap;
 use group::Group;
 pub use group::decode as decode_group;
 pub use ranges::RangeSet;
 
+/// Memory of a range of blocks that wait to be discarded is this part of what there is for groups.
+const DISCARDS_SHARE: usize = 8;
 /// Groups for which "known to be full" is remembered.
 const FULL_HINTS_MAX: u64 = 1 << 23;
 
@@ -84,6 +88,7 @@ pub struct Space {
     freed_in: Vec<u64>,
     freed_in_frozen: Vec<u64>,
     dirty: usize,
+    discards: Discards,
 }
 
 impl Space {
@@ -119,6 +124,7 @@ impl Space {
             freed_in: memory::filled(0, hints)?,
             freed_in_frozen: memory::filled(0, hints)?,
             dirty: 0,
+            discards: Discards::new(memory / DISCARDS_SHARE / size_of::<(u64, u64)>()),
         })
     }
 
@@ -141,6 +147,12 @@ impl Space {
     /// Blocks of data that can be allocated now, at most.
     pub fn available_for_data(&self) -> u64 {
         self.available().saturating_sub(self.limit - self.data_end)
+    }
+
+    /// A run of free blocks that the medium has not been told of, at most so many; it has been when this returns them. The
+    /// caller tells it before it lets go of the writer's lock.
+    pub fn next_discard(&mut self, blocks: u64) -> Option<BlockRun> {
+        self.discards.next(blocks)
     }
 
     /// Where the next data and node allocations begin to look.

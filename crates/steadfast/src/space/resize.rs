@@ -15,6 +15,7 @@ impl Space {
         self.limit = limit.unwrap_or(self.end).clamp(self.first, self.end);
         self.beyond = beyond;
         self.data_end = data_end(superblock, self.first, self.limit);
+        self.discards.remove(self.limit, u64::MAX);
         self.renew();
     }
 

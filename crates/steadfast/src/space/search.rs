@@ -121,6 +121,7 @@ impl Space {
         self.mark_busy(best, true);
         // Apart, so that it can be given back without memory.
         self.reserved.insert_apart(best.start.0, best.end());
+        self.discards.remove(best.start.0, best.end());
         Ok(best)
     }
 

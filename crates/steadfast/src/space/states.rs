@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use super::change::overlaps_any;
-use super::group::Bitmap;
 use super::{Space, group, read_group};
 use crate::error::Result;
 use crate::fs::memory;
@@ -137,8 +136,15 @@ impl Space {
             // Without memory for the copy nobody is told; it is advice.
             let before = store.medium.wants_discards().then(|| group.busy.copy().ok()).flatten();
             self.fill_busy(*index, group);
-            if let Some(before) = before {
-                discard_freed(store, *index * group.busy.len(), &before, &group.busy);
+            if let Some(mut freed) = before {
+                // From here on they may be overwritten at any time, so losing what is in them is nothing new.
+                freed.subtract(&group.busy);
+                let start = *index * self.group_blocks;
+                let mut at = 0;
+                while let Some((from, to)) = freed.ones(at) {
+                    self.discards.add(start + from, start + to);
+                    at = to;
+                }
             }
             true
         });
@@ -146,25 +152,5 @@ impl Space {
         for (full, freed) in self.full.iter_mut().zip(&mut self.freed_in_frozen) {
             *full &= !core::mem::take(freed);
         }
-    }
-}
-
-/// Tells the medium which blocks have become free: busy before and not now. From here on they may be overwritten at any
-/// time, so losing what is in them is nothing new. Advice only.
-fn discard_freed<M: Medium, P: Platform>(store: &Store<M, P>, first: u64, before: &Bitmap, now: &Bitmap) {
-    let block_size = u64::from(store.superblock.block_size);
-    let mut from = 0;
-    while let Some((start, end)) = now.zeros(from) {
-        // Within a run of free blocks: the runs that were busy.
-        let mut at = start;
-        while at < end {
-            let run = (at..end).find(|block| before.get(*block)).unwrap_or(end);
-            let stop = (run..end).find(|block| !before.get(*block)).unwrap_or(end);
-            if run < stop {
-                let _ = store.medium.discard((first + run) * block_size, (stop - run) * block_size);
-            }
-            at = stop;
-        }
-        from = end;
     }
 }

@@ -1,4 +1,5 @@
-//! Work that nobody waits for: the timer, the device I/O of checkpoints, reclaiming deleted files and snapshots.
+//! Work that nobody waits for: the timer, the device I/O of checkpoints, discards behind them, reclaiming deleted files and
+//! snapshots.
 //!
 //! A turn is one bounded step, so that whoever needs the medium or a lock meanwhile waits for no more than that. What is not
 //! bounded by the caller is a transaction point of the timer that is too much for the log, and a unit of deleting a snapshot:
@@ -9,7 +10,6 @@ use core::sync::atomic::Ordering;
 use steadfast_media::Medium;
 
 use super::Volume;
-use super::steps::STEP_BYTES;
 use crate::error::Result;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
@@ -21,7 +21,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// As [`transact`](Self::transact).
     pub fn background(&self) -> Result<bool> {
-        self.background_step(STEP_BYTES)
+        self.background_step(self.step_bytes())
     }
 
     /// As [`background`](Self::background), with a bound on the bytes that the step of a checkpoint writes: for hosts without
@@ -40,7 +40,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if self.timer_due() {
             self.transact_now()?;
         }
-        if writing {
+        if writing || self.discard_step(bytes) {
             return Ok(true);
         }
         let deleting = self.delete_in_background(self.mask().contains(TransactionMask::TIMER))?;
@@ -52,6 +52,25 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.wake_reclaim();
         }
         Ok(more || deleting)
+    }
+
+    /// Tells the medium of some of the blocks that checkpoints have made free, up to so many bytes. `false`: there were none.
+    pub(super) fn discard_step(&self, bytes: u64) -> bool {
+        let block_size = u64::from(self.store.superblock.block_size);
+        let mut left = (bytes / block_size).max(1);
+        // Held throughout: nobody may be given one of them meanwhile.
+        let mut working = self.working.lock();
+        let mut any = false;
+        while let Some(run) = working.space.next_discard(left) {
+            // Advice only: where it fails nothing is lost.
+            let _ = self.store.medium.discard(run.start.0 * block_size, run.count * block_size);
+            left -= run.count;
+            any = true;
+            if left == 0 {
+                break;
+            }
+        }
+        any
     }
 
     fn timer_due(&self) -> bool {

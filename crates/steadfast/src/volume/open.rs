@@ -194,6 +194,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             && !self.failed.load(Ordering::Acquire)
             && self.active_mask().contains(TransactionMask::UNMOUNT);
         let result = if commits { self.checkpoint_now() } else { Ok(()) };
+        while commits && result.is_ok() && self.discard_step(u64::MAX) {}
         self.closed.store(true, Ordering::Release);
         result
     }

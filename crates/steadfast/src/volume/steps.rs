@@ -19,8 +19,9 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::SealedNode;
 use crate::types::Generation;
 
-/// Bytes that a step writes where nobody says how many: enough for a disk to be busy, and soon done.
-pub(super) const STEP_BYTES: u64 = 256 << 10;
+/// Nodes that a step writes where nobody says how much: a request that a disk does well, and that is soon done also on flash, where
+/// nodes are small.
+const STEP_NODES: u64 = 16;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Writes the frozen state, if there is one, and makes it the durable one.
@@ -31,7 +32,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let Some(frozen) = self.frozen_generation() else { return Ok(()) };
         // In steps, too: operations that write a part of it wait for one of them.
         while self.frozen_generation() == Some(frozen) {
-            self.checkpoint_step(STEP_BYTES)?;
+            self.checkpoint_step(self.step_bytes())?;
         }
         Ok(())
     }
@@ -80,6 +81,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// How many nodes so many bytes are, all copies counted; at least one.
     fn nodes_of(&self, bytes: u64) -> usize {
         usize::try_from(bytes / self.node_bytes()).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Bytes of a step where nobody says how many.
+    pub(super) fn step_bytes(&self) -> u64 {
+        STEP_NODES * self.node_bytes()
     }
 
     /// Bytes of all copies of a node.
