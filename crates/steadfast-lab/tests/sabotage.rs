@@ -53,6 +53,9 @@ const BY_POWER_CUTS_AMONG_SNAPSHOTS: [(Sabotage, u64); 4] = [
 const BY_POWER_CUTS_WITH_EXTRAS: [(Sabotage, u64); 3] =
     [(Sabotage::ForgetDeletedSnapshots, 40), (Sabotage::IgnoreHold, 200), (Sabotage::GrowBeforeCopies, 20)];
 
+/// Bugs in telling the medium what is free, in worlds whose medium asks for it.
+const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 1] = [(Sabotage::DiscardGivenOut, 40)];
+
 const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
 /// Runs `work` with a bug, and without it whatever happens.
@@ -98,6 +101,11 @@ fn power_cuts_find_what_is_planted_in_snapshots_and_clones() {
 #[test]
 fn power_cuts_find_what_is_planted_in_atomic_commands_resizes_and_the_way_back() {
     all_are_found(&BY_POWER_CUTS_WITH_EXTRAS, World::with_extras);
+}
+
+#[test]
+fn power_cuts_find_what_is_planted_in_discards() {
+    all_are_found(&BY_POWER_CUTS_WITH_DISCARDS, |world| World { discards: true, ..world });
 }
 
 fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {

@@ -21,6 +21,8 @@ pub enum Sabotage {
     SkipFlushOfData,
     /// Freed blocks are used again before the next checkpoint is durable.
     ReuseFreedBlocks,
+    /// A block that waits to be discarded is discarded though it has been given out again.
+    DiscardGivenOut,
     /// A record that does not match its digest counts.
     AcceptTornRecord,
     /// A record counts although the data that was in flight with it is not there.

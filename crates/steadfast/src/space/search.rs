@@ -5,6 +5,7 @@ use steadfast_media::Medium;
 use super::{Roots, Space};
 use crate::error::{Error, Result};
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 
@@ -121,7 +122,9 @@ impl Space {
         self.mark_busy(best, true);
         // Apart, so that it can be given back without memory.
         self.reserved.insert_apart(best.start.0, best.end());
-        self.discards.remove(best.start.0, best.end());
+        if !planted(Sabotage::DiscardGivenOut) {
+            self.discards.remove(best.start.0, best.end());
+        }
         Ok(best)
     }
 
