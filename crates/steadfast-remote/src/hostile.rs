@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::client::{Ask, Endpoint, Link, Question, Transport};
-use crate::export::{MemoryPool, PoolOptions};
+use crate::export::{GranuleSize, MemoryPool, PoolOptions};
 use crate::protocol::{OptionKind, option_request, wire};
 use crate::server::{Accepted, Limits, serve_stream};
 
@@ -82,7 +82,13 @@ fn server_opening() -> Vec<u8> {
 pub fn server(input: &[u8]) {
     let Some((how, bytes)) = input.split_first() else { return };
     let opening = if how % 2 == 1 { client_opening() } else { Vec::new() };
-    let pool = MemoryPool::new(PoolOptions { limit: LENT, quota: LENT, lease: None, names_max: 2 });
+    let pool = MemoryPool::new(PoolOptions {
+        limit: LENT,
+        quota: LENT,
+        lease: None,
+        names_max: 2,
+        granules: GranuleSize::Small,
+    });
     let stop = AtomicBool::new(false);
     // However it ends: an error is this client's alone.
     let _ = serve_stream(Script::new(&opening, bytes), &pool, None, &Limits::default(), &stop);

@@ -8,7 +8,7 @@ use steadfast::{FormatOptions, OpenOptions, Volume};
 use steadfast_host::HostPlatform;
 use steadfast_media::Medium;
 use steadfast_remote::array::State;
-use steadfast_remote::export::{Catalogue, MemoryPool, PoolOptions};
+use steadfast_remote::export::{Catalogue, GranuleSize, MemoryPool, PoolOptions};
 use steadfast_remote::server::{Server, ServerOptions};
 use steadfast_remote::{Address, RemoteError, RemoteMedium};
 
@@ -17,7 +17,13 @@ const SIZE: u64 = 16 << 20;
 fn serve(address: &str) -> Server {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        let pool = MemoryPool::new(PoolOptions { limit: SIZE, quota: SIZE, lease: None, names_max: 4 });
+        let pool = MemoryPool::new(PoolOptions {
+            limit: SIZE,
+            quota: SIZE,
+            lease: None,
+            names_max: 4,
+            granules: GranuleSize::Small,
+        });
         match Server::start(address.parse().unwrap(), Arc::new(pool), ServerOptions::default()) {
             Ok(server) => return server,
             Err(error) if Instant::now() > deadline => panic!("{address}: {error}"),
@@ -134,7 +140,8 @@ fn many_callers_at_once() {
 fn memory_goes_back_to_the_servers_when_files_are_deleted() {
     let lend = 256 << 20;
     let lent = || {
-        let options = PoolOptions { limit: lend, quota: lend, lease: None, names_max: 1 };
+        let options =
+            PoolOptions { limit: lend, quota: lend, lease: None, names_max: 1, granules: GranuleSize::Small };
         let pool = Arc::new(MemoryPool::new(options));
         let place = "127.0.0.1:0".parse().unwrap();
         let server = Server::start(place, Arc::clone(&pool) as Arc<dyn Catalogue>, ServerOptions::default());

@@ -9,13 +9,19 @@ use std::time::Duration;
 use steadfast_media::{ErrorClass, Medium};
 use steadfast_remote::array::{Array, ArrayError, ArrayOptions, CreateOptions, Policy, State, Witness};
 use steadfast_remote::client::{Endpoint, FleetOptions, TcpFleet};
-use steadfast_remote::export::{MemoryPool, PoolOptions};
+use steadfast_remote::export::{GranuleSize, MemoryPool, PoolOptions};
 use steadfast_remote::server::{Server, ServerOptions};
 
 const SIZE: u64 = 16 << 20;
 
 fn serve() -> Server {
-    let pool = MemoryPool::new(PoolOptions { limit: SIZE, quota: SIZE, lease: None, names_max: 4 });
+    let pool = MemoryPool::new(PoolOptions {
+        limit: SIZE,
+        quota: SIZE,
+        lease: None,
+        names_max: 4,
+        granules: GranuleSize::Small,
+    });
     Server::start("127.0.0.1:0".parse().unwrap(), Arc::new(pool), ServerOptions::default()).unwrap()
 }
 

@@ -8,14 +8,20 @@ use std::time::{Duration, Instant};
 use steadfast_media::sim::{Action, Fault};
 use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium};
 use steadfast_remote::client::{Ask, Endpoint, Link, LinkError, Question};
-use steadfast_remote::export::{Catalogue, MediumExport, MemoryPool, PoolOptions, Single};
+use steadfast_remote::export::{Catalogue, GranuleSize, MediumExport, MemoryPool, PoolOptions, Single};
 use steadfast_remote::protocol::{OptionKind, option_request, wire};
 use steadfast_remote::server::{Limits, Server, ServerOptions};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn pool(limit: u64) -> Arc<MemoryPool> {
-    Arc::new(MemoryPool::new(PoolOptions { limit, quota: limit, lease: None, names_max: 4 }))
+    Arc::new(MemoryPool::new(PoolOptions {
+        limit,
+        quota: limit,
+        lease: None,
+        names_max: 4,
+        granules: GranuleSize::Small,
+    }))
 }
 
 fn start(catalogue: Arc<dyn Catalogue>) -> Server {

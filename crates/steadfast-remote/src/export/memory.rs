@@ -2,17 +2,16 @@
 //!
 //! Invariants: a granule that is absent reads as zeros; a granule is present only while it is counted in the pool, and
 //! what the pool has counted never exceeds its limit; two levels of tables, so that what is never touched costs 16 bytes
-//! for each 64 MiB.
+//! for each 64 MiB, or 2 GiB in huge pages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
+use super::granule::{Granule, GranuleSize};
 use super::{Export, ExportError, Stretch};
 
-/// Bytes that are taken and given back at once.
-pub(super) const GRANULE: u64 = 64 << 10;
 /// Granules of a group.
 const GROUP: u64 = 1024;
 
@@ -32,22 +31,23 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    fn take(&self) -> bool {
-        let more = |used: u64| used.checked_add(GRANULE).filter(|used| *used <= self.limit);
+    fn take(&self, bytes: u64) -> bool {
+        let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    fn give(&self) {
-        self.used.fetch_sub(GRANULE, Ordering::Relaxed);
+    fn give(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-type Granule = RwLock<Option<Box<[u8]>>>;
-type Group = Box<[Granule]>;
+type Place = RwLock<Option<Granule>>;
+type Group = Box<[Place]>;
 
 /// Memory lent under one name.
 pub struct LentMemory {
     size: u64,
+    granules: GranuleSize,
     groups: Box<[OnceLock<Group>]>,
     budget: Arc<Budget>,
     resident: AtomicU64,
@@ -61,17 +61,17 @@ struct Piece {
     length: usize,
 }
 
-fn pieces(offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+fn pieces(offset: u64, length: u64, granule: u64) -> impl Iterator<Item = Piece> {
     let mut at = 0;
     std::iter::from_fn(move || {
         if at >= length {
             return None;
         }
         let position = offset + at;
-        let start = position % GRANULE;
-        let share = (GRANULE - start).min(length - at);
+        let start = position % granule;
+        let share = (granule - start).min(length - at);
         let piece = Piece {
-            granule: position / GRANULE,
+            granule: position / granule,
             start: start as usize,
             at: at as usize,
             length: share as usize,
@@ -82,10 +82,11 @@ fn pieces(offset: u64, length: u64) -> impl Iterator<Item = Piece> {
 }
 
 impl LentMemory {
-    pub(super) fn new(size: u64, budget: Arc<Budget>) -> LentMemory {
-        let groups = size.div_ceil(GRANULE * GROUP);
+    pub(super) fn new(size: u64, granules: GranuleSize, budget: Arc<Budget>) -> LentMemory {
+        let groups = size.div_ceil(granules.bytes() * GROUP);
         LentMemory {
             size,
+            granules,
             groups: (0..groups).map(|_| OnceLock::new()).collect(),
             budget,
             resident: AtomicU64::new(0),
@@ -97,39 +98,42 @@ impl LentMemory {
         self.resident.load(Ordering::Relaxed)
     }
 
-    fn granule(&self, index: u64) -> Option<&Granule> {
+    fn granule(&self, index: u64) -> Option<&Place> {
         self.groups.get((index / GROUP) as usize)?.get()?.get((index % GROUP) as usize)
     }
 
-    fn granule_made(&self, index: u64) -> Option<&Granule> {
+    fn granule_made(&self, index: u64) -> Option<&Place> {
         let group = self.groups.get((index / GROUP) as usize)?;
         let group = group.get_or_init(|| (0..GROUP).map(|_| RwLock::new(None)).collect());
         group.get((index % GROUP) as usize)
     }
 
-    fn take(&self) -> Result<Box<[u8]>, ExportError> {
-        if !self.budget.take() {
+    fn take(&self) -> Result<Granule, ExportError> {
+        let bytes = self.granules.bytes();
+        if !self.budget.take(bytes) {
             return Err(ExportError::NoSpace);
         }
-        let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(GRANULE as usize).is_err() {
-            self.budget.give();
+        let Some(granule) = Granule::new(self.granules) else {
+            self.budget.give(bytes);
             return Err(ExportError::NoSpace);
-        }
-        bytes.resize(GRANULE as usize, 0);
-        self.resident.fetch_add(GRANULE, Ordering::Relaxed);
-        Ok(bytes.into_boxed_slice())
+        };
+        self.resident.fetch_add(bytes, Ordering::Relaxed);
+        Ok(granule)
     }
 
     fn give(&self) {
-        self.budget.give();
-        self.resident.fetch_sub(GRANULE, Ordering::Relaxed);
+        self.budget.give(self.granules.bytes());
+        self.resident.fetch_sub(self.granules.bytes(), Ordering::Relaxed);
+    }
+
+    fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = Piece> + use<> {
+        pieces(offset, length, self.granules.bytes())
     }
 
     fn clear(&self, offset: u64, length: u64, partly: bool) {
-        for piece in pieces(offset, length) {
+        for piece in self.pieces(offset, length) {
             let Some(granule) = self.granule(piece.granule) else { continue };
-            if piece.length == GRANULE as usize {
+            if piece.length as u64 == self.granules.bytes() {
                 if granule.write().take().is_some() {
                     self.give();
                 }
@@ -142,8 +146,7 @@ impl LentMemory {
 
 impl Drop for LentMemory {
     fn drop(&mut self) {
-        let granules = self.resident() / GRANULE;
-        (0..granules).for_each(|_| self.budget.give());
+        self.budget.give(self.resident());
     }
 }
 
@@ -153,7 +156,7 @@ impl Export for LentMemory {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ExportError> {
-        for piece in pieces(offset, buffer.len() as u64) {
+        for piece in self.pieces(offset, buffer.len() as u64) {
             let target = &mut buffer[piece.at..piece.at + piece.length];
             let granule = self.granule(piece.granule).map(|granule| granule.read());
             match granule.as_deref() {
@@ -167,7 +170,7 @@ impl Export for LentMemory {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), ExportError> {
-        for piece in pieces(offset, data.len() as u64) {
+        for piece in self.pieces(offset, data.len() as u64) {
             let source = &data[piece.at..piece.at + piece.length];
             let mut granule = self.granule_made(piece.granule).ok_or(ExportError::Invalid)?.write();
             let bytes = match granule.as_mut() {
@@ -194,8 +197,8 @@ impl Export for LentMemory {
     }
 
     fn stretch(&self, offset: u64, length: u64) -> Stretch {
-        let hole_at = |index| self.granule(index).is_none_or(|granule: &Granule| granule.read().is_none());
-        let mut pieces = pieces(offset, length);
+        let hole_at = |index| self.granule(index).is_none_or(|granule: &Place| granule.read().is_none());
+        let mut pieces = self.pieces(offset, length);
         let Some(first) = pieces.next() else { return Stretch { length, hole: false } };
         let hole = hole_at(first.granule);
         let same = pieces.take_while(|piece| hole_at(piece.granule) == hole);
@@ -207,10 +210,12 @@ impl Export for LentMemory {
 mod tests {
     use super::*;
 
+    const GRANULE: u64 = GranuleSize::Small.bytes();
+
     #[test]
     fn memory_is_taken_as_it_is_written_and_given_back() {
         let budget = Arc::new(Budget::new(2 * GRANULE));
-        let memory = LentMemory::new(1 << 40, budget.clone());
+        let memory = LentMemory::new(1 << 40, GranuleSize::Small, budget.clone());
         let mut found = [1; 100];
         memory.read(1 << 39, &mut found).unwrap();
         assert_eq!((found, budget.used()), ([0; 100], 0));
@@ -225,6 +230,28 @@ mod tests {
         memory.write_zeroes(GRANULE, 20, false).unwrap();
         memory.read(GRANULE - 50, &mut found).unwrap();
         assert_eq!((found[69], found[70], found[99]), (0, 7, 7));
+        drop(memory);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn huge_granules_hold_the_same_bytes_and_count_whole() {
+        let huge = GranuleSize::Huge.bytes();
+        // Without them there is a reason, and nothing to test.
+        if let Err(why) = GranuleSize::Huge.check() {
+            assert!(!why.contains('\n') && why.contains("huge pages"), "{why}");
+            return;
+        }
+        let budget = Arc::new(Budget::new(2 * huge));
+        let memory = LentMemory::new(1 << 40, GranuleSize::Huge, budget.clone());
+        memory.write(huge - 50, &[7; 100]).unwrap();
+        assert_eq!((memory.resident(), budget.used()), (2 * huge, 2 * huge));
+        assert_eq!(memory.write(1 << 39, &[1]), Err(ExportError::NoSpace));
+        let mut found = [1; 102];
+        memory.read(huge - 51, &mut found).unwrap();
+        assert_eq!((found[0], found[1], found[100], found[101]), (0, 7, 7, 0));
+        memory.trim(0, 2 * huge - 1).unwrap();
+        assert_eq!(budget.used(), huge);
         drop(memory);
         assert_eq!(budget.used(), 0);
     }

@@ -1,12 +1,14 @@
 //! What a server gives out.
 
 mod fence;
+mod granule;
 mod medium;
 mod memory;
 mod pool;
 
 use std::sync::Arc;
 
+pub use granule::GranuleSize;
 pub use medium::{MediumExport, Single};
 pub use memory::LentMemory;
 pub use pool::{MemoryPool, PoolOptions};

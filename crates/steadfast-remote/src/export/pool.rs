@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::fence::{self, Fence, Fenced};
-use super::memory::{Budget, GRANULE};
-use super::{Catalogue, Export, LentMemory, Refusal};
+use super::memory::Budget;
+use super::{Catalogue, Export, GranuleSize, LentMemory, Refusal};
 
 /// How much is lent, and for how long.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct PoolOptions {
     pub lease: Option<Duration>,
     /// Most names at a time.
     pub names_max: usize,
+    /// In what pieces memory is taken and given back.
+    pub granules: GranuleSize,
 }
 
 struct Loan {
@@ -44,7 +46,7 @@ impl MemoryPool {
     /// A pool that lends nothing yet.
     pub fn new(options: PoolOptions) -> MemoryPool {
         // Whole granules are counted, so that a limit that is none can be used up, too.
-        let limit = options.limit.div_ceil(GRANULE) * GRANULE;
+        let limit = options.limit.next_multiple_of(options.granules.bytes());
         MemoryPool { options, budget: Arc::new(Budget::new(limit)), loans: Mutex::default() }
     }
 
@@ -90,7 +92,11 @@ impl Catalogue for MemoryPool {
                 }
             }
             let loan = loans.entry(name.to_owned()).or_insert_with(|| Loan {
-                memory: Arc::new(LentMemory::new(self.options.quota, Arc::clone(&self.budget))),
+                memory: Arc::new(LentMemory::new(
+                    self.options.quota,
+                    self.options.granules,
+                    Arc::clone(&self.budget),
+                )),
                 fence: Arc::default(),
                 idle_since: None,
             });
@@ -114,7 +120,13 @@ mod tests {
     use crate::export::ExportError;
 
     fn pool(lease: Option<Duration>) -> MemoryPool {
-        MemoryPool::new(PoolOptions { limit: 1 << 20, quota: 1 << 20, lease, names_max: 2 })
+        MemoryPool::new(PoolOptions {
+            limit: 1 << 20,
+            quota: 1 << 20,
+            lease,
+            names_max: 2,
+            granules: GranuleSize::Small,
+        })
     }
 
     #[test]
@@ -185,7 +197,7 @@ mod tests {
         assert_eq!(pool.names(), ["a", "c"]);
         assert!(matches!(pool.open("d"), Err(Refusal::Policy)));
         drop(c);
-        pool.open("a").unwrap().trim(0, GRANULE).unwrap();
+        pool.open("a").unwrap().trim(0, GranuleSize::Small.bytes()).unwrap();
         pool.open("d").unwrap();
         assert_eq!(pool.names(), ["d"]);
     }

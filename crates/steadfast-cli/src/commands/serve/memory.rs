@@ -8,7 +8,7 @@ use std::time::Duration;
 use steadfast_remote::RemoteError;
 use steadfast_remote::etcd::records::{ServerRecord, check_name};
 use steadfast_remote::etcd::{Gateway, Registration};
-use steadfast_remote::export::{Catalogue, MemoryPool, PoolOptions};
+use steadfast_remote::export::{Catalogue, GranuleSize, MemoryPool, PoolOptions};
 
 use super::Listening;
 use crate::etcd::EtcdTls;
@@ -35,6 +35,9 @@ pub struct Args {
     /// Most export names at a time
     #[arg(long, default_value_t = 64, value_name = "N")]
     names: usize,
+    /// Take memory in huge pages, 2 MiB at a time
+    #[arg(long)]
+    huge_pages: bool,
     /// Members of etcd, separated by commas: there the server is found, and arrays claim its memory
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "name")]
     etcd: Vec<String>,
@@ -68,11 +71,16 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(name) = &args.name {
         check_name(name).map_err(|line| Failure::new(Exit::Usage, line, "--name", "choose another name"))?;
     }
+    let granules = if args.huge_pages { GranuleSize::Huge } else { GranuleSize::Small };
+    granules.check().map_err(|why| {
+        Failure::new(Exit::Failed, "no huge pages can be lent", why, "serve without --huge-pages")
+    })?;
     let pool = Arc::new(MemoryPool::new(PoolOptions {
         limit: args.size,
         quota,
         lease: args.lease.map(|ms| Duration::from_millis(ms.into())),
         names_max: args.names.max(1),
+        granules,
     }));
     let told = format!("{} of memory", size::human(args.size));
     let catalogue = Arc::clone(&pool) as Arc<dyn Catalogue>;
