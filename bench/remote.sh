@@ -2,7 +2,8 @@
 # Remote memory: lat_fs (creating and deleting FILES of 2 KB, the test of the network RAM disks), writing and reading 64 MiB,
 # and synced writes of 4 KiB, by policy; on loopback, and on servers with added latency. Beside a RAM file system, a local
 # image, ext4 on a local image, and ext4 on the same kind of server (nbdfuse and a loop device: no nbd module is needed). Then the floor:
-# our server beside nbdkit's memory under fio's nbd engine. Prints Markdown.
+# our server beside nbdkit's memory under fio's nbd engine, and arrays beside raw requests without a mount (cargo). Prints
+# Markdown.
 #
 # Root, /dev/fuse, python3. FILES (16384), ROUNDS (3; the median is told), LATENCY (1ms, whole milliseconds),
 # STEADFAST, TEST_DIR (/tmp). nbdkit, nbdfuse, losetup, fio with its nbd engine: what is missing is left out, and said.
@@ -209,4 +210,10 @@ if command -v nbdkit >/dev/null && fio --enghelp 2>/dev/null | grep -q nbd; then
     end_servers
 else
     echo "no nbdkit or no fio with its nbd engine: the floor is left out" >&2
+fi
+echo
+if command -v cargo >/dev/null; then
+    cargo run --release --quiet -p steadfast-remote --example bandwidth
+else
+    echo "no cargo: the bandwidth of arrays without a mount is left out" >&2
 fi
