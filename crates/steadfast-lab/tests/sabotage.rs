@@ -17,7 +17,7 @@ use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Medium, MemoryMedium};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, and within how many seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 20] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 21] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),

@@ -282,7 +282,7 @@ fn record(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
         return;
     }
     let index = choices.below(records.len());
-    if choices.byte() % 4 > 0 {
+    if !choices.byte().is_multiple_of(4) {
         unpack_record(image, anatomy, &mut records[index]);
     }
     let (at, payload) = records[index];
