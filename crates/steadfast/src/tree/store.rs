@@ -9,7 +9,7 @@ use steadfast_media::Medium;
 use super::cache::{Cache, State};
 use super::node::Node;
 use super::plan::Visited;
-use super::{CacheUse, NodePointer};
+use super::{CacheUse, NodePointer, SealedNode};
 use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::layout::{Superblock, digest_of};
@@ -293,9 +293,13 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().state(address.0) == Some(State::Dirty)
     }
 
-    /// Whether a node has been sealed and neither written nor changed since.
-    pub fn is_sealed(&self, address: BlockAddress) -> bool {
-        self.cache.lock().state(address.0) == Some(State::Frozen)
+    /// The node that was sealed with this pointer, if it was neither written nor changed since.
+    pub fn sealed(&self, pointer: &NodePointer) -> Option<SealedNode> {
+        let mut cache = self.cache.lock();
+        let address = pointer.addresses[0].0;
+        let is_sealed = cache.state(address) == Some(State::Frozen);
+        let node = cache.get(address).filter(|_| is_sealed)?.clone();
+        Some(SealedNode { pointer: *pointer, node })
     }
 
     /// Whether what is in memory of a node, if anything, has been written.

@@ -30,8 +30,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut room = self.store.room_to_seal()?;
         working.space.reserve_freeze()?;
         // What was sealed to be written out and has not changed since is sealed for this.
-        working.leaving.retain(|sealed| self.store.is_sealed(sealed.pointer.addresses[0]));
-        room.append(&mut working.leaving);
+        let left = working.leaving.drain(..);
+        left.filter_map(|pointer| self.store.sealed(&pointer)).for_each(|sealed| room.push(sealed));
         let sealed = self.store.seal(&mut view.root, room);
         // Dirty nodes are in memory, so this is never seen.
         let mut nodes = sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;

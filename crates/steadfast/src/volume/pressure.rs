@@ -113,17 +113,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn write_out(&self, working: &mut Working, most: usize) -> Result<()> {
         if working.leaving.is_empty() {
             let room = self.store.room_to_seal()?;
-            working.leaving = self.store.seal(&mut self.view.write().root, room)?;
+            let leaving = &mut working.leaving;
+            leaving.try_reserve_exact(room.capacity()).map_err(|_| Error::OutOfMemory)?;
+            let sealed = self.store.seal(&mut self.view.write().root, room)?;
+            leaving.extend(sealed.iter().map(|sealed| sealed.pointer));
             // They are taken from the end: neighbours on the medium go in one request.
-            working.leaving.sort_unstable_by_key(|sealed| Reverse(sealed.pointer.addresses[0]));
+            leaving.sort_unstable_by_key(|pointer| Reverse(pointer.addresses[0]));
         }
         let mut nodes = alloc::vec::Vec::new();
         let mut first = working.leaving.len();
         while first > 0 && nodes.len() < most {
             first -= 1;
-            let sealed = &working.leaving[first];
-            if self.store.is_sealed(sealed.pointer.addresses[0]) {
-                memory::push(&mut nodes, sealed.clone())?;
+            if let Some(sealed) = self.store.sealed(&working.leaving[first]) {
+                memory::push(&mut nodes, sealed)?;
             }
         }
         self.store.write_nodes(&nodes).map_err(|error| match error {

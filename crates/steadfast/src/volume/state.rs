@@ -11,7 +11,7 @@ use crate::layout::{Metaroot, SnapshotCounts};
 use crate::log::Log;
 use crate::snapshot::Dying;
 use crate::space::Space;
-use crate::tree::{NodePool, Root, SealedNode, Step};
+use crate::tree::{NodePointer, NodePool, Root, SealedNode, Step};
 use crate::types::Generation;
 
 /// A state that a checkpoint is writing.
@@ -111,9 +111,10 @@ pub struct Working {
     /// Counts commits since open.
     pub sequence: u64,
     pub frozen: Option<Frozen>,
-    /// Nodes of the working generation that are being written out, the next ones last. One that has changed since, or has
-    /// left the tree, is not sealed any more and counts for nothing.
-    pub leaving: Vec<SealedNode>,
+    /// Nodes of the working generation that were sealed to be written out, the next ones last. Names only: who owned a node
+    /// here would make a change copy it, which can fail. One that has changed since, or has left the tree, is not
+    /// sealed any more and counts for nothing.
+    pub leaving: Vec<NodePointer>,
     pub durable: Metaroot,
     /// Mask or timer have changed since the durable metaroot.
     pub parameters_changed: bool,
