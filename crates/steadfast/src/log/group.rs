@@ -31,7 +31,13 @@ pub(super) struct Group {
     previous: Digest,
     /// Payload of its last record, not packed.
     payload: Vec<u8>,
+    /// Bytes of that record.
+    length: usize,
 }
+
+/// Bytes, as a part of a block, by which a record may be shorter than the two of which it is made. They have a header each, and
+/// changes of the same keys.
+const SHARED: usize = 4;
 
 /// The next record: what is in it, and where it goes.
 pub struct Next {
@@ -54,7 +60,10 @@ impl Log {
     /// `OutOfMemory`; nothing has changed then.
     pub fn next(&self, builder: RecordBuilder) -> Result<Option<Next>> {
         let block_size = self.block_size as usize;
+        let alone = builder.body(block_size)?;
+        // What is clearly too long is not tried: to join and pack it takes longer than all else of a mark.
         if let Some(group) = &self.group
+            && group.length + alone.len() <= block_size + block_size / SHARED
             && group.payload.len() + builder.payload().len() <= GAIN_MAX * block_size
         {
             let joined = builder.joined(&group.payload)?;
@@ -65,18 +74,20 @@ impl Log {
                 let turn = if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };
                 let at = (group.start + turn) % self.region.count;
                 let (start, previous) = (group.start, group.previous);
-                let group = Some(Group { start, index, previous, payload: joined.into_payload() });
+                let length = body.len();
+                let group = Some(Group { start, index, previous, payload: joined.into_payload(), length });
                 return Ok(Some(Next { body, at, index, previous, blocks, group }));
             }
         }
-        let body = builder.body(block_size)?;
-        let blocks = body.len().div_ceil(block_size) as u64;
+        let length = alone.len();
+        let blocks = length.div_ceil(block_size) as u64;
         if !self.has_room(blocks) {
             return Ok(None);
         }
         let (start, previous) = (self.position.block, self.position.previous);
         let may_go_on = self.may_group && blocks == 1;
-        let group = may_go_on.then(|| Group { start, index: 0, previous, payload: builder.into_payload() });
-        Ok(Some(Next { body, at: start, index: 0, previous, blocks, group }))
+        let group =
+            may_go_on.then(|| Group { start, index: 0, previous, payload: builder.into_payload(), length });
+        Ok(Some(Next { body: alone, at: start, index: 0, previous, blocks, group }))
     }
 }

@@ -33,6 +33,8 @@ const TAG_BITS: u32 = 3;
 const KINDS: usize = 1 << (u8::BITS - TAG_BITS);
 /// Longest varint, bytes.
 const VARINT_MAX: usize = 10;
+/// Bytes for each mask of a sparse value.
+const WORD: usize = 8;
 
 /// Where in the payload the value is that was put last of each kind.
 type Before = [(usize, usize); KINDS];
@@ -52,7 +54,7 @@ pub fn pack(payload: &[u8]) -> Result<Option<Vec<u8>>> {
         }
         end += super::RecordBuilder::size_of(value.map(<[u8]>::len));
         // At most: the tag, three varints, a mask for each eight bytes of the value, and these.
-        let room = 1 + 3 * VARINT_MAX + value.map_or(0, |value| value.len().div_ceil(8) + value.len());
+        let room = 1 + 3 * VARINT_MAX + value.map_or(0, |value| value.len().div_ceil(WORD) + value.len());
         packed.try_reserve(room).map_err(|_| Error::OutOfMemory)?;
         let start = packed.len();
         packed.push(kind << TAG_BITS | form);
@@ -61,10 +63,7 @@ pub fn pack(payload: &[u8]) -> Result<Option<Vec<u8>>> {
         put_varint(&mut packed, key.suffix());
         let Some(value) = value else { continue };
         put_varint(&mut packed, value.len() as u64);
-        let at = packed.len();
-        put_sparse(&mut packed, value, like(payload, &before, kind, value.len()));
-        if packed.len() - at >= value.len() {
-            packed.truncate(at);
+        if !put_sparse(&mut packed, value, like(payload, &before, kind, value.len())) {
             packed.extend_from_slice(value);
             packed[start] |= TAG_PLAIN;
         }
@@ -99,7 +98,7 @@ pub fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
             encode(&mut payload, &key, form, Some(value))?;
         } else {
             // As many masks must be there at least, before there is memory for what they say.
-            if fields.rest().len() < length.div_ceil(8) {
+            if fields.rest().len() < length.div_ceil(WORD) {
                 return Ok(None);
             }
             encode(&mut payload, &key, form, Some(&memory::zeroed(length)?))?;
@@ -120,25 +119,54 @@ fn like<'a>(payload: &'a [u8], before: &Before, kind: u8, length: usize) -> &'a 
     payload.get(from..to).filter(|value| value.len() == length).unwrap_or_default()
 }
 
-fn put_sparse(packed: &mut Vec<u8>, value: &[u8], like: &[u8]) {
-    for (word, bytes) in value.chunks(8).enumerate() {
-        let like = like.get(word * 8..).unwrap_or_default();
-        let at = packed.len();
-        packed.push(0);
-        for (bit, byte) in bytes.iter().enumerate() {
-            let differs = byte ^ like.get(bit).unwrap_or(&0);
-            if differs != 0 {
-                packed[at] |= 1 << bit;
-                packed.push(differs);
-            }
+/// Appends the sparse form of a value, for which there is room; `false`, and nothing appended, where it would not be shorter.
+fn put_sparse(packed: &mut Vec<u8>, value: &[u8], like: &[u8]) -> bool {
+    let start = packed.len();
+    let words = value.len().div_ceil(WORD);
+    for (at, bytes) in value.chunks(WORD).enumerate() {
+        let like = like.get(at * WORD..at * WORD + bytes.len()).unwrap_or_default();
+        put_word(packed, word(bytes) ^ word(like));
+        // What is left takes its masks at least: file contents are given up early.
+        if packed.len() - start + (words - at - 1) >= value.len() {
+            packed.truncate(start);
+            return false;
         }
     }
+    true
+}
+
+/// The first eight bytes, or all that there are and zeros behind them.
+fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; WORD];
+    match bytes.first_chunk() {
+        Some(whole) => word = *whole,
+        None => word[..bytes.len()].copy_from_slice(bytes),
+    }
+    u64::from_le_bytes(word)
+}
+
+/// The mask of a word, and those of its bytes that are not zero. This is most of the work of packing, so it goes by words.
+fn put_word(packed: &mut Vec<u8>, differs: u64) {
+    let bytes = differs.to_le_bytes();
+    if bytes.iter().all(|byte| *byte != 0) {
+        packed.push(u8::MAX);
+        return packed.extend_from_slice(&bytes);
+    }
+    let (at, mut mask, mut rest) = (packed.len(), 0, differs);
+    packed.push(0);
+    while rest != 0 {
+        let bit = rest.trailing_zeros() / 8;
+        mask |= 1 << bit;
+        packed.push(bytes[bit as usize]);
+        rest &= !(0xff << (8 * bit));
+    }
+    packed[at] = mask;
 }
 
 /// Fills `value`, which is zero; `false` where a mask has bits for bytes that there are not.
 fn take_sparse(fields: &mut FieldReader<'_>, value: &mut [u8], like: &[u8]) -> bool {
-    for (word, bytes) in value.chunks_mut(8).enumerate() {
-        let like = like.get(word * 8..).unwrap_or_default();
+    for (word, bytes) in value.chunks_mut(WORD).enumerate() {
+        let like = like.get(word * WORD..).unwrap_or_default();
         let mask = fields.u8();
         if u32::from(mask) >> bytes.len() != 0 {
             return false;
