@@ -21,10 +21,10 @@ use crate::{Outcome, Trouble};
 /// Whether the device is read and written through the page cache of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cached {
-    /// Around it, as the mount does: data is read from the medium each time, since the library keeps none.
-    No,
-    /// Through it: what a program gets that opens the volume without O_DIRECT.
+    /// Through it: what a program gets that opens a volume with the defaults.
     Yes,
+    /// Around it (O_DIRECT): data is read from the medium each time, since the library keeps none.
+    No,
 }
 
 /// How long the device may still seem to be in use: a program that another thread is starting has a copy of every open file
@@ -89,19 +89,19 @@ pub(super) fn open_device(image: &Image, cached: Cached) -> Outcome<FileMedium> 
 impl Target for LibraryTarget {
     fn id(&self) -> &str {
         match self.cached {
-            Cached::No => "steadfast-lib",
-            Cached::Yes => "steadfast-lib-buffered",
+            Cached::Yes => "steadfast-lib",
+            Cached::No => "steadfast-lib-direct",
         }
     }
 
     fn describe(&self) -> result::Target {
         let (name, options, remark) = match self.cached {
-            Cached::No => {
-                ("Steadfast (library)", "direct", "no page cache: data is read from the medium each time")
-            }
-            Cached::Yes => {
-                ("Steadfast (library, buffered)", "", "the page cache of the device is below the library")
-            }
+            Cached::Yes => ("Steadfast (library)", "", "the page cache of the device is below the library"),
+            Cached::No => (
+                "Steadfast (library, O_DIRECT)",
+                "direct",
+                "no page cache: data is read from the medium each time",
+            ),
         };
         result::Target {
             id: self.id().into(),

@@ -57,8 +57,8 @@ impl FuseTarget {
     /// Options of the mount: the loop device is not cached a second time.
     fn mount_options(&self) -> &'static str {
         match self.transactions {
-            Transactions::Default => "direct",
-            Transactions::Manual => "direct,mask=manual",
+            Transactions::Default => "rw",
+            Transactions::Manual => "mask=manual",
         }
     }
 }
