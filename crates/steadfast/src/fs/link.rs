@@ -134,7 +134,7 @@ pub(crate) fn drop_link<K: Keyspace>(
     attributes.changed = tx.now();
     attributes.store(tx, inode)?;
     if attributes.links == 0 {
-        orphan::bury(tx, inode, acquired(inode))?;
+        orphan::bury(tx, inode, &attributes, acquired(inode))?;
     }
     Ok(())
 }

@@ -81,7 +81,12 @@ fn keys<K: Keyspace>(tx: &Tx<'_, K>, inode: InodeNumber, limit: usize) -> Result
 
 /// Ends an inode that has just lost its last name: deletes it where that is little work and nobody has it open, and else
 /// leaves it as an orphan.
-pub(crate) fn bury<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber, acquired: bool) -> Result<()> {
+pub(crate) fn bury<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    inode: InodeNumber,
+    attributes: &Inode,
+    acquired: bool,
+) -> Result<()> {
     if !acquired {
         let limit = BURY_KEYS.min(tx.room().saturating_sub(8));
         let (keys, all) = keys(tx, inode, limit)?;
@@ -90,7 +95,8 @@ pub(crate) fn bury<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber, acquired
                 tx.delete(&key)?;
             }
             tx.delete(&Key::inode(inode))?;
-            return tx.delete(&Key::orphan(inode));
+            // With a name it was an orphan only while it was being truncated.
+            return if attributes.has(FLAG_TRUNCATING) { tx.delete(&Key::orphan(inode)) } else { Ok(()) };
         }
     }
     record(tx, inode)

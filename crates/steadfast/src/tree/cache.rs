@@ -109,13 +109,18 @@ impl Cache {
         self.entries.get(&address).map(|entry| entry.state)
     }
 
-    /// The node for changing; it becomes dirty. Nobody reads a tree while it changes, so the cache is its only owner, but
-    /// for whoever looks at nodes beside the tree; then it is copied.
+    /// The node for changing, if it is there and `fits`; it becomes dirty. Nobody reads a tree while it changes, so the cache is
+    /// its only owner, but for whoever looks at nodes beside the tree; then it is copied.
     ///
     /// # Errors
-    /// `OutOfMemory`, for that copy.
-    pub(super) fn get_mut(&mut self, address: u64) -> Result<Option<&mut Node>> {
+    /// What `fits` says; `OutOfMemory`, for that copy. The node is left alone then.
+    pub(super) fn get_mut(
+        &mut self,
+        address: u64,
+        fits: impl FnOnce(&Node) -> Result<()>,
+    ) -> Result<Option<&mut Node>> {
         let Some(entry) = self.entries.get_mut(&address) else { return Ok(None) };
+        fits(&entry.node)?;
         if Arc::get_mut(&mut entry.node).is_none() {
             entry.node = memory::shared(entry.node.copy()?)?;
         }

@@ -93,31 +93,36 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let mut splits = 0;
         // By level: the path of the last put.
         let mut path: Vec<Load> = Vec::new();
+        // The way to the key before: the next one is seldom far.
         let mut nodes: Vec<(NodePointer, Arc<Node>)> = Vec::new();
         let mut released = 0;
         for change in changes {
-            nodes.clear();
             released += if change.value_len.is_none() { root.height as usize } else { 0 };
             let mut pointer = root.pointer;
-            let mut node = self.node(&pointer, root.level())?;
-            loop {
-                self.visit(&mut visited, &pointer, &node)?;
-                memory::push(&mut nodes, (pointer, node.clone()))?;
+            let mut depth = 0;
+            let node = loop {
+                if nodes.get(depth).is_none_or(|(there, _)| *there != pointer) {
+                    nodes.truncate(depth);
+                    let node = self.node(&pointer, root.level() - depth as u8)?;
+                    self.visit(&mut visited, &pointer, &node)?;
+                    memory::push(&mut nodes, (pointer, node))?;
+                }
+                let node = &nodes[depth].1;
                 if node.level() == 0 {
-                    break;
+                    break node.clone();
                 }
                 pointer = node.child(node.child_index(&change.key));
-                node = self.node(&pointer, node.level() - 1)?;
-            }
+                depth += 1;
+            };
             let Some(length) = change.value_len else { continue };
-            for (level, (pointer, node)) in nodes.drain(..).rev().enumerate() {
+            for (level, (pointer, node)) in nodes.iter().rev().enumerate() {
                 match path.get(level) {
                     Some(load) if load.address == pointer.addresses[0].0 => break,
                     Some(_) => {
                         splits += close(&mut path, level, half);
-                        path[level] = Load::new(&pointer, node);
+                        path[level] = Load::new(pointer, node.clone());
                     }
-                    None => memory::push(&mut path, Load::new(&pointer, node))?,
+                    None => memory::push(&mut path, Load::new(pointer, node.clone()))?,
                 }
             }
             let old = node.search(&change.key).map_or(0, |index| item_size(node.value(index).len()));

@@ -179,14 +179,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// The node behind `pointer`, which is on `level`.
     pub fn node(&self, pointer: &NodePointer, level: u8) -> Result<Arc<Node>> {
-        let address = pointer.addresses[0];
-        let count = self.superblock.node_blocks();
-        // The first address is the node's name in the cache, where a sound pointer may have put it. Both are checked where
-        // either is good: the blocks of both are freed one day.
-        let mut addresses = pointer.copies().chain([address]);
-        if let Some(start) = addresses.find(|start| !self.contains(BlockRun { start: *start, count })) {
-            return Err(Error::CorruptMetadata { address: start, reason: "node address out of range" });
-        }
+        let address = self.address_of(pointer)?;
         let cached = self.cache.lock().get(address.0).cloned();
         let node = match cached {
             Some(node) => node,
@@ -200,13 +193,19 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 node
             }
         };
-        if node.level() != level {
-            return Err(Error::CorruptMetadata { address, reason: "node on the wrong level" });
-        }
-        if node.generation() != pointer.generation {
-            return Err(Error::CorruptMetadata { address, reason: "node of another generation" });
-        }
+        check_found(&node, pointer, level)?;
         Ok(node)
+    }
+
+    /// Where the node behind `pointer` is in the cache: its first address, where a sound pointer may have put it. All of them
+    /// are checked where either is good: the blocks of both are freed one day.
+    fn address_of(&self, pointer: &NodePointer) -> Result<BlockAddress> {
+        let count = self.superblock.node_blocks();
+        let mut addresses = pointer.copies().chain([pointer.addresses[0]]);
+        match addresses.find(|start| !self.contains(BlockRun { start: *start, count })) {
+            None => Ok(pointer.addresses[0]),
+            Some(address) => Err(Error::CorruptMetadata { address, reason: "node address out of range" }),
+        }
     }
 
     /// Reads a node past the cache, from the first copy that is good.
@@ -270,15 +269,22 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.add_dirty(address, memory::shared(node)?)
     }
 
-    /// Changes a node of the working generation, which becomes dirty. It has been read just before.
+    /// Changes a node of the working generation, which becomes dirty.
     pub(super) fn change<T>(
         &self,
         pointer: &NodePointer,
         level: u8,
         change: impl FnOnce(&mut Node) -> T,
     ) -> Result<T> {
+        let address = self.address_of(pointer)?;
+        let fits = |node: &Node| check_found(node, pointer, level);
+        let mut cache = self.cache.lock();
+        // Nearly always: it has been read just before.
+        if let Some(node) = cache.get_mut(address.0, fits)? {
+            return Ok(change(node));
+        }
+        drop(cache);
         let node = self.node(pointer, level)?;
-        let address = pointer.addresses[0];
         let mut cache = self.cache.lock();
         if cache.state(address.0).is_none() {
             cache.insert(address.0, node, State::Dirty)?;
@@ -286,7 +292,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             drop(node);
         }
         let lost = Error::CorruptMetadata { address, reason: "cached node lost" };
-        Ok(change(cache.get_mut(address.0)?.ok_or(lost)?))
+        Ok(change(cache.get_mut(address.0, fits)?.ok_or(lost)?))
     }
 
     pub(super) fn is_dirty(&self, address: BlockAddress) -> bool {
@@ -349,6 +355,18 @@ impl<M: Medium, P: Platform> Store<M, P> {
     pub fn forget_all(&self) {
         self.cache.lock().clear();
     }
+}
+
+/// Whether the node that was found is the one that `pointer` means.
+fn check_found(node: &Node, pointer: &NodePointer, level: u8) -> Result<()> {
+    let corrupt = |reason| Err(Error::CorruptMetadata { address: pointer.addresses[0], reason });
+    if node.level() != level {
+        return corrupt("node on the wrong level");
+    }
+    if node.generation() != pointer.generation {
+        return corrupt("node of another generation");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

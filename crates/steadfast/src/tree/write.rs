@@ -62,45 +62,44 @@ pub struct TreeWriter<'a, M: Medium, P: Platform> {
     pub nodes: &'a mut u64,
     /// Memory for the way to a key.
     pub path: &'a mut Vec<Step>,
+    /// A removal has taken nodes out of the tree.
+    pub shrunk: bool,
     /// Whether a node can be released: its bitmaps are in memory.
     pub releasable: &'a dyn Fn(&NodePointer) -> bool,
 }
 
 impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
-    /// Sets the value of `key`.
-    pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<()> {
+    /// Sets the value of `key`; says whether it was there.
+    pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
-        let overflow = self.store.change(&leaf.pointer, 0, |node| {
-            let index = match node.search(key) {
-                Ok(index) => {
-                    if node.replace(index, value) {
-                        return None;
-                    }
-                    node.remove(index);
-                    index
+        let (found, overflow) = self.store.change(&leaf.pointer, 0, |node| {
+            let found = node.search(key);
+            let (Ok(index) | Err(index)) = found;
+            if found.is_ok() {
+                if node.replace(index, value) {
+                    return (true, None);
                 }
-                Err(index) => index,
-            };
+                node.remove(index);
+            }
             if node.free() >= item_size(value.len()) {
                 node.insert(index, key, value);
-                return None;
+                return (found.is_ok(), None);
             }
-            Some(index)
+            (found.is_ok(), Some(index))
         })?;
-        match overflow {
-            None => {}
-            Some(index) => self.split(&path, index, key, value)?,
+        if let Some(index) = overflow {
+            self.split(&path, index, key, value)?;
         }
         *self.path = path;
-        Ok(())
+        Ok(found)
     }
 
     /// Removes `key`; says whether it was there.
     pub fn remove(&mut self, key: &Key) -> Result<bool> {
         // Not by the way of a change: where an earlier removal has taken the leaf out, a key that was never there leads to
         // a neighbour, and nobody has planned a copy of that one.
-        if !self.holds(key) {
+        if self.shrunk && !self.holds(key) {
             return Ok(false);
         }
         let path = self.path_for_change(key)?;
@@ -127,11 +126,15 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     /// Gives every node on the way to `key` a new address, unless it has one of this generation.
     pub fn touch(&mut self, key: &Key) -> Result<()> {
-        *self.path = self.path_for_change(key)?;
+        let path = self.path_for_change(key)?;
+        let leaf = path.last().ok_or(no_path())?;
+        self.store.change(&leaf.pointer, 0, |_| ())?;
+        *self.path = path;
         Ok(())
     }
 
-    /// Makes every node from the root to the leaf of `key` a dirty node of the working generation.
+    /// Makes every node from the root to the leaf of `key` one of the working generation; those above the leaf are dirty then,
+    /// and it becomes so when it is changed.
     fn path_for_change(&mut self, key: &Key) -> Result<Vec<Step>> {
         // Of the last change, with room for the tree as it was planned.
         let mut path = core::mem::take(self.path);
@@ -140,16 +143,15 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         self.root.pointer = pointer;
         let mut level = self.root.level();
         while level > 0 {
-            let node = self.store.node(&pointer, level)?;
-            let index = node.child_index(key);
-            let child = node.child(index);
-            let below_first = index == 0 && *key < node.key(0);
-            drop(node);
-            if below_first {
-                // The branch has taken the place of a removed one in front of it. Its first key is a lower bound, or the
-                // parts of a child that splits would not stay in order.
-                self.store.change(&pointer, level, |node| node.lower_first_key(key))?;
-            }
+            let (index, child) = self.store.change(&pointer, level, |node| {
+                let index = node.child_index(key);
+                if index == 0 && *key < node.key(0) {
+                    // The branch has taken the place of a removed one in front of it. Its first key is a lower bound, or
+                    // the parts of a child that splits would not stay in order.
+                    node.lower_first_key(key);
+                }
+                (index, node.child(index))
+            })?;
             memory::push(&mut path, Step { pointer, level, index })?;
             level -= 1;
             let owned = self.own(child, level)?;
@@ -162,10 +164,9 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(path)
     }
 
-    /// The node as a dirty one of the working generation: itself, or a copy at a new address.
+    /// The node as one of the working generation: itself, or a copy at a new address, which is dirty.
     fn own(&mut self, pointer: NodePointer, level: u8) -> Result<NodePointer> {
         if pointer.generation == self.generation || planted(Sabotage::ChangeCommittedNode) {
-            self.store.change(&pointer, level, |_| ())?;
             return Ok(pointer);
         }
         let old = self.store.node(&pointer, level)?;
@@ -396,6 +397,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     }
 
     fn drop_node(&mut self, pointer: NodePointer) -> Result<()> {
+        self.shrunk = true;
         self.pool.release(pointer)?;
         *self.nodes = self.nodes.saturating_sub(1);
         Ok(())

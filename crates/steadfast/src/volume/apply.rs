@@ -19,7 +19,7 @@ use crate::log::RecordBuilder;
 use crate::platform::Platform;
 use crate::snapshot::DeadEntry;
 use crate::space::Roots;
-use crate::tree::{Plan, PlannedChange, Root, TreeWriter};
+use crate::tree::{Plan, PlannedChange, TreeWriter};
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
 /// How a batch comes about.
@@ -58,17 +58,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let roots = self.roots(working);
         let mut blocks = self.changed_blocks(working, &roots, &mutations)?;
-        let inodes = self.changed_inodes(&roots.working, &mutations)?;
         memory::append(&mut mutations, &mut blocks.shared)?;
         // Removals come last: merging then cannot make a leaf fuller than planned.
         mutations.sort_unstable_by_key(|mutation| (mutation.value.is_none(), mutation.key));
         let runs = memory::collect(blocks.published.iter().chain(&blocks.freed).copied())?;
 
         let dead = blocks.dead.len();
-        match origin {
+        let inodes = match origin {
             Origin::Operation(_) => self.change_keys(working, &mutations, &runs, dead, origin)?,
             Origin::Replay => self.change_keys_in_steps(working, &mutations, &runs, dead)?,
-        }
+        };
 
         let pinned = self.pins.lock();
         for run in &blocks.freed {
@@ -103,7 +102,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         mutations: &[Mutation],
         runs: &[BlockRun],
         dead: usize,
-    ) -> Result<()> {
+    ) -> Result<i64> {
+        let mut inodes = 0;
         let removals = mutations.partition_point(|mutation| mutation.value.is_some());
         let (puts, removals) = mutations.split_at(removals);
         for part in [removals, puts] {
@@ -111,7 +111,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             while !rest.is_empty() {
                 let (now, later) = rest.split_at(step.min(rest.len()));
                 match self.change_keys(working, now, &[], 0, Origin::Replay) {
-                    Ok(()) => rest = later,
+                    Ok(change) => {
+                        inodes += change;
+                        rest = later;
+                    }
                     Err(Error::NoSpace) if now.len() > 1 => step = now.len() / 2,
                     Err(error) => return Err(error),
                 }
@@ -121,11 +124,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let roots = self.roots(working);
         working.space.prepare(&self.store, &roots, runs)?;
         working.space.reserve_notes(runs)?;
-        working.dying.reserve(dead)
+        working.dying.reserve(dead)?;
+        Ok(inodes)
     }
 
-    /// Puts and removes keys in the tree. Afterwards the groups of `runs` are in memory, and those of every node that the
-    /// tree took or let go.
+    /// Puts and removes keys in the tree, and says by how much the number of inodes changes. Afterwards the groups of `runs`
+    /// are in memory, and those of every node that the tree took or let go.
     fn change_keys(
         &self,
         working: &mut Working,
@@ -133,7 +137,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         runs: &[BlockRun],
         dead: usize,
         origin: Origin,
-    ) -> Result<()> {
+    ) -> Result<i64> {
         let roots = self.roots(working);
         let changes = memory::collect(mutations.iter().map(|mutation| PlannedChange {
             key: mutation.key,
@@ -147,13 +151,17 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         };
         self.prepare_change(working, &roots, &plan, runs)?;
         self.change_tree(working, plan, |tree| {
+            let mut inodes = 0;
             for mutation in mutations {
-                match &mutation.value {
-                    Some(value) => tree.put(&mutation.key, value)?,
-                    None => drop(tree.remove(&mutation.key)?),
+                let (there, stays) = match &mutation.value {
+                    Some(value) => (tree.put(&mutation.key, value)?, true),
+                    None => (tree.remove(&mutation.key)?, false),
+                };
+                if mutation.key.kind() == Some(Kind::Inode) {
+                    inodes += i64::from(stays) - i64::from(there);
                 }
             }
-            Ok(())
+            Ok(inodes)
         })
     }
 
@@ -217,16 +225,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         (log / 4).saturating_sub(crate::log::RECORD_HEADER as u64) as usize
     }
 
-    /// By how much the number of inodes changes.
-    fn changed_inodes(&self, root: &Root, mutations: &[Mutation]) -> Result<i64> {
-        let mut change = 0;
-        for mutation in mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Inode)) {
-            let before = self.store.get_with(root, &mutation.key, |_| ())?.is_some();
-            change += i64::from(mutation.value.is_some()) - i64::from(before);
-        }
-        Ok(change)
-    }
-
     /// Sets addresses aside until there are `nodes` of them.
     pub(super) fn fill_pool(&self, working: &mut Working, roots: &Roots, nodes: u64) -> Result<()> {
         while (working.pool.len() as u64) < nodes {
@@ -278,6 +276,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             pool: &mut working.pool,
             nodes: &mut working.nodes,
             path: &mut working.path,
+            shrunk: false,
             // A neighbour's pointer comes from the medium, and nobody has followed it yet.
             releasable: &|pointer| {
                 let counted = |run| confined.as_ref().is_none_or(|groups| space.is_dirty_or_in(run, groups));

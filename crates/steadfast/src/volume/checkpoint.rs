@@ -86,7 +86,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.change_tree(working, plan, |tree| {
             for (key, value) in &values {
                 match value {
-                    Some(value) => tree.put(key, value)?,
+                    Some(value) => drop(tree.put(key, value)?),
                     None => drop(tree.remove(key)?),
                 }
             }

@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.prepare_change(working, &roots, &plan, &[])?;
         working.dying.remove(&entries);
         self.change_tree(working, plan, |tree| {
-            puts.iter().try_for_each(|(key, value)| tree.put(key, value))
+            puts.iter().try_for_each(|(key, value)| tree.put(key, value).map(drop))
         })?;
         self.settle(working);
         Ok(true)

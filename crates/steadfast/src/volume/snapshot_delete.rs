@@ -191,7 +191,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let plan = self.room_for_unit(working, &roots, &unit)?;
         self.prepare_change(working, &roots, &plan, &unit.freed)?;
         self.change_tree(working, plan, |tree| {
-            unit.puts.iter().try_for_each(|(key, value)| tree.put(key, value))?;
+            unit.puts.iter().try_for_each(|(key, value)| tree.put(key, value).map(drop))?;
             unit.removals.iter().try_for_each(|key| tree.remove(key).map(drop))
         })?;
         let pinned = self.pins.lock();

@@ -155,7 +155,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let change = PlannedChange { key, value_len: Some(value.len()) };
         let plan = self.store.plan(&roots.working, working.generation, &[change])?;
         self.prepare_change(working, &roots, &plan, &[])?;
-        self.change_tree(working, plan, |tree| tree.put(&key, &value))?;
+        self.change_tree(working, plan, |tree| tree.put(&key, &value).map(drop))?;
         working.pending.set_overflow();
         self.settle(working);
         Ok(())

@@ -99,7 +99,7 @@ fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
     let before = working.pool.len();
     volume
         .change_tree(&mut working, plan, |tree| {
-            puts.iter().try_for_each(|(key, length)| tree.put(key, &vec![1; *length]))
+            puts.iter().try_for_each(|(key, length)| tree.put(key, &vec![1; *length]).map(drop))
         })
         .unwrap();
     let used = before - working.pool.len();

@@ -19,7 +19,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let plan = self.store.plan(&roots.working, working.generation, &[change]).unwrap();
         self.prepare_change(&mut working, &roots, &plan, &[]).unwrap();
         self.change_tree(&mut working, plan, |tree| match &value {
-            Some(value) => tree.put(&key, value),
+            Some(value) => tree.put(&key, value).map(drop),
             None => tree.remove(&key).map(drop),
         })
         .unwrap();
