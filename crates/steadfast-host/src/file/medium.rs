@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync};
 use rustix::io::{Errno, ReadWriteFlags};
 use steadfast_media::{ErrorClass, Geometry, Medium, MediumCounters, MediumError, MediumOperation};
 
@@ -139,7 +140,16 @@ impl FileMedium {
         let written =
             transfer::write(&self.file, self.direct.as_ref(), offset, buffers, ReadWriteFlags::empty())
                 .map_err(|errno| medium_error(MediumOperation::Write, offset, length, errno));
+        if written.is_ok() && self.direct.is_none() && length >= BEGIN_AT {
+            self.begin_writing(offset, length);
+        }
         self.tally.write(length, written)
+    }
+
+    /// The device begins with what is in the page cache now, rather than at the next flush: it writes while the next request
+    /// is on its way. Advice only. That the pages are not needed is Linux's word for it; those under way stay cached.
+    fn begin_writing(&self, offset: u64, length: u64) {
+        let _ = fadvise(&self.file, offset, NonZeroU64::new(length), Advice::DontNeed);
     }
 
     fn sync(&self) -> Result<(), MediumError> {
@@ -187,6 +197,9 @@ impl FileMedium {
         }
     }
 }
+
+/// Writes of this many bytes and more [begin](FileMedium::begin_writing) at once. Smaller ones wait for others beside them.
+const BEGIN_AT: u64 = 64 << 10;
 
 fn total(lengths: impl Iterator<Item = usize>) -> u64 {
     lengths.map(|length| length as u64).sum()
