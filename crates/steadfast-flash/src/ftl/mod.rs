@@ -64,6 +64,7 @@ pub use report::{BlockDetail, BlockUse, FlashReport};
 pub use scrub::ScrubProgress;
 pub use state::{Ftl, FtlInfo};
 pub use table::{BlockInfo, BlockState};
+pub use tag::{Kind as PageKind, page_kind};
 
 /// Pages of the host that may be programmed without a journal page: what recovery has to look for.
 pub const JOURNAL_EVERY: u32 = 12;

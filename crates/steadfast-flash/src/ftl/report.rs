@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::error::Result;
 use super::layout::Layout;
-use super::state::{Ftl, FtlInfo};
+use super::state::{Ftl, FtlInfo, Stream};
 use super::table::{BlockInfo, BlockState};
 use crate::nand::{Nand, NandGeometry};
 
@@ -116,6 +116,12 @@ impl FlashReport {
 }
 
 impl<N: Nand> Ftl<N> {
+    /// Whether this is the block into which garbage collection moves pages now.
+    #[must_use]
+    pub fn collects_into(&self, block: u32) -> bool {
+        self.frontiers[Stream::Moved as usize].block == block
+    }
+
     /// Every erase block. Reads the pages of the block table that were not needed so far.
     ///
     /// # Errors

@@ -96,6 +96,12 @@ impl Tag {
     }
 }
 
+/// What a page says that it holds, from its out-of-band bytes alone: unchecked, for those who count.
+#[must_use]
+pub fn page_kind(oob: &[u8]) -> Option<Kind> {
+    Tag::unchecked(oob.first_chunk()?).map(|tag| tag.kind)
+}
+
 fn checksum(data: &[u8], tag: &[u8]) -> u32 {
     let mut digest = CASTAGNOLI.digest();
     digest.update(data);

@@ -1,10 +1,11 @@
-//! Power cuts: what is left of the operation in flight.
+//! Power cuts, what is left of the operation in flight, and blocks that go bad when they are told to.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::cells::{Cells, Programmed, Quality};
 use super::part::NandModel;
-use crate::nand::{BlockNumber, PageAddress};
+use crate::nand::{BlockNumber, NandOperation, PageAddress};
 
 /// What a power cut leaves of the program or erasure in flight. Real parts show all of these, and not in the order of how
 /// late the cut came.
@@ -34,7 +35,84 @@ impl Interrupted {
     ];
 }
 
+/// What a power cut has interrupted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Struck {
+    /// A program, an erasure, or the marking of a bad block.
+    pub operation: NandOperation,
+    /// Where.
+    pub block: BlockNumber,
+    /// The out-of-band bytes of the page that was being programmed.
+    pub oob: Vec<u8>,
+}
+
 impl NandModel {
+    /// The power goes in the middle of the program or erasure after `operations` more; everything then says
+    /// [`NandError::Gone`] until [`power_on`](Self::power_on).
+    pub fn cut_after(&mut self, operations: u64, outcome: Interrupted) {
+        self.cut = Some((operations, outcome));
+    }
+
+    /// The block of the program or erasure after `operations` more goes bad: that one fails, and all later ones there.
+    pub fn fail_after(&mut self, operations: u64) {
+        self.failing = Some(operations);
+    }
+
+    /// The power comes back; what was to come of an armed cut or failure is forgotten.
+    pub fn power_on(&mut self) {
+        (self.powered, self.cut, self.struck, self.failing) = (true, None, None, None);
+    }
+
+    /// What the cut has interrupted, until the power comes back.
+    #[must_use]
+    pub fn struck(&self) -> Option<&Struck> {
+        self.struck.as_ref()
+    }
+
+    /// Whether a failure is armed that has not come yet.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.failing.is_some()
+    }
+
+    /// Whether the power is on.
+    #[must_use]
+    pub fn is_powered(&self) -> bool {
+        self.powered
+    }
+
+    /// What is to come of the next program or erasure: `Some` where the power goes in it.
+    pub(super) fn strike(
+        &mut self,
+        operation: NandOperation,
+        block: BlockNumber,
+        oob: &[u8],
+    ) -> Option<Interrupted> {
+        let (left, outcome) = self.cut?;
+        if left > 0 {
+            self.cut = Some((left - 1, outcome));
+            return None;
+        }
+        (self.cut, self.powered) = (None, false);
+        self.struck = Some(Struck { operation, block, oob: oob.to_vec() });
+        Some(outcome)
+    }
+
+    /// Whether the block goes bad in this program or erasure.
+    pub(super) fn goes_bad(&mut self, block: BlockNumber) -> bool {
+        self.failing = match self.failing {
+            None => return false,
+            Some(left) if left > 0 => Some(left - 1),
+            Some(_) => None,
+        };
+        if self.failing.is_none()
+            && let Some(cells) = self.block_mut(block)
+        {
+            cells.life = 0;
+        }
+        self.failing.is_none()
+    }
+
     /// What is left of a program of `page`. On parts with paired pages the page that shares its cells may go, too.
     pub(super) fn tear_program(&mut self, page: PageAddress, bytes: Arc<[u8]>, outcome: Interrupted) {
         let (block, at) = (self.geometry.block_of(page), self.geometry.page_in_block(page));

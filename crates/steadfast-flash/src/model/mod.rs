@@ -16,5 +16,5 @@ mod cut;
 mod part;
 mod random;
 
-pub use cut::Interrupted;
+pub use cut::{Interrupted, Struck};
 pub use part::{Ageing, NandModel, OperationCounts};

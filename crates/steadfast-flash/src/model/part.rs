@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::cells::{Block, Cells, Programmed, Quality};
-use super::cut::Interrupted;
+use super::cut::{Interrupted, Struck};
 use super::random::Random;
 use crate::nand::{BlockNumber, Ecc, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress};
 use crate::part::{NandTiming, Part};
@@ -53,8 +53,11 @@ pub struct NandModel {
     pub(super) random: Random,
     counts: OperationCounts,
     /// Programs and erasures until the one that the power cut interrupts, and what is left of that.
-    cut: Option<(u64, Interrupted)>,
-    powered: bool,
+    pub(super) cut: Option<(u64, Interrupted)>,
+    pub(super) struck: Option<Struck>,
+    /// Programs and erasures until the block of one goes bad.
+    pub(super) failing: Option<u64>,
+    pub(super) powered: bool,
 }
 
 impl NandModel {
@@ -82,6 +85,8 @@ impl NandModel {
             random,
             counts: OperationCounts::default(),
             cut: None,
+            struck: None,
+            failing: None,
             powered: true,
         }
     }
@@ -155,41 +160,13 @@ impl NandModel {
         }
     }
 
-    /// The power goes in the middle of the program or erasure after `operations` more; everything then says
-    /// [`NandError::Gone`] until [`power_on`](Self::power_on).
-    pub fn cut_after(&mut self, operations: u64, outcome: Interrupted) {
-        self.cut = Some((operations, outcome));
-    }
-
-    /// The power comes back; what was to come of an armed cut is forgotten.
-    pub fn power_on(&mut self) {
-        (self.powered, self.cut) = (true, None);
-    }
-
     /// Draws the coming damage from another seed.
     pub fn reseed(&mut self, seed: u64) {
         self.random = Random(seed);
     }
 
-    /// Whether the power is on.
-    #[must_use]
-    pub fn is_powered(&self) -> bool {
-        self.powered
-    }
-
     pub(super) fn block_mut(&mut self, block: BlockNumber) -> Option<&mut Block> {
         self.blocks.get_mut(block.0 as usize).map(Arc::make_mut)
-    }
-
-    /// What is to come of the next program or erasure: `Some` where the power goes in it.
-    fn strike(&mut self) -> Option<Interrupted> {
-        let (left, outcome) = self.cut?;
-        if left > 0 {
-            self.cut = Some((left - 1, outcome));
-            return None;
-        }
-        (self.cut, self.powered) = (None, false);
-        Some(outcome)
     }
 
     fn pay(&mut self, cells_ns: u64, bytes: usize) {
@@ -311,11 +288,13 @@ impl Nand for NandModel {
         self.counts.programs += 1;
         self.pay(self.timing.program_ns, data.len() + oob.len());
         let bytes: Arc<[u8]> = bytes.into();
-        if let Some(outcome) = self.strike() {
+        if let Some(outcome) = self.strike(operation, block, oob) {
             self.tear_program(page, bytes, outcome);
             return Err(NandError::Gone);
         }
-        let failed = erases > life || self.random.one_in(u64::from(ageing.program_fails_one_in));
+        let failed = self.goes_bad(block)
+            || erases > life
+            || self.random.one_in(u64::from(ageing.program_fails_one_in));
         let flip_one_in = u64::from(ageing.flip_one_in)
             / (1 + 9 * u64::from(erases.min(geometry.cycles)) / u64::from(geometry.cycles.max(1)));
         let flips = u16::from(ageing.flip_one_in != 0 && self.random.one_in(flip_one_in.max(1)));
@@ -339,10 +318,11 @@ impl Nand for NandModel {
         self.admit(operation, block, None)?;
         self.counts.erases += 1;
         self.pay(self.timing.erase_ns, 0);
-        if let Some(outcome) = self.strike() {
+        if let Some(outcome) = self.strike(operation, block, &[]) {
             self.tear_erase(block, outcome);
             return Err(NandError::Gone);
         }
+        self.goes_bad(block);
         let chance = self.random.one_in(u64::from(self.ageing.erase_fails_one_in));
         let Some(cells) = self.block_mut(block) else { return Err(NandError::Gone) };
         if cells.erases >= cells.life || chance {
@@ -364,7 +344,7 @@ impl Nand for NandModel {
         self.admit(NandOperation::MarkBad, block, None)?;
         self.counts.programs += 1;
         self.pay(self.timing.program_ns, 1);
-        if let Some(outcome) = self.strike() {
+        if let Some(outcome) = self.strike(NandOperation::MarkBad, block, &[]) {
             if outcome == Interrupted::Done
                 && let Some(cells) = self.block_mut(block)
             {

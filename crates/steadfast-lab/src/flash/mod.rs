@@ -4,10 +4,13 @@
 //! time, so no result depends on the machine.
 
 mod campaign;
+mod contents;
 mod figures;
+mod tally;
 
-pub use campaign::{CutTally, cut_part};
+pub use campaign::cut_part;
 pub use figures::{Figures, figures};
+pub use tally::{CutTally, Struck};
 
 use steadfast::{FormatOptions, TransactionMask};
 use steadfast_flash::nand::NandGeometry;

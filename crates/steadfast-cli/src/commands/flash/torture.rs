@@ -1,8 +1,10 @@
 //! `steadfast flash torture`: power cuts in the operations of a modelled part, and what synced writes and mounts cost on it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use steadfast_flash::part::Part;
-use steadfast_lab::flash::{cut_part, figures};
+use steadfast_lab::flash::{Struck, cut_part, figures};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mtd::parse_part;
@@ -35,6 +37,12 @@ struct Report {
     seed: u64,
     cuts: u64,
     recovery_cuts: u64,
+    checkpoint_cuts: u64,
+    bad_block_cuts: u64,
+    /// Cuts by the operation of the part that they were in.
+    cuts_in: BTreeMap<&'static str, u64>,
+    bad_blocks: u64,
+    pages_moved: u64,
     violations: u64,
     violation: Option<String>,
     mount_page_reads_clean: u64,
@@ -65,6 +73,11 @@ pub fn run(args: &Args) -> Outcome {
         seed: args.seed,
         cuts: tally.cuts,
         recovery_cuts: tally.recovery_cuts,
+        checkpoint_cuts: tally.checkpoint_cuts,
+        bad_block_cuts: tally.bad_block_cuts,
+        cuts_in: Struck::ALL.iter().map(|struck| struck.name()).zip(tally.struck).collect(),
+        bad_blocks: tally.bad_blocks,
+        pages_moved: tally.moved_pages,
         violations: u64::from(violation.is_some()),
         violation,
         mount_page_reads_clean: found.mount_page_reads_clean,
@@ -83,9 +96,21 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         output.line(format_args!("part                      {} (seed {})", report.profile, report.seed))?;
         output.line(format_args!(
-            "power cuts                {} (in recoveries {}), violations {}",
-            report.cuts, report.recovery_cuts, report.violations
+            "power cuts                {}, violations {}",
+            report.cuts, report.violations
         ))?;
+        if report.cuts > 0 {
+            let of = report.cuts_in.iter().map(|(operation, cuts)| format!("{operation} {cuts}"));
+            output.line(format_args!("  by operation            {}", of.collect::<Vec<_>>().join(", ")))?;
+            output.line(format_args!(
+                "  of them                 in recoveries {}, in checkpoints {}, behind failures {}",
+                report.recovery_cuts, report.checkpoint_cuts, report.bad_block_cuts
+            ))?;
+            output.line(format_args!(
+                "  meanwhile               {} pages moved, {} blocks found bad",
+                report.pages_moved, report.bad_blocks
+            ))?;
+        }
         output.line(format_args!("usable                    {:.1} %", report.usable_percent))?;
         output.line(format_args!(
             "page reads of a mount     clean {}, after a cut at most {}",

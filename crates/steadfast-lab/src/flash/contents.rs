@@ -1,0 +1,100 @@
+//! What the files of a campaign hold: of each block a number that its bytes follow from.
+
+use steadfast::fs::{Caller, NewNode};
+use steadfast::{Error, InodeNumber, Volume};
+use steadfast_flash::ftl::FlashMedium;
+use steadfast_flash::model::NandModel;
+
+use crate::platform::LabPlatform;
+use crate::random::Random;
+
+/// Files.
+pub(super) const FILES: usize = 6;
+/// Bytes of a block of a file.
+pub(super) const BLOCK: usize = 4096;
+/// Blocks that are written or read at once.
+const AT_ONCE: usize = 16;
+
+pub(super) type Opened<'a> = Volume<&'a FlashMedium<&'a mut NandModel>, LabPlatform>;
+
+/// The number of each block, by file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Contents([Vec<u64>; FILES]);
+
+fn name(file: usize) -> String {
+    format!("file-{file}")
+}
+
+/// The words of a block: each differs from every other word of it, and from those of other numbers.
+fn words(number: u64) -> impl Iterator<Item = [u8; 8]> {
+    (1..=BLOCK as u64 / 8)
+        .map(move |word| number.wrapping_add(word.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes())
+}
+
+fn is_block(bytes: &[u8], number: u64) -> bool {
+    bytes.len() == BLOCK && bytes.chunks_exact(8).zip(words(number)).all(|(bytes, word)| bytes == word)
+}
+
+impl Contents {
+    /// Makes the files, with so many blocks each.
+    pub fn create(volume: &Opened<'_>, blocks: u64, random: &mut Random) -> Result<Contents, Error> {
+        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let mut contents = Contents(std::array::from_fn(|_| (0..blocks).map(|_| random.bits()).collect()));
+        for (file, numbers) in contents.0.iter_mut().enumerate() {
+            let root = InodeNumber::ROOT;
+            let made = volume.create(root, name(file).as_bytes(), NewNode::Regular, 0o644, &caller)?;
+            for (at, numbers) in numbers.chunks(AT_ONCE).enumerate() {
+                let data: Vec<u8> = numbers.iter().flat_map(|number| words(*number)).flatten().collect();
+                volume.write(made.inode, (at * AT_ONCE * BLOCK) as u64, &data, false)?;
+            }
+            volume.transact()?;
+        }
+        Ok(contents)
+    }
+
+    /// Writes one block.
+    pub fn overwrite(&mut self, volume: &Opened<'_>, random: &mut Random) -> Result<(), Error> {
+        let file = random.index(FILES);
+        let (at, number) = (random.index(self.0[file].len()), random.bits());
+        let inode = volume.lookup(InodeNumber::ROOT, name(file).as_bytes())?.inode;
+        let data: Vec<u8> = words(number).flatten().collect();
+        volume.write(inode, (at * BLOCK) as u64, &data, false)?;
+        self.0[file][at] = number;
+        Ok(())
+    }
+
+    /// Whether the volume holds this: every block of every file.
+    pub fn is_in(&self, volume: &Opened<'_>) -> Result<bool, Error> {
+        let mut found = vec![0; AT_ONCE * BLOCK];
+        for (file, numbers) in self.0.iter().enumerate() {
+            let inode = match volume.lookup(InodeNumber::ROOT, name(file).as_bytes()) {
+                Ok(attributes) => attributes.inode,
+                Err(Error::NotFound) => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            for (at, numbers) in numbers.chunks(AT_ONCE).enumerate() {
+                let wanted = numbers.len() * BLOCK;
+                let count = volume.read(inode, (at * AT_ONCE * BLOCK) as u64, &mut found[..wanted])?;
+                let blocks = found[..count].chunks(BLOCK).zip(numbers);
+                if count != wanted || !blocks.into_iter().all(|(bytes, number)| is_block(bytes, *number)) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the volume may hold this and not `other`: only where both differ is looked at.
+    pub fn rather_than(&self, other: &Contents, volume: &Opened<'_>) -> Result<bool, Error> {
+        let mut found = [0; BLOCK];
+        for (file, (numbers, others)) in self.0.iter().zip(&other.0).enumerate() {
+            let Some(at) = numbers.iter().zip(others).position(|(number, other)| number != other) else {
+                continue;
+            };
+            let inode = volume.lookup(InodeNumber::ROOT, name(file).as_bytes())?.inode;
+            let count = volume.read(inode, (at * BLOCK) as u64, &mut found)?;
+            return Ok(is_block(&found[..count], numbers[at]));
+        }
+        Ok(false)
+    }
+}
