@@ -4,6 +4,7 @@
 //! - [`export`]: what a server gives out: [lent memory](export::MemoryPool), or [any medium](export::MediumExport);
 //! - [`RemoteMedium`]: an array at an [`Address`], looked after;
 //! - [`mod@array`]: a medium on several servers, which survives losses of them;
+//! - [`behind`]: a second state of an array on a local disk, for when all servers are lost;
 //! - [`client`]: the client: one connection, many requests in flight;
 //! - [`hostile`]: both sides against any bytes, for tests and fuzzers;
 //! - [`etcd`]: which servers there are, whose memory is whose, and who may write, where etcd says so;
@@ -13,6 +14,7 @@
 
 mod address;
 pub mod array;
+pub mod behind;
 pub mod client;
 pub mod etcd;
 pub mod export;

@@ -35,6 +35,8 @@ pub(crate) struct Members {
     pub(crate) superblock: Superblock,
     /// Which server of the fleet a member is.
     pub(crate) seats: Vec<usize>,
+    /// The newest stamp and epoch that were found when the array was opened.
+    pub(crate) found: (u64, u64),
     /// The newest epoch that every good member has for certain.
     pub(crate) complete: u64,
     /// Epochs to be left out before the next one.

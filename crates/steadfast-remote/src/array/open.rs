@@ -19,6 +19,27 @@ impl<F: Fleet> Array<F> {
     /// # Errors
     /// A server that does not answer, or a policy or sizes that do not fit.
     pub fn create(fleet: F, create: &CreateOptions, options: ArrayOptions) -> Result<Array<F>, ArrayError> {
+        Self::make(fleet, create, options, false)
+    }
+
+    /// As [`create`](Self::create), but nobody can open it before it was [finished](Self::finish).
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_unfinished(
+        fleet: F,
+        create: &CreateOptions,
+        options: ArrayOptions,
+    ) -> Result<Array<F>, ArrayError> {
+        Self::make(fleet, create, options, true)
+    }
+
+    fn make(
+        fleet: F,
+        create: &CreateOptions,
+        options: ArrayOptions,
+        unfinished: bool,
+    ) -> Result<Array<F>, ArrayError> {
         let count = fleet.servers().saturating_sub(create.spares);
         let (data, parity) = create.policy.shards(count).map_err(ArrayError::Invalid)?;
         let mut contacts = Vec::new();
@@ -29,7 +50,8 @@ impl<F: Fleet> Array<F> {
         let size = contacts.iter().map(|contact| contact.size).min().unwrap_or(0);
         usable(&contacts)?;
         let shape = Shape::plan(data, parity, size).map_err(ArrayError::Invalid)?;
-        let superblock = Superblock::first(create.uuid, shape, options.now);
+        let mut superblock = Superblock::first(create.uuid, shape, options.now);
+        superblock.unfinished = unfinished;
         let seats = (0..shape.servers()).collect();
         let array = Array::assemble(fleet, options, superblock, seats, &contacts, Map::new(&shape)?, 1);
         for member in 0..array.shape.servers() {
@@ -65,6 +87,9 @@ impl<F: Fleet> Array<F> {
             superblock.as_ref().is_some_and(|superblock| superblock.uuid != newest.uuid)
         }) {
             return Err(ArrayError::Mixed(other));
+        }
+        if newest.unfinished {
+            return Err(ArrayError::Unfinished);
         }
         let count = newest.shape.servers();
         if servers < count {
@@ -142,6 +167,7 @@ impl<F: Fleet> Array<F> {
         let array = Array::assemble(fleet, options, superblock, seats, &contacts, map, 1);
         {
             let mut members = array.members.write();
+            members.found = newest.order();
             (members.complete, members.skip) = (complete, super::superblock::EPOCHS_SKIPPED - 1);
         }
         array.replay()?;
@@ -160,6 +186,7 @@ impl<F: Fleet> Array<F> {
         let shape = superblock.shape;
         let lates = Lates::new(fleet.servers());
         let members = Members {
+            found: superblock.order(),
             complete: superblock.epoch,
             skip: 0,
             superblock,

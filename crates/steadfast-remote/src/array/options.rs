@@ -74,6 +74,9 @@ pub enum ArrayError {
     /// No server has a superblock.
     #[error("no array on these servers")]
     NoArray,
+    /// Somebody has begun to restore it, and not ended.
+    #[error("a restore of this array has not ended: run 'steadfast remote restore' again")]
+    Unfinished,
     /// The servers belong to different arrays.
     #[error("server {0} belongs to another array")]
     Mixed(usize),

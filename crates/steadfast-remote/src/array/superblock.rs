@@ -11,6 +11,8 @@ use super::{BLOCK, crc32c};
 
 const MAGIC: [u8; 8] = *b"SfRemote";
 const VERSION: u32 = 2;
+/// Added to the version while an array is unfinished, so that nobody takes it for a whole one who does not know of this.
+const UNFINISHED: u32 = 1 << 16;
 /// Places for superblocks on each server.
 const PLACES: u64 = 16;
 /// Epochs that whoever opens an array leaves out: those that a client which died may have written to a few servers.
@@ -38,6 +40,8 @@ pub struct Superblock {
     pub index: usize,
     /// States of all members.
     pub states: Vec<State>,
+    /// What belongs into the array is not all there yet: nobody opens it.
+    pub unfinished: bool,
     pub(crate) shape: Shape,
     /// Records up to this one count whatever their session.
     pub(crate) floor: u64,
@@ -50,7 +54,8 @@ impl Superblock {
     pub(crate) fn first(uuid: [u8; 16], shape: Shape, now: u64) -> Superblock {
         let states = vec![State::Good; shape.servers()];
         let (epoch, previous, stamp, session, index, floor) = (0, 0, now.max(1), 1, 0, 0);
-        Superblock { uuid, epoch, previous, stamp, session, index, states, shape, floor, cutoffs: Vec::new() }
+        let (unfinished, cutoffs) = (false, Vec::new());
+        Superblock { uuid, epoch, previous, stamp, session, index, states, unfinished, shape, floor, cutoffs }
     }
 
     /// How blocks are spread.
@@ -86,7 +91,8 @@ impl Superblock {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[0; 4]);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.unfinished { VERSION | UNFINISHED } else { VERSION };
+        bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&self.uuid);
         for number in [self.epoch, self.previous, self.stamp, self.floor] {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -122,9 +128,11 @@ impl Superblock {
         if bytes.len() != BLOCK || bytes.get(..8)? != MAGIC || u32_at(8)? != crc32c(bytes.get(12..)?) {
             return None;
         }
-        if u32_at(12)? != VERSION {
-            return None;
-        }
+        let unfinished = match u32_at(12)? ^ VERSION {
+            0 => false,
+            UNFINISHED => true,
+            _ => return None,
+        };
         let shape = Shape {
             data: u32_at(72)? as usize,
             parity: u32_at(76)? as usize,
@@ -151,6 +159,7 @@ impl Superblock {
             session: u32_at(64)?,
             index,
             states: states?,
+            unfinished,
             shape,
             cutoffs: cutoffs?,
         })

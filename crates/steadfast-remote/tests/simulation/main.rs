@@ -6,6 +6,7 @@
 //!
 //! `STEADFAST_SEEDS=0..2000 cargo test -p steadfast-remote --test simulation` runs more worlds.
 
+mod behind;
 mod fleet;
 mod found;
 mod refusals;

@@ -1,0 +1,91 @@
+//! [`Layer`]: what has changed between two flush points, and is not on the disk yet.
+
+use std::collections::BTreeMap;
+
+use crate::array::BLOCK;
+
+/// Holes of a layer. A discard is advice: beyond these it is not passed on.
+pub(super) const HOLES_MAX: usize = 4096;
+
+/// Changes of the medium; of each block the last one. The holes come first, then the writes.
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    pub(super) writes: BTreeMap<u32, Box<[u8; BLOCK]>>,
+    /// First block and count.
+    pub(super) holes: Vec<(u32, u32)>,
+}
+
+impl Layer {
+    /// Bytes of the blocks in it.
+    pub(super) fn bytes(&self) -> usize {
+        self.writes.len() * BLOCK
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.holes.is_empty()
+    }
+
+    /// Blocks from `first` on are overwritten.
+    pub(super) fn write(&mut self, first: u32, data: &[u8]) {
+        for (index, bytes) in data.as_chunks::<BLOCK>().0.iter().enumerate() {
+            self.writes.insert(first + index as u32, Box::new(*bytes));
+        }
+    }
+
+    /// Blocks from `first` on are needed no more.
+    pub(super) fn discard(&mut self, first: u32, count: u32) {
+        let behind = first.saturating_add(count);
+        // Looked up one by one: a discard can be as long as the medium, the layer is never.
+        while let Some(block) = self.writes.range(first..behind).next().map(|(block, _)| *block) {
+            self.writes.remove(&block);
+        }
+        if let Some((start, length)) = self.holes.last_mut()
+            && *start + *length == first
+        {
+            *length += count;
+        } else if self.holes.len() < HOLES_MAX {
+            self.holes.push((first, count));
+        }
+    }
+
+    /// Takes up what came after it.
+    pub(super) fn absorb(&mut self, later: Layer) {
+        later.holes.into_iter().for_each(|(first, count)| self.discard(first, count));
+        if self.writes.is_empty() {
+            self.writes = later.writes;
+        } else {
+            self.writes.extend(later.writes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_change_of_a_block_counts() {
+        let block = |fill: u8| vec![fill; BLOCK];
+        let mut first = Layer::default();
+        first.write(3, &[block(1), block(2), block(3)].concat());
+        first.discard(4, 1);
+        assert_eq!(first.writes.keys().copied().collect::<Vec<_>>(), [3, 5]);
+        let mut later = Layer::default();
+        later.discard(0, 4);
+        later.write(2, &block(9));
+        first.absorb(later);
+        assert_eq!(first.writes.keys().copied().collect::<Vec<_>>(), [2, 5]);
+        assert_eq!(first.holes, [(4, 1), (0, 4)]);
+        assert_eq!(first.bytes(), 2 * BLOCK);
+    }
+
+    #[test]
+    fn holes_beyond_the_limit_are_left_out_and_their_writes_forgotten() {
+        let mut layer = Layer::default();
+        layer.write(9, &[7; BLOCK]);
+        (0..2 * HOLES_MAX as u32).for_each(|hole| layer.discard(10 + 2 * hole, 1));
+        layer.discard(9, 1);
+        assert_eq!(layer.holes.len(), HOLES_MAX);
+        assert!(layer.writes.is_empty());
+    }
+}
