@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A volume on the memory of three servers with parity: made, mounted, used while a server is killed, comes back empty and
 # is rebuilt, and another one is killed; then checked by a new client with one server missing. Looked at read-only, drained
-# and rebuilt by command, with TLS; and on the memory of nbdkit and of qemu-storage-daemon, where those are installed.
+# and rebuilt by command, restored from a write-behind log after all servers are lost, with TLS; and on the memory of nbdkit and of qemu-storage-daemon, where those are installed.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=remote
@@ -120,6 +120,45 @@ timeout 120 "$STEADFAST" remote rebuild "$IMAGE" 2>"$WORK/rebuild.log" | grep -q
 lose 3
 check_volume "after a rebuild, with another server lost"
 ok "drain and rebuild by command"
+
+# A write-behind log: all servers are lost, and the array is made anew out of it on others.
+for index in 10 11 12; do lend $index; done
+logged="log=$WORK/behind&log_behind=8&$words"
+IMAGE="remote://$(place 10),$(place 11),$(place 12)?$logged"
+create="$IMAGE&policy=parity"
+timeout 60 "$STEADFAST" mkfs "$create" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+timeout 60 "$STEADFAST" mkfs "$create" >/dev/null 2>&1 && die "a log was overwritten"
+mount_volume
+cp -r "$TESTS" "$MNT/a"
+head -c 20M /dev/urandom >"$MNT/large"
+timeout 60 "$STEADFAST" transact "$MNT" || die "transact"
+sum=$(sha256sum <"$MNT/large")
+# log_line: what status says of the log.
+log_line() { timeout 60 "$STEADFAST" remote status "$IMAGE" | grep '^write-behind log' || true; }
+for try in $(seq 240); do
+    ! log_line | grep -q ': complete, flushed .*, 0 .* behind' || break
+    sleep 0.25
+done
+log_line | grep -q ': complete, flushed .*, 0 .* behind' || die "the log is not complete ($try): $(log_line)"
+timeout 60 "$STEADFAST" remote restore "$create" >/dev/null 2>"$WORK/refused" && die "restored while it is open"
+kill_daemon
+timeout 60 "$STEADFAST" remote restore "$create" >/dev/null 2>"$WORK/refused" && die "restored over servers that are there"
+grep -q 'still holds the array' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
+check_volume "with its servers and a log"
+for index in 10 11 12; do lose $index; done
+timeout 60 "$STEADFAST" mount "$IMAGE" "$MNT" 2>"$WORK/refused" && die "mounted without a server"
+grep -q 'remote restore' "$WORK/refused" || die "the refusal names the way out: $(cat "$WORK/refused")"
+for index in 13 14 15; do lend $index; done
+IMAGE="remote://$(place 13),$(place 14),$(place 15)?$logged"
+timeout 120 "$STEADFAST" remote restore "$IMAGE&policy=parity" >"$WORK/restore.log" 2>&1 || die "restore: $(cat "$WORK/restore.log")"
+check_volume "restored from the log"
+mount_volume
+diff -r "$TESTS" "$MNT/a" || die "files differ after the restore"
+[ "$(sha256sum <"$MNT/large")" = "$sum" ] || die "the large file differs after the restore"
+cp -r "$TESTS" "$MNT/b"
+umount_volume
+log_line | grep -q 'can be restored' || die "the log did not go on: $(log_line)"
+ok "all servers are lost, and the array is restored from the write-behind log"
 
 # TLS from our client to our server, and to nbdkit; a client without the authority gets nowhere.
 pki=$WORK/pki

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use steadfast_remote::array::ArrayError;
 use steadfast_remote::etcd::EtcdError;
-use steadfast_remote::{Address, Live, RemoteError, RemoteMedium, Watch, is_address};
+use steadfast_remote::{Address, Live, RemoteError, RemoteMedium, Restored, Watch, is_address};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::HostMedium;
@@ -66,15 +66,27 @@ pub fn watched() -> Option<Live> {
 /// # Errors
 /// [`failure`].
 pub fn create(path: &Path) -> Outcome<HostMedium> {
-    let uuid = steadfast_host::random_uuid().map_err(|error| {
-        let what = format!("no random bytes: {}", crate::failure::text_os(&error));
-        Failure::new(Exit::Failed, what, "this machine", "make /dev/urandom available")
-    })?;
-    let medium = RemoteMedium::create(&address(path)?, uuid).map_err(|error| failure(&error, path))?;
+    let medium = RemoteMedium::create(&address(path)?, uuid()?).map_err(|error| failure(&error, path))?;
     Ok(Box::new(medium))
 }
 
-/// Whether one of the servers belongs to an array.
+/// Makes the array anew out of its write-behind log.
+///
+/// # Errors
+/// [`failure`].
+pub fn restore(path: &Path, force: bool) -> Outcome<Restored> {
+    RemoteMedium::restore(&address(path)?, uuid()?, force).map_err(|error| failure(&error, path))
+}
+
+/// An identity for a new array.
+fn uuid() -> Outcome<[u8; 16]> {
+    steadfast_host::random_uuid().map_err(|error| {
+        let what = format!("no random bytes: {}", crate::failure::text_os(&error));
+        Failure::new(Exit::Failed, what, "this machine", "make /dev/urandom available")
+    })
+}
+
+/// Whether one of the servers belongs to an array, or there is a write-behind log.
 ///
 /// # Errors
 /// What is wrong with the address, and when nobody answers.
@@ -83,7 +95,8 @@ pub fn holds_data(path: &Path) -> Outcome<bool> {
         Err(RemoteError::Etcd(EtcdError::NoArray(_))) => return Ok(false),
         reports => reports.map_err(|error| failure(&error, path))?,
     };
-    Ok(reports.iter().any(|report| report.superblock.is_some()))
+    let log = RemoteMedium::log_report(&address(path)?).map_err(|error| failure(&error, path))?;
+    Ok(log.is_some() || reports.iter().any(|report| report.superblock.is_some()))
 }
 
 /// Whether a process of this machine has the array open.
@@ -118,6 +131,13 @@ pub fn failure(error: &RemoteError, path: &Path) -> Failure {
                 (Exit::Failed, "see what else writes below 'steadfast/' there")
             }
         },
+        RemoteError::Log(..) => (Exit::Failed, "see 'write-behind log' in docs/REMOTE.md"),
+        RemoteError::Restorable(..) => (
+            Exit::Damaged,
+            "start the servers that are missing, if they have their state; it is the newer one",
+        ),
+        RemoteError::Alive(_) => (Exit::Busy, "mount it; --force gives up what the servers hold"),
+        RemoteError::Occupied(_) => (Exit::Busy, "give other servers; --force overwrites what is there"),
         RemoteError::Host(_) => (Exit::Failed, "see the message; witness=DIRECTORY chooses another place"),
         RemoteError::Array(error) => match error {
             ArrayError::Invalid(_) => (Exit::Usage, "see docs/REMOTE.md for policies and sizes"),
@@ -125,6 +145,7 @@ pub fn failure(error: &RemoteError, path: &Path) -> Failure {
             ArrayError::NoArray => {
                 (Exit::NotAVolume, "check the addresses, or make one with 'steadfast mkfs'")
             }
+            ArrayError::Unfinished => (Exit::Damaged, "the log still has everything"),
             ArrayError::Mixed(_) => (Exit::NotAVolume, "give the servers of one array only"),
             ArrayError::TooManyLost => {
                 (Exit::Damaged, "start the servers that are missing, if they have their state")

@@ -40,6 +40,10 @@ pub struct Address {
     pub rebuild_rate: u64,
     /// How long a member is lost before a spare takes its place.
     pub spare_after: Duration,
+    /// File or block device of the write-behind log.
+    pub log: Option<PathBuf>,
+    /// Bytes that it may be behind.
+    pub log_behind: u64,
     /// Directory of the witness.
     pub witness: Option<PathBuf>,
     /// Certificates, where servers have TLS.
@@ -105,6 +109,8 @@ impl Address {
             degraded: false,
             rebuild_rate: 64 << 20,
             spare_after: Duration::from_secs(10),
+            log: None,
+            log_behind: 64 << 20,
             witness: None,
             tls: TlsFiles::default(),
             etcd: None,
@@ -135,6 +141,11 @@ impl Address {
             },
             "spare_after" => self.spare_after = ms()?,
             "spares" => self.spares = number()? as usize,
+            "log" => self.log = Some(PathBuf::from(value)),
+            "log_behind" | "log-behind" => match number()? {
+                mib @ 1..=4096 => self.log_behind = mib << 20,
+                _ => return Err(wrong("give MiB, from 1 to 4096")),
+            },
             "witness" => self.witness = Some(PathBuf::from(value)),
             "tls_ca" => self.tls.authorities = Some(PathBuf::from(value)),
             "tls_cert" => self.tls.certificate = Some(PathBuf::from(value)),
@@ -156,8 +167,8 @@ impl Address {
             _ => {
                 return Err(format!(
                     "unknown word '{key}': there are policy, ec, export, connections, timeout, hedge, degraded, rate, \
-                     spare, spares, spare_after, witness, tls_ca, tls_cert and tls_key; with etcd also members, takeover, \
-                     etcd_wait, etcd_ca, etcd_cert and etcd_key"
+                     spare, spares, spare_after, log, log_behind, witness, tls_ca, tls_cert and tls_key; with etcd also \
+                     members, takeover, etcd_wait, etcd_ca, etcd_cert and etcd_key"
                 ));
             }
         }
@@ -297,13 +308,14 @@ mod tests {
     #[test]
     fn addresses_are_read() {
         let address: Address =
-            "remote://a,b:1,[::1]:2?policy=parity&spare=c:3&timeout=900ms&degraded=yes&rate=5"
+            "remote://a,b:1,[::1]:2?policy=parity&spare=c:3&timeout=900ms&degraded=yes&rate=5&log=/l&log_behind=8"
                 .parse()
                 .unwrap();
         assert_eq!(address.servers, ["a:10809", "b:1", "[::1]:2", "c:3"]);
         assert_eq!((address.spares, address.policy), (1, Some(Policy::Parity)));
         assert!(address.degraded && address.timeout == Duration::from_millis(900));
         assert_eq!(address.rebuild_rate, 5 << 20);
+        assert_eq!((address.log, address.log_behind), (Some("/l".into()), 8 << 20));
         let address: Address = "remote://a,b,c?policy=ec=2+1".parse().unwrap();
         assert_eq!(address.policy, Some(Policy::Erasure { data: 2, parity: 1 }));
     }
@@ -317,6 +329,7 @@ mod tests {
             ("remote://a?colour=red", "unknown word"),
             ("remote://a?timeout=0", "milliseconds"),
             ("remote://a,b?policy", "no value"),
+            ("remote://a?log_behind=0", "MiB, from 1"),
             ("file://a", "does not begin"),
             ("remote:///does/not/exist.toml", "No such file"),
             ("remote://a?takeover=yes", "only where etcd"),

@@ -43,6 +43,9 @@ pub struct Live {
     pub etcd: Option<String>,
     /// The rebuild that goes on.
     pub rebuild: Option<LiveRebuild>,
+    /// The write-behind log, where there is one.
+    #[serde(default)]
+    pub log: Option<LiveLog>,
     /// Bytes of the medium.
     pub size: u64,
     /// Segments of each server.
@@ -101,6 +104,29 @@ pub struct LiveRebuild {
     pub bytes: u64,
     /// Bytes a second so far.
     pub rate: u64,
+}
+
+/// What the write-behind log is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveLog {
+    /// Where it is.
+    pub path: String,
+    /// `complete`, `copying` (nothing can be restored from it yet) or `failed` (given up until the array is opened again).
+    pub state: String,
+    /// Why it was given up.
+    pub error: Option<String>,
+    /// Bytes that were flushed and are not in it.
+    pub behind: u64,
+    /// The most that this can be.
+    pub bound: u64,
+    /// Blocks of the medium that are copied.
+    pub copied: u32,
+    /// All of them.
+    pub blocks: u32,
+    /// Time of its flush point, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// Flushes of the array that nobody asked for, made to stay in the bound.
+    pub forced_flushes: u64,
 }
 
 /// The socket, served until it is dropped.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -10,11 +11,13 @@ use steadfast_media::{Geometry, Medium, MediumCounters, MediumError};
 
 use crate::address::{Address, EtcdAddress};
 use crate::array::{Array, ArrayError, CreateOptions, Fleet, Policy, State, Status};
+use crate::behind::LogError;
 use crate::client::TcpFleet;
 use crate::etcd::session::{gateway, resolved};
 use crate::etcd::{EtcdError, Listing, Session, claims};
 use crate::latency::Latencies;
 use crate::live::{self, Live, LiveMember, LiveSocket};
+use crate::log_place::{self, HostLog, LogReport};
 use crate::place::{
     Noted, ServerReport, as_witness, clock, fleet, hex, known_uuid, look, options, recorded, servers_of,
     trim_all, uuid_from, uuid_of, witness,
@@ -38,6 +41,20 @@ pub enum RemoteError {
     /// etcd, or what it says.
     #[error(transparent)]
     Etcd(#[from] EtcdError),
+    /// The write-behind log, by its path.
+    #[error("the write-behind log {0}: it {1}")]
+    Log(String, LogError),
+    /// Opening failed, and the log has a state: its path.
+    #[error(
+        "{0}; the write-behind log {1} has a state of it: 'steadfast remote restore' makes an array of that"
+    )]
+    Restorable(ArrayError, String),
+    /// A server still has the array that is to be restored.
+    #[error("server {0} still holds the array, and may be newer than the log")]
+    Alive(String),
+    /// A server has another array.
+    #[error("server {0} holds another array")]
+    Occupied(String),
     /// The witness's directory, or a thread.
     #[error("{0}")]
     Host(String),
@@ -47,6 +64,7 @@ pub enum RemoteError {
 pub struct RemoteMedium {
     open: Arc<Open>,
     tender: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
     /// Gone before the lock is.
     _socket: Option<LiveSocket>,
     _lock: Option<File>,
@@ -55,6 +73,8 @@ pub struct RemoteMedium {
 /// What those have in common who work on an open array.
 struct Open {
     array: Array<TcpFleet>,
+    /// With its path.
+    log: Option<(PathBuf, HostLog)>,
     shared: Shared,
     times: Times,
     /// Where etcd says who may write. Ends behind the array.
@@ -106,6 +126,7 @@ impl Open {
             members,
             failed: status.failed,
             rebuild: self.shared.rebuild(),
+            log: self.log.as_ref().map(|(path, log)| log_place::live(path, log)),
             size: status.size,
             segments: status.segments.1,
             segments_free: status.segments.0,
@@ -158,6 +179,10 @@ impl RemoteMedium {
         policy: Policy,
         session: Option<Arc<Session>>,
     ) -> Result<RemoteMedium, RemoteError> {
+        if let Some(path) = &address.log {
+            // What is no log is not overwritten, and told before anything is.
+            drop(log_place::find(path)?);
+        }
         let fleet = fleet(address, session.as_deref())?;
         let witness = witness(address)?;
         let create = CreateOptions { policy, uuid, spares: address.spares };
@@ -166,7 +191,7 @@ impl RemoteMedium {
             None => options(address, witness.as_ref().map(as_witness), clock(), false),
         };
         let array = Array::create(fleet, &create, options)?;
-        Self::attend(array, address, witness, None, session)
+        Self::attend(array, address, witness, None, session, true)
     }
 
     /// Opens the array on the servers of the address.
@@ -221,8 +246,8 @@ impl RemoteMedium {
             }
         };
         let fleet = fleet(&address, session.as_deref())?;
-        let array = Array::open(fleet, options)?;
-        Self::attend(array, &address, witness, lock, session)
+        let array = Array::open(fleet, options).map_err(|error| Self::lost(&address, error))?;
+        Self::attend(array, &address, witness, lock, session, false)
     }
 
     fn attend(
@@ -231,9 +256,10 @@ impl RemoteMedium {
         witness: Option<Arc<DirectoryWitness>>,
         lock: Option<File>,
         session: Option<Arc<Session>>,
+        new: bool,
     ) -> Result<RemoteMedium, RemoteError> {
         let socket = witness.as_ref().map(|witness| witness.socket(&array.status().uuid));
-        let lock = match witness {
+        let lock = match &witness {
             _ if lock.is_some() => lock,
             Some(witness) => {
                 let held = witness
@@ -244,10 +270,26 @@ impl RemoteMedium {
             None => None,
         };
         let times = Times { reads: Latencies::new(), writes: Latencies::new(), flushes: Latencies::new() };
-        let open = Arc::new(Open { array, shared: Shared::default(), times, session });
+        let log = match array.is_read_only() {
+            true => None,
+            false => log_place::attach(address, &array, new, witness.as_deref())?,
+        };
+        let log = address.log.clone().zip(log);
+        let open = Arc::new(Open { array, log, shared: Shared::default(), times, session });
         if open.array.is_read_only() {
-            return Ok(RemoteMedium { open, tender: None, _socket: None, _lock: lock });
+            return Ok(RemoteMedium { open, tender: None, keeper: None, _socket: None, _lock: lock });
         }
+        let rate = address.rebuild_rate;
+        let keeper = open.log.is_some().then(|| {
+            let (open, witness) = (Arc::clone(&open), witness.clone());
+            std::thread::Builder::new().name("remote-log".into()).spawn(move || {
+                if let Some((_, log)) = &open.log {
+                    log_place::keep(&open.array, log, &open.shared, rate, witness.as_deref());
+                }
+            })
+        });
+        let host = |error: std::io::Error| RemoteError::Host(error.to_string());
+        let keeper = keeper.transpose().map_err(host)?;
         let tender = std::thread::Builder::new()
             .name("remote-tender".into())
             .spawn({
@@ -258,13 +300,36 @@ impl RemoteMedium {
                     tender::tend(&open.array, &open.shared, rate, spare_after, session);
                 }
             })
-            .map_err(|error| RemoteError::Host(error.to_string()))?;
+            .map_err(host);
+        // Dropped with an error it ends the other thread.
+        let mut medium = RemoteMedium { open, tender: None, keeper, _socket: None, _lock: lock };
+        medium.tender = Some(tender?);
+        let open = &medium.open;
         // Without it the array is as good; only nobody sees what it does.
-        let socket = socket.and_then(|path| {
-            let watch = Watch(Arc::downgrade(&open));
+        medium._socket = socket.and_then(|path| {
+            let watch = Watch(Arc::downgrade(open));
             LiveSocket::serve(path, move || watch.live()).ok()
         });
-        Ok(RemoteMedium { open, tender: Some(tender), _socket: socket, _lock: lock })
+        Ok(medium)
+    }
+
+    /// An array that does not open, and of which a log may have a state.
+    fn lost(address: &Address, error: ArrayError) -> RemoteError {
+        let gone = matches!(error, ArrayError::NoArray | ArrayError::TooManyLost | ArrayError::Unsure(_));
+        match (&address.log, log_place::report(address)) {
+            (Some(path), Ok(Some(report))) if gone && report.time_ms.is_some() => {
+                RemoteError::Restorable(error, path.display().to_string())
+            }
+            _ => RemoteError::Array(error),
+        }
+    }
+
+    /// What the write-behind log of an address says, without the array being opened; `None` where there is none.
+    ///
+    /// # Errors
+    /// There is something else in its place.
+    pub fn log_report(address: &Address) -> Result<Option<LogReport>, RemoteError> {
+        log_place::report(address)
     }
 
     /// What there is to know, and how many segments of a rebuild are done while there is one.
@@ -350,8 +415,11 @@ impl RemoteMedium {
 impl Drop for RemoteMedium {
     fn drop(&mut self) {
         self.open.shared.stop();
-        if let Some(tender) = self.tender.take() {
-            let _ = tender.join();
+        if let Some((_, log)) = &self.open.log {
+            log.wake();
+        }
+        for thread in [self.tender.take(), self.keeper.take()].into_iter().flatten() {
+            let _ = thread.join();
         }
     }
 }
@@ -372,19 +440,35 @@ impl Medium for RemoteMedium {
         timed(&self.open.times.reads, || self.open.array.read(offset, buffer))
     }
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        timed(&self.open.times.writes, || self.open.array.write(offset, data))
+        let Open { array, log, times, .. } = &*self.open;
+        timed(&times.writes, || match log {
+            Some((_, log)) => log.write(array, offset, data),
+            None => array.write(offset, data),
+        })
     }
     fn flush(&self) -> Result<(), MediumError> {
-        timed(&self.open.times.flushes, || self.open.array.flush())
+        let Open { array, log, times, .. } = &*self.open;
+        timed(&times.flushes, || match log {
+            Some((_, log)) => log.flush(array),
+            None => array.flush(),
+        })
     }
     fn wants_discards(&self) -> bool {
         true
     }
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
-        self.open.array.discard(offset, length)
+        let Open { array, log, .. } = &*self.open;
+        match log {
+            Some((_, log)) => log.discard(array, offset, length),
+            None => array.discard(offset, length),
+        }
     }
     fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        timed(&self.open.times.flushes, || self.open.array.write_fua(offset, data))
+        let Open { array, log, times, .. } = &*self.open;
+        timed(&times.flushes, || match log {
+            Some((_, log)) => log.write(array, offset, data).and_then(|()| log.flush(array)),
+            None => array.write_fua(offset, data),
+        })
     }
     fn counters(&self) -> Option<MediumCounters> {
         self.open.array.counters()

@@ -41,7 +41,7 @@ impl Shared {
     }
 
     /// Waits; whether it is over.
-    fn rest(&self, time: Duration) -> bool {
+    pub(crate) fn rest(&self, time: Duration) -> bool {
         let mut stop = self.stop.lock();
         if !*stop {
             self.wake.wait_for(&mut stop, time);

@@ -47,6 +47,21 @@ impl DirectoryWitness {
         self.path(uuid, "live")
     }
 
+    /// Notes why the write-behind log of an array was given up, or that it is in order. For the day on which its disk can
+    /// not be written: so what goes wrong here changes nothing.
+    pub(crate) fn note_log(&self, uuid: &[u8; 16], why: Option<&str>) {
+        let path = self.path(uuid, "log");
+        let _ = match why {
+            Some(why) => fs::write(path, why),
+            None => fs::remove_file(path),
+        };
+    }
+
+    /// Why the write-behind log of an array was given up, if anybody has noted that.
+    pub(crate) fn log_note(&self, uuid: &[u8; 16]) -> Option<String> {
+        fs::read_to_string(self.path(uuid, "log")).ok()
+    }
+
     fn write(&self, uuid: &[u8; 16], (stamp, epoch): (u64, u64)) -> io::Result<()> {
         let (path, new) = (self.path(uuid, "epoch"), self.path(uuid, "new"));
         let mut file = File::create(&new)?;

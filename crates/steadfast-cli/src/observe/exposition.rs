@@ -145,6 +145,28 @@ fn array(page: &mut Page, live: &Live) {
     ] {
         page.family(name, kind, help).sample(&[], value);
     }
+    if let Some(log) = &live.log {
+        for (name, help, value) in [
+            (
+                "remote_log_failed",
+                "1 where the write-behind log was given up.",
+                u64::from(log.state == "failed"),
+            ),
+            (
+                "remote_log_complete",
+                "1 where the write-behind log can be restored.",
+                u64::from(log.state == "complete"),
+            ),
+            (
+                "remote_log_behind_bytes",
+                "Bytes that were flushed and are not in the write-behind log.",
+                log.behind,
+            ),
+            ("remote_log_bound_bytes", "The most that this can be.", log.bound),
+        ] {
+            page.family(name, gauge, help).sample(&[], value);
+        }
+    }
     let help = "How long requests to the array took since it was opened, by quantile.";
     let family = page.family("remote_latency_seconds", Type::Gauge, help);
     for (operation, latency) in
@@ -256,6 +278,7 @@ mod tests {
         assert_eq!(page.value("steadfast_space_bytes", &[("state", "snapshots")]), Some(5.0 * 4096.0));
         assert_eq!(page.value("steadfast_remote_members", &[("state", "lost")]), Some(1.0));
         assert_eq!(page.value("steadfast_remote_rebuild_done_ratio", &[]), Some(0.25));
+        assert_eq!(page.value("steadfast_remote_log_failed", &[]), Some(1.0));
         let p99 = [("op", "flush"), ("quantile", "0.99")];
         assert_eq!(page.value("steadfast_remote_latency_seconds", &p99), Some(0.002));
         let info: Vec<_> = page.samples("steadfast_volume_info").collect();

@@ -25,7 +25,7 @@ pub mod fixture {
     use steadfast_fuse::metrics::{Kind, Operations, bucket_limit};
     use steadfast_fuse::watch::{Snapshot, Status};
     use steadfast_media::MediumCounters;
-    use steadfast_remote::{Latency, Live, LiveMember, LiveRebuild};
+    use steadfast_remote::{Latency, Live, LiveLog, LiveMember, LiveRebuild};
 
     use super::Identity;
 
@@ -109,6 +109,17 @@ pub mod fixture {
             fenced: false,
             etcd: None,
             rebuild: Some(LiveRebuild { member: 1, done: 64, segments: 256, bytes: 1 << 24, rate: 1 << 26 }),
+            log: Some(LiveLog {
+                path: "/log".into(),
+                state: "failed".into(),
+                error: Some("no room".into()),
+                behind: 0,
+                bound: 64 << 20,
+                copied: 9,
+                blocks: 10,
+                time_ms: 0,
+                forced_flushes: 0,
+            }),
             size: 1 << 30,
             segments: 256,
             segments_free: 99,

@@ -3,11 +3,11 @@
 mod listed;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use steadfast_remote::array::State;
-use steadfast_remote::{Latency, Live, RemoteMedium, ServerReport};
+use steadfast_remote::{Latency, Live, LogReport, RemoteMedium, ServerReport};
 
 use crate::etcd::{self, EtcdTls};
 use crate::failure::{Exit, Failure, Outcome};
@@ -42,6 +42,14 @@ enum Command {
         address: PathBuf,
         /// Member, as 'status' numbers them
         member: usize,
+    },
+    /// All servers are lost: make the array anew out of its write-behind log, on servers that hold none
+    Restore {
+        /// Address of the new array, with log=PATH and, as for mkfs, its policy
+        address: PathBuf,
+        /// Also from a log that is older than promised, and over servers that hold an array
+        #[arg(long)]
+        force: bool,
     },
     /// List the servers and arrays that etcd knows, and what is claimed of whom
     Servers {
@@ -94,6 +102,7 @@ pub fn run(args: &Args) -> Outcome {
         Command::Status { address, json } => status(address, *json),
         Command::Rebuild { address } => rebuild(address, None),
         Command::Drain { address, member } => rebuild(address, Some(*member)),
+        Command::Restore { address, force } => restore(address, *force),
         Command::Servers { etcd, tls, json } => listed::servers(&etcd::cluster(etcd, tls), *json),
         Command::Release { address, force: _ } => listed::release(address),
     }
@@ -136,6 +145,7 @@ fn status(path: &Path, json: bool) -> Outcome {
         })
         .collect();
     let live = RemoteMedium::live(&address);
+    let log = RemoteMedium::log_report(&address).map_err(|error| remote::failure(&error, path))?;
     if json {
         return output::json(&StatusJson { servers, live });
     }
@@ -164,10 +174,22 @@ fn status(path: &Path, json: bool) -> Outcome {
         output
             .line(format_args!("{member:>3}  {:<24} {lent:>10}  {}{error}", server.address, server.state))?;
     }
-    if let Some(live) = live {
-        print_live(&live, &mut output)?;
+    match (live, log) {
+        (Some(live), _) => print_live(&live, &mut output)?,
+        (None, Some(log)) => print_log(&log, &mut output)?,
+        (None, None) => {}
     }
     output.finish()
+}
+
+/// What a log says that is not in use.
+fn print_log(log: &LogReport, output: &mut Output) -> Outcome {
+    let state = match (&log.failed, log.time_ms) {
+        (Some(why), _) => format!("FAILED: {why}"),
+        (None, Some(time)) => format!("can be restored as it was flushed {}", age(time)),
+        (None, None) => "was never complete, nothing can be restored".to_owned(),
+    };
+    output.line(format_args!("write-behind log of array {}: {state}", log.uuid))
 }
 
 /// What an open array is doing, in lines.
@@ -184,6 +206,20 @@ fn print_live(live: &Live, output: &mut Output) -> Outcome {
     ))?;
     if let Some(trouble) = &live.etcd {
         output.line(format_args!("an epoch cannot begin: {trouble}"))?;
+    }
+    if let Some(log) = &live.log {
+        let percent = u64::from(log.copied) * 100 / u64::from(log.blocks.max(1));
+        let state = match (&log.error, log.state.as_str()) {
+            (Some(why), _) => format!("FAILED: {why}"),
+            (None, "copying") => format!("copying, {percent} %, nothing to restore yet"),
+            (None, state) => format!("{state}, flushed {}", age(log.time_ms)),
+        };
+        output.line(format_args!(
+            "write-behind log {}: {state}, {} of at most {} behind",
+            log.path,
+            size::human(log.behind),
+            size::human(log.bound),
+        ))?;
     }
     if let Some(rebuild) = &live.rebuild {
         let percent = u64::from(rebuild.done) * 100 / u64::from(rebuild.segments.max(1));
@@ -208,6 +244,31 @@ fn print_live(live: &Live, output: &mut Output) -> Outcome {
     row("reads", &live.read_latency, Some(live.read_bytes))?;
     row("writes", &live.write_latency, Some(live.written_bytes))?;
     row("flushes", &live.flush_latency, None)
+}
+
+/// How long ago that was.
+fn age(time_ms: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ago = now.saturating_sub(Duration::from_millis(time_ms)).as_secs();
+    match ago {
+        0..120 => format!("{ago} s ago"),
+        120..7200 => format!("{} min ago", ago / 60),
+        _ => format!("{} h ago", ago / 3600),
+    }
+}
+
+/// Makes the array anew out of its log.
+fn restore(path: &Path, force: bool) -> Outcome {
+    let address = remote::address(path)?;
+    let restored = remote::restore(path, force)?;
+    let mut output = Output::new();
+    output.line(format_args!(
+        "{}: restored as it was flushed {}, {} copied",
+        address.short(),
+        age(restored.time_ms),
+        size::human(restored.bytes),
+    ))?;
+    output.finish()
 }
 
 /// Opens the array, takes `drained` out, and waits until everything is rebuilt.

@@ -1,0 +1,92 @@
+//! Restoring: all servers are lost, and an array is made anew out of the write-behind log.
+//!
+//! Servers that are there win: one that holds an array, this one or another, is not overwritten unless somebody says so.
+
+use std::sync::Arc;
+
+use crate::address::Address;
+use crate::array::{Array, ArrayError, CreateOptions, Policy, Witness};
+use crate::behind::{LogError, RestoreError};
+use crate::etcd::Session;
+use crate::etcd::session::{gateway, resolved};
+use crate::log_place;
+use crate::medium::{RemoteError, RemoteMedium};
+use crate::place::{as_witness, clock, fleet, hex, options, witness};
+
+/// What was restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restored {
+    /// When the flush point was, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// Bytes that were copied.
+    pub bytes: u64,
+}
+
+impl RemoteMedium {
+    /// Makes the array of the address anew, as `uuid`, out of its write-behind log. With `force` also out of a log that is
+    /// older than its bound says, and over servers that hold an array.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; it can be done again.
+    pub fn restore(address: &Address, uuid: [u8; 16], force: bool) -> Result<Restored, RemoteError> {
+        let invalid = |why: &str| RemoteError::Array(ArrayError::Invalid(why.to_owned()));
+        let path = address.log.as_deref().ok_or_else(|| invalid("the address names no log=PATH"))?;
+        let failed = |error| RemoteError::Log(path.display().to_string(), error);
+        let mut kept = log_place::find(path)?.ok_or_else(|| failed(LogError::NotALog))?;
+        let witness = witness(address)?;
+        let old = kept.uuid();
+        let noted = witness.as_ref().and_then(|witness| witness.log_note(&old));
+        if let Some(why) = noted.filter(|_| !force) {
+            return Err(failed(LogError::Stale(why)));
+        }
+        let newest = witness.as_ref().and_then(|witness| witness.newest(&old));
+        let point = kept.restorable(newest, force).map_err(failed)?;
+        if address.etcd.is_none() && !force {
+            for report in Self::look(address)? {
+                let Some(superblock) = &report.superblock else { continue };
+                match superblock.uuid {
+                    // What an earlier restore has left.
+                    uuid if superblock.unfinished && kept.heir() == Some(uuid) => {}
+                    uuid if uuid == old => return Err(RemoteError::Alive(report.address)),
+                    _ => return Err(RemoteError::Occupied(report.address)),
+                }
+            }
+        }
+        kept.begin(uuid).map_err(failed)?;
+        let (policy, address, session) = match &address.etcd {
+            None => {
+                let members = address.servers.len().saturating_sub(address.spares);
+                let policy =
+                    address.policy.unwrap_or(if members > 1 { Policy::Mirror } else { Policy::None });
+                (policy, address.clone(), None)
+            }
+            Some(etcd) => {
+                let (policy, count) = address.new_members().map_err(ArrayError::Invalid)?;
+                let (session, record) =
+                    Session::create(gateway(etcd)?, etcd, &hex(&uuid), &policy.to_string(), count)?;
+                (policy, resolved(address, &gateway(etcd)?, &record, Some(record.token))?, Some(session))
+            }
+        };
+        let session = session.map(Arc::new);
+        let mut made = || -> Result<Restored, RemoteError> {
+            let create = CreateOptions { policy, uuid, spares: address.spares };
+            let options = match &session {
+                Some(session) => options(&address, Some(as_witness(session)), session.token().into(), false),
+                None => options(&address, witness.as_ref().map(as_witness), clock(), false),
+            };
+            let array = Array::create_unfinished(fleet(&address, session.as_deref())?, &create, options)?;
+            let bytes = kept.restore(&array, clock()).map_err(|error| match error {
+                RestoreError::Log(error) => failed(error),
+                RestoreError::Array(error) => RemoteError::Array(error),
+                error @ RestoreError::TooSmall(..) => invalid(&error.to_string()),
+            })?;
+            Ok(Restored { time_ms: point.time_ms, bytes })
+        };
+        let restored = made();
+        if let (Err(_), Some(session)) = (&restored, &session) {
+            // Nobody can open what is there.
+            let _ = session.release();
+        }
+        restored
+    }
+}
