@@ -347,6 +347,19 @@ impl<'t> Bench<'t> {
         self.target.mount()
     }
 
+    /// Unmounts and mounts again, untimed, so that everything has been written. A target that would lose everything stays
+    /// mounted.
+    ///
+    /// # Errors
+    /// Those of the target.
+    pub fn remount(&mut self) -> Outcome {
+        if self.target.is_volatile() {
+            return self.settle();
+        }
+        self.target.unmount()?;
+        self.target.mount().map(drop)
+    }
+
     /// Whether a directory of this target can have so many files.
     ///
     /// # Errors
