@@ -24,6 +24,9 @@ macro_rules! forward {
             fn wants_discards(&self) -> bool {
                 (**self).wants_discards()
             }
+            fn flushes_cheaply(&self) -> bool {
+                (**self).flushes_cheaply()
+            }
             fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
                 (**self).discard(offset, length)
             }

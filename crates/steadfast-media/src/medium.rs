@@ -46,6 +46,13 @@ pub trait Medium: Send + Sync {
         false
     }
 
+    /// Whether a flush costs next to nothing, as what was written is on the medium already, and a read at a mount counts: flash
+    /// again. Then the file system flushes data before the log record that names it, so that a mount need not read the data to
+    /// see whether it is there.
+    fn flushes_cheaply(&self) -> bool {
+        false
+    }
+
     /// Makes the medium `size` bytes long where it can be longer or shorter; new bytes read as zeros. Otherwise only says
     /// whether it is at least so long.
     fn set_size(&self, size: u64) -> Result<(), MediumError> {

@@ -43,6 +43,10 @@ impl<M: Medium> Medium for Patient<M> {
         self.0.wants_discards()
     }
 
+    fn flushes_cheaply(&self) -> bool {
+        self.0.flushes_cheaply()
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         retry(|| self.0.discard(offset, length))
     }

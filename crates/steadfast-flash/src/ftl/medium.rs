@@ -113,6 +113,11 @@ impl<N: Nand> Medium for FlashMedium<N> {
         true
     }
 
+    /// What has a page of its own is durable when it is programmed.
+    fn flushes_cheaply(&self) -> bool {
+        true
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         let pages = self.pages(MediumOperation::Discard, offset, length)?;
         let trimmed = self.ftl.lock().trim(pages.start, pages.end - pages.start);

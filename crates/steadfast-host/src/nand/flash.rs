@@ -137,6 +137,10 @@ impl Medium for FlashDevice {
         self.layer.wants_discards()
     }
 
+    fn flushes_cheaply(&self) -> bool {
+        self.layer.flushes_cheaply()
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         let _turn = self.turn.lock();
         self.layer.discard(offset, length)

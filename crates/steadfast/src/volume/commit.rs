@@ -18,7 +18,7 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::Root;
 
 /// Unflushed data up to this many bytes goes with the record in one flush, and replay checks it. More is flushed before
-/// the record is written, so that replay never has to read much.
+/// the record is written, so that replay never has to read much. Both bounds are one block where a flush costs next to nothing.
 const CHECKED_DATA_MAX: u32 = 256 << 10;
 /// Data that replay reads at most to check it, bytes. An extent counts as a whole, however little of it is new.
 const REPLAYED_DATA_MAX: u64 = 4 << 20;
@@ -146,7 +146,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// From here on the record's place in the log and its content are settled.
     fn take_mark(&self, working: &mut Working, next: Next, data: u64) -> Mark {
         let unflushed = self.store.unflushed();
-        let too_much = unflushed > CHECKED_DATA_MAX || (unflushed > 0 && data > REPLAYED_DATA_MAX);
+        let block_size = self.store.superblock.block_size;
+        let (unflushed_max, data_max) = match self.store.medium.flushes_cheaply() {
+            true => (block_size, u64::from(block_size)),
+            false => (CHECKED_DATA_MAX, REPLAYED_DATA_MAX),
+        };
+        let too_much = unflushed > unflushed_max || (unflushed > 0 && data > data_max);
         let flush_data_first = self.store.take_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
         let (at, bytes) = working.log.append(&self.store, next, check_data);
