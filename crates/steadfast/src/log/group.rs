@@ -69,8 +69,12 @@ impl Log {
             let joined = builder.joined(&group.payload)?;
             let body = joined.body(block_size)?;
             let blocks = u64::from(group.index == 0);
-            if body.len() <= block_size && self.has_room(blocks) {
-                let index = group.index + 1;
+            let index = group.index + 1;
+            // Who reads the log looks at the first block of a group, and at the second only where the newest record is not in the
+            // first: so a group does not end in the second one, as far as that can be told.
+            let grown = body.len().saturating_sub(group.length);
+            let ends_behind = index % 2 == 1 && body.len() + grown > block_size && self.has_room(1);
+            if body.len() <= block_size && self.has_room(blocks) && !ends_behind {
                 let turn = if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };
                 let at = (group.start + turn) % self.region.count;
                 let (start, previous) = (group.start, group.previous);
