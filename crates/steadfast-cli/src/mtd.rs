@@ -14,8 +14,8 @@ use crate::flash_place::{Access, FlashPlace, not_flash};
 use crate::host;
 use crate::image::HostMedium;
 
-/// Pages of the intent log on flash: as many as a mount may read again.
-const LOG_PAGES: u64 = 192;
+/// Pages of the intent log on flash: as many as a mount can read. A group of records takes two, of which it reads one.
+const LOG_PAGES: u64 = 40;
 
 /// Applies what suits flash to those parameters of a new volume that nobody has given: blocks and nodes of a page, so that
 /// nothing is written twice that changes once; metadata once, because every page below is checked and corrected, and

@@ -26,6 +26,13 @@ pub(crate) const EXTENT_HEADER_LEN: usize = 21;
 /// Most bytes that one written extent covers, so that values stay small whatever the node size.
 pub(crate) const EXTENT_BYTES_MAX: u64 = 1 << 20;
 
+/// The same where nodes are smaller than [`SMALL_NODE`]: on flash. An overwrite in the middle puts what is left of the extent into the
+/// log, with all its checksums; a mount reads them, and a log that fills sooner makes checkpoints more often.
+pub(crate) const EXTENT_BYTES_MAX_SMALL: u64 = 16 << 10;
+
+/// Nodes of this size are not small, bytes.
+const SMALL_NODE: usize = 4096;
+
 /// Most blocks in one unwritten extent: its value is short, but freeing it must stay bounded work.
 pub(crate) const EXTENT_UNWRITTEN_BLOCKS_MAX: u32 = 1 << 14;
 
@@ -85,14 +92,16 @@ pub(crate) fn written_since(bytes: &[u8], generation: Generation) -> u64 {
     decode_run(bytes).filter(|_| counts).map_or(0, |run| run.count)
 }
 
-/// The longest written extent, in blocks: 1 MiB, but no more checksums than fill a quarter of a node, so that a node
+/// The longest written extent, in blocks: 1 MiB, or 16 KiB in small nodes, but no more checksums than fill a quarter of a node, so that a node
 /// holds several; at least 1. `value_len_max` is the largest value, which is most of a node. A writer's choice: readers
 /// accept any length.
 pub(crate) fn written_blocks_max(block_size: u32, granule: u32, value_len_max: usize) -> u32 {
     let per_block = (block_size / granule.max(1)).max(1) as usize;
     let quarter = value_len_max.next_power_of_two() / 4;
     let fits = quarter.min(value_len_max.saturating_sub(EXTENT_HEADER_LEN)) / (4 * per_block);
-    let cap = (EXTENT_BYTES_MAX / u64::from(block_size.max(1))) as usize;
+    let small = value_len_max.next_power_of_two() < SMALL_NODE;
+    let bytes_max = if small { EXTENT_BYTES_MAX_SMALL } else { EXTENT_BYTES_MAX };
+    let cap = (bytes_max / u64::from(block_size.max(1))) as usize;
     u32::try_from(fits.min(cap).max(1)).unwrap_or(u32::MAX)
 }
 
@@ -259,6 +268,8 @@ mod tests {
     fn cap_fits_the_value() {
         assert_eq!(written_blocks_max(4096, 4096, 4096), 256);
         assert_eq!(written_blocks_max(4096, 4096, 4000), 256);
+        assert_eq!(written_blocks_max(2048, 2048, 1900), 8);
+        assert_eq!(written_blocks_max(512, 512, 480), 32);
         for (block, granule, value) in
             [(512, 512, 128), (128, 128, 112), (65536, 4096, 100), (65536, 4096, 16000)]
         {

@@ -84,13 +84,20 @@ impl<N: Nand> Ftl<N> {
             return Ok(());
         }
         match self.read_tagged(place, data)? {
-            Some(Tag { kind: Kind::Data, id, .. }) if id == logical => {
-                self.recent.truncate(RECENT_MAX - 1);
-                self.recent.push_front((place, data.to_vec()));
+            Some(tag) if tag.kind == Kind::Data && tag.id == logical => {
+                self.note_recent(&tag, place, data.to_vec());
                 self.store_reads_due();
                 Ok(())
             }
             _ => Err(FlashError::Uncorrectable { page: logical }),
+        }
+    }
+
+    /// Keeps what a data page holds, in place of the oldest that was kept.
+    pub(super) fn note_recent(&mut self, tag: &Tag, page: u32, data: Vec<u8>) {
+        if tag.kind == Kind::Data {
+            self.recent.truncate(RECENT_MAX - 1);
+            self.recent.push_front((page, data));
         }
     }
 

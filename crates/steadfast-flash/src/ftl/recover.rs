@@ -25,7 +25,6 @@ pub(super) const RECOVERY_STEP: u64 = 1 << 20;
 struct Found {
     tag: Tag,
     page: u32,
-    /// Its data, while it may have to be programmed again.
     data: Vec<u8>,
 }
 
@@ -41,6 +40,7 @@ impl<N: Nand> Ftl<N> {
             self.set_place(tag.id, *page)?;
         }
         if read_only {
+            found.into_iter().for_each(|Found { tag, page, data }| self.note_recent(&tag, page, data));
             return Ok(());
         }
         let newest = found.last().map_or(journal, |found| found.tag.sequence);
@@ -52,10 +52,12 @@ impl<N: Nand> Ftl<N> {
         self.leave_journal_block()?;
         let suspects = if self.geometry.pairing == Pairing::None { 1 } else { found.len() };
         let first = found.len() - suspects.min(found.len());
-        for Found { tag, page, data } in found.drain(first..) {
-            if self.place(tag.id)? == page {
-                self.program_data(Stream::Host, tag.kind, tag.id, &data)?;
+        for (at, Found { tag, mut page, data }) in found.into_iter().enumerate() {
+            if at >= first && self.place(tag.id)? == page {
+                page = self.program_data(Stream::Host, tag.kind, tag.id, &data)?;
             }
+            // The file system reads the end of its log next.
+            self.note_recent(&tag, page, data);
         }
         // A page of the ring block may have been begun: the next anchor goes to the next block.
         self.journal.ring.1 = self.geometry.pages_per_block;
@@ -95,12 +97,6 @@ impl<N: Nand> Ftl<N> {
                     && tag.id < self.layout.user_pages
             };
             if let Some(tag) = tag.filter(ours) {
-                if reach == 0
-                    && let Some(last) = found.last_mut()
-                    && last.tag.sequence < tag.sequence
-                {
-                    last.data = Vec::new();
-                }
                 found.push(Found { tag, page, data: data.clone() });
             }
         }

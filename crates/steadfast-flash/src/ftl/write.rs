@@ -52,9 +52,10 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// The longest contents of a logical page that the journal takes.
+    /// The longest contents of a logical page that the journal takes. The file system's log has two pages that change in turn; both
+    /// are to fit a journal page together with the state, or one of them is spilled each time.
     fn short_max(&self) -> usize {
-        self.geometry.page_size as usize / 2
+        self.geometry.page_size as usize * 5 / 16
     }
 
     /// Bytes of such contents at most: six pages.

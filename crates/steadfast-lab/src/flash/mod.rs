@@ -15,8 +15,8 @@ pub use tally::{CutTally, Struck};
 use steadfast::{FormatOptions, TransactionMask};
 use steadfast_flash::nand::NandGeometry;
 
-/// Blocks of the intent log on flash. Each record is a page; the translation layer keeps short ones in its journal.
-const LOG_BLOCKS: u64 = 192;
+/// Blocks of the intent log on flash: as many as a mount can read. A group of records takes two, of which it reads one.
+const LOG_BLOCKS: u64 = 40;
 
 /// How a volume on flash is formatted: blocks and nodes of a page, so that nothing is written twice that changes once;
 /// metadata once, because every page below is checked and corrected, and moved before it goes bad.
