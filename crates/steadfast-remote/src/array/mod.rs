@@ -15,6 +15,7 @@
 //!   anything else is written, or it and what is newer never counts again.
 //! - The engine does no I/O of its own: servers are behind [`Fleet`], time and randomness come from the caller.
 
+mod checksum;
 mod clean;
 mod code;
 mod fleet;
@@ -47,6 +48,7 @@ pub use policy::Policy;
 pub use rebuild::{Progress, Rebuild};
 pub use superblock::Superblock;
 
+pub(crate) use checksum::crc32c;
 use code::Code;
 use map::Map;
 use members::Members;
@@ -82,9 +84,4 @@ impl<F> Array<F> {
     pub fn is_read_only(&self) -> bool {
         self.options.read_only
     }
-}
-
-/// The checksum of everything here.
-pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::record::Header;
 use super::seal::{Log, Open};
-use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, crc32c};
+use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, checksum, crc32c};
 use crate::client::Ask;
 
 impl<F: Fleet> Array<F> {
@@ -21,8 +21,9 @@ impl<F: Fleet> Array<F> {
     ) -> Result<Header, ArrayError> {
         let shape = &self.shape;
         let rows = blocks.len().div_ceil(shape.data);
+        // Data shards that have blocks.
         let filled = blocks.len().div_ceil(rows);
-        let entries = blocks
+        let entries: Vec<(u32, u32)> = blocks
             .iter()
             .zip(bytes.chunks_exact(BLOCK))
             .map(|(block, bytes)| (*block, crc32c(bytes)))
@@ -34,15 +35,7 @@ impl<F: Fleet> Array<F> {
         let data: Vec<&[u8]> = bytes.chunks_exact(rows * BLOCK).collect();
         let parity = self.code.encode(&data).ok_or_else(|| ArrayError::Invalid("no parity".to_owned()))?;
         let shards: Vec<&[u8]> = data.iter().copied().chain(parity.iter().map(|shard| &shard[..])).collect();
-        let checksums = match shape.data {
-            // Copies of each other.
-            1 => vec![shards.first().map_or(0, |shard| crc32c(shard)); shards.len()],
-            data => shards
-                .iter()
-                .enumerate()
-                .map(|(index, shard)| if index >= filled && index < data { 0 } else { crc32c(shard) })
-                .collect(),
-        };
+        let checksums = self.sums(&entries, rows, &shards);
         let (seats, fua, uuid, session) = {
             let members = self.members.read();
             let superblock = &members.superblock;
@@ -113,5 +106,27 @@ impl<F: Fleet> Array<F> {
         self.lose(&lost)?;
         log.unflushed &= !flushes;
         Ok(header)
+    }
+
+    /// The checksums of shards, from those of the blocks where that can be: their bytes are summed once.
+    fn sums(&self, entries: &[(u32, u32)], rows: usize, shards: &[&[u8]]) -> Vec<u32> {
+        let data = self.shape.data;
+        let zero = checksum::zeros(1);
+        let mut sums: Vec<u32> = (0..data)
+            .map(|shard| {
+                let own = entries.iter().skip(shard * rows).take(rows).map(|(_, crc)| *crc);
+                checksum::joined(own.chain(std::iter::repeat(zero)).take(rows))
+            })
+            .collect();
+        match (data, self.shape.parity) {
+            // Copies of each other.
+            (1, copies) => sums.resize(1 + copies, sums[0]),
+            (_, 1) => sums.push(checksum::added(&sums, rows)),
+            _ => sums.extend(shards.iter().skip(data).map(|shard| crc32c(shard))),
+        }
+        // Those without blocks are not written.
+        let filled = entries.len().div_ceil(rows);
+        sums.iter_mut().take(data).skip(filled).for_each(|sum| *sum = 0);
+        sums
     }
 }
