@@ -210,24 +210,36 @@ impl<F: Fleet> Array<F> {
         Ok(true)
     }
 
-    /// Takes everything off a server that could be taken for a record or superblock of this array.
+    /// Takes everything off a server that could be taken for a record or superblock of this array. Segments are looked at
+    /// first: what is zeros stays untouched, so that memory that nobody has used is not taken for it.
     pub(crate) fn wipe(&self, member: usize) -> Result<(), ()> {
         let seat = self.members.read().seat(member);
         let zeros = vec![0; Superblock::AREA];
         let (front, sector) = ([&zeros[..]], [&zeros[..SECTOR]]);
+        let done = |calls: &[Call<'_>]| calls.iter().all(|call| call.outcome == Outcome::Done);
         let mut calls = vec![Call::new(seat, 0, Ask::Write(&front, false))];
         self.insist(&mut calls);
-        if calls.iter().any(|call| call.outcome != Outcome::Done) {
+        if !done(&calls) {
             return Err(());
         }
         let mut slot = 0;
         while slot < self.shape.slots {
             let behind = (slot + 8 * SLOTS_AT_ONCE).min(self.shape.slots);
-            let mut calls: Vec<Call<'_>> = (slot..behind)
-                .map(|slot| Call::new(seat, self.shape.slot_start(slot), Ask::Write(&sector, false)))
+            let mut fronts = vec![[0; SECTOR]; (behind - slot) as usize];
+            let mut looks: Vec<Call<'_>> = (slot..behind)
+                .zip(&mut fronts)
+                .map(|(slot, front)| Call::new(seat, self.shape.slot_start(slot), Ask::Read(front)))
+                .collect();
+            self.insist(&mut looks);
+            if !done(&looks) {
+                return Err(());
+            }
+            let used = (slot..behind).zip(&fronts).filter(|(_, front)| **front != [0; SECTOR]);
+            let mut calls: Vec<Call<'_>> = used
+                .map(|(slot, _)| Call::new(seat, self.shape.slot_start(slot), Ask::Write(&sector, false)))
                 .collect();
             self.insist(&mut calls);
-            if calls.iter().any(|call| call.outcome != Outcome::Done) {
+            if !done(&calls) {
                 return Err(());
             }
             slot = behind;
