@@ -78,6 +78,10 @@ pub(crate) fn tend(
 ) {
     let mut since: Vec<Option<Instant>> = Vec::new();
     while !shared.rest(INTERVAL) {
+        // Where etcd is still away nobody waits for it here.
+        if array.awaits_witness() && session.is_none_or(|session| session.whereabouts(0).is_ok()) {
+            let _ = array.resume();
+        }
         // Beyond what the policy survives, and then every request says so.
         let _ = array.tidy();
         let lost = array.lost();

@@ -26,6 +26,7 @@ impl<F: Fleet> Array<F> {
     pub(crate) fn flush_held(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
         self.seal(log, true)?;
         self.flush_servers(log)?;
+        self.alive()?;
         log.durable = log.next - 1;
         let marked = std::mem::take(&mut log.marked);
         log.free.extend(marked);

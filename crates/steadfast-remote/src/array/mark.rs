@@ -28,7 +28,7 @@ impl<F: Fleet> Array<F> {
         if log.durable + 1 != log.next {
             return Ok(());
         }
-        let slots = self.done_with(log);
+        let (slots, unmarked) = self.done_with(log);
         if slots.is_empty() {
             return Ok(());
         }
@@ -60,6 +60,7 @@ impl<F: Fleet> Array<F> {
         let lost = without(&calls, &|outcome| outcome == Outcome::Done);
         drop(calls);
         self.lose(&lost)?;
+        log.unmarked.drain(..unmarked);
         {
             let mut map = self.map.write();
             for (slot, generation, _) in &heads {
@@ -86,17 +87,18 @@ impl<F: Fleet> Array<F> {
         self.lose(&lost)
     }
 
-    /// Segments whose blocks all have newer versions, or none, and those of which only a dead client knew what they are.
-    fn done_with(&self, log: &mut Log) -> Vec<u32> {
+    /// Segments whose blocks all have newer versions, or none, and those of which only a dead client knew what they are: how
+    /// many of the latter, which are first.
+    fn done_with(&self, log: &Log) -> (Vec<u32>, usize) {
         let open = log.open.map(|open| open.slot);
         let taken = log.unmarked.len().min(MARKS_MAX);
-        let mut slots: Vec<u32> = log.unmarked.drain(..taken).collect();
+        let mut slots: Vec<u32> = log.unmarked.iter().take(taken).copied().collect();
         let map = self.map.read();
         let empty = map.segments.iter().enumerate().filter(|(slot, segment)| {
             segment.live == 0 && !segment.records.is_empty() && open != Some(*slot as u32)
         });
         slots.extend(empty.map(|(slot, _)| slot as u32).take(MARKS_MAX - taken));
-        slots
+        (slots, taken)
     }
 
     /// Gives back what can be given back while nobody waits for it: for whoever looks after the array, now and then.

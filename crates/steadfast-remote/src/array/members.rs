@@ -49,6 +49,8 @@ pub(crate) struct Members {
     pub(crate) breaks: Vec<u64>,
     /// More were lost than can be: nothing is answered any more.
     pub(crate) failed: bool,
+    /// Why the newest epoch could not be noted; then it has failed for that reason.
+    pub(crate) unnoted: Option<String>,
 }
 
 impl Members {
@@ -85,12 +87,17 @@ impl<F: Fleet> Array<F> {
         self.alive()
     }
 
-    /// Fails when more were lost than the policy survives, or another client has taken over.
+    /// Fails when more were lost than the policy survives, an epoch could not be noted, or another client has taken over.
     pub(crate) fn alive(&self) -> Result<(), ArrayError> {
         if self.fleet.fenced() {
             return Err(ArrayError::Fenced);
         }
-        if self.members.read().failed { Err(ArrayError::TooManyLost) } else { Ok(()) }
+        let members = self.members.read();
+        match &members.unnoted {
+            Some(why) => Err(ArrayError::Witness(why.clone())),
+            None if members.failed => Err(ArrayError::TooManyLost),
+            None => Ok(()),
+        }
     }
 
     /// Takes members out of the array, before anything is answered that they do not have. The log is held.
@@ -188,13 +195,14 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    fn witness(&self, order: (u64, u64)) -> Result<(), ArrayError> {
+    pub(super) fn witness(&self, order: (u64, u64)) -> Result<(), ArrayError> {
         match &self.options.witness {
             Some(witness) => {
                 let uuid = self.members.read().superblock.uuid;
                 witness.note(&uuid, order).map_err(|why| {
                     // What goes on from here would not be remembered.
-                    self.members.write().failed = true;
+                    let mut members = self.members.write();
+                    (members.failed, members.unnoted) = (true, Some(why.clone()));
                     ArrayError::Witness(why)
                 })
             }

@@ -32,6 +32,7 @@ mod read;
 mod rebuild;
 mod record;
 mod recover;
+mod resume;
 mod scan;
 mod seal;
 mod send;

@@ -195,6 +195,7 @@ impl<F: Fleet> Array<F> {
             trim: contacts.iter().map(|contact| contact.trim).collect(),
             breaks: (0..fleet.servers()).map(|server| fleet.breaks(server)).collect(),
             failed: false,
+            unnoted: None,
         };
         let log = Log {
             open: None,

@@ -81,7 +81,7 @@ impl<F: Fleet> Array<F> {
             rest = rest.get(taken * BLOCK..).unwrap_or_default();
         }
         self.tally.written(data.len());
-        Ok(())
+        self.alive()
     }
 
     /// A block waits.

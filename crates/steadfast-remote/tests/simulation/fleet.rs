@@ -3,7 +3,7 @@
 //! cannot be reached; and the client dies in the middle of a round.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use steadfast_media::sim::Survival;
@@ -406,6 +406,8 @@ impl Fleet for SimFleet {
 pub struct Notebook {
     orders: Mutex<HashMap<[u8; 16], (u64, u64)>>,
     clock: AtomicU64,
+    /// It takes nothing down.
+    away: AtomicBool,
 }
 
 impl Notebook {
@@ -413,11 +415,22 @@ impl Notebook {
     pub fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
+
+    pub fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
+    }
 }
 
 impl Witness for Notebook {
     fn note(&self, uuid: &[u8; 16], order: (u64, u64)) -> Result<(), String> {
-        self.orders.lock().insert(*uuid, order);
+        if self.away.load(Ordering::Relaxed) {
+            return Err("it is away".to_owned());
+        }
+        let mut orders = self.orders.lock();
+        if orders.get(uuid).is_some_and(|noted| noted.0 > order.0) {
+            return Err("somebody else has opened the array".to_owned());
+        }
+        orders.insert(*uuid, order);
         Ok(())
     }
 

@@ -140,3 +140,43 @@ fn a_spare_takes_over() {
     reads_right(&array, 1);
     assert_eq!(array.status().members[2], (State::Good, 3));
 }
+
+/// An epoch that cannot be noted stops everything; once it can be the array goes on with all that it had, and does not where
+/// another client has opened it meanwhile.
+#[test]
+fn an_array_goes_on_once_its_epoch_is_noted_unless_it_was_taken_over() {
+    for taken in [false, true] {
+        let fleet = Arc::new(SimFleet::new(3, SIZE, 1));
+        let notebook = Arc::new(Notebook::default());
+        let create = CreateOptions { policy: Policy::Parity, uuid: [1; 16], spares: 0 };
+        let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
+        let write = |array: &Array<_>, version: u64| {
+            (0..40)
+                .try_for_each(|block| array.write(block * BLOCK as u64, &fill(block + version, block)))
+                .and_then(|()| array.flush())
+        };
+        write(&array, 1).unwrap();
+        notebook.set_away(true);
+        fleet.restart_empty(0);
+        assert_eq!(write(&array, 7).unwrap_err().class, ErrorClass::Gone);
+        assert!(array.awaits_witness() && array.resume().is_err());
+        assert!(array.read(0, &mut [0; BLOCK]).is_err() && array.flush().is_err());
+        notebook.set_away(false);
+        if taken {
+            let other = Array::open(fleet.clone(), options(&notebook)).unwrap();
+            write(&other, 9).unwrap();
+            assert!(matches!(array.resume(), Err(ArrayError::Witness(_))));
+            assert!(array.read(0, &mut [0; BLOCK]).is_err() && array.write(0, &[0; BLOCK]).is_err());
+            reads_right(&other, 9);
+            continue;
+        }
+        array.resume().unwrap();
+        assert!(!array.awaits_witness() && array.lost() == [0]);
+        write(&array, 7).unwrap();
+        reads_right(&array, 7);
+        // What it has flushed is there for whoever comes next, without the server that was lost.
+        drop(array);
+        fleet.revive_client();
+        reads_right(&Array::open(fleet, options(&notebook)).unwrap(), 7);
+    }
+}

@@ -23,6 +23,8 @@ pub struct Tally {
     pub repaired: u64,
     pub records: u64,
     pub looks: u64,
+    /// Epochs that could not be noted for a time.
+    pub outages: u64,
 }
 
 impl Tally {
@@ -35,6 +37,7 @@ impl Tally {
         self.repaired += other.repaired;
         self.records += other.records;
         self.looks += other.looks;
+        self.outages += other.outages;
     }
 }
 
@@ -161,12 +164,39 @@ impl World {
         }
     }
 
-    /// After an operation that has failed: right if the client has died, wrong otherwise.
+    /// After an operation that has failed: right if the client has died, or an epoch could not be noted, wrong otherwise.
     fn failed(&mut self, what: &str, error: &dyn std::fmt::Display) -> Result<(), String> {
         match self.fleet.is_dead() {
             true => self.reopen(),
+            false if self.array().awaits_witness() => self.resume(),
             false => Err(format!("{what}: {error}")),
         }
+    }
+
+    /// The witness is there again, and the array goes on. What was being written has either happened or not.
+    fn resume(&mut self) -> Result<(), String> {
+        self.history += " N";
+        self.tally.outages += 1;
+        if self.array().resume().is_ok() || self.array().read(0, &mut [0; BLOCK]).is_ok() {
+            return Err("it goes on without the witness".to_owned());
+        }
+        self.notebook.set_away(false);
+        let resumed = self.array().resume().map_err(|error| error.to_string());
+        let found = match resumed.and_then(|()| self.everything(self.array())) {
+            Ok(found) => found,
+            Err(_) if self.fleet.is_dead() => return self.reopen(),
+            Err(error) => return Err(format!("does not go on: {error}")),
+        };
+        for (index, bytes) in found.chunks_exact(BLOCK).enumerate() {
+            let block = index as u64;
+            let Some(truth) = self.truth.get_mut(&block).filter(|truth| !truth.anything) else { continue };
+            let known =
+                truth.maybe.iter().chain([&truth.now]).copied().find(|number| bytes == fill(*number, block));
+            let known = known.ok_or_else(|| format!("block {block} is none of what it may be"))?;
+            let before = std::mem::replace(&mut truth.now, known);
+            truth.maybe.push(before);
+        }
+        Ok(())
     }
 
     fn write(&mut self) -> Result<(), String> {
@@ -226,7 +256,9 @@ impl World {
         self.history += " r";
         match self.array().read(first * BLOCK as u64, &mut found) {
             Ok(()) => self.compare(first, &found),
-            Err(error) if self.fleet.is_dead() => self.failed("read", &error),
+            Err(error) if self.fleet.is_dead() || self.array().awaits_witness() => {
+                self.failed("read", &error)
+            }
             // Right if it was for a discarded block.
             Err(error) => match (first..first + count)
                 .any(|block| self.truth.get(&block).is_some_and(|truth| truth.anything))
@@ -301,7 +333,7 @@ impl World {
         if self.out_of_order() >= self.parity || self.hurt.contains_key(&server) {
             return Ok(());
         }
-        let kind = self.random.below(7);
+        let kind = self.random.below(8);
         let _ = write!(self.history, " T{kind}@{server}");
         match kind {
             0 => self.fleet.set_trouble(server, Trouble::Down),
@@ -309,6 +341,11 @@ impl World {
             2 => self.fleet.set_trouble(server, Trouble::Noisy),
             3 => self.fleet.set_trouble(server, Trouble::Lying),
             4 | 5 => self.fleet.restart_empty(server),
+            // And nobody notes that it is out.
+            7 => {
+                self.notebook.set_away(true);
+                self.fleet.restart_empty(server);
+            }
             _ => self.fleet.restart_flushed(server),
         }
         // An empty one has to be rebuilt; the others are in order again once they are heard of.
@@ -384,7 +421,9 @@ impl World {
                 self.flushed();
                 Ok(())
             }
-            Err(_) if self.fleet.is_dead() => self.reopen(),
+            Err(error) if self.fleet.is_dead() || self.array().awaits_witness() => {
+                self.failed("beginning a rebuild", &error)
+            }
             // It does not answer.
             Err(_) => Ok(()),
         }
@@ -457,6 +496,7 @@ impl World {
         self.rebuild = None;
         self.array = None;
         self.fleet.revive_client();
+        self.notebook.set_away(false);
         self.history += " O";
         if self.random.one_in(3) {
             self.look()?;

@@ -196,6 +196,7 @@ fn print_log(log: &LogReport, output: &mut Output) -> Outcome {
 fn print_live(live: &Live, output: &mut Output) -> Outcome {
     let state = match (live.failed, live.degraded) {
         _ if live.fenced => "FENCED: another client has opened the array",
+        (true, _) if live.etcd.is_some() => "FAILED until etcd answers",
         (true, _) => "FAILED: more servers are lost than the policy survives",
         (false, true) => "degraded",
         (false, false) => "whole",
