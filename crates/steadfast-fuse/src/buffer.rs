@@ -1,12 +1,15 @@
-//! Page-aligned buffers of a worker, so that media with direct I/O read and write file data without a copy.
+//! Page-aligned buffers of a worker, so that media with direct I/O read and write file data without a copy. They take
+//! memory as they are used.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use std::io;
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::input::{InHeader, WriteIn};
 
 /// Largest data of one READ or WRITE.
 pub(crate) const DATA_MAX: usize = 1 << 20;
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// Bytes in front of the data of a WRITE request.
 const WRITE_PREFIX: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
@@ -14,41 +17,48 @@ const WRITE_PREFIX: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 #[repr(C, align(4096))]
 struct Page([u8; PAGE]);
 
-fn pages(count: usize) -> Vec<Page> {
-    vec![Page([0; PAGE]); count]
+/// Zeroed pages.
+pub(crate) struct Pages(Box<[Page]>);
+
+impl Pages {
+    pub(crate) fn new(count: usize) -> io::Result<Pages> {
+        let pages = <[Page]>::new_box_zeroed_with_elems(count);
+        pages.map(Pages).map_err(|_| io::ErrorKind::OutOfMemory.into())
+    }
+
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        self.0.as_mut_bytes()
+    }
 }
 
 /// Where requests arrive. The data of a WRITE request starts on a page boundary.
-pub(crate) struct RequestBuffer(Vec<Page>);
+pub(crate) struct RequestBuffer(Pages);
 
 impl RequestBuffer {
-    pub(crate) fn new() -> RequestBuffer {
-        RequestBuffer(pages(DATA_MAX / PAGE + 2))
+    pub(crate) fn new() -> io::Result<RequestBuffer> {
+        Pages::new(DATA_MAX / PAGE + 2).map(RequestBuffer)
     }
 
     /// The bytes to receive into.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        &mut self.0.as_mut_bytes()[PAGE - WRITE_PREFIX..]
+        &mut self.0.bytes()[PAGE - WRITE_PREFIX..]
     }
 }
 
 /// Where an answer is put together: structures and names are appended, file data is read in place.
-pub(crate) struct AnswerBuffer {
-    pages: Vec<Page>,
+pub(crate) struct AnswerBuffer<'a> {
+    bytes: &'a mut [u8],
     length: usize,
 }
 
-impl AnswerBuffer {
-    pub(crate) fn new() -> AnswerBuffer {
-        AnswerBuffer { pages: pages(DATA_MAX / PAGE), length: 0 }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.length = 0;
+impl<'a> AnswerBuffer<'a> {
+    /// An empty one in this memory.
+    pub(crate) fn new(bytes: &'a mut [u8]) -> AnswerBuffer<'a> {
+        AnswerBuffer { bytes, length: 0 }
     }
 
     pub(crate) fn filled(&self) -> &[u8] {
-        &self.pages.as_bytes()[..self.length]
+        &self.bytes[..self.length]
     }
 
     /// Bytes that were appended.
@@ -59,13 +69,12 @@ impl AnswerBuffer {
     /// The next `length` bytes (fewer where the buffer ends), to be filled and then kept with [`advance`](Self::advance).
     pub(crate) fn space(&mut self, length: usize) -> &mut [u8] {
         let start = self.length;
-        let bytes = self.pages.as_mut_bytes();
-        let end = bytes.len().min(start.saturating_add(length));
-        &mut bytes[start..end]
+        let end = self.bytes.len().min(start.saturating_add(length));
+        &mut self.bytes[start..end]
     }
 
     pub(crate) fn advance(&mut self, length: usize) {
-        self.length = (self.length + length).min(DATA_MAX);
+        self.length = (self.length + length).min(self.bytes.len());
     }
 
     /// Appends bytes; `false` and nothing appended where they do not fit.
@@ -91,7 +100,7 @@ mod tests {
 
     #[test]
     fn data_of_a_write_is_page_aligned() {
-        let mut buffer = RequestBuffer::new();
+        let mut buffer = RequestBuffer::new().unwrap();
         let bytes = buffer.bytes();
         assert_eq!(bytes[WRITE_PREFIX..].as_ptr().addr() % PAGE, 0);
         assert!(bytes.len() >= DATA_MAX + WRITE_PREFIX);
@@ -99,7 +108,8 @@ mod tests {
 
     #[test]
     fn append_never_overflows() {
-        let mut buffer = AnswerBuffer::new();
+        let mut pages = Pages::new(DATA_MAX / PAGE).unwrap();
+        let mut buffer = AnswerBuffer::new(pages.bytes());
         assert!(buffer.append(&[1; 10]));
         assert!(!buffer.append(&vec![0; DATA_MAX]));
         assert_eq!(buffer.filled(), [1; 10]);

@@ -15,34 +15,35 @@ use steadfast_media::{Medium, MediumError};
 use zerocopy::IntoBytes;
 
 use crate::abi::output::{IoctlOut, LseekOut};
-use crate::buffer::AnswerBuffer;
-use crate::device::Device;
+use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
-use crate::filesystem::{Filesystem, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
+use crate::filesystem::{Filesystem, Parked, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
 use crate::ioctl::SnapshotArgument;
 use crate::log::{log_error, log_info, log_warning};
 use crate::metrics::Timing;
 use crate::node;
+use crate::request::Request;
+use crate::service::{Answer, Return};
 
 /// The kernel tells of a close a moment after close(2) has returned: a file that has just been closed is not busy.
 const CLOSING_TIME: Duration = Duration::from_millis(300);
 
 /// A request that waits for its answer. One that is dropped without an answer gets EIO: nothing hangs.
 pub(crate) struct Ticket {
-    device: Device,
+    back: Return,
     unique: u64,
     answered: bool,
     timing: Option<Timing>,
 }
 
 impl Ticket {
-    pub(crate) fn new(device: Device, unique: u64, timing: Option<Timing>) -> Ticket {
-        Ticket { device, unique, answered: false, timing }
+    pub(crate) fn new(back: Return, unique: u64, timing: Option<Timing>) -> Ticket {
+        Ticket { back, unique, answered: false, timing }
     }
 
     pub(crate) fn answer(mut self, result: Result<&[u8], Errno>) {
         self.answered = true;
-        if let Err(error) = self.device.answer(self.unique, result) {
+        if let Err(error) = self.back.answer(self.unique, result) {
             log_error!("cannot answer a command: {error}");
         }
         if let Some(timing) = self.timing.take() {
@@ -54,7 +55,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.answered {
-            let _ = self.device.answer(self.unique, Err(Errno(libc::EIO)));
+            let _ = self.back.answer(self.unique, Err(Errno(libc::EIO)));
         }
     }
 }
@@ -137,7 +138,7 @@ pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &
             tickets.append(more);
             waiting.pop_front();
         }
-        if catch_unwind(AssertUnwindSafe(|| filesystem.execute(job))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| filesystem.execute_job(job))).is_err() {
             log_error!("internal error in a command; answered EIO, the mount goes on");
             // Never leave the gate shut.
             filesystem.resume();
@@ -146,7 +147,7 @@ pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    fn execute(&self, job: Job) {
+    fn execute_job(&self, job: Job) {
         match job {
             Job::Command { tickets, command } => {
                 let mut out = IoctlOut::default().as_bytes().to_vec();
@@ -318,9 +319,19 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if parked.is_empty() {
             return;
         }
-        let mut out = AnswerBuffer::new();
-        for request in parked {
-            self.serve(&request.device, &request.bytes, &mut out);
+        let mut memory = Pages::new(DATA_MAX / PAGE);
+        for Parked { back, bytes } in parked {
+            let Some(request) = Request::parse(&bytes) else { continue };
+            // Nothing fits where there is no memory, and the answer is EIO.
+            let mut out = AnswerBuffer::new(memory.as_mut().map_or(&mut [], Pages::bytes));
+            let result = match self.execute(&|| Ok(back.clone()), &request, &mut out) {
+                Ok(Answer::Ready) => Ok(out.filled()),
+                Ok(Answer::Silent | Answer::Later) => continue,
+                Err(errno) => Err(errno),
+            };
+            if let Err(error) = back.answer(request.header.unique, result) {
+                log_error!("cannot answer request {}: {error}", request.header.opcode);
+            }
         }
     }
 }

@@ -48,11 +48,6 @@ impl Device {
         Ok(Device(Arc::new(clone)))
     }
 
-    /// A second descriptor of the same queue, for where cloning is not possible.
-    pub(crate) fn share(&self) -> Device {
-        self.clone()
-    }
-
     /// Waits for a request and puts it at the start of `buffer`.
     ///
     /// # Errors

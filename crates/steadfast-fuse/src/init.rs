@@ -79,7 +79,7 @@ fn wanted(options: &MountOptions) -> u64 {
 /// # Errors
 /// The kernel's protocol is too old, or the mount was undone at once.
 pub(crate) fn handshake(device: &Device, options: &MountOptions) -> io::Result<Agreement> {
-    let mut buffer = RequestBuffer::new();
+    let mut buffer = RequestBuffer::new()?;
     loop {
         let bytes = buffer.bytes();
         let length = match device.receive(bytes)? {

@@ -40,9 +40,11 @@ mod options;
 mod pull;
 mod request;
 pub mod scrub;
+mod service;
 mod session;
 mod snapshots;
 pub mod watch;
+mod workers;
 
 pub use commands::Commands;
 pub use errno::errno;

@@ -10,13 +10,15 @@ use crate::errno::Errno;
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
     pub(crate) body: &'a [u8],
+    /// All of it, to be parsed again.
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Request<'a> {
     /// Splits the header off; `None` for what cannot come from a kernel.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Request<'a>> {
         let (header, body) = InHeader::read_from_prefix(bytes).ok()?;
-        (header.len as usize == bytes.len()).then_some(Request { header, body })
+        (header.len as usize == bytes.len()).then_some(Request { header, body, bytes })
     }
 
     /// The arguments, from the first one on.

@@ -1,6 +1,6 @@
 //! A mounted volume: its threads, and how it ends.
 //!
-//! Threads: *workers*, each with a queue of its own, receive and execute requests; the *control* thread waits for the
+//! Threads: *workers* (see [`crate::workers`]) receive and execute requests; the *control* thread waits for the
 //! kernel where a command needs that; the *scrub* thread reads the volume when it is asked to; the *keeper* looks after the helper process (see [`crate::pull`]).
 
 use std::io;
@@ -14,27 +14,25 @@ use std::time::Duration;
 use steadfast::{Platform, TransactionMask, Volume};
 use steadfast_media::Medium;
 
-use crate::buffer::{AnswerBuffer, RequestBuffer};
 use crate::commands::Commands;
 use crate::control::{self, Job};
-use crate::device::{Device, Received};
+use crate::device::Device;
 use crate::filesystem::Filesystem;
-use crate::log::{log_error, log_warning};
+use crate::log::log_warning;
 use crate::metrics::Metrics;
 use crate::mount::{self, Mount};
 use crate::pull::{Connection, Puller};
+use crate::workers::{THREADS_MIN, Workers};
 use crate::{MountOptions, init};
 
 /// How long an unmount waits for the pages of files that are still open.
 const RESCUE_TIME: Duration = Duration::from_secs(30);
-/// Workers at least: one may be busy while the other serves what it waits for.
-pub(crate) const THREADS_MIN: usize = 2;
 
 /// A mounted volume. [`run`](Self::run) it to the end; dropping it instead unmounts and waits.
 pub struct Session<M: Medium + 'static, P: Platform + 'static> {
     filesystem: Arc<Filesystem<M, P>>,
     end: UnmountHandle,
-    workers: Vec<JoinHandle<io::Result<()>>>,
+    workers: Workers,
     control: Option<JoinHandle<()>>,
     scrub: Option<JoinHandle<()>>,
 }
@@ -98,8 +96,8 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
         detached: AtomicBool::new(false),
         over: AtomicBool::new(false),
     }));
-    let mut session = Session { filesystem, end, workers: Vec::new(), control: None, scrub: None };
-    session.start(device, options.threads, received)?;
+    let mut session = Session { filesystem, end, workers: Workers::default(), control: None, scrub: None };
+    session.start(&device, options.threads, received)?;
     mount.raise_cache_limits();
     Ok(session)
 }
@@ -128,28 +126,18 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
         self.join()
     }
 
-    fn start(&mut self, device: Device, threads: usize, jobs: mpsc::Receiver<Job>) -> io::Result<()> {
+    fn start(&mut self, device: &Device, threads: usize, jobs: mpsc::Receiver<Job>) -> io::Result<()> {
         let filesystem = self.filesystem.clone();
         let run = move || control::run(&*filesystem, &jobs);
         self.control = Some(Builder::new().name("steadfast-ctl".into()).spawn(run)?);
         let filesystem = self.filesystem.clone();
         let run = move || filesystem.scrubber.run(&filesystem.volume);
         self.scrub = Some(Builder::new().name("steadfast-scrub".into()).spawn(run)?);
-        for number in 0..threads.max(THREADS_MIN) {
-            let queue = if number == 0 { device.share() } else { another_queue(&device) };
-            let filesystem = self.filesystem.clone();
-            let run = move || work(&filesystem, &queue);
-            self.workers.push(Builder::new().name(format!("steadfast-{number}")).spawn(run)?);
-        }
-        Ok(())
+        self.workers.start(&self.filesystem, "steadfast", device, threads)
     }
 
     fn join(&mut self) -> io::Result<()> {
-        let mut result = Ok(());
-        for worker in self.workers.drain(..) {
-            let ended = worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")));
-            result = result.and(ended);
-        }
+        let result = self.workers.join();
         self.end.0.over.store(true, Ordering::Release);
         self.filesystem.scrubber.end();
         if let Some(scrub) = self.scrub.take() {
@@ -222,40 +210,5 @@ impl End {
         if !self.connection.abort() {
             log_warning!("cannot cut the mount off from open files; it ends when they are closed");
         }
-    }
-}
-
-pub(crate) fn another_queue(device: &Device) -> Device {
-    device.clone_queue().unwrap_or_else(|error| {
-        log_warning!("no queue of its own for a worker ({error}); it shares one");
-        device.share()
-    })
-}
-
-fn work<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, queue: &Device) -> io::Result<()> {
-    be_an_io_thread();
-    let mut request = RequestBuffer::new();
-    let mut answer = AnswerBuffer::new();
-    loop {
-        let bytes = request.bytes();
-        match queue.receive(bytes) {
-            Ok(Received::Request(length)) => filesystem.serve(queue, &bytes[..length], &mut answer),
-            Ok(Received::Unmounted) => return Ok(()),
-            Err(error) => {
-                log_error!("the connection to the kernel broke: {error}");
-                return Err(error);
-            }
-        }
-    }
-}
-
-/// Keeps memory reclaim from waiting for this thread's own writes, and dirty-page throttling from slowing it down.
-/// Needs a capability; without it only extreme memory pressure is a risk.
-#[allow(unsafe_code)]
-pub(crate) fn be_an_io_thread() {
-    const PR_SET_IO_FLUSHER: libc::c_int = 57;
-    // SAFETY: changes a flag of the calling thread.
-    unsafe {
-        libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
     }
 }

@@ -10,7 +10,6 @@ use crate::abi::input::IoctlIn;
 use crate::abi::output::IoctlOut;
 use crate::buffer::AnswerBuffer;
 use crate::control::{Command, Job};
-use crate::device::Device;
 use crate::errno::Errno;
 use crate::ioctl::snapshot::text;
 use crate::ioctl::{
@@ -21,18 +20,21 @@ use crate::ioctl::{
 };
 use crate::request::{Arguments, Request};
 use crate::scrub::{self, ScrubStartArgument};
+use crate::service::Later;
 use crate::watch::{
     self, MapDeadArgument, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status, StatusArgument,
 };
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    pub(super) fn ioctl(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+    pub(super) fn ioctl(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         // A stale file or directory gives no commands.
         self.node(request)?;
         let mut arguments = request.arguments();
         let wanted = arguments.take::<IoctlIn>()?;
-        let command =
-            |command| self.defer(Job::Command { tickets: vec![self.ticket(device, request)], command });
+        let command = |command| {
+            let tickets = vec![self.ticket(later, request)?];
+            self.defer(Job::Command { tickets, command })
+        };
         match wanted.cmd {
             TRANSACT => command(Command::Transact),
             CHECKPOINT => {

@@ -15,10 +15,10 @@ use crate::abi::opcode;
 use crate::abi::output::{CopyFileRangeOut, LseekOut, OpenOut, WriteOut};
 use crate::buffer::AnswerBuffer;
 use crate::control::Job;
-use crate::device::Device;
 use crate::errno::Errno;
 use crate::open::Handle;
 use crate::request::Request;
+use crate::service::Later;
 
 /// An access time older than this is renewed by any read.
 const RELATIME_SECONDS: i64 = 24 * 3600;
@@ -251,7 +251,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     /// SEEK_DATA and SEEK_HOLE. The kernel does not write dirty pages first, so a file that may have some has to be
     /// pulled, which is not for a worker to wait for.
-    pub(super) fn lseek(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+    pub(super) fn lseek(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let inode = self.node(request)?;
         let wanted = request.arguments().take::<LseekIn>()?;
         let to = match wanted.whence {
@@ -262,7 +262,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let nodeid = request.header.nodeid;
         if self.files.is_written(nodeid) {
             return self.defer(Job::Seek {
-                ticket: self.ticket(device, request),
+                ticket: self.ticket(later, request)?,
                 nodeid,
                 offset: wanted.offset,
                 to,

@@ -24,11 +24,11 @@ use crate::abi::opcode;
 use crate::abi::output::{Attr, AttrOut, EntryOut, IoctlOut, OpenOut, Statx, StatxOut};
 use crate::buffer::AnswerBuffer;
 use crate::control::{Job, LeaseJob, Ticket};
-use crate::device::Device;
 use crate::errno::Errno;
 use crate::ioctl::{ATOMIC_ABORT, ATOMIC_BEGIN, ATOMIC_COMMIT, AtomicArgument, atomic_flag};
 use crate::log::{log_error, log_info, log_warning};
 use crate::request::Request;
+use crate::service::Later;
 
 /// Inode number of the control file: numbers below 16 are never given to files, and this one to nothing else.
 const CONTROL_INODE: u64 = 2;
@@ -122,7 +122,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     /// A request about the control file.
     pub(super) fn serve_control_file(
         &self,
-        device: &Device,
+        later: Later<'_>,
         request: &Request<'_>,
         out: &mut AnswerBuffer,
     ) -> Outcome {
@@ -148,7 +148,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 let fh = self.lease.handles.fetch_add(1, Ordering::Relaxed);
                 ready(out.put(&OpenOut { fh, open_flags: OPEN_FLAGS, backing_id: 0 }))
             }
-            opcode::IOCTL => self.lease_command(device, request),
+            opcode::IOCTL => self.lease_command(later, request),
             opcode::RELEASE => {
                 let handle = request.arguments().take::<ReleaseIn>()?.fh;
                 // Also where the lease is not given yet: jobs are done in order.
@@ -161,7 +161,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    fn lease_command(&self, device: &Device, request: &Request<'_>) -> Outcome {
+    fn lease_command(&self, later: Later<'_>, request: &Request<'_>) -> Outcome {
         let wanted = request.arguments().take::<IoctlIn>()?;
         let handle = wanted.fh;
         let job = match wanted.cmd {
@@ -173,7 +173,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             ATOMIC_ABORT => LeaseJob::Abort { handle },
             _ => return Err(Errno(libc::ENOTTY)),
         };
-        self.defer(Job::Lease { ticket: Some(self.ticket(device, request)), job })
+        self.defer(Job::Lease { ticket: Some(self.ticket(later, request)?), job })
     }
 
     /// On the control thread.

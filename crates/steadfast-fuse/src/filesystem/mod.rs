@@ -1,6 +1,6 @@
 //! Requests become operations of the volume.
 //!
-//! [`Filesystem::serve`] is called by every worker with a request that it has received. Handlers put their answer into
+//! [`Service::serve`] is called by every worker with a request that it has received. Handlers put their answer into
 //! the worker's buffer and say how to go on ([`Answer`]). A handler that panics answers EIO.
 //!
 //! The *gate*: every operation holds it for reading. A rollback takes it for writing to let those under way end, and
@@ -34,32 +34,20 @@ use crate::control::{Job, Ticket};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::init::Agreement;
-use crate::log::{log_error, log_warning};
+use crate::log::log_error;
 use crate::metrics::{Kind, Metrics, Timing};
 use crate::node::Nodes;
 use crate::open::OpenFiles;
 use crate::pull::{Pass, Puller};
 use crate::request::Request;
 use crate::scrub::Scrubber;
+pub(crate) use crate::service::{Answer, Outcome};
+use crate::service::{Later, Service};
 use crate::snapshots::{Snapshots, is_snapshot};
 
 use lease::Lease;
 use removed::Removed;
 pub(crate) use rolling::Parked;
-
-/// How the kernel gets its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Now: it is in the buffer.
-    Ready,
-    /// Not at all: the request wants none.
-    Silent,
-    /// Later, from another thread.
-    Later,
-}
-
-/// Result of a handler.
-pub(crate) type Outcome = Result<Answer, Errno>;
 
 /// How long the kernel may keep names and attributes: nothing changes behind its back, except at a rollback, which
 /// makes everything expire.
@@ -99,6 +87,12 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     panicked: AtomicU64,
 }
 
+impl<M: Medium + 'static, P: Platform + 'static> Service for Filesystem<M, P> {
+    fn serve(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        self.execute(later, request, out)
+    }
+}
+
 impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(crate) fn new(
         volume: Arc<Volume<M, P>>,
@@ -129,38 +123,26 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// Executes one request that came through `device` and answers it.
-    pub(crate) fn serve(&self, device: &Device, bytes: &[u8], out: &mut AnswerBuffer) {
-        let Some(request) = Request::parse(bytes) else {
-            log_warning!("a request of {} bytes makes no sense; ignored", bytes.len());
-            return;
-        };
-        out.clear();
-        let timed = Kind::of(&request).map(|kind| (kind, Instant::now()));
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.enter(device, &request, bytes, out)));
-        let unique = request.header.unique;
-        let answer = outcome.unwrap_or_else(|_| {
-            self.report_panic(&request);
-            Err(Errno(libc::EIO))
-        });
-        let result = match answer {
-            Ok(Answer::Ready) => device.answer(unique, Ok(out.filled())),
-            Ok(Answer::Silent | Answer::Later) => Ok(()),
-            Err(errno) => {
-                self.lease.note_error(&request, errno);
-                device.answer(unique, Err(errno))
-            }
-        };
+    /// Executes one request.
+    pub(crate) fn execute(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let timed = Kind::of(request).map(|kind| (kind, Instant::now()));
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| self.enter(later, request, out))).unwrap_or_else(|_| {
+                self.report_panic(request);
+                Err(Errno(libc::EIO))
+            });
+        if let Err(errno) = outcome {
+            self.lease.note_error(request, errno);
+        }
         // Whoever answers later ends the timing then.
-        if let Some((kind, start)) = timed.filter(|_| !matches!(answer, Ok(Answer::Silent | Answer::Later))) {
-            self.metrics.add(kind, start.elapsed(), answer.err());
-            if answer.is_ok() {
-                self.count_bytes(kind, &request, out);
+        if let Some((kind, start)) = timed.filter(|_| !matches!(outcome, Ok(Answer::Silent | Answer::Later)))
+        {
+            self.metrics.add(kind, start.elapsed(), outcome.err());
+            if outcome.is_ok() {
+                self.count_bytes(kind, request, out);
             }
         }
-        if let Err(error) = result {
-            log_error!("cannot answer request {}: {error}", request.header.opcode);
-        }
+        outcome
     }
 
     fn count_bytes(&self, kind: Kind, request: &Request<'_>, out: &AnswerBuffer) {
@@ -173,9 +155,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    fn ticket(&self, device: &Device, request: &Request<'_>) -> Ticket {
+    fn ticket(&self, later: Later<'_>, request: &Request<'_>) -> Result<Ticket, Errno> {
         let timing = Kind::of(request).map(|kind| Timing::start(&self.metrics, kind));
-        Ticket::new(device.clone(), request.header.unique, timing)
+        Ok(Ticket::new(later()?, request.header.unique, timing))
     }
 
     /// One line for each kind of request; what panics once may do so a million times.
@@ -190,7 +172,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    fn enter(&self, device: &Device, request: &Request<'_>, bytes: &[u8], out: &mut AnswerBuffer) -> Outcome {
+    fn enter(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         // These touch nothing but the tables, and the kernel does not wait for them.
         match request.header.opcode {
             opcode::FORGET => return self.forget(request),
@@ -198,16 +180,16 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             _ => {}
         }
         if self.is_control_file(request) {
-            return self.serve_control_file(device, request, out);
+            return self.serve_control_file(later, request, out);
         }
         let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         match *gate {
-            Phase::Running => self.dispatch(device, request, out),
-            Phase::RollingBack => self.while_rolling_back(device, request, bytes, out),
+            Phase::Running => self.dispatch(later, request, out),
+            Phase::RollingBack => self.while_rolling_back(later, request, out),
         }
     }
 
-    fn dispatch(&self, device: &Device, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+    fn dispatch(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         if is_snapshot(request.header.nodeid) {
             return self.in_snapshots(request, out);
         }
@@ -240,9 +222,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::FSYNCDIR => self.fsync(request),
             opcode::CREATE => self.create(request, out),
             opcode::TMPFILE => self.tmpfile(request, out),
-            opcode::IOCTL => self.ioctl(device, request, out),
+            opcode::IOCTL => self.ioctl(later, request, out),
             opcode::FALLOCATE => self.fallocate(request),
-            opcode::LSEEK => self.lseek(device, request, out),
+            opcode::LSEEK => self.lseek(later, request, out),
             opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => self.copy_file_range(request, out),
             opcode::SYNCFS => self.volume.sync().map(|()| Answer::Ready).map_err(Errno::from),
             opcode::STATX => self.statx(request, out),

@@ -18,23 +18,22 @@ use crate::abi::input::{SetattrIn, WriteIn};
 use crate::abi::opcode;
 use crate::abi::output::WriteOut;
 use crate::buffer::AnswerBuffer;
-use crate::device::Device;
 use crate::errno::Errno;
 use crate::request::Request;
+use crate::service::{Later, Return};
 use crate::snapshots::is_snapshot;
 
 /// A request to be executed later.
 pub(crate) struct Parked {
-    pub(crate) device: Device,
+    pub(crate) back: Return,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn while_rolling_back(
         &self,
-        device: &Device,
+        later: Later<'_>,
         request: &Request<'_>,
-        bytes: &[u8],
         out: &mut AnswerBuffer,
     ) -> Outcome {
         match request.header.opcode {
@@ -52,18 +51,18 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 self.acknowledge_times(request, out)
             }
             // Nobody waits for it, and the tables it needs are being changed.
-            opcode::RELEASE => self.park(device, bytes),
+            opcode::RELEASE => self.park(later, request),
             opcode::RELEASEDIR | opcode::DESTROY => Ok(Answer::Ready),
-            _ if self.nodes.is_known_directory(request.header.nodeid) => self.park(device, bytes),
+            _ if self.nodes.is_known_directory(request.header.nodeid) => self.park(later, request),
             // Nothing of a snapshot is dropped or waited for.
-            _ if is_snapshot(request.header.nodeid) => self.park(device, bytes),
+            _ if is_snapshot(request.header.nodeid) => self.park(later, request),
             _ if request.header.nodeid == 0 => Err(Errno(libc::ENOSYS)),
             _ => Err(Errno(libc::ESTALE)),
         }
     }
 
-    fn park(&self, device: &Device, bytes: &[u8]) -> Outcome {
-        let parked = Parked { device: device.clone(), bytes: bytes.to_vec() };
+    fn park(&self, later: Later<'_>, request: &Request<'_>) -> Outcome {
+        let parked = Parked { back: later()?, bytes: request.bytes.to_vec() };
         self.parked.lock().unwrap_or_else(PoisonError::into_inner).push(parked);
         Ok(Answer::Later)
     }

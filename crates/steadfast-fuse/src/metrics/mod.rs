@@ -3,7 +3,7 @@
 //! Every thread adds to a shard of its own with relaxed atomics, so that threads do not fight over cache lines; whoever
 //! looks adds the shards up. The counts of one look may be an operation apart from each other; none is ever lost.
 //!
-//! A request is timed from when the daemon has received it until it has handed over the answer. What the kernel answers
+//! A request is timed from when the daemon has received it until its answer is ready, and counted before its caller hears of it. What the kernel answers
 //! from its caches is no request, and is not counted.
 
 mod histogram;

@@ -16,12 +16,10 @@ mod tree;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::thread::{Builder, JoinHandle};
 
-use crate::buffer::{AnswerBuffer, RequestBuffer};
-use crate::device::{Device, Received};
+use crate::device::Device;
 use crate::mount::{self, Mount};
-use crate::session::{THREADS_MIN, another_queue, be_an_io_thread};
+use crate::workers::Workers;
 use crate::{MountOptions, init};
 
 use tree::Tree;
@@ -30,7 +28,7 @@ use tree::Tree;
 #[derive(Debug)]
 pub struct NullSession {
     mount: Mount,
-    workers: Vec<JoinHandle<io::Result<()>>>,
+    workers: Workers,
 }
 
 /// What the workers share.
@@ -51,13 +49,8 @@ pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Res
     }
     let owner = (mount::effective_uid(), mount::effective_gid());
     let shared = Arc::new(Shared { tree: RwLock::new(Tree::new(capacity, owner)) });
-    let mut session = NullSession { mount, workers: Vec::new() };
-    for number in 0..options.threads.max(THREADS_MIN) {
-        let queue = if number == 0 { device.share() } else { another_queue(&device) };
-        let shared = shared.clone();
-        let run = move || work(&shared, &queue);
-        session.workers.push(Builder::new().name(format!("null-{number}")).spawn(run)?);
-    }
+    let mut session = NullSession { mount, workers: Workers::default() };
+    session.workers.start(&shared, "null", &device, options.threads)?;
     session.mount.raise_cache_limits();
     Ok(session)
 }
@@ -68,16 +61,7 @@ impl NullSession {
     /// # Errors
     /// The connection to the kernel broke.
     pub fn run(mut self) -> io::Result<()> {
-        self.join()
-    }
-
-    fn join(&mut self) -> io::Result<()> {
-        let mut result = Ok(());
-        for worker in self.workers.drain(..) {
-            let ended = worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")));
-            result = result.and(ended);
-        }
-        result
+        self.workers.join()
     }
 }
 
@@ -85,24 +69,7 @@ impl Drop for NullSession {
     fn drop(&mut self) {
         if !self.workers.is_empty() {
             let _ = self.mount.detach(true);
-            let _ = self.join();
-        }
-    }
-}
-
-fn work(shared: &Shared, queue: &Device) -> io::Result<()> {
-    be_an_io_thread();
-    let mut request = RequestBuffer::new();
-    let mut answer = AnswerBuffer::new();
-    loop {
-        let bytes = request.bytes();
-        match queue.receive(bytes)? {
-            Received::Request(length) => {
-                let Some(bytes) = bytes.get(..length) else { continue };
-                // Whom it concerns may have gone away; the next request says whether the connection has.
-                let _ = shared.answer(queue, bytes, &mut answer);
-            }
-            Received::Unmounted => return Ok(()),
+            let _ = self.workers.join();
         }
     }
 }

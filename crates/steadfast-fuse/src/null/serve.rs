@@ -1,7 +1,5 @@
 //! Requests of the kernel on the maps.
 
-use std::io;
-
 use steadfast::Timestamp;
 use steadfast::fs::{Attributes, FileKind};
 
@@ -15,40 +13,36 @@ use crate::abi::input::{
 use crate::abi::opcode;
 use crate::abi::output::{AttrOut, EntryOut, OpenOut, StatfsOut, StatxOut, WriteOut};
 use crate::buffer::AnswerBuffer;
-use crate::device::Device;
 use crate::errno::Errno;
 use crate::filesystem::VALID_SECONDS;
 use crate::filesystem::attributes::{attr, statx};
 use crate::filesystem::directories;
 use crate::request::Request;
+use crate::service::{Answer, Later, Outcome, Service};
 
 /// `renameat2`: fail where the new name exists.
 const RENAME_NOREPLACE: u32 = 1;
 
-impl Shared {
-    /// Executes a request and answers it.
-    pub(super) fn answer(&self, device: &Device, bytes: &[u8], out: &mut AnswerBuffer) -> io::Result<()> {
-        let Some(request) = Request::parse(bytes) else { return Ok(()) };
-        out.clear();
+impl Service for Shared {
+    fn serve(&self, _later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         match request.header.opcode {
             // Nobody waits for these.
             opcode::FORGET => {
                 if let Ok(forget) = request.arguments().take::<ForgetIn>() {
                     self.writing().forget(request.header.nodeid, forget.lookups);
                 }
-                Ok(())
+                Ok(Answer::Silent)
             }
             opcode::BATCH_FORGET => {
-                self.batch_forget(&request);
-                Ok(())
+                self.batch_forget(request);
+                Ok(Answer::Silent)
             }
-            _ => {
-                let result = self.dispatch(&request, out);
-                device.answer(request.header.unique, result.map(|()| out.filled()))
-            }
+            _ => self.dispatch(request, out).map(|()| Answer::Ready),
         }
     }
+}
 
+impl Shared {
     fn dispatch(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Result<(), Errno> {
         let id = request.header.nodeid;
         match request.header.opcode {

@@ -1,0 +1,116 @@
+//! The threads that receive requests and answer them: as many as the mount was asked for, each with a queue of its own.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages, RequestBuffer};
+use crate::device::{Device, Received};
+use crate::log::{log_error, log_warning};
+use crate::request::Request;
+use crate::service::{Answer, Return, Service};
+
+/// Workers of the device at least: one may be busy while the other serves what it waits for.
+pub(crate) const THREADS_MIN: usize = 2;
+
+/// The threads of one mount.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    device: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Workers {
+    /// Starts them. On an error those that have been started end with the mount, see [`join`](Self::join).
+    ///
+    /// # Errors
+    /// No thread or no memory.
+    pub(crate) fn start<S: Service>(
+        &mut self,
+        service: &Arc<S>,
+        name: &str,
+        device: &Device,
+        threads: usize,
+    ) -> io::Result<()> {
+        for number in 0..threads.max(THREADS_MIN) {
+            let queue = if number == 0 { device.clone() } else { another_queue(device) };
+            let request = RequestBuffer::new()?;
+            let answer = Pages::new(DATA_MAX / PAGE)?;
+            let service = service.clone();
+            let run = move || work(&*service, &queue, request, answer);
+            self.device.push(Builder::new().name(format!("{name}-{number}")).spawn(run)?);
+        }
+        Ok(())
+    }
+
+    /// Whether none has been started, or all have ended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.device.is_empty()
+    }
+
+    /// Waits until all have ended, which they do with the mount.
+    ///
+    /// # Errors
+    /// The connection to the kernel broke.
+    pub(crate) fn join(&mut self) -> io::Result<()> {
+        let mut result = Ok(());
+        for worker in self.device.drain(..) {
+            result = result.and(ended(worker));
+        }
+        result
+    }
+}
+
+fn ended(worker: JoinHandle<io::Result<()>>) -> io::Result<()> {
+    worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")))
+}
+
+fn another_queue(device: &Device) -> Device {
+    device.clone_queue().unwrap_or_else(|error| {
+        log_warning!("no queue of its own for a worker ({error}); it shares one");
+        device.clone()
+    })
+}
+
+fn work(
+    service: &impl Service,
+    queue: &Device,
+    mut request: RequestBuffer,
+    mut answer: Pages,
+) -> io::Result<()> {
+    be_an_io_thread();
+    loop {
+        let bytes = request.bytes();
+        let length = match queue.receive(bytes) {
+            Ok(Received::Request(length)) => length,
+            Ok(Received::Unmounted) => return Ok(()),
+            Err(error) => {
+                log_error!("the connection to the kernel broke: {error}");
+                return Err(error);
+            }
+        };
+        let Some(request) = Request::parse(&bytes[..length]) else {
+            log_warning!("a request of {length} bytes makes no sense; ignored");
+            continue;
+        };
+        let mut out = AnswerBuffer::new(answer.bytes());
+        let result = match service.serve(&|| Ok(Return::Device(queue.clone())), &request, &mut out) {
+            Ok(Answer::Ready) => Ok(out.filled()),
+            Ok(Answer::Silent | Answer::Later) => continue,
+            Err(errno) => Err(errno),
+        };
+        if let Err(error) = queue.answer(request.header.unique, result) {
+            log_error!("cannot answer request {}: {error}", request.header.opcode);
+        }
+    }
+}
+
+/// Keeps memory reclaim from waiting for this thread's own writes, and dirty-page throttling from slowing it down.
+/// Needs a capability; without it only extreme memory pressure is a risk.
+#[allow(unsafe_code)]
+pub(crate) fn be_an_io_thread() {
+    const PR_SET_IO_FLUSHER: libc::c_int = 57;
+    // SAFETY: changes a flag of the calling thread.
+    unsafe {
+        libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+    }
+}
