@@ -1,6 +1,7 @@
 //! The `-o` list of a mount: Steadfast's options, those that mount(8) keeps for itself, and those of the kernel.
 
 use steadfast::TransactionMask;
+use steadfast_fuse::IoUring;
 
 use crate::behaviour::Behaviour;
 use crate::observe::address::Address;
@@ -30,6 +31,8 @@ pub struct MountSettings {
     pub cache_size: u64,
     /// Threads that answer the kernel; `None` lets the mount choose.
     pub threads: Option<usize>,
+    /// Whether requests come over io_uring.
+    pub io_uring: IoUring,
     /// When changes become durable, where the mount is to say so; `mask` and `timer_ms` come on top.
     pub behaviour: Option<Behaviour>,
     /// Transaction mask to set, as text because it may be relative to the volume's.
@@ -56,6 +59,7 @@ impl Default for MountSettings {
             direct: false,
             cache_size: CACHE_SIZE_DEFAULT,
             threads: None,
+            io_uring: IoUring::Auto,
             behaviour: None,
             mask: None,
             timer_ms: None,
@@ -102,6 +106,7 @@ impl MountSettings {
             "cache" => self.cache_size = cache_size(needed()?)?,
             "metrics" => self.metrics = Some(Address::parse(needed()?)?),
             "threads" => self.threads = Some(threads(needed()?)?),
+            "io_uring" => self.io_uring = io_uring(value)?,
             "mask" => {
                 let text = needed()?;
                 // Found now, not after the volume was opened.
@@ -166,6 +171,15 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
+fn io_uring(text: Option<&str>) -> Result<IoUring, String> {
+    match text {
+        None | Some("on") => Ok(IoUring::On),
+        Some("auto") => Ok(IoUring::Auto),
+        Some("off") => Ok(IoUring::Off),
+        Some(other) => Err(format!("'{other}' is no choice for io_uring: use auto, on or off")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +200,9 @@ mod tests {
         assert_eq!(settings.cache_size, 64 << 20);
         assert_eq!((settings.timer_ms, settings.threads), (Some(500), Some(3)));
         assert_eq!(settings.mask.as_deref(), Some("fsync:sync"));
+        assert_eq!(settings.io_uring, IoUring::Auto);
+        assert_eq!(parse("io_uring").unwrap().io_uring, IoUring::On);
+        assert_eq!(parse("io_uring=on,io_uring=off").unwrap().io_uring, IoUring::Off);
     }
 
     #[test]
@@ -219,6 +236,7 @@ mod tests {
             ("mask=nothing", "unknown event"),
             ("strictatime", "relatime"),
             ("threads=0", "threads"),
+            ("io_uring=yes", "auto, on or off"),
             ("synchronous=1", "no value"),
             ("background=soon", "interval"),
         ] {

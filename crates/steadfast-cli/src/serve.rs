@@ -142,6 +142,7 @@ fn prepare(
         allow_other: settings.allow_other,
         default_permissions: true,
         write_back,
+        io_uring: settings.io_uring,
         fs_name: mounts::absolute(image).unwrap_or_else(|_| image.to_owned()).display().to_string(),
         extra: settings.kernel.clone(),
         ..MountOptions::default()

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::abi::input::{InHeader, WriteIn};
 
@@ -13,21 +13,30 @@ pub(crate) const PAGE: usize = 4096;
 /// Bytes in front of the data of a WRITE request.
 const WRITE_PREFIX: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
-#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE]);
-
-/// Zeroed pages.
-pub(crate) struct Pages(Box<[Page]>);
+/// Zeroed pages. The allocation is of bytes, of which the system gives zeroed ones without touching them; for a type with an
+/// alignment it would fill them.
+pub(crate) struct Pages {
+    memory: Box<[u8]>,
+    start: usize,
+    length: usize,
+}
 
 impl Pages {
     pub(crate) fn new(count: usize) -> io::Result<Pages> {
-        let pages = <[Page]>::new_box_zeroed_with_elems(count);
-        pages.map(Pages).map_err(|_| io::ErrorKind::OutOfMemory.into())
+        let length = count * PAGE;
+        let memory = <[u8]>::new_box_zeroed_with_elems(length + PAGE);
+        let memory = memory.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let start = memory.as_ptr().addr().wrapping_neg() % PAGE;
+        Ok(Pages { memory, start, length })
     }
 
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        self.0.as_mut_bytes()
+        &mut self.memory[self.start..][..self.length]
+    }
+
+    /// The allocation, and where in it the pages start.
+    pub(crate) fn into_raw(self) -> (*mut [u8], usize) {
+        (Box::into_raw(self.memory), self.start)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use zerocopy::IntoBytes;
@@ -33,6 +33,10 @@ impl Device {
     /// Wraps a descriptor of `/dev/fuse`.
     pub(crate) fn new(descriptor: OwnedFd) -> Device {
         Device(Arc::new(File::from(descriptor)))
+    }
+
+    pub(crate) fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 
     /// Another queue of the same connection.

@@ -4,7 +4,6 @@ use std::io;
 
 use zerocopy::IntoBytes;
 
-use crate::MountOptions;
 use crate::abi::flags::init as flag;
 use crate::abi::input::{InHeader, InitExtension, InitIn};
 use crate::abi::output::InitOut;
@@ -12,8 +11,13 @@ use crate::abi::{MAJOR, MINOR, MINOR_EPOCH, MINOR_MIN, opcode};
 use crate::buffer::{DATA_MAX, RequestBuffer};
 use crate::device::{Device, Received};
 use crate::errno::Errno;
+use crate::log::log_warning;
 use crate::request::Request;
+use crate::ring::Rings;
+use crate::{IoUring, MountOptions};
 
+/// By which root allows FUSE over io_uring.
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Requests that the kernel may have under way in the background (read-ahead, write-back, direct I/O).
 const BACKGROUND_MAX: u16 = 64;
 
@@ -74,11 +78,11 @@ fn wanted(options: &MountOptions) -> u64 {
     flags
 }
 
-/// Answers INIT.
+/// Answers INIT. Where requests are to come over io_uring, the rings for that are made before.
 ///
 /// # Errors
-/// The kernel's protocol is too old, or the mount was undone at once.
-pub(crate) fn handshake(device: &Device, options: &MountOptions) -> io::Result<Agreement> {
+/// The kernel's protocol is too old, the mount was undone at once, or io_uring is insisted on and not to be had.
+pub(crate) fn handshake(device: &Device, options: &MountOptions) -> io::Result<(Agreement, Option<Rings>)> {
     let mut buffer = RequestBuffer::new()?;
     loop {
         let bytes = buffer.bytes();
@@ -111,7 +115,19 @@ pub(crate) fn handshake(device: &Device, options: &MountOptions) -> io::Result<A
             offered |= u64::from(extension.flags2) << 32;
         }
         let minor = init.minor.min(MINOR).min(options.protocol_minor_max.max(MINOR_MIN));
-        let agreement = Agreement { minor, flags: offered & wanted(options) };
+        let rings = rings(device, options.io_uring, offered & flag::OVER_IO_URING != 0);
+        let rings = match rings {
+            Ok(rings) => rings,
+            Err(error) => {
+                device.answer(request.header.unique, Err(Errno(libc::EPROTO)))?;
+                return Err(error);
+            }
+        };
+        let mut flags = wanted(options);
+        if rings.is_some() {
+            flags |= flag::OVER_IO_URING;
+        }
+        let agreement = Agreement { minor, flags: offered & flags };
         let out = InitOut {
             major: MAJOR,
             minor,
@@ -126,7 +142,28 @@ pub(crate) fn handshake(device: &Device, options: &MountOptions) -> io::Result<A
             ..InitOut::default()
         };
         answer(device, &request.header, &out)?;
-        return Ok(agreement);
+        return Ok((agreement, rings));
+    }
+}
+
+/// The rings for requests over io_uring, where they are wanted and to be had.
+fn rings(device: &Device, wanted: IoUring, offered: bool) -> io::Result<Option<Rings>> {
+    match (wanted, offered) {
+        (IoUring::Off, _) | (IoUring::Auto, false) => return Ok(None),
+        (IoUring::On, false) => {
+            return Err(io::Error::other(format!(
+                "the kernel does not offer FUSE over io_uring: it takes Linux 6.14, and Y in {PARAMETER}"
+            )));
+        }
+        (IoUring::On | IoUring::Auto, true) => {}
+    }
+    match Rings::new(device, wanted == IoUring::On) {
+        Ok(rings) => Ok(Some(rings)),
+        Err(error) if wanted == IoUring::Auto => {
+            log_warning!("no io_uring here ({error}); requests come over /dev/fuse");
+            Ok(None)
+        }
+        Err(error) => Err(io::Error::other(format!("no io_uring here: {error}"))),
     }
 }
 

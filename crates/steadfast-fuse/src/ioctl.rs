@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use steadfast::TransactionMask;
 use steadfast::fs::{DefragmentCursor, Fragmentation};
@@ -320,12 +321,26 @@ pub fn info(file: &File) -> io::Result<VolumeInfo> {
     Ok(VolumeInfo::from(&argument))
 }
 
+/// A daemon that serves its requests over io_uring answers EAGAIN where too many callers wait for it on one processor.
+const RETRIES: u32 = 10_000;
+
 pub(crate) fn call<T: IntoBytes + FromBytes>(file: &File, command: u32, argument: &mut T) -> io::Result<()> {
-    // SAFETY: the command encodes the size of the argument (0 for none), which is what the kernel reads or writes at the
-    // pointer; any bytes are a valid T.
-    #[allow(unsafe_code)]
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), command as _, std::ptr::from_mut(argument)) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let mut retries = RETRIES;
+    loop {
+        // SAFETY: the command encodes the size of the argument (0 for none), which is what the kernel reads or writes at
+        // the pointer; any bytes are a valid T.
+        #[allow(unsafe_code)]
+        let result = unsafe { libc::ioctl(file.as_raw_fd(), command as _, std::ptr::from_mut(argument)) };
+        if result >= 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EAGAIN) || retries == 0 {
+            return Err(error);
+        }
+        retries -= 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 impl From<&VolumeInfo> for InfoArgument {

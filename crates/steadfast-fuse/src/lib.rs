@@ -39,6 +39,7 @@ mod open;
 mod options;
 mod pull;
 mod request;
+mod ring;
 pub mod scrub;
 mod service;
 mod session;
@@ -48,5 +49,5 @@ mod workers;
 
 pub use commands::Commands;
 pub use errno::errno;
-pub use options::MountOptions;
+pub use options::{IoUring, MountOptions};
 pub use session::{Session, UnmountHandle, mount};

@@ -1,5 +1,18 @@
 //! [`MountOptions`].
 
+/// Whether requests come over io_uring, a queue for each processor, or over `/dev/fuse`. The kernel's parameter
+/// `fuse.enable_uring` has to be on, which is root's decision and not made here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IoUring {
+    /// Where the kernel offers it and the host allows it.
+    #[default]
+    Auto,
+    /// Or not at all.
+    On,
+    /// Never.
+    Off,
+}
+
 /// How to mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
@@ -14,6 +27,8 @@ pub struct MountOptions {
     pub write_back: bool,
     /// Threads that execute requests, at least two.
     pub threads: usize,
+    /// Whether requests come over io_uring.
+    pub io_uring: IoUring,
     /// What the mount table shows as the device.
     pub fs_name: String,
     /// Further options of mount(8): `nosuid`, `nodev`, `noexec`, `noatime`...
@@ -31,6 +46,7 @@ impl Default for MountOptions {
             default_permissions: true,
             write_back: true,
             threads: processors.clamp(2, 8),
+            io_uring: IoUring::Auto,
             fs_name: "steadfast".into(),
             extra: Vec::new(),
             protocol_minor_max: crate::abi::MINOR,

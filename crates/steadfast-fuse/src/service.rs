@@ -1,10 +1,11 @@
 //! What a transport needs of whatever answers requests, and the way back of answers that come later.
 //!
-//! A transport ([`crate::workers`]) receives a request into a buffer of its own, hands it to the service
+//! A transport ([`crate::device`] or [`crate::ring`]) receives a request into a buffer of its own, hands it to the service
 //! together with an [`AnswerBuffer`], and sends what is in there afterwards. Where another thread is to answer
 //! ([`Answer::Later`]), the service has asked the transport for a [`Return`] before, and that thread uses it.
 
 use std::io;
+use std::sync::mpsc::Sender;
 
 use crate::buffer::AnswerBuffer;
 use crate::device::Device;
@@ -39,16 +40,22 @@ pub(crate) trait Service: Send + Sync + 'static {
 pub(crate) enum Return {
     /// To the device that the request came from.
     Device(Device),
+    /// To the worker whose ring entry the request has; it waits for this.
+    Worker(Sender<Result<Vec<u8>, Errno>>),
 }
 
 impl Return {
     /// Answers the request `unique`.
     ///
     /// # Errors
-    /// Those of writing to the device. A caller that has gone away is none.
+    /// Those of writing to the device. A worker or a caller that has gone away is none.
     pub(crate) fn answer(&self, unique: u64, result: Result<&[u8], Errno>) -> io::Result<()> {
         match self {
             Return::Device(device) => device.answer(unique, result),
+            Return::Worker(worker) => {
+                let _ = worker.send(result.map(<[u8]>::to_vec));
+                Ok(())
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::log::log_warning;
 use crate::metrics::Metrics;
 use crate::mount::{self, Mount};
 use crate::pull::{Connection, Puller};
+use crate::ring::Rings;
 use crate::workers::{THREADS_MIN, Workers};
 use crate::{MountOptions, init};
 
@@ -79,10 +80,11 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
         let _ = mount.detach(true);
         error
     };
-    let agreement = init::handshake(&device, &options).map_err(undo)?;
+    let (agreement, rings) = init::handshake(&device, &options).map_err(undo)?;
     let (jobs, received) = mpsc::channel();
     let owner = mount::effective_uid();
-    let metrics = Arc::new(Metrics::new(options.threads.max(THREADS_MIN)));
+    let metrics =
+        Arc::new(Metrics::new(rings.as_ref().map_or(options.threads.max(THREADS_MIN), Rings::threads)));
     let filesystem =
         Arc::new(Filesystem::new(volume, device.clone(), agreement, owner, jobs.clone(), metrics));
     let connection = Connection::find(mount.device);
@@ -97,7 +99,7 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
         over: AtomicBool::new(false),
     }));
     let mut session = Session { filesystem, end, workers: Workers::default(), control: None, scrub: None };
-    session.start(&device, options.threads, received)?;
+    session.start(&device, options.threads, rings, received)?;
     mount.raise_cache_limits();
     Ok(session)
 }
@@ -126,14 +128,20 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
         self.join()
     }
 
-    fn start(&mut self, device: &Device, threads: usize, jobs: mpsc::Receiver<Job>) -> io::Result<()> {
+    fn start(
+        &mut self,
+        device: &Device,
+        threads: usize,
+        rings: Option<Rings>,
+        jobs: mpsc::Receiver<Job>,
+    ) -> io::Result<()> {
         let filesystem = self.filesystem.clone();
         let run = move || control::run(&*filesystem, &jobs);
         self.control = Some(Builder::new().name("steadfast-ctl".into()).spawn(run)?);
         let filesystem = self.filesystem.clone();
         let run = move || filesystem.scrubber.run(&filesystem.volume);
         self.scrub = Some(Builder::new().name("steadfast-scrub".into()).spawn(run)?);
-        self.workers.start(&self.filesystem, "steadfast", device, threads)
+        self.workers.start(&self.filesystem, "steadfast", device, threads, rings)
     }
 
     fn join(&mut self) -> io::Result<()> {

@@ -1,4 +1,7 @@
-//! The threads that receive requests and answer them: as many as the mount was asked for, each with a queue of its own.
+//! The threads that receive requests and answer them, whichever way the requests come.
+//!
+//! Over the device there are as many as the mount was asked for, each with a queue of its own. Over rings
+//! ([`crate::ring`]) one of them stays: what the kernel does not wait for (FORGET) comes over the device always.
 
 use std::io;
 use std::sync::Arc;
@@ -8,6 +11,7 @@ use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages, RequestBuffer};
 use crate::device::{Device, Received};
 use crate::log::{log_error, log_warning};
 use crate::request::Request;
+use crate::ring::{self, Rings};
 use crate::service::{Answer, Return, Service};
 
 /// Workers of the device at least: one may be busy while the other serves what it waits for.
@@ -16,7 +20,7 @@ pub(crate) const THREADS_MIN: usize = 2;
 /// The threads of one mount.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    device: Vec<JoinHandle<io::Result<()>>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 impl Workers {
@@ -30,21 +34,28 @@ impl Workers {
         name: &str,
         device: &Device,
         threads: usize,
+        rings: Option<Rings>,
     ) -> io::Result<()> {
-        for number in 0..threads.max(THREADS_MIN) {
+        let mut threads = threads.max(THREADS_MIN);
+        if let Some(rings) = rings
+            && ring::start(rings, service, name, &mut self.threads)?
+        {
+            threads = 1;
+        }
+        for number in 0..threads {
             let queue = if number == 0 { device.clone() } else { another_queue(device) };
             let request = RequestBuffer::new()?;
             let answer = Pages::new(DATA_MAX / PAGE)?;
             let service = service.clone();
             let run = move || work(&*service, &queue, request, answer);
-            self.device.push(Builder::new().name(format!("{name}-{number}")).spawn(run)?);
+            self.threads.push(Builder::new().name(format!("{name}-{number}")).spawn(run)?);
         }
         Ok(())
     }
 
     /// Whether none has been started, or all have ended.
     pub(crate) fn is_empty(&self) -> bool {
-        self.device.is_empty()
+        self.threads.is_empty()
     }
 
     /// Waits until all have ended, which they do with the mount.
@@ -53,7 +64,7 @@ impl Workers {
     /// The connection to the kernel broke.
     pub(crate) fn join(&mut self) -> io::Result<()> {
         let mut result = Ok(());
-        for worker in self.device.drain(..) {
+        for worker in self.threads.drain(..) {
             result = result.and(ended(worker));
         }
         result

@@ -6,6 +6,7 @@
 pub(crate) mod flags;
 pub(crate) mod input;
 pub(crate) mod output;
+pub(crate) mod ring;
 
 /// Major version of the protocol.
 pub(crate) const MAJOR: u32 = 7;

@@ -43,14 +43,15 @@ struct Shared {
 pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Result<NullSession> {
     let (mount, descriptor) = mount::attach(directory, options)?;
     let device = Device::new(descriptor);
-    if let Err(error) = init::handshake(&device, options) {
+    let undo = |error: io::Error| {
         let _ = mount.detach(true);
-        return Err(error);
-    }
+        error
+    };
+    let (_, rings) = init::handshake(&device, options).map_err(undo)?;
     let owner = (mount::effective_uid(), mount::effective_gid());
     let shared = Arc::new(Shared { tree: RwLock::new(Tree::new(capacity, owner)) });
     let mut session = NullSession { mount, workers: Workers::default() };
-    session.workers.start(&shared, "null", &device, options.threads)?;
+    session.workers.start(&shared, "null", &device, options.threads, rings)?;
     session.mount.raise_cache_limits();
     Ok(session)
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 
 use steadfast_fuse::{MountOptions, ioctl};
 
-use crate::support::{Place, QUIET, can_mount, errno};
+use crate::support::{Place, QUIET, can_mount, errno, wait_for};
 use crate::sys::{self, Handle};
 
 const SIZE: u64 = 32 << 20;
@@ -47,6 +47,8 @@ fn handles_mean_the_same_file_after_a_new_mount() {
     fs::rename(mounted.path("new"), mounted.path("a/b/replaced")).unwrap();
     fs::remove_dir(mounted.path("gone")).unwrap();
     assert_eq!(text_of(&renamed, &place).unwrap(), "renamed");
+    // The kernel tells of the close of the file, which keeps it there, a moment after it.
+    wait_for("the file to be gone", || text_of(&deleted, &place).is_err());
     assert_eq!(errno(text_of(&deleted, &place)), libc::ESTALE);
     ioctl::transact(&mounted.root()).unwrap();
     mounted.unmount();

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
-use steadfast_fuse::{MountOptions, UnmountHandle, mount};
+use steadfast_fuse::{IoUring, MountOptions, UnmountHandle, mount};
 use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, random_uuid};
 use tempfile::TempDir;
 
@@ -23,6 +23,8 @@ pub const QUIET: TransactionMask = TransactionMask(
 const IMAGE_ENV: &str = "STEADFAST_TEST_IMAGE";
 const MOUNT_ENV: &str = "STEADFAST_TEST_MOUNT";
 const THROUGH_ENV: &str = "STEADFAST_TEST_WRITE_THROUGH";
+/// `on`, `off` or `auto`: how requests come to the mounts of the tests.
+const TRANSPORT_ENV: &str = "STEADFAST_TEST_IO_URING";
 /// Name of the ignored test that is the daemon's main function.
 const DAEMON_TEST: &str = "daemon_process";
 
@@ -77,6 +79,7 @@ impl Place {
     }
 
     pub fn try_mount(&self, options: &MountOptions) -> io::Result<Mounted<'_>> {
+        let options = &MountOptions { io_uring: transport(), ..options.clone() };
         let volume = open(&self.image(), options.read_only);
         let session = mount(volume.clone(), &self.mount_point(), options)?;
         let background = BackgroundThread::spawn(volume.clone(), |error| eprintln!("{error}"))?;
@@ -268,6 +271,16 @@ impl Drop for Daemon<'_> {
     }
 }
 
+/// The transport that the tests were asked to use; `/dev/fuse` where they were not.
+pub fn transport() -> IoUring {
+    match std::env::var(TRANSPORT_ENV).as_deref() {
+        Ok("on") => IoUring::On,
+        Ok("auto") => IoUring::Auto,
+        Ok("off") | Err(_) => IoUring::Off,
+        Ok(other) => panic!("{TRANSPORT_ENV} is '{other}': use on, off or auto"),
+    }
+}
+
 /// What the daemon process runs; nothing where it is called as an ordinary test.
 pub fn daemon_main() {
     let (Some(image), Some(directory)) = (std::env::var_os(IMAGE_ENV), std::env::var_os(MOUNT_ENV)) else {
@@ -275,7 +288,8 @@ pub fn daemon_main() {
     };
     let volume = open(image.as_ref(), false);
     let write_back = std::env::var_os(THROUGH_ENV).is_none();
-    let options = MountOptions { allow_other: true, write_back, ..MountOptions::default() };
+    let options =
+        MountOptions { allow_other: true, write_back, io_uring: transport(), ..MountOptions::default() };
     let session = mount(volume.clone(), directory.as_ref(), &options).unwrap();
     let _background = BackgroundThread::spawn(volume.clone(), |error| eprintln!("{error}")).unwrap();
     session.run().unwrap();

@@ -1,0 +1,212 @@
+//! An entry of a queue: an io_uring of one thread, and the buffers in which it gets requests and gives answers.
+//!
+//! Memory of an entry: a page that starts with the headers and ends with a copy of header and first argument of the
+//! request, then the payload. So a request is one piece, as it is from the device, and the data of a WRITE starts on a
+//! page boundary. A request without a payload (READ is one) leaves it to the answer.
+//!
+//! Invariant: the memory is the kernel's from a command until its completion (`lent`), and ours otherwise.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ptr::NonNull;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::abi::input::InHeader;
+use crate::abi::output::OutHeader;
+use crate::abi::ring::{COMMIT_AND_FETCH, Command, Headers, REGISTER};
+use crate::buffer::{DATA_MAX, PAGE, Pages};
+use crate::device::Device;
+use crate::errno::Errno;
+
+/// Pages of an entry: headers, payload.
+const PAGES: usize = 1 + DATA_MAX / PAGE;
+
+type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
+
+/// What [`Entry::next`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A request is in the entry.
+    Request,
+    /// The file system was unmounted or the connection aborted.
+    Unmounted,
+}
+
+/// See the module.
+pub(super) struct Entry {
+    ring: Ring,
+    /// What was allocated, and the first page in it.
+    allocation: NonNull<[u8]>,
+    memory: NonNull<u8>,
+    /// The two buffers, where REGISTER reads where they are.
+    buffers: Box<[libc::iovec; 2]>,
+    queue: u16,
+    lent: bool,
+    commit_id: u64,
+}
+
+// SAFETY: the memory and what points to it belong to the entry alone, and nothing in it is bound to a thread.
+unsafe impl Send for Entry {}
+
+impl Entry {
+    /// An entry for a queue of the connection, not yet known to the kernel. The thread that calls
+    /// [`register`](Self::register) is its thread from then on.
+    ///
+    /// # Errors
+    /// io_uring is not to be had (ENOSYS, EPERM by seccomp or `kernel.io_uring_disabled`, EINVAL: too old), or memory.
+    pub(super) fn new(device: &Device, queue: u16) -> io::Result<Entry> {
+        let ring: Ring = IoUring::builder().dontfork().setup_r_disabled().setup_single_issuer().build(1)?;
+        ring.submitter().register_files(&[device.as_raw_fd()])?;
+        let (allocation, start) = Pages::new(PAGES)?.into_raw();
+        // SAFETY: a box is not null, and both addresses are inside of it.
+        let (allocation, memory, payload) = unsafe {
+            let allocation = NonNull::new_unchecked(allocation);
+            let memory = allocation.cast::<u8>().add(start);
+            (allocation, memory, memory.add(PAGE))
+        };
+        let buffer = |start: NonNull<u8>, iov_len| libc::iovec { iov_base: start.as_ptr().cast(), iov_len };
+        let buffers = Box::new([buffer(memory, size_of::<Headers>()), buffer(payload, DATA_MAX)]);
+        Ok(Entry { ring, allocation, memory, buffers, queue, lent: false, commit_id: 0 })
+    }
+
+    /// Gives the entry to the kernel.
+    ///
+    /// # Errors
+    /// The kernel does not take it; it falls back to the device then, unless the queues are ready without.
+    pub(super) fn register(&mut self) -> io::Result<()> {
+        self.ring.submitter().register_enable_rings()?;
+        self.push(REGISTER)?;
+        self.ring.submit()?;
+        // A refusal is there at once.
+        match self.completed() {
+            Some(result) if result < 0 => Err(io::Error::from_raw_os_error(-result)),
+            // With a request already: it is found by the first `next`.
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Sends what is due and waits for a request.
+    ///
+    /// # Errors
+    /// The entry is of no use any more.
+    pub(super) fn next(&mut self) -> io::Result<Next> {
+        while self.lent {
+            let Some(result) = self.completed() else {
+                match self.ring.submit_and_wait(1) {
+                    Ok(_) => continue,
+                    Err(error) => match error.raw_os_error() {
+                        Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => continue,
+                        _ => return Err(error),
+                    },
+                }
+            };
+            match -result {
+                ..=0 => break,
+                libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED => return Ok(Next::Unmounted),
+                errno => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+        Ok(Next::Request)
+    }
+
+    /// The request, and the payload where the request leaves it to the answer; `None` for what cannot come from a kernel.
+    /// Only after [`next`](Self::next) has found one.
+    pub(super) fn request(&mut self) -> Option<(&[u8], Option<&mut [u8]>)> {
+        let (first, _) = self.bytes().split_at_mut(PAGE);
+        let (headers, _) = Headers::read_from_prefix(first).ok()?;
+        let (header, _) = InHeader::read_from_prefix(&headers.in_out).ok()?;
+        let data = headers.payload_len as usize;
+        let argument = (header.len as usize).checked_sub(size_of::<InHeader>() + data)?;
+        let argument = headers.argument.get(..argument)?;
+        let start = PAGE - argument.len() - size_of::<InHeader>();
+        first[start..][..size_of::<InHeader>()].copy_from_slice(header.as_bytes());
+        first[PAGE - argument.len()..].copy_from_slice(argument);
+        self.commit_id = headers.commit_id;
+        let bytes = self.bytes();
+        if data == 0 {
+            let (first, payload) = bytes.split_at_mut(PAGE);
+            return Some((&first[start..], Some(payload)));
+        }
+        Some((bytes.get(start..PAGE + data)?, None))
+    }
+
+    /// Where the data of an answer goes.
+    pub(super) fn payload(&mut self) -> &mut [u8] {
+        &mut self.bytes()[PAGE..]
+    }
+
+    /// Answers with this many bytes of the payload. The kernel hears of it with the [`next`](Self::next).
+    ///
+    /// # Errors
+    /// The entry is of no use any more.
+    pub(super) fn answer(&mut self, result: Result<usize, Errno>) -> io::Result<()> {
+        let (length, error) = match result {
+            Ok(length) => (length.min(DATA_MAX) as u32, 0),
+            Err(errno) => (0, -errno.0),
+        };
+        let commit_id = self.commit_id;
+        let header = OutHeader { len: size_of::<OutHeader>() as u32 + length, error, unique: commit_id };
+        let mut headers = Headers {
+            in_out: [0; 128],
+            argument: [0; 128],
+            flags: 0,
+            commit_id,
+            payload_len: length,
+            padding: 0,
+            reserved: 0,
+        };
+        headers.in_out[..size_of::<OutHeader>()].copy_from_slice(header.as_bytes());
+        self.bytes()[..size_of::<Headers>()].copy_from_slice(headers.as_bytes());
+        self.push(COMMIT_AND_FETCH)
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        debug_assert!(!self.lent, "the memory is the kernel's");
+        // SAFETY: the allocation has this many bytes, initialised, and it is ours: nothing is asked of the kernel.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), PAGES * PAGE) }
+    }
+
+    fn completed(&mut self) -> Option<i32> {
+        let result = self.ring.completion().next()?.result();
+        self.lent = false;
+        Some(result)
+    }
+
+    fn push(&mut self, operation: u32) -> io::Result<()> {
+        let (flags, padding) = (0, [0; 6]);
+        let command = Command { flags, commit_id: self.commit_id, queue: self.queue, padding };
+        let mut bytes = [0; 80];
+        bytes[..size_of::<Command>()].copy_from_slice(command.as_bytes());
+        let address = if operation == REGISTER { Some(self.buffers.as_ptr().addr() as u64) } else { None };
+        let mut entry = opcode::UringCmd80::new(types::Fixed(0), operation).cmd(bytes).addr(address).build();
+        if operation == REGISTER {
+            set_length(&mut entry, self.buffers.len() as u32);
+        }
+        // SAFETY: what the command points to lives as long as the entry, which keeps it until the completion.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        // There is one command at a time.
+        pushed.map_err(|_| io::Error::other("the submission queue is full"))?;
+        self.lent = true;
+        Ok(())
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // What the kernel may still write to is given up rather than given back.
+        if !self.lent {
+            // SAFETY: it was a box, and nobody has it any more.
+            drop(unsafe { Box::from_raw(self.allocation.as_ptr()) });
+        }
+    }
+}
+
+/// Sets `len` of a submission queue entry, which the crate has no word for in this operation.
+fn set_length(entry: &mut squeue::Entry128, length: u32) {
+    const OFFSET: usize = 24;
+    const { assert!(size_of::<squeue::Entry128>() == 128) };
+    // SAFETY: the type is the kernel's structure of 128 bytes, in which the field is at this offset, aligned.
+    unsafe { std::ptr::from_mut(entry).byte_add(OFFSET).cast::<u32>().write(length) }
+}

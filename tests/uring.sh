@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# FUSE over io_uring: the tests of the mount (where cargo is there), and the POSIX suite, with the kernel's parameter switched on for the
+# time of this script. `-o io_uring=on` says so in the mounts, so that none of them falls back.
+source "$(dirname "$0")/lib.sh"
+parameter=/sys/module/fuse/parameters/enable_uring
+plain && skip_all "nothing to do with $TARGET_DIR"
+[ -e "$parameter" ] || skip_all "this kernel has no FUSE over io_uring"
+[ -w "$parameter" ] || skip_all "only root can switch on FUSE over io_uring ($parameter)"
+start uring
+
+before=$(cat "$parameter")
+# The status goes through to the cleanup of every script.
+restore() {
+    local status=$?
+    echo "$before" >"$parameter"
+    return "$status"
+}
+trap 'restore; cleanup' EXIT
+
+# Mounts that insist say what is missing.
+echo N >"$parameter"
+make_volume 64M
+if "$STEADFAST" mount -o io_uring=on "$IMAGE" "$MNT" 2>"$WORK/refused"; then
+    die "io_uring=on mounts without the kernel's parameter"
+fi
+grep -qF "$parameter" "$WORK/refused" || die "the refusal does not name the parameter: $(cat "$WORK/refused")"
+mountpoint -q "$MNT" && die "a mount is left of the refusal"
+mount_volume -o io_uring=auto
+grep -q io_uring "$WORK/daemon.log" && die "auto uses io_uring without the kernel's parameter"
+umount_volume
+ok "without the parameter: auto mounts, on is refused"
+
+echo Y >"$parameter"
+mount_volume -o io_uring=auto
+grep -q "requests come over io_uring" "$WORK/daemon.log" || die "auto does not use io_uring"
+umount_volume
+mount_volume -o io_uring=on
+kill_daemon
+mount_volume -o io_uring=on
+umount_volume
+check_volume "after a killed daemon"
+
+if command -v cargo >/dev/null; then
+    (cd "$REPO" && STEADFAST_TEST_IO_URING=on timeout 100 cargo test -q --locked -p steadfast-fuse --test mount) \
+        >"$WORK/cargo.log" 2>&1 || die "tests of the mount: $(tail -n 40 "$WORK/cargo.log")"
+    ok "tests of the mount: $(grep '^test result' "$WORK/cargo.log")"
+    if [ -z "${POSIX_SUITE:-}" ]; then
+        (cd "$REPO" && cargo build --release -q --locked -p steadfast-posix) || die "cargo build of the suite"
+        POSIX_SUITE=${CARGO_TARGET_DIR:-$REPO/target}/release/posix-suite
+    fi
+fi
+if [ -n "${POSIX_SUITE:-}" ]; then
+    make_volume 1G
+    mount_volume -o io_uring=on
+    timeout 100 "$POSIX_SUITE" "$MNT" --require-all >"$WORK/suite.log" ||
+        die "POSIX suite: $(grep -v '^ok' "$WORK/suite.log" | tail -n 20)"
+    ok "POSIX suite: $(tail -n 1 "$WORK/suite.log")"
+    umount_volume
+    check_volume "after the POSIX suite"
+fi
+finish
