@@ -5,11 +5,11 @@
 //! magic "SFAN" | version u16 | flags u16 | volume u64 | block u32 | chain u32 | blocks u32 | pages_per_block u32
 //! | page_size u32 | user_pages u32 | first u64 | skipped n u16, blocks u32…
 //! ```
-//! Version 2 has no `first`. The only flag, bit 0: block numbers of the volume count good blocks only, by the marks that are on the part.
+//! The only flag, bit 0: block numbers of the volume count good blocks only, by the marks that are on the part.
 
 use alloc::vec::Vec;
 
-use super::codec::{VERSION, VERSION_MIN, put_list};
+use super::codec::{VERSION, put_list};
 use super::error::{FlashError, Result};
 use super::fields::Reader;
 use crate::nand::NandGeometry;
@@ -46,8 +46,8 @@ pub struct Anchor {
     pub block: u32,
     /// Its place in the chain.
     pub chain: u32,
-    /// Sequence number of its first page; version 2 does not say.
-    pub first: Option<u64>,
+    /// Sequence number of its first page.
+    pub first: u64,
     /// What the volume was made for.
     pub shape: Shape,
     /// Logical pages.
@@ -71,7 +71,7 @@ impl Anchor {
         for word in [self.block, self.chain, blocks, pages_per_block, page_size, self.user_pages] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
-        bytes.extend_from_slice(&self.first.unwrap_or(0).to_le_bytes());
+        bytes.extend_from_slice(&self.first.to_le_bytes());
         put_list(&mut bytes, &self.skipped);
         bytes
     }
@@ -79,10 +79,10 @@ impl Anchor {
     /// What the page says; `None` where it is no anchor.
     ///
     /// # Errors
-    /// It was made by a later version or for another geometry.
+    /// It is of another version or was made for another geometry.
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Result<Option<Anchor>> {
         let Some((version, anchor)) = Anchor::parse(bytes) else { return Ok(None) };
-        if !(VERSION_MIN..=VERSION).contains(&version) {
+        if version != VERSION {
             return Err(FlashError::Version(version));
         }
         let Shape { blocks, pages_per_block, page_size } = anchor.shape;
@@ -106,7 +106,7 @@ impl Anchor {
         let (blocks, pages_per_block, page_size) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let shape = Shape { blocks, pages_per_block, page_size };
         let user_pages = reader.u32()?;
-        let first = if version == 2 { None } else { Some(reader.u64()?) };
+        let first = reader.u64()?;
         let in_good_blocks = flags & FLAG_IN_GOOD_BLOCKS != 0;
         let skipped = reader.list()?;
         Some((version, Anchor { volume, block, chain, first, shape, user_pages, in_good_blocks, skipped }))
@@ -134,7 +134,7 @@ mod tests {
             volume: 9,
             block: 4,
             chain: 7,
-            first: Some(1 << 40),
+            first: 1 << 40,
             shape: Shape::of(&geometry),
             user_pages: 3,
             in_good_blocks: false,

@@ -18,11 +18,8 @@ use alloc::vec::Vec;
 use super::fields::Reader;
 use crate::nand::NandGeometry;
 
-/// Version of everything that is written. Version 2 had four frontiers and no list of map pages
-/// written, and is still read.
+/// Version of everything that is written, and the only one that is read.
 pub const VERSION: u16 = 3;
-/// The oldest version that is read.
-pub const VERSION_MIN: u16 = 2;
 /// Streams of programs.
 pub const STREAMS: usize = 5;
 /// No page.
@@ -140,27 +137,22 @@ impl State {
     #[must_use]
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Option<(State, Vec<(u32, Change)>)> {
         let mut reader = Reader(bytes);
-        if reader.take(4)? != JOURNAL {
+        if reader.take(4)? != JOURNAL || reader.u16()? != VERSION {
             return None;
         }
-        let streams = match reader.u16()? {
-            2 => 4,
-            VERSION => STREAMS,
-            _ => return None,
-        };
         let (flags, volume) = (reader.u16()?, reader.u64()?);
         let (previous, born) = (reader.u64()?, reader.u64()?);
         let (next_block, user_pages) = (reader.u32()?, reader.u32()?);
         let (second, patrol) = (reader.u32()?, reader.u32()?);
         let chain = reader.list()?;
         let mut frontiers = [Frontier::CLOSED; STREAMS];
-        for frontier in frontiers.iter_mut().take(streams) {
+        for frontier in &mut frontiers {
             *frontier = Frontier { block: reader.u32()?, page: reader.u32()?, synced: 0 };
             frontier.synced = frontier.page;
         }
         let (kept, directory) = (reader.list()?, reader.list()?);
         let (table, spills) = (reader.list()?, reader.list()?);
-        let written = if streams == STREAMS { reader.list()? } else { Vec::new() };
+        let written = reader.list()?;
         let count = reader.u16()?;
         let fixups = (0..count).map(|_| Some((reader.u32()?, reader.u32()?))).collect::<Option<Vec<_>>>()?;
         let changes = reader.changes(user_pages, geometry)?;

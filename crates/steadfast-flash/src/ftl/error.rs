@@ -78,7 +78,7 @@ impl fmt::Display for FlashError {
             FlashError::Version(version) => {
                 write!(
                     f,
-                    "the flash volume has version {version} and this program knows versions 2 and 3; format it anew or use the program that made it"
+                    "the flash volume has version {version} and this program knows version 3; format it anew or use the program that made it"
                 )
             }
             FlashError::Damaged { page, what } => write!(f, "flash page {page} is damaged: {what}"),

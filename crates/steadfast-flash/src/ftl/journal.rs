@@ -170,7 +170,7 @@ impl<N: Nand> Ftl<N> {
             volume: self.volume,
             block: self.journal.block,
             chain: self.journal.chain_number,
-            first: Some(self.journal.first),
+            first: self.journal.first,
             shape: Shape::of(&geometry),
             user_pages: self.layout.user_pages,
             in_good_blocks: self.in_good_blocks,

@@ -73,13 +73,7 @@ impl<N: Nand> Ftl<N> {
         self.volume = anchor.volume;
         let (mut block, mut chain) = (anchor.block, anchor.chain);
         // The sequence number of the first page of the block: exact, or where that page cannot be read a range.
-        let mut first = match anchor.first {
-            Some(first) => first..=first,
-            None => match self.journal_at(block, chain, 0..=u64::MAX)? {
-                Some(found) => Self::firsts(&found, 0),
-                None => return Ok(None),
-            },
-        };
+        let mut first = anchor.first..=anchor.first;
         let Some(mut last) = self.last_in_block(block, Kind::Journal, None)? else { return Ok(None) };
         let mut hops = 0;
         while let Some((state, _)) = State::decode(&last.data, &self.geometry)

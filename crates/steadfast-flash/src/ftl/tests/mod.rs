@@ -7,6 +7,7 @@ mod random;
 mod rebuild;
 mod shifted;
 mod upkeep;
+mod version;
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
