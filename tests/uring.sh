@@ -9,13 +9,7 @@ plain && skip_all "nothing to do with $TARGET_DIR"
 start uring
 
 before=$(cat "$parameter")
-# The status goes through to the cleanup of every script.
-restore() {
-    local status=$?
-    echo "$before" >"$parameter"
-    return "$status"
-}
-trap 'restore; cleanup' EXIT
+trap 'status=$?; set +e; echo "$before" >"$parameter"; (exit "$status"); cleanup' EXIT
 
 # Mounts that insist say what is missing.
 echo N >"$parameter"
@@ -41,8 +35,11 @@ umount_volume
 check_volume "after a killed daemon"
 
 if command -v cargo >/dev/null; then
-    (cd "$REPO" && STEADFAST_TEST_IO_URING=on timeout 100 cargo test -q --locked -p steadfast-fuse --test mount) \
-        >"$WORK/cargo.log" 2>&1 || die "tests of the mount: $(tail -n 40 "$WORK/cargo.log")"
+    # As `make test` builds them, so that nothing is built again.
+    mount_tests=(cargo test -q --locked --workspace --test mount)
+    (cd "$REPO" && "${mount_tests[@]}" --no-run) >"$WORK/cargo.log" 2>&1 || die "cargo build: $(tail -n 20 "$WORK/cargo.log")"
+    (cd "$REPO" && STEADFAST_TEST_IO_URING=on timeout 300 "${mount_tests[@]}") >"$WORK/cargo.log" 2>&1 ||
+        die "tests of the mount: $(tail -n 40 "$WORK/cargo.log")"
     ok "tests of the mount: $(grep '^test result' "$WORK/cargo.log")"
     if [ -z "${POSIX_SUITE:-}" ]; then
         (cd "$REPO" && cargo build --release -q --locked -p steadfast-posix) || die "cargo build of the suite"
@@ -52,7 +49,7 @@ fi
 if [ -n "${POSIX_SUITE:-}" ]; then
     make_volume 1G
     mount_volume -o io_uring=on
-    timeout 100 "$POSIX_SUITE" "$MNT" --require-all >"$WORK/suite.log" ||
+    timeout 300 "$POSIX_SUITE" "$MNT" --require-all >"$WORK/suite.log" ||
         die "POSIX suite: $(grep -v '^ok' "$WORK/suite.log" | tail -n 20)"
     ok "POSIX suite: $(tail -n 1 "$WORK/suite.log")"
     umount_volume

@@ -71,19 +71,20 @@ impl Entry {
         Ok(Entry { ring, allocation, memory, buffers, queue, lent: false, commit_id: 0 })
     }
 
-    /// Gives the entry to the kernel.
+    /// Gives the entry to the kernel; `false`: the file system has been unmounted already.
     ///
     /// # Errors
     /// The kernel does not take it; it falls back to the device then, unless the queues are ready without.
-    pub(super) fn register(&mut self) -> io::Result<()> {
+    pub(super) fn register(&mut self) -> io::Result<bool> {
         self.ring.submitter().register_enable_rings()?;
         self.push(REGISTER)?;
         self.ring.submit()?;
         // A refusal is there at once.
         match self.completed() {
+            Some(result) if is_end(-result) => Ok(false),
             Some(result) if result < 0 => Err(io::Error::from_raw_os_error(-result)),
             // With a request already: it is found by the first `next`.
-            Some(_) | None => Ok(()),
+            Some(_) | None => Ok(true),
         }
     }
 
@@ -104,7 +105,7 @@ impl Entry {
             };
             match -result {
                 ..=0 => break,
-                libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED => return Ok(Next::Unmounted),
+                errno if is_end(errno) => return Ok(Next::Unmounted),
                 errno => return Err(io::Error::from_raw_os_error(errno)),
             }
         }
@@ -191,6 +192,11 @@ impl Entry {
         self.lent = true;
         Ok(())
     }
+}
+
+/// The kernel's answers to a command after the end of the connection.
+fn is_end(errno: i32) -> bool {
+    matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED)
 }
 
 impl Drop for Entry {

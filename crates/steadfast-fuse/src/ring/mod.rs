@@ -124,13 +124,13 @@ impl<S: Service> Queue<S> {
         cpu::stay_on(self.number);
         be_an_io_thread();
         let registered = entry.register();
-        let refused = registered.is_err();
-        if refused {
+        let serves = matches!(registered, Ok(true));
+        if !serves {
             self.free.fetch_sub(1, Ordering::AcqRel);
         }
-        let _ = report.send(registered);
+        let _ = report.send(registered.map(drop));
         drop(report);
-        if refused {
+        if !serves {
             return Ok(());
         }
         let seat = Seat { queue: self, late: Cell::new(None) };
