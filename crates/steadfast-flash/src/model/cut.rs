@@ -48,7 +48,7 @@ pub struct Struck {
 
 impl NandModel {
     /// The power goes in the middle of the program or erasure after `operations` more; everything then says
-    /// [`NandError::Gone`] until [`power_on`](Self::power_on).
+    /// [`NandError::Gone`](crate::nand::NandError::Gone) until [`power_on`](Self::power_on).
     pub fn cut_after(&mut self, operations: u64, outcome: Interrupted) {
         self.cut = Some((operations, outcome));
     }
