@@ -45,8 +45,8 @@ impl RemoteMedium {
             for report in Self::look(address)? {
                 let Some(superblock) = &report.superblock else { continue };
                 match superblock.uuid {
-                    // What an earlier restore has left.
-                    uuid if superblock.unfinished && kept.heir() == Some(uuid) => {}
+                    // What an earlier restore has left: nobody can open it, and its log has everything.
+                    _ if superblock.unfinished => {}
                     uuid if uuid == old => return Err(RemoteError::Alive(report.address)),
                     _ => return Err(RemoteError::Occupied(report.address)),
                 }

@@ -59,7 +59,7 @@ impl<F: Fleet> Array<F> {
         };
         let lost = without(&calls, &|outcome| outcome == Outcome::Done);
         drop(calls);
-        self.lose(&lost)?;
+        self.lose_behind(&lost)?;
         log.unmarked.drain(..unmarked);
         {
             let mut map = self.map.write();

@@ -121,6 +121,16 @@ impl<F: Fleet> Array<F> {
         self.alive()
     }
 
+    /// As [`lose`](Self::lose), after something was written that the members have who are left: where the new epoch can not be
+    /// noted what is known here has to agree with the servers all the same. Before anybody is told that anything is flushed
+    /// the array has to be [`alive`](Self::alive).
+    pub(crate) fn lose_behind(&self, lost: &[usize]) -> Result<(), ArrayError> {
+        match self.lose(lost) {
+            Err(ArrayError::Witness(_)) => Ok(()),
+            lost => lost,
+        }
+    }
+
     /// Writes the present states to every server that takes writes, under a new epoch, until all that are left have it.
     /// The log is held. Who only looks keeps it to himself.
     pub(crate) fn publish(&self) -> Result<(), ArrayError> {

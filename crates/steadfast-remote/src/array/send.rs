@@ -103,12 +103,7 @@ impl<F: Fleet> Array<F> {
             lost.dedup();
         }
         drop(calls);
-        match self.lose(&lost) {
-            // The good ones have the record and the epoch, so what is known here has to agree. Nobody is told that anything is
-            // flushed before the epoch is noted, too.
-            Err(ArrayError::Witness(_)) => {}
-            lost => lost?,
-        }
+        self.lose_behind(&lost)?;
         log.unflushed &= !flushes;
         Ok(header)
     }

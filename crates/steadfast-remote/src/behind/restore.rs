@@ -46,11 +46,6 @@ impl<D: Medium> Kept<D> {
         self.0.header().uuid
     }
 
-    /// The array that a restore was making of it when it was cut off.
-    pub fn heir(&self) -> Option<[u8; 16]> {
-        Some(self.0.header().heir).filter(|heir| *heir != [0; 16])
-    }
-
     /// The flush point that it is at, and whether it is complete.
     pub fn newest(&self) -> Option<(Point, bool)> {
         self.0.newest()
