@@ -147,7 +147,7 @@ pub struct WriteBehind<D> {
     complete: std::sync::atomic::AtomicBool,
     /// Blocks of the medium.
     blocks: u32,
-    /// What was on the disk before was zeros.
+    /// The image was zeros when the array was opened.
     blank: bool,
     /// Somebody has something for the disk.
     news: Mutex<bool>,
@@ -158,7 +158,8 @@ pub struct WriteBehind<D> {
 
 impl<D: Medium> WriteBehind<D> {
     /// Begins to follow an array that was just opened or made, with `disk` as its log was left. What the array has that the
-    /// log has not is brought at once where the bound has room for it; otherwise it is copied, by [`copy`](Self::copy).
+    /// log has not is brought at once where the bound has room for it; otherwise it is copied, by [`copy`](Self::copy). `blank`: the
+    /// image is zeros. One that was in use may have what the array has lost, such as writes that were copied and never flushed.
     ///
     /// # Errors
     /// [`LogError`]; and the array's, while it is read.
@@ -166,10 +167,11 @@ impl<D: Medium> WriteBehind<D> {
         mut disk: Disk<D>,
         array: &Array<F>,
         bound: u64,
+        blank: bool,
         clock: fn() -> u64,
     ) -> Result<WriteBehind<D>, LogError> {
         let bound = usize::try_from(bound).unwrap_or(usize::MAX);
-        let (blocks, blank) = (disk.header().blocks(), disk.header().blank);
+        let blocks = disk.header().blocks();
         let point = Point { time_ms: clock(), ..array.point() };
         let caught_up = copy::catch_up(&mut disk, array, bound, point)?;
         if !caught_up && disk.newest().is_some_and(|(_, complete)| complete) {

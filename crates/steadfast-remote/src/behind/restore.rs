@@ -139,7 +139,7 @@ impl<D: Medium> WriteBehind<D> {
         clock: fn() -> u64,
     ) -> Result<WriteBehind<D>, LogError> {
         let header = Header::first(array.status().uuid, array.geometry().size, bound, blank)?;
-        Self::attach(Disk::create(medium, header)?, array, bound, clock)
+        Self::attach(Disk::create(medium, header)?, array, bound, blank, clock)
     }
 
     /// Goes on with the log of an array that is open.
@@ -169,7 +169,7 @@ impl<D: Medium> WriteBehind<D> {
         if disk.header().bound < bound {
             return Err(LogError::Room(disk.header().bound >> 20));
         }
-        Self::attach(disk, array, bound, clock)
+        Self::attach(disk, array, bound, false, clock)
     }
 
     /// Bytes of the log of a medium of `size` bytes that may be `bound` bytes behind.
