@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn batches_go_both_ways_and_any_flipped_bit_is_seen() {
-        let header = Header::first([7; 16], 64 << 20, 4 << 20, true).unwrap();
+        let header = Header::first([7; 16], 64 << 20, 4 << 20).unwrap();
         let mut layer = Layer::default();
         layer.discard(3, 5);
         layer.write(4, &[1; 2 * BLOCK]);

@@ -35,7 +35,7 @@ impl<D: Medium> Disk<D> {
         Ok(area.iter().all(|byte| *byte == 0))
     }
 
-    /// Makes a log; whatever the medium held is gone. `header.blank`: it reads as zeros from the image on.
+    /// Makes a log; whatever the medium held is gone.
     pub(super) fn create(medium: D, header: Header) -> Result<Disk<D>, LogError> {
         let has = medium.geometry().size;
         if has < header.total() {

@@ -39,8 +39,6 @@ pub(super) struct Header {
     pub(super) size: u64,
     /// Bytes of blocks in a batch, at most.
     pub(super) bound: u64,
-    /// What was there before was zeros.
-    pub(super) blank: bool,
     /// Why it was given up; empty where it was not.
     pub(super) failed: String,
 }
@@ -79,7 +77,7 @@ impl Header {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.uuid);
         bytes.extend_from_slice(&self.heir);
-        for number in [self.number, self.size, self.bound, u64::from(self.blank)] {
+        for number in [self.number, self.size, self.bound, 0] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         let mut length = self.failed.len().min(REASON_MAX);
@@ -111,7 +109,6 @@ impl Header {
             number: u64_at(48)?,
             size: u64_at(56)?,
             bound: u64_at(64)?,
-            blank: u64_at(72)? != 0,
             failed: String::from_utf8_lossy(bytes.get(84..84 + length)?).into_owned(),
         };
         header.is_sound().then_some(header)
@@ -128,9 +125,9 @@ impl Header {
     }
 
     /// That of a new log.
-    pub(super) fn first(uuid: [u8; 16], size: u64, bound: u64, blank: bool) -> Result<Header, LogError> {
+    pub(super) fn first(uuid: [u8; 16], size: u64, bound: u64) -> Result<Header, LogError> {
         let bound = bound - bound % BLOCK as u64;
-        let header = Header { number: 1, uuid, heir: [0; 16], size, bound, blank, failed: String::new() };
+        let header = Header { number: 1, uuid, heir: [0; 16], size, bound, failed: String::new() };
         if header.is_sound() { Ok(header) } else { Err(LogError::Bound(BOUND_MIN, BOUND_MAX)) }
     }
 }
@@ -141,7 +138,7 @@ mod tests {
 
     #[test]
     fn headers_go_both_ways_and_any_flipped_bit_is_seen() {
-        let mut header = Header::first([7; 16], 64 << 20, 4 << 20, true).unwrap();
+        let mut header = Header::first([7; 16], 64 << 20, 4 << 20).unwrap();
         header.heir = [9; 16];
         header.failed = "no room".to_owned();
         let bytes = header.encode();
@@ -153,6 +150,6 @@ mod tests {
         }
         header.failed = "é".repeat(200);
         assert_eq!(Header::decode(&header.encode()).unwrap().failed, "é".repeat(128));
-        assert!(Header::first([7; 16], 64 << 20, 1, true).is_err());
+        assert!(Header::first([7; 16], 64 << 20, 1).is_err());
     }
 }

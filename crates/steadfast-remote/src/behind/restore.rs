@@ -138,7 +138,7 @@ impl<D: Medium> WriteBehind<D> {
         blank: bool,
         clock: fn() -> u64,
     ) -> Result<WriteBehind<D>, LogError> {
-        let header = Header::first(array.status().uuid, array.geometry().size, bound, blank)?;
+        let header = Header::first(array.status().uuid, array.geometry().size, bound)?;
         Self::attach(Disk::create(medium, header)?, array, bound, blank, clock)
     }
 
@@ -177,6 +177,6 @@ impl<D: Medium> WriteBehind<D> {
     /// # Errors
     /// [`LogError::Bound`].
     pub fn bytes_needed(size: u64, bound: u64) -> Result<u64, LogError> {
-        Ok(Header::first([0; 16], size, bound, true)?.total())
+        Ok(Header::first([0; 16], size, bound)?.total())
     }
 }

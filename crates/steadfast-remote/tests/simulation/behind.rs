@@ -303,7 +303,7 @@ fn all_servers_are_lost_and_the_array_is_restored() {
     }
     println!("{tally:?}");
     let Tally { crashes, losses, cut, copies } = tally;
-    assert!(crashes > 20 && losses > 20 && cut > 5 && copies > 5, "{tally:?}");
+    assert!(crashes > 20 && losses > 10 && cut > 3 && copies > 5, "{tally:?}");
 }
 
 /// What has happened.
