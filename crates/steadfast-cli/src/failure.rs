@@ -82,7 +82,7 @@ impl Failure {
             Some(Errno::FBIG) => {
                 (Exit::NoSpace, "the host's file system cannot hold a file of this size: ask for less")
             }
-            Some(Errno::NOTCONN) => {
+            Some(Errno::NOTCONN | Errno::CANCELED) => {
                 (Exit::CannotMount, "the daemon of this mount is gone: clear it with 'steadfast umount DIR'")
             }
             Some(Errno::IO) => (Exit::Failed, "the host's storage reports errors: see the kernel log"),

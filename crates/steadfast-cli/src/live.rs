@@ -13,7 +13,7 @@ use steadfast_fuse::watch::{self, Snapshot};
 use crate::commands::snapshot::explain_live;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mounts::{self, Mount};
-use crate::target::stale_or_host;
+use crate::target::{is_daemon_gone, stale_or_host};
 
 /// An open directory of a mounted volume.
 pub struct Live {
@@ -256,7 +256,7 @@ impl Live {
     pub fn failure(&self, error: &io::Error) -> Failure {
         let place = self.directory().display();
         match Errno::from_io_error(error) {
-            Some(Errno::NOTCONN | Errno::CONNABORTED) => stale_or_host(error, self.directory()),
+            _ if is_daemon_gone(error) => stale_or_host(error, self.directory()),
             Some(Errno::PERM | Errno::ACCESS) => Failure::new(
                 Exit::NoPermission,
                 "this needs the user who mounted the volume, or root",

@@ -78,9 +78,14 @@ impl Target {
     }
 }
 
+/// Whether this is what calls on a mount say whose daemon is gone. ECANCELED: over io_uring, of a request that was with it.
+pub fn is_daemon_gone(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
+}
+
 /// A failed look at `path`; "Transport endpoint is not connected" gets the answer it needs.
 pub fn stale_or_host(error: &io::Error, path: &Path) -> Failure {
-    if matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::CONNABORTED)) {
+    if is_daemon_gone(error) {
         return Failure::new(
             Exit::CannotMount,
             "the daemon of this mount is gone",
