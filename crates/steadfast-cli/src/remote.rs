@@ -92,7 +92,8 @@ fn uuid() -> Outcome<[u8; 16]> {
 /// What is wrong with the address, and when nobody answers.
 pub fn holds_data(path: &Path) -> Outcome<bool> {
     let reports = match RemoteMedium::look(&address(path)?) {
-        Err(RemoteError::Etcd(EtcdError::NoArray(_))) => return Ok(false),
+        // A released array has no servers any more, and its log may be all that there is.
+        Err(RemoteError::Etcd(EtcdError::NoArray(_))) => Vec::new(),
         reports => reports.map_err(|error| failure(&error, path))?,
     };
     let log = RemoteMedium::log_report(&address(path)?).map_err(|error| failure(&error, path))?;
