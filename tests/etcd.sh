@@ -112,6 +112,14 @@ lend s2
 until_true "s2 is not listed" listed s2
 ok "servers come and go"
 
+# The log of an array that was given up may be all that is left of it.
+kept="$(place kept one)&policy=mirror&log=$WORK/kept"
+run mkfs "$kept"
+run remote release "$kept" --force
+refused "overwrite the array with --force" mkfs "$kept"
+run mkfs "$kept" --force
+run remote release "$kept" --force
+
 run mkfs "$(place vol one)&policy=parity"
 refused "already holds a Steadfast volume" mkfs "$(place vol one)&policy=parity"
 run mkfs "$(place other one)&policy=parity"
