@@ -1,10 +1,13 @@
 //! [`HostPlatform`]: clock, locks and checksum of the host.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crc_fast::{CrcAlgorithm, Digest};
 use rustix::time::{ClockId, clock_gettime};
 use steadfast::{Platform, Timestamp};
+
+/// Longest wait that keeps a processor busy.
+const WAIT_MAX: Duration = Duration::from_millis(1);
 
 /// Locks that sleep, the system's clocks, and CRC-32C in hardware where the processor has it.
 #[derive(Debug, Clone)]
@@ -42,6 +45,19 @@ impl Platform for HostPlatform {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Stays runnable: what is waited for takes less time than a sleep does at least, about 60 microseconds.
+    fn wait_for(&self, ready: &dyn Fn() -> bool, microseconds: u64) {
+        let begun = Instant::now();
+        let longest = Duration::from_micros(microseconds).min(WAIT_MAX);
+        while !ready() && begun.elapsed() < longest {
+            std::thread::yield_now();
+        }
+    }
+
     fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
         // The digest's state is the register of the reflected algorithm: the value before the final inversion.
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
@@ -52,8 +68,6 @@ impl Platform for HostPlatform {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use steadfast::checksum::crc32c_portable;
 
     use super::*;

@@ -18,6 +18,15 @@ pub trait Platform: Send + Sync {
     /// Milliseconds since an arbitrary moment, never going backwards; drives the transaction timer.
     fn monotonic_ms(&self) -> u64;
 
+    /// Microseconds since an arbitrary moment, never going backwards, as well as they are known.
+    fn monotonic_us(&self) -> u64 {
+        self.monotonic_ms().saturating_mul(1000)
+    }
+
+    /// Lets other threads run until `ready` holds, for at most so many microseconds; may return at once. The caller holds locks
+    /// that `ready` does not need.
+    fn wait_for(&self, _ready: &dyn Fn() -> bool, _microseconds: u64) {}
+
     /// Continues a CRC-32C (Castagnoli, reflected, as in RFC 3720) over `bytes`; `crc` is 0 at the start.
     /// The default is portable and table-driven.
     fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
@@ -36,6 +45,14 @@ impl<P: Platform> Platform for &P {
 
     fn monotonic_ms(&self) -> u64 {
         (**self).monotonic_ms()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        (**self).monotonic_us()
+    }
+
+    fn wait_for(&self, ready: &dyn Fn() -> bool, microseconds: u64) {
+        (**self).wait_for(ready, microseconds);
     }
 
     fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {

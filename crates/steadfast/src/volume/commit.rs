@@ -57,6 +57,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// As [`transact`](Self::transact), for an event of the mask: nothing happens while the volume is held.
     pub(super) fn transact_now(&self) -> Result<()> {
         self.check_writable()?;
+        let _present = self.company.join();
         let target = self.working.lock().sequence;
         let mut commit = self.commit.lock();
         self.check_writable()?;
@@ -64,7 +65,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if held || (commit.durable >= target && !self.parameters_changed()) {
             return Ok(());
         }
-        self.lead_commit(&mut commit)
+        self.lead_commit_in_company(&mut commit)
     }
 
     fn parameters_changed(&self) -> bool {

@@ -29,6 +29,7 @@ mod dead;
 #[cfg(test)]
 mod fault_tests;
 mod format;
+mod gather;
 mod hold;
 mod identify;
 #[cfg(test)]
@@ -86,6 +87,7 @@ use crate::types::{BlockRun, InodeNumber};
 pub use activity::{Activity, CacheUse, SpaceUse};
 pub use api::VolumeInfo;
 pub(crate) use data::PinGuard;
+use gather::Company;
 pub use identify::{Identity, identify};
 pub(crate) use map::Survey;
 pub use map::{MapCell, MapGeometry};
@@ -128,6 +130,7 @@ pub struct Volume<M: Medium, P: Platform> {
     open_counts: Mutex<P::Mutex, HashMap<InodeNumber, u32>>,
     pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
     inode_locks: [Mutex<P::Mutex, ()>; INODE_LOCKS],
+    company: Company,
     commit: Mutex<P::Mutex, CommitState>,
     checkpoint: Mutex<P::Mutex, ()>,
     working: Mutex<P::Mutex, Working>,

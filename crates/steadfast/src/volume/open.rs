@@ -10,6 +10,7 @@ use steadfast_media::Medium;
 
 use super::Volume;
 use super::apply::Origin;
+use super::gather::Company;
 use super::reader::View;
 use super::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
@@ -113,6 +114,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             open_counts: Mutex::new(HashMap::new()),
             pins: Mutex::new(alloc::vec::Vec::new()),
             inode_locks: core::array::from_fn(|_| Mutex::new(())),
+            company: Company::default(),
             commit: Mutex::new(CommitState::default()),
             checkpoint: Mutex::new(()),
             working: Mutex::new(working),

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
+use super::gather::LastPoint;
 use crate::error::Result;
 use crate::fs::memory;
 use crate::key::Key;
@@ -138,6 +139,8 @@ pub struct CommitState {
     pub durable: u64,
     /// When the last one was set, [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
     pub last_ms: u64,
+    /// For whoever sets the next one.
+    pub last_point: LastPoint,
 }
 
 #[cfg(test)]
