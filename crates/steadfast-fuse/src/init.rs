@@ -38,6 +38,11 @@ impl Agreement {
         self.has(flag::WRITEBACK_CACHE)
     }
 
+    /// Requests come over io_uring, unless the kernel has refused it since.
+    pub(crate) fn over_io_uring(&self) -> bool {
+        self.has(flag::OVER_IO_URING)
+    }
+
     /// SETXATTR carries flags of its own.
     pub(crate) fn setxattr_extended(&self) -> bool {
         self.has(flag::SETXATTR_EXT)

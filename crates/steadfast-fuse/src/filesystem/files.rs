@@ -1,15 +1,15 @@
-//! Regular files: opening, data, allocation, synchronisation.
+//! Regular files: opening, data, allocation.
 
 use std::sync::atomic::Ordering;
 
 use steadfast::fs::{AllocateMode, FileKind, NewNode, SeekTo, SetAttributes};
-use steadfast::{Error, InodeNumber, Platform, TransactionMask};
+use steadfast::{Error, InodeNumber, Platform};
 use steadfast_media::Medium;
 
 use super::{Answer, Filesystem, Outcome, caller, ready};
-use crate::abi::flags::{FSYNC_FDATASYNC, OPEN_KILL_SUIDGID, fopen, write as write_flag};
+use crate::abi::flags::{OPEN_KILL_SUIDGID, fopen, write as write_flag};
 use crate::abi::input::{
-    CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, FsyncIn, LseekIn, OpenIn, ReadIn, ReleaseIn, WriteIn,
+    CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, LseekIn, OpenIn, ReadIn, ReleaseIn, WriteIn,
 };
 use crate::abi::opcode;
 use crate::abi::output::{CopyFileRangeOut, LseekOut, OpenOut, WriteOut};
@@ -181,28 +181,6 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             self.drop_privileges(request.header.nodeid, inode)?;
         }
         ready(out.put(&WriteOut { size: wanted.size, padding: 0 }))
-    }
-
-    /// FSYNC and FSYNCDIR.
-    pub(super) fn fsync(&self, request: &Request<'_>) -> Outcome {
-        let inode = self.node(request)?;
-        let wanted = request.arguments().take::<FsyncIn>()?;
-        let is_file = request.header.opcode == opcode::FSYNC;
-        // The kernel turns a write to an O_SYNC handle into cached writes and an fsync.
-        if is_file && Handle(wanted.fh).is_sync() && self.volume.mask().contains(TransactionMask::SYNC_WRITE)
-        {
-            self.volume.transact()?;
-        } else {
-            self.volume.fsync(inode, wanted.fsync_flags & FSYNC_FDATASYNC != 0)?;
-        }
-        if is_file && self.agreement.write_back() {
-            // Writing pages back does not tell the kernel that the file has more blocks now.
-            let allocated = self.volume.attributes(inode)?.allocated;
-            if self.files.allocation_changed(request.header.nodeid, allocated) {
-                let _ = self.device.invalidate_inode(request.header.nodeid, -1);
-            }
-        }
-        Ok(Answer::Ready)
     }
 
     pub(super) fn fallocate(&self, request: &Request<'_>) -> Outcome {

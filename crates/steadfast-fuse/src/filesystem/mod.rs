@@ -15,6 +15,7 @@ mod names;
 mod removed;
 mod rolling;
 mod snapshots;
+mod syncs;
 mod xattrs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,6 +49,7 @@ use crate::snapshots::{Snapshots, is_snapshot};
 use lease::Lease;
 use removed::Removed;
 pub(crate) use rolling::Parked;
+use syncs::Syncs;
 
 /// How long the kernel may keep names and attributes: nothing changes behind its back, except at a rollback, which
 /// makes everything expire.
@@ -69,6 +71,7 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     pub(crate) snapshots: Snapshots<M, P>,
     pub(crate) files: OpenFiles,
     removed: Removed,
+    syncs: Syncs,
     pub(crate) lease: Lease,
     /// For notifications.
     pub(crate) device: Device,
@@ -108,6 +111,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             nodes: Nodes::default(),
             files: OpenFiles::default(),
             removed: Removed::default(),
+            syncs: Syncs::default(),
             lease: Lease::default(),
             device,
             agreement,
@@ -126,11 +130,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     /// Executes one request.
     pub(crate) fn execute(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let timed = Kind::of(request).map(|kind| (kind, Instant::now()));
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| self.enter(later, request, out))).unwrap_or_else(|_| {
-                self.report_panic(request);
-                Err(Errno(libc::EIO))
-            });
+        let outcome = self.guarded(request.header.opcode, || self.enter(later, request, out));
         if let Err(errno) = outcome {
             self.lease.note_error(request, errno);
         }
@@ -160,16 +160,15 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         Ok(Ticket::new(later()?, request.header.unique, timing))
     }
 
-    /// One line for each kind of request; what panics once may do so a million times.
-    fn report_panic(&self, request: &Request<'_>) {
-        let kind = 1 << (request.header.opcode % 64);
-        if self.panicked.fetch_or(kind, Ordering::Relaxed) & kind == 0 {
-            log_error!(
-                "internal error in request {} on node {:#x}; answered EIO, the mount goes on",
-                request.header.opcode,
-                request.header.nodeid
-            );
-        }
+    /// What panics is answered EIO. One line for each kind of request; what panics once may do so a million times.
+    fn guarded<T>(&self, opcode: u32, operation: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|_| {
+            let kind = 1 << (opcode % 64);
+            if self.panicked.fetch_or(kind, Ordering::Relaxed) & kind == 0 {
+                log_error!("internal error in request {opcode}; answered EIO, the mount goes on");
+            }
+            Err(Errno(libc::EIO))
+        })
     }
 
     fn enter(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
@@ -211,7 +210,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::WRITE => self.write(request, out),
             opcode::STATFS => self.statfs(out),
             opcode::RELEASE => self.release(request),
-            opcode::FSYNC => self.fsync(request),
+            opcode::FSYNC | opcode::FSYNCDIR => self.fsync(later, request),
             opcode::SETXATTR => self.setxattr(request),
             opcode::GETXATTR => self.getxattr(request, out),
             opcode::LISTXATTR => self.listxattr(request, out),
@@ -219,7 +218,6 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::FLUSH => self.flush(request),
             opcode::READDIR => self.readdir(request, out),
             opcode::READDIRPLUS => self.readdirplus(request, out),
-            opcode::FSYNCDIR => self.fsync(request),
             opcode::CREATE => self.create(request, out),
             opcode::TMPFILE => self.tmpfile(request, out),
             opcode::IOCTL => self.ioctl(later, request, out),

@@ -12,6 +12,7 @@ mod names;
 mod rollback;
 mod snapshots;
 mod support;
+mod syncs;
 mod sys;
 mod watching;
 

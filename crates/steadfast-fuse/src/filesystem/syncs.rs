@@ -1,0 +1,117 @@
+//! fsync for many callers at once, by one worker.
+//!
+//! Each flush of the medium takes from 0.1 ms to many, and there are as few workers as processors. If each waited for the
+//! flush of its own caller, nobody would be left to hear the next one, nor anybody else. So the worker that receives an
+//! FSYNC while no other leads answers it and all that the other workers receive meanwhile: those queue up behind it, and their workers go on. All that
+//! have come by then share one transaction point ([`Volume::fsync`](steadfast::Volume::fsync) has nothing left to do for the later ones), and
+//! the volume is told of them as they come, so that it can wait for company.
+//!
+//! Invariant: while requests wait, a worker leads. A request that is dropped is answered EIO ([`Ticket`]).
+//!
+//! Over io_uring each request has a thread that waits with it anyway; there each makes its own way into the volume.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use steadfast::{InodeNumber, Platform, TransactionMask};
+use steadfast_media::Medium;
+
+use super::{Answer, Filesystem, Outcome};
+use crate::abi::flags::FSYNC_FDATASYNC;
+use crate::abi::input::FsyncIn;
+use crate::abi::opcode;
+use crate::control::Ticket;
+use crate::errno::Errno;
+use crate::open::Handle;
+use crate::request::Request;
+use crate::service::Later;
+
+/// What FSYNC and FSYNCDIR ask for.
+#[derive(Debug, Clone, Copy)]
+struct Sync {
+    nodeid: u64,
+    inode: InodeNumber,
+    is_file: bool,
+    handle: Handle,
+    data_only: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(Sync, Ticket)>,
+    led: bool,
+}
+
+/// The requests that wait for whoever leads.
+#[derive(Default)]
+pub(super) struct Syncs(Mutex<Queue>);
+
+impl Syncs {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a request; whether the caller has to lead.
+    fn add(&self, sync: Sync, ticket: Ticket) -> bool {
+        let mut queue = self.queue();
+        queue.waiting.push_back((sync, ticket));
+        !std::mem::replace(&mut queue.led, true)
+    }
+
+    /// The next request for whoever leads; with the last one the lead is over.
+    fn next(&self) -> Option<(Sync, Ticket)> {
+        let mut queue = self.queue();
+        let next = queue.waiting.pop_front();
+        queue.led = next.is_some();
+        next
+    }
+}
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    /// FSYNC and FSYNCDIR.
+    pub(super) fn fsync(&self, later: Later<'_>, request: &Request<'_>) -> Outcome {
+        let wanted = request.arguments().take::<FsyncIn>()?;
+        let sync = Sync {
+            nodeid: request.header.nodeid,
+            inode: self.node(request)?,
+            is_file: request.header.opcode == opcode::FSYNC,
+            handle: Handle(wanted.fh),
+            data_only: wanted.fsync_flags & FSYNC_FDATASYNC != 0,
+        };
+        if self.agreement.over_io_uring() {
+            return self.sync(sync).map(|()| Answer::Ready);
+        }
+        let ticket = self.ticket(later, request)?;
+        self.volume.announce();
+        if self.syncs.add(sync, ticket) {
+            self.lead();
+        }
+        Ok(Answer::Later)
+    }
+
+    fn lead(&self) {
+        while let Some((sync, ticket)) = self.syncs.next() {
+            // An operation that panics takes its own request along and no other one.
+            let result = self.guarded(opcode::FSYNC, || self.sync(sync));
+            ticket.answer(result.map(|()| &[][..]));
+            self.volume.withdraw();
+        }
+    }
+
+    fn sync(&self, sync: Sync) -> Result<(), Errno> {
+        // The kernel turns a write to an O_SYNC handle into cached writes and an fsync.
+        if sync.is_file && sync.handle.is_sync() && self.volume.mask().contains(TransactionMask::SYNC_WRITE) {
+            self.volume.transact()?;
+        } else {
+            self.volume.fsync(sync.inode, sync.data_only)?;
+        }
+        if sync.is_file && self.agreement.write_back() {
+            // Writing pages back does not tell the kernel that the file has more blocks now.
+            let allocated = self.volume.attributes(sync.inode)?.allocated;
+            if self.files.allocation_changed(sync.nodeid, allocated) {
+                let _ = self.device.invalidate_inode(sync.nodeid, -1);
+            }
+        }
+        Ok(())
+    }
+}
