@@ -199,8 +199,12 @@ impl<N: Nand> Ftl<N> {
                 Kind::Lost
             }
         };
-        self.program_data(Stream::Moved, kind, logical, &data)?;
+        // What is hot stays apart: among cold pages it would soon leave a hole, and each hole there costs moves of cold ones.
+        let hot = self.collector.hot.contains(&self.block_of(page));
+        let stream = if hot { Stream::Hot } else { Stream::Moved };
+        self.program_data(stream, kind, logical, &data)?;
         self.info.moved_pages += 1;
+        self.info.moved_hot_pages += u64::from(hot);
         Ok(())
     }
 

@@ -7,7 +7,8 @@
 //! - A block is erased right before it is used, so an erasure that was interrupted is always done again. A block for what the
 //!   host writes is in a journal page before anything is programmed in it: what lies behind the journal and counts is in the
 //!   blocks that it names, at most [`JOURNAL_EVERY`] pages.
-//! - What garbage collection moves counts once a journal page says so; until two of them are there its source stays.
+//! - What garbage collection moves counts once a journal page says so, or a recovery finds it among the host's; until two
+//!   journal pages are there its source stays.
 //! - After a start that was not clean nothing is programmed into a block that was open before, and the page programmed
 //!   last (the only one that can be unstable) is programmed again elsewhere before anything is relied on.
 //! - The count of valid pages of a block is never below the truth.

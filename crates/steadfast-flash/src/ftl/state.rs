@@ -20,13 +20,14 @@ use crate::nand::{BlockNumber, Nand, NandGeometry, PageAddress};
 pub(super) enum Stream {
     /// What the host writes.
     Host = 0,
-    /// What garbage collection moves: cold.
+    /// What garbage collection moves, but for what is hot: cold.
     Moved = 1,
     /// Map, directory, table, spills.
     Structure = 2,
     /// Second copies, counts of reads: in other blocks than the first copies.
     Copy = 3,
-    /// What the host writes and says that it will write again soon: by itself, so that such blocks empty themselves.
+    /// What the host writes and says that it will write again soon: by itself, so that such blocks empty themselves. What
+    /// garbage collection moves out of them goes there, too.
     Hot = 4,
 }
 
@@ -128,8 +129,14 @@ pub struct FtlInfo {
     pub host_pages: u64,
     /// Of these, pages kept in the journal.
     pub short_pages: u64,
+    /// Pages of the host that were programmed.
+    pub cold_pages: u64,
+    /// The same, where it says that it will write them again soon.
+    pub hot_pages: u64,
     /// Pages moved by garbage collection.
     pub moved_pages: u64,
+    /// Of these, pages that stay among those that the host writes again soon.
+    pub moved_hot_pages: u64,
     /// Journal pages.
     pub journal_pages: u64,
     /// Spill pages.

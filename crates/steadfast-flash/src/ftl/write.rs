@@ -44,10 +44,11 @@ impl<N: Nand> Ftl<N> {
                 ftl.volatile = true;
                 return ftl.set_short(logical, data.get(..length).unwrap_or(data));
             }
-            let stream = match temperature {
-                Temperature::Hot => Stream::Hot,
-                Temperature::Cold => Stream::Host,
+            let (stream, count) = match temperature {
+                Temperature::Hot => (Stream::Hot, &mut ftl.info.hot_pages),
+                Temperature::Cold => (Stream::Host, &mut ftl.info.cold_pages),
             };
+            *count += 1;
             ftl.program_data(stream, Kind::Data, logical, data).map(drop)
         })
     }

@@ -6,6 +6,7 @@ use steadfast_flash::ftl::{FlashError, FlashMedium, Ftl, format};
 use steadfast_flash::model::{NandModel, OperationCounts};
 use steadfast_flash::part::Part;
 
+use super::account::Account;
 use crate::platform::{Clock, LabPlatform};
 use crate::random::Random;
 
@@ -22,6 +23,8 @@ pub struct Figures {
     pub programs_per_synced_4k: f64,
     /// The same for uniform random overwrites all over the volume, after the free blocks have been used up once.
     pub programs_per_synced_4k_steady: f64,
+    /// What these programs were for.
+    pub steady: Account,
     /// Longest of these writes with its fsync, modelled milliseconds.
     pub write_ms_max: f64,
     /// Longest piece of background work, modelled milliseconds.
@@ -159,11 +162,12 @@ pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
         background = background.max(bench.background()?);
     }
     found.programs_per_synced_4k = (bench.counts().programs - before) as f64 / rounds as f64;
-    let mut before = bench.counts().programs;
+    let spent = || bench.medium.with(|ftl| (ftl.nand().counts(), ftl.info()));
+    let mut before = spent();
     let skipped = steady / 2;
     for round in 0..steady {
         if round == skipped {
-            before = bench.counts().programs;
+            before = spent();
         }
         let file = files.get(random.below(files.len() as u64) as usize).copied().unwrap_or(InodeNumber::ROOT);
         longest = longest.max(bench.overwrite(file, random.below(16), &mut random)?);
@@ -173,8 +177,11 @@ pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
         background = background.max(bench.background()?);
     }
     if steady > 0 {
-        found.programs_per_synced_4k_steady =
-            (bench.counts().programs - before) as f64 / (steady - skipped) as f64;
+        let after = spent();
+        let rounds = (steady - skipped) as f64;
+        found.programs_per_synced_4k_steady = (after.0.programs - before.0.programs) as f64 / rounds;
+        let blocks = bench.medium.with(Ftl::blocks).map_err(flash_text)?;
+        found.steady = Account::new(&before, &after, rounds, &blocks, part.geometry.pages_per_block);
     }
     found.mount_page_reads_max = reads;
     found.write_ms_max = longest as f64 / 1e6;

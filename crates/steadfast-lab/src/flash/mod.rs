@@ -3,11 +3,13 @@
 //! docs/FLASH.md says what the figures mean. Everything is counted in operations of the part and priced in its modelled
 //! time, so no result depends on the machine.
 
+mod account;
 mod campaign;
 mod contents;
 mod figures;
 mod tally;
 
+pub use account::Account;
 pub use campaign::cut_part;
 pub use figures::{Figures, figures};
 pub use tally::{CutTally, Struck};
