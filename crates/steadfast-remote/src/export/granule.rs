@@ -40,34 +40,54 @@ impl GranuleSize {
         if enabled.contains("[never]") {
             return Err("transparent huge pages are switched off on this machine".to_owned());
         }
-        Granule::new(self).map(drop).ok_or_else(|| "this kernel refuses huge pages".to_owned())
+        Granule::with(self, 0, &[]).map(drop).ok_or_else(|| "this kernel refuses huge pages".to_owned())
     }
 }
 
-/// Bytes in memory, zeros at first.
+/// Bytes in memory.
 pub(super) enum Granule {
     Small(Box<[u8]>),
     Huge { map: MmapMut, start: usize },
 }
 
 impl Granule {
-    /// `None` where there is no memory.
-    pub(super) fn new(size: GranuleSize) -> Option<Granule> {
+    /// `data` from `start` on, and zeros around it; what does not fit is cut off. `None` where there is no memory.
+    pub(super) fn with(size: GranuleSize, start: usize, data: &[u8]) -> Option<Granule> {
         let length = size.bytes() as usize;
         match size {
             GranuleSize::Small => {
+                // Each byte is written once.
                 let mut bytes = Vec::new();
                 bytes.try_reserve_exact(length).ok()?;
+                bytes.resize(start.min(length), 0);
+                bytes.extend_from_slice(data.get(..length - bytes.len()).unwrap_or(data));
                 bytes.resize(length, 0);
                 Some(Granule::Small(bytes.into_boxed_slice()))
             }
             GranuleSize::Huge => {
                 let map = MmapMut::map_anon(2 * length).ok()?;
                 map.advise(Advice::HugePage).ok()?;
-                let start = map.as_ptr().align_offset(length);
-                (start <= length).then_some(Granule::Huge { map, start })
+                let aligned = map.as_ptr().align_offset(length);
+                let mut granule = (aligned <= length).then_some(Granule::Huge { map, start: aligned })?;
+                granule.put(start, data);
+                Some(granule)
             }
         }
+    }
+
+    /// As [`with`](Self::with), whatever it held before.
+    pub(super) fn refill(&mut self, start: usize, data: &[u8]) {
+        let length = self.len();
+        let (start, end) = (start.min(length), start.saturating_add(data.len()).min(length));
+        self[..start].fill(0);
+        self[end..].fill(0);
+        self.put(start, data);
+    }
+
+    fn put(&mut self, start: usize, data: &[u8]) {
+        let target = self.get_mut(start..).unwrap_or_default();
+        let count = target.len().min(data.len());
+        target[..count].copy_from_slice(&data[..count]);
     }
 }
 

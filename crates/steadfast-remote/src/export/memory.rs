@@ -9,37 +9,12 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
-use super::granule::{Granule, GranuleSize};
+use super::granule::Granule;
+use super::stock::Stock;
 use super::{Export, ExportError, Stretch};
 
 /// Granules of a group.
 const GROUP: u64 = 1024;
-
-/// How much of the server's memory is in use, and how much may be.
-#[derive(Debug)]
-pub(super) struct Budget {
-    used: AtomicU64,
-    limit: u64,
-}
-
-impl Budget {
-    pub(super) fn new(limit: u64) -> Budget {
-        Budget { used: AtomicU64::new(0), limit }
-    }
-
-    pub(super) fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    fn take(&self, bytes: u64) -> bool {
-        let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
-    }
-
-    fn give(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
 
 type Place = RwLock<Option<Granule>>;
 type Group = Box<[Place]>;
@@ -47,9 +22,8 @@ type Group = Box<[Place]>;
 /// Memory lent under one name.
 pub struct LentMemory {
     size: u64,
-    granules: GranuleSize,
     groups: Box<[OnceLock<Group>]>,
-    budget: Arc<Budget>,
+    stock: Arc<Stock>,
     resident: AtomicU64,
 }
 
@@ -82,13 +56,12 @@ fn pieces(offset: u64, length: u64, granule: u64) -> impl Iterator<Item = Piece>
 }
 
 impl LentMemory {
-    pub(super) fn new(size: u64, granules: GranuleSize, budget: Arc<Budget>) -> LentMemory {
-        let groups = size.div_ceil(granules.bytes() * GROUP);
+    pub(super) fn new(size: u64, stock: Arc<Stock>) -> LentMemory {
+        let groups = size.div_ceil(stock.size().bytes() * GROUP);
         LentMemory {
             size,
-            granules,
             groups: (0..groups).map(|_| OnceLock::new()).collect(),
-            budget,
+            stock,
             resident: AtomicU64::new(0),
         }
     }
@@ -108,34 +81,29 @@ impl LentMemory {
         group.get((index % GROUP) as usize)
     }
 
-    fn take(&self) -> Result<Granule, ExportError> {
-        let bytes = self.granules.bytes();
-        if !self.budget.take(bytes) {
-            return Err(ExportError::NoSpace);
-        }
-        let Some(granule) = Granule::new(self.granules) else {
-            self.budget.give(bytes);
-            return Err(ExportError::NoSpace);
-        };
-        self.resident.fetch_add(bytes, Ordering::Relaxed);
+    /// A granule with a piece of what is written.
+    fn take(&self, start: usize, data: &[u8]) -> Result<Granule, ExportError> {
+        let granule = self.stock.take(start, data).ok_or(ExportError::NoSpace)?;
+        self.resident.fetch_add(self.stock.size().bytes(), Ordering::Relaxed);
         Ok(granule)
     }
 
-    fn give(&self) {
-        self.budget.give(self.granules.bytes());
-        self.resident.fetch_sub(self.granules.bytes(), Ordering::Relaxed);
+    fn give(&self, granule: Granule) {
+        self.resident.fetch_sub(self.stock.size().bytes(), Ordering::Relaxed);
+        self.stock.give(granule);
     }
 
     fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = Piece> + use<> {
-        pieces(offset, length, self.granules.bytes())
+        pieces(offset, length, self.stock.size().bytes())
     }
 
     fn clear(&self, offset: u64, length: u64, partly: bool) {
         for piece in self.pieces(offset, length) {
             let Some(granule) = self.granule(piece.granule) else { continue };
-            if piece.length as u64 == self.granules.bytes() {
-                if granule.write().take().is_some() {
-                    self.give();
+            if piece.length as u64 == self.stock.size().bytes() {
+                let taken = granule.write().take();
+                if let Some(taken) = taken {
+                    self.give(taken);
                 }
             } else if partly && let Some(bytes) = granule.write().as_mut() {
                 bytes[piece.start..piece.start + piece.length].fill(0);
@@ -146,7 +114,7 @@ impl LentMemory {
 
 impl Drop for LentMemory {
     fn drop(&mut self) {
-        self.budget.give(self.resident());
+        self.stock.uncount(self.resident());
     }
 }
 
@@ -173,11 +141,10 @@ impl Export for LentMemory {
         for piece in self.pieces(offset, data.len() as u64) {
             let source = &data[piece.at..piece.at + piece.length];
             let mut granule = self.granule_made(piece.granule).ok_or(ExportError::Invalid)?.write();
-            let bytes = match granule.as_mut() {
-                Some(bytes) => bytes,
-                None => granule.insert(self.take()?),
-            };
-            bytes[piece.start..piece.start + piece.length].copy_from_slice(source);
+            match granule.as_mut() {
+                Some(bytes) => bytes[piece.start..piece.start + piece.length].copy_from_slice(source),
+                None => *granule = Some(self.take(piece.start, source)?),
+            }
         }
         Ok(())
     }
@@ -209,18 +176,19 @@ impl Export for LentMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::GranuleSize;
 
     const GRANULE: u64 = GranuleSize::Small.bytes();
 
     #[test]
     fn memory_is_taken_as_it_is_written_and_given_back() {
-        let budget = Arc::new(Budget::new(2 * GRANULE));
-        let memory = LentMemory::new(1 << 40, GranuleSize::Small, budget.clone());
+        let stock = Arc::new(Stock::new(2 * GRANULE, GranuleSize::Small));
+        let memory = LentMemory::new(1 << 40, stock.clone());
         let mut found = [1; 100];
         memory.read(1 << 39, &mut found).unwrap();
-        assert_eq!((found, budget.used()), ([0; 100], 0));
+        assert_eq!((found, stock.used()), ([0; 100], 0));
         memory.write(GRANULE - 50, &[7; 100]).unwrap();
-        assert_eq!((memory.resident(), budget.used()), (2 * GRANULE, 2 * GRANULE));
+        assert_eq!((memory.resident(), stock.used()), (2 * GRANULE, 2 * GRANULE));
         assert_eq!(memory.write(1 << 39, &[1]), Err(ExportError::NoSpace));
         memory.read(GRANULE - 50, &mut found).unwrap();
         assert_eq!(found, [7; 100]);
@@ -231,7 +199,7 @@ mod tests {
         memory.read(GRANULE - 50, &mut found).unwrap();
         assert_eq!((found[69], found[70], found[99]), (0, 7, 7));
         drop(memory);
-        assert_eq!(budget.used(), 0);
+        assert_eq!(stock.used(), 0);
     }
 
     #[test]
@@ -242,17 +210,17 @@ mod tests {
             assert!(!why.contains('\n') && why.contains("huge pages"), "{why}");
             return;
         }
-        let budget = Arc::new(Budget::new(2 * huge));
-        let memory = LentMemory::new(1 << 40, GranuleSize::Huge, budget.clone());
+        let stock = Arc::new(Stock::new(2 * huge, GranuleSize::Huge));
+        let memory = LentMemory::new(1 << 40, stock.clone());
         memory.write(huge - 50, &[7; 100]).unwrap();
-        assert_eq!((memory.resident(), budget.used()), (2 * huge, 2 * huge));
+        assert_eq!((memory.resident(), stock.used()), (2 * huge, 2 * huge));
         assert_eq!(memory.write(1 << 39, &[1]), Err(ExportError::NoSpace));
         let mut found = [1; 102];
         memory.read(huge - 51, &mut found).unwrap();
         assert_eq!((found[0], found[1], found[100], found[101]), (0, 7, 7, 0));
         memory.trim(0, 2 * huge - 1).unwrap();
-        assert_eq!(budget.used(), huge);
+        assert_eq!(stock.used(), huge);
         drop(memory);
-        assert_eq!(budget.used(), 0);
+        assert_eq!(stock.used(), 0);
     }
 }

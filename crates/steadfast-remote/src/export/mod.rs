@@ -5,6 +5,7 @@ mod granule;
 mod medium;
 mod memory;
 mod pool;
+mod stock;
 
 use std::sync::Arc;
 

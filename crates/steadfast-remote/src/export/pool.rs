@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::fence::{self, Fence, Fenced};
-use super::memory::Budget;
+use super::stock::Stock;
 use super::{Catalogue, Export, GranuleSize, LentMemory, Refusal};
 
 /// How much is lent, and for how long.
@@ -38,7 +38,7 @@ struct Loan {
 /// The memory that a server lends.
 pub struct MemoryPool {
     options: PoolOptions,
-    budget: Arc<Budget>,
+    stock: Arc<Stock>,
     loans: Mutex<BTreeMap<String, Loan>>,
 }
 
@@ -47,12 +47,13 @@ impl MemoryPool {
     pub fn new(options: PoolOptions) -> MemoryPool {
         // Whole granules are counted, so that a limit that is none can be used up, too.
         let limit = options.limit.next_multiple_of(options.granules.bytes());
-        MemoryPool { options, budget: Arc::new(Budget::new(limit)), loans: Mutex::default() }
+        let stock = Arc::new(Stock::new(limit, options.granules));
+        MemoryPool { options, stock, loans: Mutex::default() }
     }
 
     /// Bytes in use by all clients.
     pub fn used(&self) -> u64 {
-        self.budget.used()
+        self.stock.used()
     }
 
     /// Ends leases that have run out at `now`.
@@ -92,11 +93,7 @@ impl Catalogue for MemoryPool {
                 }
             }
             let loan = loans.entry(name.to_owned()).or_insert_with(|| Loan {
-                memory: Arc::new(LentMemory::new(
-                    self.options.quota,
-                    self.options.granules,
-                    Arc::clone(&self.budget),
-                )),
+                memory: Arc::new(LentMemory::new(self.options.quota, Arc::clone(&self.stock))),
                 fence: Arc::default(),
                 idle_since: None,
             });
@@ -111,6 +108,7 @@ impl Catalogue for MemoryPool {
 
     fn tend(&self) {
         self.end_leases(Instant::now());
+        self.stock.tend();
     }
 }
 

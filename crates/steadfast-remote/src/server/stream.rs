@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes of input and of output that a connection holds at most, each.
-pub const PIECE: usize = 256 << 10;
+/// Bytes of input and of output that a connection holds at most, each: a step of a request, and what is around it.
+pub const PIECE: usize = (256 << 10) + 4096;
 
 /// How long a read of the socket waits before it looks whether the server ends.
 pub(super) const TICK: Duration = Duration::from_millis(500);
@@ -57,7 +57,9 @@ pub(super) struct Wire<'s, S> {
     input: Vec<u8>,
     start: usize,
     end: usize,
+    /// Only grows, so that nothing is set to zero that is overwritten at once; the front counts.
     output: Vec<u8>,
+    put: usize,
     stop: &'s AtomicBool,
     /// Most time for the next bytes of a message.
     stall_time: Duration,
@@ -78,6 +80,7 @@ impl<'s, S: Accepted> Wire<'s, S> {
             start: 0,
             end: 0,
             output: Vec::new(),
+            put: 0,
             stop,
             stall_time,
             deadline: None,
@@ -91,7 +94,7 @@ impl<'s, S: Accepted> Wire<'s, S> {
     /// The stream itself, for another layer around it. Fails while bytes have arrived that were meant for this one:
     /// what was sent in the clear must not be taken for what comes through TLS.
     pub(super) fn into_stream(self) -> Option<S> {
-        (self.start == self.end && self.output.is_empty()).then_some(self.stream)
+        (self.start == self.end && self.put == 0).then_some(self.stream)
     }
 
     /// Fills `buffer`. `between` says that no message has begun, so that the client may wait for ever, or go.
@@ -156,15 +159,26 @@ impl<'s, S: Accepted> Wire<'s, S> {
         Ok(())
     }
 
-    /// Puts bytes into the output.
-    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.output.len() + bytes.len() > PIECE {
+    /// Room for `length` more bytes of output, at most [`PIECE`]; it holds anything.
+    fn room(&mut self, length: usize) -> io::Result<&mut [u8]> {
+        if self.put + length > PIECE {
             self.flush()?;
         }
-        if bytes.len() >= PIECE {
+        let (start, end) = (self.put, self.put + length);
+        if self.output.len() < end {
+            self.output.resize(end, 0);
+        }
+        self.put = end;
+        Ok(&mut self.output[start..end])
+    }
+
+    /// Puts bytes into the output.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > PIECE {
+            self.flush()?;
             return self.stream.write_all(bytes);
         }
-        self.output.extend_from_slice(bytes);
+        self.room(bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }
 
@@ -174,36 +188,32 @@ impl<'s, S: Accepted> Wire<'s, S> {
         length: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> io::Result<Result<(), E>> {
-        if self.output.len() + length > PIECE {
-            self.flush()?;
-        }
-        let start = self.output.len();
-        self.output.resize(start + length, 0);
-        let filled = fill(&mut self.output[start..]);
+        let room = self.room(length)?;
+        let filled = fill(room);
         if filled.is_err() {
-            self.output[start..].fill(0);
+            room.fill(0);
         }
         Ok(filled)
     }
 
     /// Takes back what was put last, if it was not sent yet.
     pub(super) fn output_length(&self) -> usize {
-        self.output.len()
+        self.put
     }
 
     /// Cuts the output to `length`, of which nothing was sent since.
     pub(super) fn truncate_output(&mut self, length: usize) {
-        self.output.truncate(length);
+        self.put = self.put.min(length);
     }
 
     /// Sends the output.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        if self.output.is_empty() {
+        if self.put == 0 {
             return Ok(());
         }
         // A timeout here is a client that does not read: the connection ends.
-        self.stream.write_all(&self.output)?;
-        self.output.clear();
+        self.stream.write_all(&self.output[..self.put])?;
+        self.put = 0;
         self.stream.flush()
     }
 }

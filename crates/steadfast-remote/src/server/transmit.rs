@@ -11,7 +11,7 @@ use crate::protocol::{
 };
 
 /// Bytes moved at once: input, output and the export's locks are held for no more.
-const STEP: usize = PIECE - 64;
+const STEP: usize = 256 << 10;
 /// Extents in one answer to BLOCK_STATUS.
 const EXTENTS_MAX: usize = 512;
 /// Holes shorter than this are sent as zeros.
