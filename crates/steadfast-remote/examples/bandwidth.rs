@@ -1,8 +1,11 @@
 //! The bandwidth of arrays without a file system or FUSE: sequential writes of 1 MiB with a flush at the end, and reads, by
 //! policy; beside raw requests of the same size to the same servers with the same client, in the same run. Prints Markdown.
 //!
-//! `cargo run --release -p steadfast-remote --example bandwidth [MIB]`. Servers, client and whatever else runs share the
-//! machine; the figure that means something is the share of what the policy leaves of the raw requests.
+//! Raw requests overwrite the same memory of the servers again and again; *fresh* are raw writes to memory that nobody had
+//! before.
+//!
+//! `cargo run --release -p steadfast-remote --example bandwidth [MIB [ROUNDS]]`. Servers, client and whatever else runs share
+//! the machine; the figure that means something is the share of what the policy leaves of the raw requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,13 +19,16 @@ use steadfast_remote::server::{Server, ServerOptions};
 type Failed = Box<dyn std::error::Error>;
 
 const PIECE: usize = 1 << 20;
-const ROUNDS: usize = 5;
+const ROUNDS: u64 = 5;
 const PATIENCE_MS: u64 = 60_000;
 
 fn main() -> Result<(), Failed> {
     let mib: usize = std::env::args().nth(1).map_or(Ok(128), |text| text.parse())?;
-    println!("| policy | raw write MB/s | write | of what is left | raw read MB/s | read | of raw |");
-    println!("|---|---:|---:|---:|---:|---:|---:|");
+    let rounds: u64 = std::env::args().nth(2).map_or(Ok(ROUNDS), |text| text.parse())?;
+    println!(
+        "| policy | raw write, fresh MB/s | raw write MB/s | write | of what is left | raw read MB/s | read | of raw |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
     let policies = [
         (Policy::None, 2),
         (Policy::Mirror, 2),
@@ -31,10 +37,10 @@ fn main() -> Result<(), Failed> {
     ];
     for (policy, servers) in policies {
         let (data, parity) = policy.shards(servers)?;
-        let [raw_write, write, raw_read, read] = measure(policy, servers, mib)?;
+        let [fresh, raw_write, write, raw_read, read] = measure(policy, servers, mib, rounds)?;
         let left = raw_write * data as f64 / (data + parity) as f64;
         println!(
-            "| {policy} on {servers} | {raw_write:.0} | {write:.0} | {:.0} % | {raw_read:.0} | {read:.0} | {:.0} % |",
+            "| {policy} on {servers} | {fresh:.0} | {raw_write:.0} | {write:.0} | {:.0} % | {raw_read:.0} | {read:.0} | {:.0} % |",
             100.0 * write / left,
             100.0 * read / raw_read,
         );
@@ -42,17 +48,15 @@ fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Medians, megabytes a second: raw writes, writes, raw reads, reads.
-fn measure(policy: Policy, count: usize, mib: usize) -> Result<[f64; 4], Failed> {
+/// Medians, megabytes a second: raw writes to fresh memory, raw writes, writes, raw reads, reads.
+fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[f64; 5], Failed> {
     let size = (mib as u64) << 22;
+    // As much as a round writes to a server.
+    let part = (mib * PIECE / count) as u64;
+    let quota = size.max((rounds + 2) * part);
     let lend = || -> Result<Server, Failed> {
-        let options = PoolOptions {
-            limit: 2 * size,
-            quota: size,
-            lease: None,
-            names_max: 2,
-            granules: GranuleSize::Small,
-        };
+        let options =
+            PoolOptions { limit: 2 * quota, quota, lease: None, names_max: 2, granules: GranuleSize::Small };
         let pool = Arc::new(MemoryPool::new(options));
         Ok(Server::start("127.0.0.1:0".parse()?, pool, ServerOptions::default())?)
     };
@@ -71,32 +75,38 @@ fn measure(policy: Policy, count: usize, mib: usize) -> Result<[f64; 4], Failed>
     let raw = fleet("raw");
     let mut piece = vec![7_u8; PIECE];
     let rate = |begun: Instant| (mib * PIECE) as f64 / begun.elapsed().as_secs_f64() / 1e6;
-    let mut rates: [Vec<f64>; 4] = Default::default();
+    let mut rates: [Vec<f64>; 5] = Default::default();
+    let place = |at: usize| (at * PIECE / count) as u64;
     // The first round takes the memory.
-    for round in 0..=ROUNDS {
-        let mut one = [0.0; 4];
+    for round in 0..=rounds {
+        let mut one = [0.0; 5];
         let begun = Instant::now();
-        (0..mib).try_for_each(|at| asked(&raw, count, (at * PIECE / count) as u64, Err(&piece)))?;
-        one[0] = rate(begun);
+        (0..mib).try_for_each(|at| asked(&raw, count, place(at), Err(&piece)))?;
+        one[1] = rate(begun);
         let begun = Instant::now();
         (0..mib).try_for_each(|at| array.write((at * PIECE) as u64, &piece))?;
         array.flush()?;
-        one[1] = rate(begun);
-        let begun = Instant::now();
-        for at in 0..mib {
-            asked(&raw, count, (at * PIECE / count) as u64, Ok(&mut piece))?;
-        }
         one[2] = rate(begun);
         let begun = Instant::now();
-        (0..mib).try_for_each(|at| array.read((at * PIECE) as u64, &mut piece))?;
-        one[3] = rate(begun);
-        if round > 0 {
-            rates.iter_mut().zip(one).for_each(|(rates, one)| rates.push(one));
+        for at in 0..mib {
+            asked(&raw, count, place(at), Ok(&mut piece))?;
         }
+        one[3] = rate(begun);
+        let begun = Instant::now();
+        (0..mib).try_for_each(|at| array.read((at * PIECE) as u64, &mut piece))?;
+        one[4] = rate(begun);
+        if round > 0 {
+            rates.iter_mut().zip(one).skip(1).for_each(|(rates, one)| rates.push(one));
+        }
+    }
+    for round in 1..=rounds {
+        let begun = Instant::now();
+        (0..mib).try_for_each(|at| asked(&raw, count, round * part + place(at), Err(&piece)))?;
+        rates[0].push(rate(begun));
     }
     Ok(rates.map(|mut rates| {
         rates.sort_by(f64::total_cmp);
-        rates[ROUNDS / 2]
+        rates[rates.len() / 2]
     }))
 }
 

@@ -18,18 +18,32 @@ use crate::client::Ask;
 
 /// Segments marked at once: bounds the work under the lock of the log.
 const MARKS_MAX: usize = 16;
+/// The same before a large write, which takes segments at once.
+const MARKS_AHEAD_MAX: usize = 64;
+/// Fewer are not worth the round trips before a large write.
+const MARKS_AHEAD_MIN: usize = 4;
 /// So often one after the other.
 const TURNS_MAX: usize = 16;
 
 impl<F: Fleet> Array<F> {
     /// Marks segments that are done with. They are free after the next flush.
     pub(crate) fn mark(&self, log: &mut Log) -> Result<(), ArrayError> {
+        self.mark_some(log, 1, MARKS_MAX)
+    }
+
+    /// The same before a large write that takes segments of its own: the servers get back what is done with, and that write
+    /// goes into memory that is warm there, not into fresh one.
+    pub(crate) fn mark_ahead(&self, log: &mut Log) -> Result<(), ArrayError> {
+        self.mark_some(log, MARKS_AHEAD_MIN, MARKS_AHEAD_MAX)
+    }
+
+    fn mark_some(&self, log: &mut Log, least: usize, most: usize) -> Result<(), ArrayError> {
         // What is newer than something in them may not be flushed.
         if log.durable + 1 != log.next {
             return Ok(());
         }
-        let (slots, unmarked) = self.done_with(log);
-        if slots.is_empty() {
+        let (slots, unmarked) = self.done_with(log, most);
+        if slots.len() < least {
             return Ok(());
         }
         let (seats, trims, superblock) = {
@@ -89,15 +103,15 @@ impl<F: Fleet> Array<F> {
 
     /// Segments whose blocks all have newer versions, or none, and those of which only a dead client knew what they are: how
     /// many of the latter, which are first.
-    fn done_with(&self, log: &Log) -> (Vec<u32>, usize) {
+    fn done_with(&self, log: &Log, most: usize) -> (Vec<u32>, usize) {
         let open = log.open.map(|open| open.slot);
-        let taken = log.unmarked.len().min(MARKS_MAX);
+        let taken = log.unmarked.len().min(most);
         let mut slots: Vec<u32> = log.unmarked.iter().take(taken).copied().collect();
         let map = self.map.read();
         let empty = map.segments.iter().enumerate().filter(|(slot, segment)| {
             segment.live == 0 && !segment.records.is_empty() && open != Some(*slot as u32)
         });
-        slots.extend(empty.map(|(slot, _)| slot as u32).take(MARKS_MAX - taken));
+        slots.extend(empty.map(|(slot, _)| slot as u32).take(most - taken));
         (slots, taken)
     }
 

@@ -62,6 +62,7 @@ impl<F: Fleet> Array<F> {
         let (mut block, mut rest) = (first, data);
         while rest.len() >= BLOCK {
             let taken = if rest.len() / BLOCK >= DIRECT_MIN.min(self.shape.batch()) {
+                self.mark_ahead(&mut log)?;
                 self.seal_direct(&mut log, block, rest)?
             } else {
                 let room = self.shape.batch().saturating_sub(log.waiting.len()).max(1);
