@@ -1,5 +1,7 @@
 //! Reads: from where a block is, and from everywhere else when that fails.
 //!
+//! What is long and on several servers whole is read from all of them, a part from each.
+//!
 //! Nothing is locked while servers are asked. A segment may be emptied and filled again meanwhile; then the checksum does
 //! not fit, the map says something else, and the block is read again from there.
 
@@ -12,6 +14,8 @@ use crate::client::Ask;
 
 /// How often a block may have moved away before its reader gives up.
 const ATTEMPTS: usize = 64;
+/// Blocks that are worth a request to another copy.
+const SPREAD_MIN: usize = 64;
 /// After so many late answers in a row a server has to prove that it is there.
 const LATES_MAX: u32 = 4;
 
@@ -39,6 +43,13 @@ impl Lates {
     }
 }
 
+/// A block that has to come from elsewhere, and which member has answered with something wrong.
+struct Hard {
+    index: usize,
+    entry: Entry,
+    wrong: Option<usize>,
+}
+
 /// Blocks that follow each other on a server.
 struct Run {
     member: usize,
@@ -48,6 +59,26 @@ struct Run {
     /// First block within the request.
     index: usize,
     entries: Vec<Entry>,
+}
+
+impl Run {
+    /// Parts of at least so many blocks, the first from its own server and the others from the next ones in turn.
+    fn spread(self, seats: &[(usize, usize)], least: usize) -> Vec<Run> {
+        let parts = (self.entries.len() / least).clamp(1, seats.len());
+        let own = seats.iter().position(|(member, _)| *member == self.member);
+        let (Some(own), 2..) = (own, parts) else { return vec![self] };
+        let length = self.entries.len().div_ceil(parts);
+        let others = seats.iter().cycle().skip(own);
+        let parts = self.entries.chunks(length).zip(others).enumerate();
+        let part = |(number, (entries, (member, seat))): (usize, (&[Entry], &(usize, usize)))| Run {
+            member: *member,
+            seat: *seat,
+            offset: self.offset + (number * length * BLOCK) as u64,
+            index: self.index + number * length,
+            entries: entries.to_vec(),
+        };
+        parts.map(part).collect()
+    }
 }
 
 impl<F: Fleet> Array<F> {
@@ -108,10 +139,9 @@ impl<F: Fleet> Array<F> {
                 for (index, entry) in run.entries.iter().enumerate() {
                     let index = run.index + index;
                     let bytes = buffer.get(index * BLOCK..(index + 1) * BLOCK);
-                    let right =
-                        outcome == Outcome::Done && bytes.is_some_and(|bytes| crc32c(bytes) == entry.crc);
-                    if !right {
-                        hard.push((index, *entry));
+                    let done = outcome == Outcome::Done;
+                    if !done || bytes.is_none_or(|bytes| crc32c(bytes) != entry.crc) {
+                        hard.push(Hard { index, entry: *entry, wrong: done.then_some(run.member) });
                     }
                 }
             }
@@ -121,11 +151,17 @@ impl<F: Fleet> Array<F> {
             self.suspect(member, held)?;
         }
         let mut moved = Vec::new();
-        for (index, entry) in hard {
+        for Hard { index, entry, wrong } in hard {
             let block = first + index as u32;
             let found = self.reconstruct(block, entry, held)?;
             match (found, buffer.get_mut(index * BLOCK..(index + 1) * BLOCK)) {
-                (Some(bytes), Some(target)) => target.copy_from_slice(&bytes),
+                (Some(bytes), Some(target)) => {
+                    target.copy_from_slice(&bytes);
+                    // A copy that is not the first one; that one was seen to already.
+                    if let Some(member) = wrong.filter(|member| *member != usize::from(entry.member)) {
+                        self.repair(block, entry, member, &bytes, held);
+                    }
+                }
                 // Where the block is still there, nobody has it.
                 _ if self.map.read().entry(block) == Some(entry)
                     && !self.map.read().pending.contains_key(&block) =>
@@ -141,11 +177,11 @@ impl<F: Fleet> Array<F> {
 
     /// What is in memory is copied; the rest is put together to requests, and to what no good server has by itself. And
     /// whether there are others to turn to when a server is slow.
-    fn plan(&self, first: u32, buffer: &mut [u8], wanted: &[usize]) -> (Vec<Run>, Vec<(usize, Entry)>, bool) {
+    fn plan(&self, first: u32, buffer: &mut [u8], wanted: &[usize]) -> (Vec<Run>, Vec<Hard>, bool) {
         let map = self.map.read();
         let members = self.members.read();
         let good: Vec<usize> = members.in_state(State::Good).collect();
-        let (mut runs, mut hard): (Vec<Run>, Vec<(usize, Entry)>) = (Vec::new(), Vec::new());
+        let (mut runs, mut hard): (Vec<Run>, Vec<Hard>) = (Vec::new(), Vec::new());
         for index in wanted {
             let block = first + *index as u32;
             let Some(target) = buffer.get_mut(index * BLOCK..(index + 1) * BLOCK) else { continue };
@@ -162,7 +198,7 @@ impl<F: Fleet> Array<F> {
                 // A copy is as good.
                 _ if self.shape.data == 1 && !good.is_empty() => good[entry.slot as usize % good.len()],
                 _ => {
-                    hard.push((*index, entry));
+                    hard.push(Hard { index: *index, entry, wrong: None });
                     continue;
                 }
             };
@@ -183,6 +219,12 @@ impl<F: Fleet> Array<F> {
                     entries: vec![entry],
                 }),
             }
+        }
+        if self.shape.data == 1 && good.len() > 1 {
+            let least = SPREAD_MIN.min(self.shape.batch() / 2).max(1);
+            let seats: Vec<(usize, usize)> =
+                good.iter().map(|member| (*member, members.seat(*member))).collect();
+            runs = runs.into_iter().flat_map(|run| run.spread(&seats, least)).collect();
         }
         let hedge = self.shape.parity > 0
             && good.len() > self.shape.data
@@ -262,15 +304,15 @@ impl<F: Fleet> Array<F> {
                 && crc32c(&bytes) == entry.crc
             {
                 self.tally.reconstructed(1);
-                self.repair(block, entry, &bytes, held);
+                self.repair(block, entry, own, &bytes, held);
                 return Ok(Some(bytes));
             }
         }
         Ok(None)
     }
 
-    /// Puts a block right on a good server that had it wrong.
-    fn repair(&self, block: u32, entry: Entry, bytes: &[u8], held: bool) {
+    /// Puts a block right on a good server that had it wrong: its own, or one with a copy.
+    fn repair(&self, block: u32, entry: Entry, member: usize, bytes: &[u8], held: bool) {
         if self.options.read_only {
             return;
         }
@@ -279,7 +321,6 @@ impl<F: Fleet> Array<F> {
         if (!held && guard.is_none()) || self.map.read().entry(block) != Some(entry) {
             return;
         }
-        let member = usize::from(entry.member);
         let (state, seat) = {
             let members = self.members.read();
             (members.state(member), members.seat(member))

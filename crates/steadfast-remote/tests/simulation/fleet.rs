@@ -169,6 +169,22 @@ impl SimFleet {
         self.world.lock().servers[server].disk.power_cut_with(Survival::First(usize::MAX))
     }
 
+    /// Turns a bit in the bytes of a server wherever these are: in how many places.
+    pub fn damage(&self, server: usize, sought: &[u8]) -> usize {
+        let server = &mut self.world.lock().servers[server];
+        let mut sector = [0; 512];
+        let mut damaged = 0;
+        for offset in (0..self.size).step_by(sector.len()) {
+            server.disk.read(offset, &mut sector).unwrap();
+            if sector.starts_with(sought) {
+                sector[100] ^= 4;
+                server.disk.write(offset, &sector).unwrap();
+                damaged += 1;
+            }
+        }
+        damaged
+    }
+
     /// It is there again, with an old state.
     pub fn restart_with(&self, server: usize, image: &MemoryMedium) {
         let mut world = self.world.lock();

@@ -166,3 +166,33 @@ fn what_a_dead_client_left_is_flushed_before_it_counts() {
     fleet.set_trouble(1, Trouble::Down);
     assert_eq!(versions(&array), before);
 }
+
+#[test]
+fn a_copy_that_is_wrong_is_put_right_whichever_it_is() {
+    let (fleet, _, array) = make(Policy::Mirror, 2);
+    let blocks: Vec<u8> = (0..BLOCKS).flat_map(|block| fill(2, block)).collect();
+    array.write(0, &blocks).unwrap();
+    array.flush().unwrap();
+    let mut found = vec![0; blocks.len()];
+    let mut repaired_from_both = 0;
+    for block in 0..BLOCKS {
+        let mut repaired = [false; 2];
+        for (wrong, repaired) in repaired.iter_mut().enumerate() {
+            let before = array.status().repaired;
+            assert_eq!(fleet.damage(wrong, &fill(2, block)[..64]), 1);
+            // What is long is read from both, and where it begins decides which of them a block comes from.
+            for first in 0..BLOCKS as usize {
+                let bytes = &mut found[first * BLOCK..];
+                array.read((first * BLOCK) as u64, bytes).unwrap();
+                assert!(*bytes == blocks[first * BLOCK..], "server {wrong}, from block {first}");
+            }
+            *repaired = array.status().repaired > before;
+            if !*repaired {
+                // The bit is turned back.
+                fleet.damage(wrong, &fill(2, block)[..64]);
+            }
+        }
+        repaired_from_both += u32::from(repaired == [true; 2]);
+    }
+    assert!(repaired_from_both > 0);
+}
