@@ -1,11 +1,12 @@
 //! The bandwidth of arrays without a file system or FUSE: sequential writes of 1 MiB with a flush at the end, and reads, by
 //! policy; beside raw requests of the same size to the same servers with the same client, in the same run. Prints Markdown.
 //!
-//! Raw requests overwrite the same memory of the servers again and again; *fresh* are raw writes to memory that nobody had
-//! before.
+//! Raw requests overwrite the same memory of the servers again and again. Two more kinds of raw writes say what a machine can do
+//! at all: *fresh* ones go to memory that nobody had before, and *whole* ones send every server as many bytes as the policy does.
 //!
 //! `cargo run --release -p steadfast-remote --example bandwidth [MIB [ROUNDS]]`. Servers, client and whatever else runs share
-//! the machine; the figure that means something is the share of what the policy leaves of the raw requests.
+//! the machine; the figure that means something is the share of what the policy leaves of the raw requests. Shares are medians of
+//! those of each round, in which both sides are measured one after the other: a machine has better and worse moments.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,9 +27,9 @@ fn main() -> Result<(), Failed> {
     let mib: usize = std::env::args().nth(1).map_or(Ok(128), |text| text.parse())?;
     let rounds: u64 = std::env::args().nth(2).map_or(Ok(ROUNDS), |text| text.parse())?;
     println!(
-        "| policy | raw write, fresh MB/s | raw write MB/s | write | of what is left | raw read MB/s | read | of raw |"
+        "| policy | raw write MB/s | fresh | whole | write | of what is left | of whole | raw read MB/s | read | of raw |"
     );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     let policies = [
         (Policy::None, 2),
         (Policy::Mirror, 2),
@@ -37,23 +38,35 @@ fn main() -> Result<(), Failed> {
     ];
     for (policy, servers) in policies {
         let (data, parity) = policy.shards(servers)?;
-        let [fresh, raw_write, write, raw_read, read] = measure(policy, servers, mib, rounds)?;
-        let left = raw_write * data as f64 / (data + parity) as f64;
+        let rates = measure(policy, servers, mib, rounds)?;
+        let [raw_write, fresh, whole, write, raw_read, read] =
+            rates.each_ref().map(|rates| median(rates.clone()));
+        let share = |part: usize, of: usize| {
+            median(rates[part].iter().zip(&rates[of]).map(|(part, of)| 100.0 * part / of).collect())
+        };
+        let redundancy = (data + parity) as f64 / data as f64;
         println!(
-            "| {policy} on {servers} | {fresh:.0} | {raw_write:.0} | {write:.0} | {:.0} % | {raw_read:.0} | {read:.0} | {:.0} % |",
-            100.0 * write / left,
-            100.0 * read / raw_read,
+            "| {policy} on {servers} | {raw_write:.0} | {fresh:.0} | {whole:.0} | {write:.0} | {:.0} % | {:.0} % | {raw_read:.0} | {read:.0} | {:.0} % |",
+            redundancy * share(3, 0),
+            share(3, 2),
+            share(5, 4),
         );
     }
     Ok(())
 }
 
-/// Medians, megabytes a second: raw writes to fresh memory, raw writes, writes, raw reads, reads.
-fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[f64; 5], Failed> {
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Megabytes a second in each round: raw writes, to fresh memory, with the bytes of the policy, writes, raw reads, reads.
+fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[Vec<f64>; 6], Failed> {
     let size = (mib as u64) << 22;
     // As much as a round writes to a server.
     let part = (mib * PIECE / count) as u64;
-    let quota = size.max((rounds + 2) * part);
+    let quota = size.max((mib * PIECE) as u64 + rounds * part);
+    let (data, _) = policy.shards(count)?;
     let lend = || -> Result<Server, Failed> {
         let options =
             PoolOptions { limit: 2 * quota, quota, lease: None, names_max: 2, granules: GranuleSize::Small };
@@ -73,68 +86,68 @@ fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[f64
     let create = CreateOptions { policy, uuid: [1; 16], spares: 0 };
     let array = Array::create(fleet("array"), &create, options)?;
     let raw = fleet("raw");
-    let mut piece = vec![7_u8; PIECE];
+    let (written, mut piece) = (vec![7_u8; PIECE], vec![0_u8; PIECE]);
     let rate = |begun: Instant| (mib * PIECE) as f64 / begun.elapsed().as_secs_f64() / 1e6;
-    let mut rates: [Vec<f64>; 5] = Default::default();
+    let mut rates: [Vec<f64>; 6] = Default::default();
     let place = |at: usize| (at * PIECE / count) as u64;
+    let shares: Vec<&[u8]> = written.chunks_exact((PIECE / count) & !511).take(count).collect();
+    let wholes = vec![&written[..PIECE / data]; count];
     // The first round takes the memory.
     for round in 0..=rounds {
-        let mut one = [0.0; 5];
+        let mut one = [0.0; 6];
         let begun = Instant::now();
-        (0..mib).try_for_each(|at| asked(&raw, count, place(at), Err(&piece)))?;
-        one[1] = rate(begun);
+        (0..mib).try_for_each(|at| write(&raw, &shares, place(at)))?;
+        one[0] = rate(begun);
         let begun = Instant::now();
-        (0..mib).try_for_each(|at| array.write((at * PIECE) as u64, &piece))?;
-        array.flush()?;
+        (0..mib).try_for_each(|at| write(&raw, &wholes, (at * PIECE / data) as u64))?;
         one[2] = rate(begun);
         let begun = Instant::now();
-        for at in 0..mib {
-            asked(&raw, count, place(at), Ok(&mut piece))?;
-        }
+        (0..mib).try_for_each(|at| array.write((at * PIECE) as u64, &written))?;
+        array.flush()?;
         one[3] = rate(begun);
         let begun = Instant::now();
-        (0..mib).try_for_each(|at| array.read((at * PIECE) as u64, &mut piece))?;
+        (0..mib).try_for_each(|at| read(&raw, count, place(at), &mut piece))?;
         one[4] = rate(begun);
+        let begun = Instant::now();
+        (0..mib).try_for_each(|at| array.read((at * PIECE) as u64, &mut piece))?;
+        one[5] = rate(begun);
+        if piece != written {
+            return Err("what was read is not what was written".into());
+        }
         if round > 0 {
-            rates.iter_mut().zip(one).skip(1).for_each(|(rates, one)| rates.push(one));
+            rates.iter_mut().zip(one).for_each(|(rates, one)| rates.push(one));
         }
     }
-    for round in 1..=rounds {
+    rates[1].clear();
+    for round in 0..rounds {
+        let behind = (mib * PIECE) as u64 + round * part;
         let begun = Instant::now();
-        (0..mib).try_for_each(|at| asked(&raw, count, round * part + place(at), Err(&piece)))?;
-        rates[0].push(rate(begun));
+        (0..mib).try_for_each(|at| write(&raw, &shares, behind + place(at)))?;
+        rates[1].push(rate(begun));
     }
-    Ok(rates.map(|mut rates| {
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
-    }))
+    Ok(rates)
 }
 
-/// One piece, read or written, an equal share on each server.
-fn asked(fleet: &TcpFleet, count: usize, offset: u64, piece: Result<&mut [u8], &[u8]>) -> Result<(), Failed> {
-    let share = (PIECE / count) & !511;
-    let offset = offset & !511;
-    let done = |calls: &mut [Call<'_>]| {
-        fleet.round(calls, PATIENCE_MS);
-        calls.iter().all(|call| call.outcome == Outcome::Done)
-    };
-    let answered = match piece {
-        Ok(buffer) => {
-            let shares = buffer.chunks_exact_mut(share).take(count).enumerate();
-            let mut calls: Vec<Call<'_>> =
-                shares.map(|(server, share)| Call::new(server, offset, Ask::Read(share))).collect();
-            done(&mut calls)
-        }
-        Err(bytes) => {
-            let shares: Vec<[&[u8]; 1]> =
-                bytes.chunks_exact(share).take(count).map(|share| [share]).collect();
-            let mut calls: Vec<Call<'_>> = shares
-                .iter()
-                .enumerate()
-                .map(|(server, share)| Call::new(server, offset, Ask::Write(share, false)))
-                .collect();
-            done(&mut calls)
-        }
-    };
+fn done(fleet: &TcpFleet, calls: &mut [Call<'_>]) -> Result<(), Failed> {
+    fleet.round(calls, PATIENCE_MS);
+    let answered = calls.iter().all(|call| call.outcome == Outcome::Done);
     if answered { Ok(()) } else { Err("a server did not answer".into()) }
+}
+
+/// A share for each server.
+fn write(fleet: &TcpFleet, shares: &[&[u8]], offset: u64) -> Result<(), Failed> {
+    let pieces: Vec<[&[u8]; 1]> = shares.iter().map(|share| [*share]).collect();
+    let asks = pieces.iter().enumerate();
+    let mut calls: Vec<Call<'_>> =
+        asks.map(|(server, share)| Call::new(server, offset & !511, Ask::Write(share, false))).collect();
+    done(fleet, &mut calls)
+}
+
+/// An equal share of each server.
+fn read(fleet: &TcpFleet, count: usize, offset: u64, piece: &mut [u8]) -> Result<(), Failed> {
+    let share = (PIECE / count) & !511;
+    let shares = piece.chunks_exact_mut(share).take(count).enumerate();
+    let mut calls: Vec<Call<'_>> =
+        shares.map(|(server, share)| Call::new(server, offset & !511, Ask::Read(share))).collect();
+    done(fleet, &mut calls)
 }

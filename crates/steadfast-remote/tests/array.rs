@@ -7,7 +7,8 @@ use steadfast::fs::FileOptions;
 use steadfast::{FormatOptions, OpenOptions, Volume};
 use steadfast_host::HostPlatform;
 use steadfast_media::Medium;
-use steadfast_remote::array::State;
+use steadfast_remote::array::{Array, ArrayOptions, CreateOptions, Policy, State};
+use steadfast_remote::client::{Endpoint, FleetOptions, TcpFleet};
 use steadfast_remote::export::{Catalogue, GranuleSize, MemoryPool, PoolOptions};
 use steadfast_remote::server::{Server, ServerOptions};
 use steadfast_remote::{Address, RemoteError, RemoteMedium};
@@ -180,4 +181,34 @@ fn memory_goes_back_to_the_servers_when_files_are_deleted() {
     }
     drop(volume);
     let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn large_writes_over_and_over_take_no_more_and_more_memory() {
+    const LENT: u64 = 64 << 20;
+    let pool = Arc::new(MemoryPool::new(PoolOptions {
+        limit: LENT,
+        quota: LENT,
+        lease: None,
+        names_max: 1,
+        granules: GranuleSize::Small,
+    }));
+    let server =
+        Server::start("127.0.0.1:0".parse().unwrap(), pool.clone(), ServerOptions::default()).unwrap();
+    let place = Endpoint { address: server.address().to_string(), export: "array".to_owned(), tls: None };
+    let fleet = TcpFleet::new(vec![place], FleetOptions::default());
+    let options = ArrayOptions { patience_ms: 60_000, hedge_ms: 60_000, ..ArrayOptions::default() };
+    let create = CreateOptions { policy: Policy::None, uuid: [1; 16], spares: 0 };
+    let array = Array::create(fleet, &create, options).unwrap();
+    let mut found = vec![0; 4 << 20];
+    // Nobody tends the array, and there is always room: 40 MiB of 64.
+    for round in 1..=10 {
+        let bytes = vec![round; found.len()];
+        array.write(0, &bytes).unwrap();
+        array.flush().unwrap();
+        array.read(0, &mut found).unwrap();
+        assert!(found == bytes, "round {round}");
+    }
+    // What counts, what came before it, and the front of each segment.
+    assert!(pool.used() < 24 << 20, "{} bytes are taken", pool.used());
 }
