@@ -21,7 +21,8 @@ struct sf_ioc_rollback {
     uint32_t reserved; /* 0 */
 };
 
-/* Argument of SF_IOC_MASK_GET and SF_IOC_MASK_SET. */
+/* Argument of SF_IOC_MASK_GET and SF_IOC_MASK_SET. Setting fails with EOPNOTSUPP for SF_ON_WRITE on a mount with the write-back
+   cache, and with EBUSY for SF_ON_CLOSE where files have been closed while the mask did not have it. */
 struct sf_ioc_mask {
     uint32_t mask;     /* SF_ON_... of steadfast.h */
     uint32_t timer_ms; /* interval of the transaction timer */

@@ -113,7 +113,7 @@ impl Live {
     /// Sets the transaction mask and the timer.
     ///
     /// # Errors
-    /// When the mount cannot keep the mask's promise (`write` on a write-back mount).
+    /// When the mount cannot keep the mask's promise (`write` on a write-back mount, `close` where the kernel does not report it any more).
     pub fn set_mask(&self, mask: TransactionMask, timer_ms: u32) -> Outcome {
         ioctl::mask_set(&self.file, mask, timer_ms).map_err(|error| {
             if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) && mask.contains(TransactionMask::WRITE)
@@ -123,6 +123,17 @@ impl Live {
                     "'write' needs a write-through mount",
                     self.directory().display(),
                     "mount with -o writethrough, or leave 'write' out of the mask",
+                );
+            }
+            if Errno::from_io_error(&error) == Some(Errno::BUSY) && mask.contains(TransactionMask::CLOSE) {
+                let image = self.mount.source.display();
+                return Failure::new(
+                    Exit::Busy,
+                    "too late for 'close': the kernel does not report it to this mount any more",
+                    self.directory().display(),
+                    format!(
+                        "unmount, then mount with -o mask=+close or run 'steadfast mask set {image} +close'"
+                    ),
                 );
             }
             self.failure(&error)

@@ -145,8 +145,34 @@ fn masks_of_a_mount() {
     let line = scratch.fails(1, "mask set mnt +write");
     assert!(line.contains("write-through mount") && line.contains("-o writethrough"), "{line}");
     scratch.fails(2, "mask set mnt +wirte");
-    scratch.ok("umount --quiet mnt");
+    // The first close finds it in the mask: so it can come and go.
+    fs::write(scratch.path("mnt/e"), "e").unwrap();
+    scratch.ok("mask set mnt no-close");
+    fs::write(scratch.path("mnt/e"), "f").unwrap();
+    scratch.ok("mask set mnt +close");
+    fs::write(scratch.path("mnt/e"), "g").unwrap();
+    scratch.kill_daemon();
+    scratch.ok("umount mnt");
+    assert_eq!(scratch.ok("cat disk.img /e"), "g");
     assert_eq!(json(&scratch, "mask get --json disk.img")["timer_ms"], 250);
+
+    // A mount that starts without it does not get it any more, in one clear line.
+    scratch.ok("mask set disk.img no-close");
+    scratch.mounted("");
+    fs::write(scratch.path("mnt/e"), "h").unwrap();
+    let line = scratch.fails(5, "mask set mnt +close --timer 300ms");
+    assert!(line.contains("too late for 'close'") && line.contains("mask=+close"), "{line}");
+    let mask = json(&scratch, "mask get --json mnt");
+    assert!(!mask["mask"].as_array().unwrap().contains(&"close".into()), "{mask}");
+    assert_eq!(mask["timer_ms"], 250, "nothing is changed");
+    scratch.ok("mask set mnt +rename");
+    scratch.ok("umount --quiet mnt");
+    scratch.mounted("-o mask=+close");
+    fs::write(scratch.path("mnt/e"), "i").unwrap();
+    scratch.kill_daemon();
+    scratch.ok("umount mnt");
+    assert_eq!(scratch.ok("cat disk.img /e"), "i");
+    scratch.ok("mask set disk.img no-close");
 
     scratch.mounted("-o writethrough");
     scratch.ok("mask set mnt +write");

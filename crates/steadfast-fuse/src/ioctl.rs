@@ -306,7 +306,8 @@ pub fn mask_get(file: &File) -> io::Result<(TransactionMask, u32)> {
 /// Sets the transaction mask, and the interval of the timer in milliseconds. For the user who mounted, and root.
 ///
 /// # Errors
-/// EINVAL for unknown bits; EOPNOTSUPP for `write` on a mount with the write-back cache; EPERM; ENOTTY.
+/// EINVAL for unknown bits; EOPNOTSUPP for `write` on a mount with the write-back cache; EBUSY for `close` where files have been closed
+/// while the mask did not have it: the kernel does not report it to this mount any more; EPERM; ENOTTY.
 pub fn mask_set(file: &File, mask: TransactionMask, timer_ms: u32) -> io::Result<()> {
     call(file, MASK_SET, &mut MaskArgument { mask: mask.0, timer_ms })
 }

@@ -54,7 +54,8 @@ pub(crate) struct End {
 /// Mounts `volume` on `directory` and serves it. Returns once the kernel has the mount.
 ///
 /// The volume's background work (timer, checkpoints) is the caller's, and so is closing the volume after
-/// [`Session::run`].
+/// [`Session::run`]. Change the transaction mask by [`ioctl::mask_set`](crate::ioctl::mask_set) meanwhile: it refuses what the mount
+/// cannot honour.
 ///
 /// # Errors
 /// With the error number of the system where there is one: ENOTDIR, ENOENT (no such directory, or neither root nor

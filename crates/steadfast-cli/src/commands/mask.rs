@@ -34,6 +34,9 @@ enum Action {
     /// EVENTS is a list such as `fsync,sync,timer`, which replaces the mask, or `+close,no-timer`, which changes it.
     /// `default`, `all` and `manual` are sets. Events: timer, create, unlink, mkdir, rmdir, rename, link, symlink,
     /// attribute, truncate, write, sync-write, close, fsync, sync, unmount, volume-full.
+    ///
+    /// A mount takes `write` only with -o writethrough, and `close` only if the mask had it when the first file was closed: give
+    /// -o mask=+close to the mount, or set it on the image.
     Set {
         /// Image, block device or mount point
         #[arg(value_name = "IMAGE|DIR")]

@@ -180,7 +180,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             return Err(Errno(libc::EOPNOTSUPP));
         }
         if mask != self.volume.mask() {
-            self.volume.set_mask(mask)?;
+            self.closing.change_mask(mask, || Ok(self.volume.set_mask(mask)?))?;
         }
         if timer_ms != self.volume.timer_ms() {
             self.volume.set_timer_ms(timer_ms)?;

@@ -9,7 +9,7 @@ use steadfast_media::Medium;
 use super::{Answer, Filesystem, Outcome, caller, ready};
 use crate::abi::flags::{OPEN_KILL_SUIDGID, fopen, write as write_flag};
 use crate::abi::input::{
-    CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, LseekIn, OpenIn, ReadIn, ReleaseIn, WriteIn,
+    CopyFileRangeIn, CreateIn, FallocateIn, LseekIn, OpenIn, ReadIn, ReleaseIn, WriteIn,
 };
 use crate::abi::opcode;
 use crate::abi::output::{CopyFileRangeOut, LseekOut, OpenOut, WriteOut};
@@ -143,15 +143,6 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let released = request.arguments().take::<ReleaseIn>()?;
         if self.files.closed(request.header.nodeid, Handle(released.fh)) {
             self.volume.release(self.node(request)?);
-        }
-        Ok(Answer::Ready)
-    }
-
-    /// One descriptor of possibly several of this open file is closed.
-    pub(super) fn flush(&self, request: &Request<'_>) -> Outcome {
-        let inode = self.node(request)?;
-        if Handle(request.arguments().take::<FlushIn>()?.fh).is_writable() {
-            self.volume.closed(inode)?;
         }
         Ok(Answer::Ready)
     }

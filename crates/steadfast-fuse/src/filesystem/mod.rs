@@ -7,6 +7,7 @@
 //! then sets the phase, in which no request reaches the volume (see [`rolling`]).
 
 pub(crate) mod attributes;
+mod closing;
 mod commands;
 pub(crate) mod directories;
 mod files;
@@ -46,6 +47,7 @@ pub(crate) use crate::service::{Answer, Outcome};
 use crate::service::{Later, Service};
 use crate::snapshots::{Snapshots, is_snapshot};
 
+use closing::Closing;
 use lease::Lease;
 use removed::Removed;
 pub(crate) use rolling::Parked;
@@ -73,6 +75,7 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     removed: Removed,
     syncs: Syncs,
     pub(crate) lease: Lease,
+    closing: Closing,
     /// For notifications.
     pub(crate) device: Device,
     pub(crate) agreement: Agreement,
@@ -113,6 +116,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             removed: Removed::default(),
             syncs: Syncs::default(),
             lease: Lease::default(),
+            closing: Closing::default(),
             device,
             agreement,
             gate: RwLock::new(Phase::Running),

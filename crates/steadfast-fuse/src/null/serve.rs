@@ -92,7 +92,6 @@ impl Shared {
             // There is nothing to do, and Steadfast is asked as well.
             opcode::RELEASE
             | opcode::RELEASEDIR
-            | opcode::FLUSH
             | opcode::FSYNC
             | opcode::FSYNCDIR
             | opcode::SYNCFS
@@ -102,7 +101,7 @@ impl Shared {
             opcode::SETXATTR | opcode::FALLOCATE | opcode::TMPFILE | opcode::COPY_FILE_RANGE => {
                 Err(Errno(libc::EOPNOTSUPP))
             }
-            // The kernel does without for good, as it does on Steadfast.
+            // The kernel does without for good (FLUSH among others), as it does on Steadfast.
             _ => Err(Errno(libc::ENOSYS)),
         }
     }

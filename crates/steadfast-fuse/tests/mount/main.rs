@@ -2,6 +2,7 @@
 
 mod atomic;
 mod clones;
+mod closing;
 mod commands;
 mod crashes;
 mod data;

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::path::Path;
 
 use crate::support::c_path;
@@ -16,6 +16,12 @@ pub fn open(path: &Path, flags: libc::c_int, mode: u32) -> io::Result<File> {
     let path = c_path(path);
     // SAFETY: a NUL-terminated path; the new descriptor is owned here.
     unsafe { check(libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode)).map(|fd| File::from_raw_fd(fd)) }
+}
+
+/// close(2), with its result.
+pub fn close(file: File) -> io::Result<()> {
+    // SAFETY: nothing owns the descriptor any more.
+    unsafe { check(libc::close(file.into_raw_fd())).map(drop) }
 }
 
 /// Gives a file without a name (O_TMPFILE) a name.

@@ -1,0 +1,104 @@
+//! What a close does: no round trip where the mask does not have `close`, a transaction point where it has, and the errors of
+//! pages that are written back in both cases.
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use steadfast::TransactionMask;
+use steadfast_fuse::metrics::Kind;
+use steadfast_fuse::{MountOptions, ioctl, watch};
+
+use crate::support::{Mounted, Place, QUIET, can_mount, errno};
+use crate::sys;
+
+const SIZE: u64 = 16 << 20;
+const WITH_CLOSE: TransactionMask = QUIET.union(TransactionMask::CLOSE);
+
+fn closes(mounted: &Mounted<'_>) -> u64 {
+    let snapshot = watch::snapshot(&mounted.root()).unwrap();
+    snapshot.operations[Kind::Close as usize].latency.count()
+}
+
+fn write_some(mounted: &Mounted<'_>, count: usize) {
+    for number in 0..count {
+        let mut file = File::create(mounted.path(&format!("f{number}"))).unwrap();
+        file.write_all(b"some").unwrap();
+        sys::close(file).unwrap();
+    }
+}
+
+#[test]
+fn without_close_in_the_mask_only_the_first_close_reaches_the_daemon() {
+    if !can_mount() {
+        return;
+    }
+    for write_back in [true, false] {
+        let place = Place::new(SIZE, QUIET);
+        let mounted = place.mount(&MountOptions { write_back, ..MountOptions::default() });
+        let root = mounted.root();
+        // As long as nothing was closed it can still come.
+        ioctl::mask_set(&root, WITH_CLOSE, 200).unwrap();
+        ioctl::mask_set(&root, QUIET, 200).unwrap();
+        write_some(&mounted, 5);
+        assert_eq!(closes(&mounted), 1);
+        assert_eq!(errno(ioctl::mask_set(&root, WITH_CLOSE, 300)), libc::EBUSY);
+        assert_eq!(ioctl::mask_get(&root).unwrap(), (QUIET, 200), "nothing is changed");
+        ioctl::mask_set(&root, QUIET.union(TransactionMask::RENAME), 300).unwrap();
+        // What was written arrived at the closes all the same; a rollback does not change the answer.
+        for number in 0..5 {
+            assert_eq!(fs::read(mounted.path(&format!("f{number}"))).unwrap(), b"some");
+        }
+        ioctl::transact(&root).unwrap();
+        ioctl::rollback(&root, false).unwrap();
+        assert_eq!(errno(ioctl::mask_set(&root, WITH_CLOSE, 300)), libc::EBUSY);
+        assert_eq!(fs::read(mounted.path("f4")).unwrap(), b"some");
+        drop(root);
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn a_mask_that_starts_with_close_may_lose_and_regain_it() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, WITH_CLOSE);
+    let mounted = place.mount(&MountOptions::default());
+    let root = mounted.root();
+    let points = || mounted.volume().info().transaction_points;
+    let before = points();
+    write_some(&mounted, 3);
+    assert_eq!(points() - before, 3, "each close of a file that was written is one");
+    ioctl::mask_set(&root, QUIET, 200).unwrap();
+    let before = points();
+    write_some(&mounted, 3);
+    assert_eq!(points(), before);
+    ioctl::mask_set(&root, WITH_CLOSE, 200).unwrap();
+    write_some(&mounted, 3);
+    assert_eq!(points() - before, 3);
+    assert!(closes(&mounted) >= 9);
+    drop(root);
+    mounted.unmount();
+}
+
+#[test]
+fn errors_of_written_back_pages_come_at_the_close() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, QUIET);
+    let mounted = place.mount(&MountOptions::default());
+    write_some(&mounted, 2);
+    assert_eq!(closes(&mounted), 1);
+    let mut file = File::create(mounted.path("too large")).unwrap();
+    let piece = vec![7; 1 << 20];
+    for _ in 0..SIZE >> 20 {
+        // The kernel takes it; where it has written pages back by itself it may say so here already.
+        if file.write_all(&piece).is_err() {
+            break;
+        }
+    }
+    assert_eq!(errno(sys::close(file)), libc::ENOSPC);
+    assert_eq!(closes(&mounted), 1);
+    mounted.unmount();
+}
