@@ -3,12 +3,13 @@
 //! A block's count of valid pages goes up when a page is programmed and down when it is superseded: at once, but for what a
 //! recovery finds where only the map names the page before. Then it goes down when the map is written.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::codec::{CHANGES_HEAD, Change, UNMAPPED, change_len, encode_changes, spill_head};
 use super::error::Result;
-use super::state::{Delta, Ftl, Stream};
+use super::state::{Delta, Ftl, Short, Stream};
 use super::tag::Kind;
 use crate::nand::Nand;
 
@@ -26,7 +27,12 @@ impl<N: Nand> Ftl<N> {
         self.short_bytes += contents.len();
         self.replace(
             logical,
-            Delta { place: UNMAPPED, short: Some(contents.to_vec()), released: false, spill: UNMAPPED },
+            Delta {
+                place: UNMAPPED,
+                short: Some(Box::new(Short(contents.to_vec()))),
+                released: false,
+                spill: UNMAPPED,
+            },
         )
     }
 
@@ -34,7 +40,7 @@ impl<N: Nand> Ftl<N> {
         let before = match self.delta.get(&logical) {
             Some(old) => {
                 new.released = old.released;
-                self.short_bytes -= old.short.as_ref().map_or(0, Vec::len);
+                self.short_bytes -= old.short.as_ref().map_or(0, |short| short.0.len());
                 old.place
             }
             // A mount reads few pages: it does not look.
@@ -57,11 +63,11 @@ impl<N: Nand> Ftl<N> {
                 Change::Moved(place, released) => Delta { place, short: None, released, spill },
                 Change::Short(contents, released) => {
                     self.short_bytes += contents.len();
-                    Delta { place: UNMAPPED, short: Some(contents), released, spill }
+                    Delta { place: UNMAPPED, short: Some(Box::new(Short(contents))), released, spill }
                 }
             };
             let old = self.delta.insert(logical, delta).and_then(|old| old.short);
-            self.short_bytes -= old.map_or(0, |short| short.len());
+            self.short_bytes -= old.map_or(0, |short| short.0.len());
             if spill != UNMAPPED {
                 self.unspilled.remove(&logical);
             } else {
@@ -75,7 +81,7 @@ impl<N: Nand> Ftl<N> {
         Some((
             logical,
             match &delta.short {
-                Some(contents) => Change::Short(contents.clone(), delta.released),
+                Some(short) => Change::Short(short.0.clone(), delta.released),
                 None => Change::Moved(delta.place, delta.released),
             },
         ))
@@ -84,7 +90,7 @@ impl<N: Nand> Ftl<N> {
     /// Bytes that the changes take that no spill page has.
     pub(super) fn unspilled_len(&self) -> usize {
         let len = |logical: &u32| match self.delta.get(logical) {
-            Some(Delta { short: Some(contents), .. }) => 6 + contents.len(),
+            Some(Delta { short: Some(short), .. }) => 6 + short.0.len(),
             Some(_) => 8,
             None => 0,
         };
@@ -128,20 +134,21 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Where spill pages are many, what still counts in the emptiest of them goes among the unspilled changes again, if it is
-    /// little: that is cheaper than to write the map.
+    /// What still counts in the emptiest spill page goes among the unspilled changes again, where the next spill page has room
+    /// for both; and where spill pages are many, if it is little: that is cheaper than to write the map.
     fn empty_spills(&mut self) -> Result<()> {
-        if self.spills.len() <= self.spills_max() * 2 / 3 {
-            return Ok(());
-        }
+        let size = self.geometry.page_size as usize;
+        let room = size.saturating_sub(spill_head(self.volume).len() + self.unspilled_len());
+        let many = self.spills.len() > self.spills_max() * 2 / 3;
+        let most = if many { room.max(size / 4) } else { room };
         let mut bytes: BTreeMap<u32, usize> = self.spills.iter().map(|spill| (*spill, 0)).collect();
         for delta in self.delta.values() {
             if let Some(bytes) = bytes.get_mut(&delta.spill) {
-                *bytes += delta.short.as_ref().map_or(8, |contents| 6 + contents.len());
+                *bytes += delta.short.as_ref().map_or(8, |short| 6 + short.0.len());
             }
         }
         let emptiest = bytes.into_iter().min_by_key(|(_, bytes)| *bytes);
-        match emptiest.filter(|(_, bytes)| *bytes <= self.geometry.page_size as usize / 4) {
+        match emptiest.filter(|(_, bytes)| *bytes <= most) {
             Some((spill, _)) => self.empty_spill(spill),
             None => Ok(()),
         }

@@ -15,7 +15,7 @@ use super::tag::Kind;
 use crate::nand::{Nand, Pairing};
 
 /// Spill pages at most, but for one or two that come while a step is due: a mount reads them.
-const SPILLS_MAX: usize = 6;
+const SPILLS_MAX: usize = 7;
 
 /// Pages of the structures that have to move although nothing in them has changed.
 #[derive(Debug, Default)]

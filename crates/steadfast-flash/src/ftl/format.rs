@@ -29,8 +29,12 @@ pub fn format_image<N: Nand>(nand: N, volume: u64) -> Result<Ftl<N>> {
     make(nand, volume, true)
 }
 
-fn make<N: Nand>(mut nand: N, volume: u64, image: bool) -> Result<Ftl<N>> {
+fn make<N: Nand>(nand: N, volume: u64, image: bool) -> Result<Ftl<N>> {
     let layout = Layout::new(&nand.geometry())?;
+    make_with(nand, volume, image, layout)
+}
+
+pub(super) fn make_with<N: Nand>(mut nand: N, volume: u64, image: bool, layout: Layout) -> Result<Ftl<N>> {
     let (before, newest) = earlier(&mut nand);
     let mut ftl = Ftl::empty(nand, layout, volume);
     ftl.born = match newest {

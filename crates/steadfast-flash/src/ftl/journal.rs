@@ -22,7 +22,7 @@ const KEPT: usize = 3;
 impl<N: Nand> Ftl<N> {
     /// Most entries of the block table that a journal page should hold.
     pub(super) fn fixups_max(&self) -> usize {
-        self.geometry.page_size as usize / 48
+        self.geometry.page_size as usize / 32
     }
 
     fn journal_state(&self, flags: u16) -> State {
@@ -33,7 +33,7 @@ impl<N: Nand> Ftl<N> {
         let spare = self.free.iter().take(SPARES_NAMED).map(|(_, block)| *block);
         let known = self.kept.iter().copied().chain([self.journal.next_block]).chain(open).chain(spare);
         let known = known.filter(|block| !self.table.dirty.contains(block));
-        let room = (self.geometry.page_size as usize / 32).saturating_sub(fixups.len());
+        let room = (self.geometry.page_size as usize / 24).saturating_sub(fixups.len());
         fixups.extend(known.take(room).filter_map(entry));
         State {
             flags,

@@ -69,8 +69,8 @@ impl<N: Nand> Ftl<N> {
         }
         if let Some(short) = self.delta.get(&logical).and_then(|delta| delta.short.as_ref()) {
             data.fill(0);
-            if let Some(front) = data.get_mut(..short.len()) {
-                front.copy_from_slice(short);
+            if let Some(front) = data.get_mut(..short.0.len()) {
+                front.copy_from_slice(&short.0);
             }
             return Ok(());
         }

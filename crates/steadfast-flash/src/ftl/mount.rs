@@ -71,6 +71,9 @@ impl<N: Nand> Ftl<N> {
     /// Follows the chain from an anchor to the newest journal page.
     pub(super) fn follow(&mut self, anchor: &Anchor) -> Result<Option<JournalPage>> {
         self.volume = anchor.volume;
+        if !self.take_user_pages(anchor.user_pages) {
+            return Ok(None);
+        }
         let (mut block, mut chain) = (anchor.block, anchor.chain);
         // The sequence number of the first page of the block: exact, or where that page cannot be read a range.
         let mut first = anchor.first..=anchor.first;

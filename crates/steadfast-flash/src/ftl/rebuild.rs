@@ -45,6 +45,7 @@ pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
     ftl.find_places()?;
     let scan = ftl.scan()?;
     let Some((tag, state)) = &scan.journal else { return Err(FlashError::NotFormatted) };
+    let layout = ftl.layout;
     let mut report = RebuildReport {
         pages_read: scan.pages_read,
         unreadable_pages: scan.unreadable,

@@ -104,24 +104,22 @@ impl Scan {
 impl<N: Nand> Ftl<N> {
     /// Reads every page of the part; what an earlier volume left does not count.
     pub(super) fn scan(&mut self) -> Result<Scan> {
-        let mut scan = Scan {
-            places: vec![(0, UNMAPPED); self.layout.user_pages as usize],
-            blocks: vec![SeenBlock::default(); self.geometry.blocks as usize],
-            ..Scan::default()
-        };
+        let mut scan =
+            Scan { blocks: vec![SeenBlock::default(); self.geometry.blocks as usize], ..Scan::default() };
         // Which volume: the newest journal page says.
         self.each_page(&mut scan, |ftl, scan, _, tag, data| {
             if tag.kind == Kind::Journal
                 && scan.journal.as_ref().is_none_or(|(newest, _)| newest.sequence < tag.sequence)
                 && let Some((state, _)) = State::decode(data, &ftl.geometry)
-                && state.user_pages == ftl.layout.user_pages
+                && ftl.layout.with_user_pages(state.user_pages).is_some()
             {
                 scan.journal = Some((tag, state));
             }
         })?;
-        let Some((born, volume)) = scan.journal.as_ref().map(|(_, state)| (state.born, state.volume)) else {
-            return Ok(scan);
-        };
+        let Some((_, state)) = &scan.journal else { return Ok(scan) };
+        let (born, volume) = (state.born, state.volume);
+        self.take_user_pages(state.user_pages);
+        scan.places = vec![(0, UNMAPPED); self.layout.user_pages as usize];
         let mut unstable = BTreeSet::new();
         for block in 0..self.geometry.blocks {
             let last = scan.blocks.get(block as usize).map_or(0, |seen| seen.last);

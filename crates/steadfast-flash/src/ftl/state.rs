@@ -1,5 +1,6 @@
 //! The state of an open translation layer, and what every part of it needs.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -46,13 +47,17 @@ impl Stream {
     }
 }
 
+/// Contents of a logical page without the zeros at the end. Few changes have some, so their entry names them by one word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Short(pub Vec<u8>);
+
 /// Where a logical page is that changed since the map was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Delta {
     /// Its page, or [`UNMAPPED`].
     pub place: u32,
     /// Its contents where it has no page, without the zeros at the end.
-    pub short: Option<Vec<u8>>,
+    pub short: Option<Box<Short>>,
     /// The page that the map names for it was already counted off.
     pub released: bool,
     /// The spill page that says so; [`UNMAPPED`]: none does.
@@ -235,8 +240,8 @@ fn reads_bound(geometry: &NandGeometry) -> u32 {
 impl<N: Nand> Ftl<N> {
     pub(super) fn empty(nand: N, layout: Layout, volume: u64) -> Ftl<N> {
         let geometry = nand.geometry();
-        // A fifth of the map.
-        let cache = (layout.map_pages / 5).clamp(8, 2048) as usize + layout.directory_pages.min(16) as usize;
+        // A seventh of the map.
+        let cache = (layout.map_pages / 7).clamp(8, 2048) as usize + layout.directory_pages.min(16) as usize;
         Ftl {
             geometry,
             layout,
@@ -271,6 +276,14 @@ impl<N: Nand> Ftl<N> {
             nand: Placed::new(nand),
             in_good_blocks: false,
         }
+    }
+
+    /// Takes over how many logical pages the volume has that was found, if that is possible.
+    pub(super) fn take_user_pages(&mut self, user_pages: u32) -> bool {
+        let Some(layout) = self.layout.with_user_pages(user_pages) else { return false };
+        self.layout = layout;
+        self.directory.resize(layout.directory_pages as usize, UNMAPPED);
+        true
     }
 
     /// Counts since the mount.

@@ -171,7 +171,8 @@ impl<N: Nand> Ftl<N> {
             if self.short_bytes <= self.short_total() / 2 {
                 break;
             }
-            let first = self.delta.iter().find_map(|(logical, delta)| Some((*logical, delta.short.clone()?)));
+            let first =
+                self.delta.iter().find_map(|(logical, delta)| Some((*logical, delta.short.clone()?.0)));
             let Some((logical, mut contents)) = first else { break };
             contents.resize(self.geometry.page_size as usize, 0);
             self.program_data(Stream::Hot, Kind::Data, logical, &contents)?;

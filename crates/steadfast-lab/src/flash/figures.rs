@@ -31,7 +31,7 @@ pub struct Figures {
     pub background_ms_max: f64,
     /// Most erasures of a block less the fewest, percent of the rated cycles.
     pub erase_spread: f64,
-    /// Memory of the translation layer, bytes for each KiB of flash.
+    /// Most memory of the translation layer behind a write, bytes for each KiB of flash.
     pub memory_per_kib: f64,
 }
 
@@ -153,12 +153,14 @@ pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
     let mut background = 0;
     let rounds = 200_u64;
     let mut reads = 0;
+    let mut memory = 0;
     for round in 0..rounds {
         let file = files.get(1 + 10 * (round % 20) as usize).copied().unwrap_or(InodeNumber::ROOT);
         longest = longest.max(bench.overwrite(file, round / 20 % 16, &mut random)?);
         if round % 5 == 0 {
             reads = reads.max(bench.mount_reads()?);
         }
+        memory = memory.max(bench.medium.with(|ftl| ftl.memory_bytes()));
         background = background.max(bench.background()?);
     }
     found.programs_per_synced_4k = (bench.counts().programs - before) as f64 / rounds as f64;
@@ -174,6 +176,7 @@ pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
         if round % 97 == 0 {
             reads = reads.max(bench.mount_reads()?);
         }
+        memory = memory.max(bench.medium.with(|ftl| ftl.memory_bytes()));
         background = background.max(bench.background()?);
     }
     if steady > 0 {
@@ -188,8 +191,7 @@ pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
     found.background_ms_max = background as f64 / 1e6;
     let (least, most, _) = bench.medium.with(|ftl| ftl.nand().wear());
     found.erase_spread = 100.0 * f64::from(most - least) / f64::from(part.geometry.cycles);
-    found.memory_per_kib =
-        bench.medium.with(|ftl| ftl.memory_bytes()) as f64 / (part.geometry.bytes() / 1024) as f64;
+    found.memory_per_kib = memory as f64 / (part.geometry.bytes() / 1024) as f64;
     bench.volume.close().map_err(text)?;
     bench.medium.close().map_err(flash_text)?;
     found.mount_page_reads_clean = bench.mount_reads()?;

@@ -4,10 +4,40 @@ use alloc::string::ToString;
 use alloc::vec;
 
 use super::small;
+use crate::ftl::format::make_with;
 use crate::ftl::tag::Kind;
-use crate::ftl::{FlashError, Ftl, format};
+use crate::ftl::{FlashError, Ftl, Layout, format, rebuild};
 use crate::model::NandModel;
 use crate::nand::{BlockNumber, Nand, Pairing};
+
+/// One that offers more or fewer logical pages than a new one mounts, is written to and rebuilt, and keeps its size.
+#[test]
+fn a_volume_of_another_size_keeps_it() {
+    let part = small(Pairing::None, 40);
+    let layout = Layout::new(&part.geometry).unwrap();
+    let none = layout.with_user_pages(layout.user_pages_max + 1);
+    assert!(none.is_none() && layout.with_user_pages(0).is_none());
+    for user_pages in [layout.user_pages - 5, layout.user_pages_max] {
+        let other = layout.with_user_pages(user_pages).unwrap();
+        let mut nand = NandModel::new(&part, 1);
+        let mut ftl = make_with(&mut nand, 1, false, other).unwrap();
+        let page = vec![7; part.geometry.page_size as usize];
+        let mut found = vec![0; page.len()];
+        ftl.write_page(user_pages - 1, &page).unwrap();
+        ftl.flush().unwrap();
+        drop(ftl);
+        for rebuilt in [false, true] {
+            let mut ftl =
+                if rebuilt { rebuild(&mut nand).unwrap().0 } else { Ftl::mount(&mut nand, false).unwrap() };
+            assert_eq!(ftl.layout().user_pages, user_pages);
+            ftl.read_page(user_pages - 1, &mut found).unwrap();
+            assert_eq!(found, page);
+            ftl.write_page(0, &page).unwrap();
+            assert!(ftl.write_page(user_pages, &page).is_err());
+            ftl.close().unwrap();
+        }
+    }
+}
 
 /// One that is older or newer is refused with a line, and nothing is written to it.
 #[test]
