@@ -6,6 +6,9 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use super::BLOCK;
 
+/// Bytes of each shard that are coded at once: what is read and written for them stays in the cache.
+const PART: usize = 8 * BLOCK;
+
 /// The code of an array: copies, exclusive or, or Reed-Solomon. Rows are coded one by one, so that a single block can be
 /// brought back from the same row of other shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +37,23 @@ impl Code {
                 Some(vec![Cow::Owned(sum)])
             }
             _ => {
-                // The code works on 64 bytes at a time, each place for itself: all rows at once are the rows one by one.
-                let mut encoder = ReedSolomonEncoder::new(self.data, self.parity, first.len()).ok()?;
-                shards.iter().try_for_each(|shard| encoder.add_original_shard(shard)).ok()?;
-                let coded = encoder.encode().ok()?;
-                Some(coded.recovery_iter().map(|shard| Cow::Owned(shard.to_vec())).collect())
+                // The code works on 64 bytes at a time, each place for itself: parts are as good as the whole, and all rows
+                // at once are the rows one by one.
+                let mut encoder =
+                    ReedSolomonEncoder::new(self.data, self.parity, PART.min(first.len())).ok()?;
+                let mut coded: Vec<Vec<u8>> =
+                    (0..self.parity).map(|_| Vec::with_capacity(first.len())).collect();
+                for at in (0..first.len()).step_by(PART) {
+                    if first.len() - at < PART {
+                        encoder.reset(self.data, self.parity, first.len() - at).ok()?;
+                    }
+                    shards.iter().try_for_each(|shard| encoder.add_original_shard(part(shard, at))).ok()?;
+                    let parts = encoder.encode().ok()?;
+                    for (coded, part) in coded.iter_mut().zip(parts.recovery_iter()) {
+                        coded.extend_from_slice(part);
+                    }
+                }
+                Some(coded.into_iter().map(Cow::Owned).collect())
             }
         }
     }
@@ -94,6 +109,12 @@ impl Code {
     }
 }
 
+/// What is coded at once.
+fn part(shard: &[u8], at: usize) -> &[u8] {
+    let rest = shard.get(at..).unwrap_or_default();
+    rest.get(..PART).unwrap_or(rest)
+}
+
 fn add(sum: &mut [u8], other: &[u8]) {
     sum.iter_mut().zip(other).for_each(|(sum, other)| *sum ^= other);
 }
@@ -107,7 +128,7 @@ mod tests {
         for (data, parity) in [(1, 0), (1, 1), (1, 2), (2, 1), (4, 1), (2, 2), (4, 2), (5, 3)] {
             let code = Code::new(data, parity);
             let shards: Vec<Vec<u8>> = (0..data)
-                .map(|shard| (0..3 * BLOCK).map(|at| (at * (shard + 3) + at / 97 + shard) as u8).collect())
+                .map(|shard| (0..19 * BLOCK).map(|at| (at * (shard + 3) + at / 97 + shard) as u8).collect())
                 .collect();
             let slices: Vec<&[u8]> = shards.iter().map(|shard| &shard[..]).collect();
             let coded = code.encode(&slices).unwrap().into_iter().map(Cow::into_owned);
@@ -117,7 +138,9 @@ mod tests {
                 if mask.count_ones() as usize != data {
                     continue;
                 }
-                let row = (mask % 3) as usize * BLOCK..((mask % 3) as usize + 1) * BLOCK;
+                // Of the first part, the second, or the short one at the end.
+                let row = [2, 9, 18][mask as usize % 3] * BLOCK;
+                let row = row..row + BLOCK;
                 let rows: Vec<(usize, &[u8])> = (0..all.len())
                     .filter(|index| mask & (1 << index) != 0)
                     .map(|index| (index, &all[index][row.clone()]))
