@@ -29,27 +29,39 @@ const SECTOR: u32 = 512;
 /// Bytes wiped at each end of what is formatted: more than the fixed structures of any volume take there.
 const WIPE: u64 = 256 << 10;
 
+/// How an image or block device is read and written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Through the page cache of the host.
+    Cached,
+    /// The same, but for large reads, which go past it: for a mount, whose kernel caches the data above.
+    LargeDirect,
+    /// Past the page cache.
+    Direct,
+}
+
 /// Opens an image or block device and locks it: for us alone when writing, among readers when reading.
 ///
 /// # Errors
 /// What the operating system says, and "in use" with the advice that helps.
-pub fn open_medium(path: &Path, read_only: bool, direct: bool) -> Outcome<HostMedium> {
+pub fn open_medium(path: &Path, read_only: bool, way: Way) -> Outcome<HostMedium> {
     if remote::is_remote(path) {
         return remote::open(path, read_only);
     }
     if mtd::is_mtd(path) {
         return mtd::open(path, read_only);
     }
-    open_with(path, &FileOptions { read_only, direct, ..FileOptions::default() })
+    let (direct, large_direct) = (way == Way::Direct, way == Way::LargeDirect);
+    open_with(path, &FileOptions { read_only, direct, large_direct, ..FileOptions::default() })
 }
 
 /// Opens the volume in an image or on a block device.
 ///
 /// # Errors
 /// As [`open_medium`] and [`Volume::open`].
-pub fn open_volume(path: &Path, direct: bool, options: OpenOptions) -> Outcome<HostVolume> {
-    let medium = open_medium(path, options.read_only, direct)?;
-    if direct {
+pub fn open_volume(path: &Path, way: Way, options: OpenOptions) -> Outcome<HostVolume> {
+    let medium = open_medium(path, options.read_only, way)?;
+    if way == Way::Direct {
         // Direct I/O has the sectors of the storage below, whatever the volume would like.
         return Volume::open(medium, options, HostPlatform::new()).map_err(|error| {
             let mut failure = Failure::core(error, path.display());
@@ -68,8 +80,8 @@ pub fn open_volume(path: &Path, direct: bool, options: OpenOptions) -> Outcome<H
 ///
 /// # Errors
 /// As [`open_medium`] and [`Volume::open_snapshot`].
-pub fn open_snapshot(path: &Path, direct: bool, options: OpenOptions, name: &str) -> Outcome<HostVolume> {
-    let medium = open_medium(path, true, direct)?;
+pub fn open_snapshot(path: &Path, way: Way, options: OpenOptions, name: &str) -> Outcome<HostVolume> {
+    let medium = open_medium(path, true, way)?;
     let opened = retry_small_sectors(path, medium, true, |medium| {
         Volume::open_snapshot(medium, HostPlatform::new(), options.clone(), name)
     });
@@ -110,7 +122,7 @@ pub fn with_snapshot_named<T>(
 /// As [`open_medium`], and what `work` returns.
 pub fn with_medium<T>(path: &Path, work: impl FnMut(&HostMedium) -> Result<T, Error>) -> Outcome<T> {
     let mut work = work;
-    let medium = open_medium(path, true, false)?;
+    let medium = open_medium(path, true, Way::Cached)?;
     retry_small_sectors(path, medium, true, |medium| work(&medium))
 }
 
@@ -167,7 +179,7 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
     let geometry = if path.exists() || mtd::is_mtd(path) {
         let found = match mtd::is_mtd(path) {
             true => mtd::geometry_when_formatted(path)?,
-            false => open_medium(path, true, false)?.geometry(),
+            false => open_medium(path, true, Way::Cached)?.geometry(),
         };
         let device = is_device(path);
         match options.size {
@@ -233,7 +245,7 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
         }
     }
     // Locked before it is touched.
-    let mut medium = open_medium(path, false, false)?;
+    let mut medium = open_medium(path, false, Way::Cached)?;
     if !is_device(path) {
         if let Some(size) = size.filter(|size| *size != medium.geometry().size) {
             let resize = |error: io::Error| Failure::host(&error, "resize", path);
@@ -287,7 +299,7 @@ pub fn holds_data(path: &Path) -> Outcome<bool> {
     if mtd::is_mtd(path) {
         return mtd::holds_data(path);
     }
-    let medium = open_medium(path, true, false)?;
+    let medium = open_medium(path, true, Way::Cached)?;
     let size = medium.geometry().size;
     drop(medium);
     let cannot = |error: io::Error| Failure::host(&error, "read", path);

@@ -43,7 +43,7 @@ impl Image {
     pub fn open(path: &Path, access: Access) -> Outcome<Image> {
         let read_only = access == Access::Read;
         let options = OpenOptions { read_only, cache_size: CACHE_SIZE, access_times: false };
-        let volume = host::open_volume(path, false, options)?;
+        let volume = host::open_volume(path, host::Way::Cached, options)?;
         if let Some(warning) = superblock_warning(&volume.info(), path) {
             eprintln!("steadfast: {warning}");
         }

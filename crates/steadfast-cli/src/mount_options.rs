@@ -4,6 +4,7 @@ use steadfast::TransactionMask;
 use steadfast_fuse::IoUring;
 
 use crate::behaviour::Behaviour;
+use crate::host::Way;
 use crate::observe::address::Address;
 use crate::schedule::Schedule;
 use crate::{interval, mask_text, size};
@@ -25,8 +26,8 @@ pub struct MountSettings {
     pub access_times: bool,
     /// The kernel collects small writes before it sends them.
     pub write_back: bool,
-    /// Image I/O bypasses the page cache of the host.
-    pub direct: bool,
+    /// Whether image I/O bypasses the page cache of the host.
+    pub way: Way,
     /// Memory for cached nodes and bitmaps, bytes.
     pub cache_size: u64,
     /// Threads that answer the kernel; `None` lets the mount choose.
@@ -56,7 +57,7 @@ impl Default for MountSettings {
             allow_other: false,
             access_times: true,
             write_back: true,
-            direct: false,
+            way: Way::LargeDirect,
             cache_size: CACHE_SIZE_DEFAULT,
             threads: None,
             io_uring: IoUring::Auto,
@@ -102,7 +103,8 @@ impl MountSettings {
             }
             "writeback" => self.write_back = true,
             "writethrough" => self.write_back = false,
-            "direct" => self.direct = true,
+            "direct" => self.way = Way::Direct,
+            "nodirect" => self.way = Way::Cached,
             "cache" => self.cache_size = cache_size(needed()?)?,
             "metrics" => self.metrics = Some(Address::parse(needed()?)?),
             "threads" => self.threads = Some(threads(needed()?)?),
@@ -195,12 +197,14 @@ mod tests {
             "ro,allow_other,noatime,timer=500ms,mask=fsync:sync,cache=64MiB,direct,writethrough,threads=3",
         )
         .unwrap();
-        assert!(settings.read_only && settings.allow_other && settings.direct);
+        assert!(settings.read_only && settings.allow_other && settings.way == Way::Direct);
         assert!(!settings.access_times && !settings.write_back);
         assert_eq!(settings.cache_size, 64 << 20);
         assert_eq!((settings.timer_ms, settings.threads), (Some(500), Some(3)));
         assert_eq!(settings.mask.as_deref(), Some("fsync:sync"));
         assert_eq!(settings.io_uring, IoUring::Auto);
+        assert_eq!(parse("direct,nodirect").unwrap().way, Way::Cached);
+        assert_eq!(parse("").unwrap().way, Way::LargeDirect);
         assert_eq!(parse("io_uring").unwrap().io_uring, IoUring::On);
         assert_eq!(parse("io_uring=on,io_uring=off").unwrap().io_uring, IoUring::Off);
     }

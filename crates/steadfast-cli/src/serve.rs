@@ -126,8 +126,8 @@ fn prepare(
         access_times: settings.access_times,
     };
     let volume = match &settings.snapshot {
-        Some(name) => host::open_snapshot(image, settings.direct, options, name)?,
-        None => host::open_volume(image, settings.direct, options)?,
+        Some(name) => host::open_snapshot(image, settings.way, options, name)?,
+        None => host::open_volume(image, settings.way, options)?,
     };
     let info = volume.info();
     if let Some(warning) = superblock_warning(&info, image) {

@@ -1,4 +1,4 @@
-//! Page-aligned buffers of a worker, so that media with direct I/O read and write file data without a copy. They take
+//! Aligned buffers of a worker, so that media with direct I/O read and write file data without a copy. They take
 //! memory as they are used.
 
 use std::io;
@@ -37,6 +37,43 @@ impl Pages {
     /// The allocation, and where in it the pages start.
     pub(crate) fn into_raw(self) -> (*mut [u8], usize) {
         (Box::into_raw(self.memory), self.start)
+    }
+}
+
+/// A huge page of the processors that we know of; where they are larger or there is none, memory is of ordinary pages.
+const HUGE: usize = 2 << 20;
+
+/// What a worker of the device needs: where requests arrive, and where answers are put together. The data of a WRITE and that of a
+/// READ are halves of one huge page where the system has one: a device is given one piece of memory then instead of 256, which
+/// makes direct I/O of 1 MiB about twice as fast.
+pub(crate) struct WorkerBuffers {
+    memory: Box<[u8]>,
+    /// Where the huge page starts.
+    data: usize,
+}
+
+impl WorkerBuffers {
+    pub(crate) fn new() -> io::Result<WorkerBuffers> {
+        let memory = <[u8]>::new_box_zeroed_with_elems(PAGE + 2 * HUGE);
+        let memory = memory.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let address = memory.as_ptr().addr();
+        let data = (address + PAGE).next_multiple_of(HUGE) - address;
+        let mut buffers = WorkerBuffers { memory, data };
+        let page = buffers.memory[data..data + HUGE].as_mut_ptr();
+        // SAFETY: the range is inside an allocation that is exclusively ours, and whole pages of it; the advice changes no contents.
+        #[allow(unsafe_code)]
+        unsafe {
+            // Without it things are slower, and nothing else.
+            libc::madvise(page.cast(), HUGE, libc::MADV_HUGEPAGE);
+        }
+        Ok(buffers)
+    }
+
+    /// The bytes to receive a request into, and those for its answer. Data of a WRITE starts on a page boundary, and so does the
+    /// answer.
+    pub(crate) fn split(&mut self) -> (&mut [u8], &mut [u8]) {
+        let (request, answer) = self.memory[..self.data + HUGE].split_at_mut(self.data + DATA_MAX);
+        (&mut request[self.data - WRITE_PREFIX..], answer)
     }
 }
 
@@ -113,6 +150,18 @@ mod tests {
         let bytes = buffer.bytes();
         assert_eq!(bytes[WRITE_PREFIX..].as_ptr().addr() % PAGE, 0);
         assert!(bytes.len() >= DATA_MAX + WRITE_PREFIX);
+    }
+
+    #[test]
+    fn data_of_a_worker_lies_in_one_huge_page() {
+        let mut buffers = WorkerBuffers::new().unwrap();
+        let (request, answer) = buffers.split();
+        let data = request[WRITE_PREFIX..].as_ptr().addr();
+        assert_eq!((data % HUGE, answer.as_ptr().addr()), (0, data + DATA_MAX));
+        assert_eq!((request.len(), answer.len()), (DATA_MAX + WRITE_PREFIX, DATA_MAX));
+        request.fill(1);
+        answer.fill(2);
+        assert!(buffers.split().0.iter().all(|byte| *byte == 1));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages, RequestBuffer};
+use crate::buffer::{AnswerBuffer, WorkerBuffers};
 use crate::device::{Device, Received};
 use crate::log::{log_error, log_warning};
 use crate::request::Request;
@@ -44,10 +44,9 @@ impl Workers {
         }
         for number in 0..threads {
             let queue = if number == 0 { device.clone() } else { another_queue(device) };
-            let request = RequestBuffer::new()?;
-            let answer = Pages::new(DATA_MAX / PAGE)?;
+            let buffers = WorkerBuffers::new()?;
             let service = service.clone();
-            let run = move || work(&*service, &queue, request, answer);
+            let run = move || work(&*service, &queue, buffers);
             self.threads.push(Builder::new().name(format!("{name}-{number}")).spawn(run)?);
         }
         Ok(())
@@ -82,16 +81,11 @@ fn another_queue(device: &Device) -> Device {
     })
 }
 
-fn work(
-    service: &impl Service,
-    queue: &Device,
-    mut request: RequestBuffer,
-    mut answer: Pages,
-) -> io::Result<()> {
+fn work(service: &impl Service, queue: &Device, mut buffers: WorkerBuffers) -> io::Result<()> {
     be_an_io_thread();
+    let (bytes, answer) = buffers.split();
     loop {
-        let bytes = request.bytes();
-        let length = match queue.receive(bytes) {
+        let length = match queue.receive(&mut *bytes) {
             Ok(Received::Request(length)) => length,
             Ok(Received::Unmounted) => return Ok(()),
             Err(error) => {
@@ -103,7 +97,7 @@ fn work(
             log_warning!("a request of {length} bytes makes no sense; ignored");
             continue;
         };
-        let mut out = AnswerBuffer::new(answer.bytes());
+        let mut out = AnswerBuffer::new(&mut *answer);
         let result = match service.serve(&|| Ok(Return::Device(queue.clone())), &request, &mut out) {
             Ok(Answer::Ready) => Ok(out.filled()),
             Ok(Answer::Silent | Answer::Later) => continue,

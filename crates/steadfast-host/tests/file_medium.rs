@@ -55,6 +55,62 @@ fn units_below_a_sector_work_on_buffered_files() {
     common::in_parallel(&medium);
 }
 
+fn large_direct() -> FileOptions {
+    FileOptions { large_direct: true, ..FileOptions::default() }
+}
+
+#[test]
+fn file_with_large_direct_reads_behaves_like_memory() {
+    let directory = directory();
+    let medium = FileMedium::create(image(&directory), SIZE, &large_direct()).unwrap();
+    assert_eq!((medium.geometry().size, medium.geometry().atomic_unit), (SIZE, 512));
+    common::compare(&medium, 4, 3000, true);
+    common::in_parallel(&medium);
+    // Where the host has no such thing, or another idea of it, the page cache serves.
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let medium = FileMedium::create(image(&memory), SIZE, &large_direct()).unwrap();
+    common::compare(&medium, 5, 3000, true);
+}
+
+#[test]
+fn large_reads_leave_nothing_in_the_page_cache() {
+    let directory = directory();
+    let path = image(&directory);
+    let data = common::Aligned::new(1 << 20, 3);
+    let direct_io = create_direct(&directory.path().join("b.img")).is_some();
+    for (options, keeps) in [(FileOptions::default(), true), (large_direct(), false)] {
+        let medium = FileMedium::create(&path, SIZE, &options).unwrap();
+        for place in [0, 1 << 20] {
+            medium.write_vectored(place, &[&[], data.bytes(), &[]]).unwrap();
+        }
+        medium.flush().unwrap();
+        let mut back = common::Aligned::new(1 << 20, 0);
+        // What the page cache holds anyway is had from there.
+        medium.read(0, back.bytes_mut()).unwrap();
+        assert!(back.bytes() == data.bytes());
+        if !common::forget_pages(&path) {
+            eprintln!("skipped: pages stay cached here");
+            return;
+        }
+        medium.read(1 << 20, back.bytes_mut()).unwrap();
+        assert!(back.bytes() == data.bytes());
+        if let Some(found) = common::is_cached(&path, 1 << 20)
+            && (keeps || direct_io)
+        {
+            assert_eq!(found, keeps);
+        }
+        // Dirty pages are seen, clean ones as well, and what came in between them.
+        medium.write(1 << 20, &[9; 512]).unwrap();
+        medium.read(1 << 20, back.bytes_mut()).unwrap();
+        assert!(back.bytes()[..512] == [9; 512] && back.bytes()[512..] == data.bytes()[512..]);
+        medium.flush().unwrap();
+        medium.read(1 << 20, back.bytes_mut()).unwrap();
+        assert!(back.bytes()[..512] == [9; 512] && back.bytes()[512..] == data.bytes()[512..]);
+        drop(medium);
+        fs::remove_file(&path).unwrap();
+    }
+}
+
 #[test]
 fn direct_file_behaves_like_memory() {
     let directory = directory();

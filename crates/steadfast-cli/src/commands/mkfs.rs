@@ -188,7 +188,7 @@ fn refuse_contents(path: &Path) -> Outcome {
         return Ok(());
     }
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let what = match host::open_volume(path, false, options) {
+    let what = match host::open_volume(path, host::Way::Cached, options) {
         Err(failure)
             if failure.exit == Exit::NotAVolume
                 && [NotSteadfast.to_string(), FlashError::NotFormatted.to_string()]
@@ -208,7 +208,11 @@ fn format(path: &Path, size: Option<u64>, options: &FormatOptions) -> Outcome<st
     Volume::format(&medium, options, &platform).map_err(|error| Failure::core(error, path.display()))?;
     drop(medium);
     // Read back what was made: mkfs says nothing that was not checked.
-    let volume = host::open_volume(path, false, OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    let volume = host::open_volume(
+        path,
+        host::Way::Cached,
+        OpenOptions { read_only: true, ..OpenOptions::default() },
+    )?;
     let info = volume.info();
     volume.close().map_err(|error| Failure::core(error, path.display()))?;
     Ok(info)

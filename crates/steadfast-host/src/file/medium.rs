@@ -13,6 +13,7 @@ use steadfast_media::{ErrorClass, Geometry, Medium, MediumCounters, MediumError,
 
 use super::device;
 use super::error::{OpenError, medium_error};
+use super::large::Large;
 use super::open::{FileOptions, Opened, create, open};
 use super::tally::Tally;
 use super::transfer::{self, Direct};
@@ -54,6 +55,7 @@ pub struct FileMedium {
     units: Geometry,
     size: AtomicU64,
     direct: Option<Direct>,
+    large: Option<Large>,
     read_only: bool,
     /// Errno of the flush that failed, 0 while none has.
     flush_failed: AtomicI32,
@@ -85,7 +87,7 @@ impl FileMedium {
     }
 
     fn new(path: &Path, opened: Opened, options: &FileOptions) -> Self {
-        let Opened { file, block_device, geometry, direct, claim } = opened;
+        let Opened { file, block_device, geometry, direct, large, claim } = opened;
         FileMedium {
             path: path.to_owned(),
             file,
@@ -93,6 +95,7 @@ impl FileMedium {
             units: geometry,
             size: AtomicU64::new(geometry.size),
             direct,
+            large,
             read_only: options.read_only,
             flush_failed: AtomicI32::new(0),
             fua_unsupported: AtomicBool::new(false),
@@ -276,8 +279,13 @@ impl Medium for FileMedium {
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Read, offset, length)?;
-        let read = transfer::read(&self.file, self.direct.as_ref(), offset, buffers)
-            .map_err(|errno| medium_error(MediumOperation::Read, offset, length, errno));
+        let straight = match (&self.large, &mut *buffers) {
+            (Some(large), [buffer]) => large.read(&self.file, offset, buffer),
+            _ => None,
+        };
+        let read =
+            straight.unwrap_or_else(|| transfer::read(&self.file, self.direct.as_ref(), offset, buffers));
+        let read = read.map_err(|errno| medium_error(MediumOperation::Read, offset, length, errno));
         self.tally.read(length, read)
     }
 

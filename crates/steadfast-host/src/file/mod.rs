@@ -3,6 +3,7 @@
 mod bounce;
 mod device;
 mod error;
+mod large;
 mod lock;
 mod medium;
 mod open;

@@ -12,6 +12,7 @@ use steadfast_media::{FailureModel, Geometry};
 use super::bounce::Pool;
 use super::device;
 use super::error::OpenError;
+use super::large::Large;
 use super::lock;
 use super::transfer::Direct;
 
@@ -31,6 +32,9 @@ pub struct FileOptions {
     pub read_only: bool,
     /// Past the page cache (O_DIRECT).
     pub direct: bool,
+    /// Large reads past the page cache (O_DIRECT) where that is possible and it does not hold the data, all else through it: for data that
+    /// is cached above.
+    pub large_direct: bool,
     /// The atomic unit to declare, in bytes; `None` chooses as [`FileMedium`](crate::FileMedium) describes.
     pub atomic_unit: Option<u32>,
     /// How others are kept out.
@@ -39,7 +43,13 @@ pub struct FileOptions {
 
 impl Default for FileOptions {
     fn default() -> Self {
-        FileOptions { read_only: false, direct: false, atomic_unit: None, lock: LockMode::Exclusive }
+        FileOptions {
+            read_only: false,
+            direct: false,
+            large_direct: false,
+            atomic_unit: None,
+            lock: LockMode::Exclusive,
+        }
     }
 }
 
@@ -49,6 +59,7 @@ pub(super) struct Opened {
     pub(super) block_device: bool,
     pub(super) geometry: Geometry,
     pub(super) direct: Option<Direct>,
+    pub(super) large: Option<Large>,
     /// Keeps a block device from others while it is open.
     pub(super) claim: Option<File>,
 }
@@ -163,12 +174,17 @@ impl At<'_> {
             }
         }
         let direct = if self.options.direct { Some(self.direct(&file, block_device)?) } else { None };
+        let large = if self.options.large_direct && direct.is_none() {
+            self.large(&file, block_device)
+        } else {
+            None
+        };
         let size = if block_device { device::size(&file) } else { Ok(metadata.len()) };
         let size = size.map_err(|error| self.error("find the size of", error))?;
         let unit = self.atomic_unit(&file, block_device, direct.as_ref())?;
         let geometry = Geometry::new(size, unit, FailureModel::PowerSafe)
             .map_err(|error| self.error("use", io::Error::other(error)))?;
-        Ok(Opened { file, block_device, geometry, direct, claim })
+        Ok(Opened { file, block_device, geometry, direct, large, claim })
     }
 
     /// What direct I/O needs here.
@@ -187,6 +203,12 @@ impl At<'_> {
         // A bounce buffer starts at a page, which suits every device best.
         let pool = Pool::new(memory.max(DIRECT_ALIGNMENT) as usize);
         Ok(Direct { memory_alignment: memory as usize, length_alignment: length as usize, pool })
+    }
+
+    /// The straight way for large reads, where there is one.
+    fn large(&self, file: &File, block_device: bool) -> Option<Large> {
+        let Direct { memory_alignment, length_alignment, .. } = self.direct(file, block_device).ok()?;
+        Large::open(file, memory_alignment, length_alignment)
     }
 
     fn atomic_unit(

@@ -80,3 +80,49 @@ pub fn in_parallel(medium: &impl Medium) {
         }
     });
 }
+
+/// Memory that direct I/O takes as it is.
+#[allow(dead_code)]
+pub struct Aligned {
+    memory: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+#[allow(dead_code)]
+impl Aligned {
+    pub fn new(length: usize, byte: u8) -> Aligned {
+        let memory = vec![byte; length + 4096];
+        let start = memory.as_ptr().addr().wrapping_neg() % 4096;
+        Aligned { memory, start, length }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..][..self.length]
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..][..self.length]
+    }
+}
+
+/// Drops clean pages of a file from the page cache; whether those at its start are gone.
+#[allow(dead_code)]
+pub fn forget_pages(path: &std::path::Path) -> bool {
+    let file = std::fs::File::open(path).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    is_cached(path, 0) == Some(false)
+}
+
+/// Whether the byte at `offset` of a file or device is in the page cache; `None` where the system does not tell.
+#[allow(dead_code)]
+pub fn is_cached(path: &std::path::Path, offset: u64) -> Option<bool> {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let file = std::fs::File::open(path).unwrap();
+    let mut byte = [0];
+    match preadv2(&file, &mut [std::io::IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) {
+        Ok(count) => Some(count == 1),
+        Err(Errno::AGAIN) => Some(false),
+        Err(_) => None,
+    }
+}

@@ -160,7 +160,7 @@ fn check_target(args: &Args) -> Outcome {
             args.image.display(),
             "build into a file, then copy that to a device",
         )),
-        Ok(_) if args.force => host::open_medium(&args.image, true, false).map(drop),
+        Ok(_) if args.force => host::open_medium(&args.image, true, host::Way::Cached).map(drop),
         Ok(_) => Err(Failure::new(
             Exit::Busy,
             "exists already",
@@ -279,8 +279,11 @@ fn build(args: &Args, source: &Source, now: Timestamp, partial: &Path) -> Outcom
     if args.size.is_none() {
         shrink(args, now, partial)?;
     }
-    let volume =
-        host::open_volume(partial, false, OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    let volume = host::open_volume(
+        partial,
+        host::Way::Cached,
+        OpenOptions { read_only: true, ..OpenOptions::default() },
+    )?;
     let info = volume.info();
     volume.close().map_err(|error| Failure::core(error, partial.display()))?;
     drop(volume);

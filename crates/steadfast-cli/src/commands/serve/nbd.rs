@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn serve_image(args: &Args) -> Outcome {
-    let medium = host::open_medium(&args.image, args.read_only, false)?;
+    let medium = host::open_medium(&args.image, args.read_only, host::Way::Cached)?;
     let export = Arc::new(MediumExport::new(medium, args.read_only));
     let name = args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
     args.listening.serve(Arc::new(Single::new(name, export)), &args.image.display().to_string(), |_| Ok(()))

@@ -39,7 +39,7 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
 /// A medium in use, whatever was said; one that may hold something, without a yes.
 pub fn ask(path: &Path, yes: bool) -> Outcome {
     // Claims a block device and locks a file, so this refuses what is mounted, loops over files excepted.
-    let medium = host::open_medium(path, false, false)?;
+    let medium = host::open_medium(path, false, host::Way::Cached)?;
     let (device, size) = (host::is_device(path), medium.geometry().size);
     drop(medium);
     if let Some(device) = loop_device(path) {
@@ -87,7 +87,7 @@ fn contents(path: &Path) -> Outcome<Option<&'static str>> {
         return Ok(Some(name));
     }
     let options = steadfast::OpenOptions { read_only: true, ..steadfast::OpenOptions::default() };
-    if host::open_volume(path, false, options).is_ok() {
+    if host::open_volume(path, host::Way::Cached, options).is_ok() {
         return Ok(Some("a Steadfast volume"));
     }
     Ok(host::holds_data(path)?.then_some("data of some kind"))

@@ -107,7 +107,7 @@ fn failed(error: DeviceError, path: &Path) -> Failure {
 /// Measures flushes and makes the volume and the ring.
 fn prepare(path: &Path, seed: u64) -> Outcome<Option<String>> {
     let run = random_uuid().map_err(|error| Failure::host(&error, "read", Path::new("/dev/urandom")))?;
-    let medium = host::open_medium(path, false, false)?;
+    let medium = host::open_medium(path, false, host::Way::Cached)?;
     let layout = Layout::new(medium.geometry(), run, seed).map_err(|error| failed(error, path))?;
     let kind = consent::device_kind(path);
     let suspicion = match kind {
@@ -217,7 +217,7 @@ fn write_and_kill(path: &Path, life: Duration, witness: &mut Witness) -> Outcome
 
 /// The child of [`write_and_kill`]: its standard output is the witness.
 fn write_for_parent(path: &Path) -> Outcome {
-    let medium = host::open_medium(path, false, false)?;
+    let medium = host::open_medium(path, false, host::Way::Cached)?;
     let mut teller = Teller::standard_output();
     writer::write(&medium, &HostPlatform::new(), &mut |line| teller.tell(line).map(|()| true))
         .map(drop)
@@ -230,7 +230,7 @@ fn until_power_fails(args: &Args, path: &Path) -> Outcome {
     let stop = super::simulate::stop_on_signal();
     let time_max = args.time.map(|ms| Duration::from_millis(ms.into()));
     let started = Instant::now();
-    let medium = host::open_medium(path, false, false)?;
+    let medium = host::open_medium(path, false, host::Way::Cached)?;
     let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     let mut last = 0;
     let result = writer::write(&medium, &HostPlatform::new(), &mut |line| {
@@ -290,7 +290,7 @@ fn judge(args: &Args, path: &Path) -> Outcome {
             witness
         }
     };
-    let medium = host::open_medium(path, true, false)?;
+    let medium = host::open_medium(path, true, host::Way::Cached)?;
     let seed = Layout::read(&medium).map_err(|error| failed(error, path))?.seed;
     drop(medium);
     let verdict = look(path, &witness)?;
@@ -304,7 +304,7 @@ fn judge(args: &Args, path: &Path) -> Outcome {
 }
 
 fn look(path: &Path, witness: &Witness) -> Outcome<Verdict> {
-    let medium = host::open_medium(path, true, false)?;
+    let medium = host::open_medium(path, true, host::Way::Cached)?;
     verify(&medium, &HostPlatform::new(), witness).map_err(|error| failed(error, path))
 }
 
