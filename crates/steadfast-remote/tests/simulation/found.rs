@@ -12,7 +12,15 @@ const SIZE: u64 = 1 << 20;
 const BLOCKS: u64 = 24;
 
 fn make(policy: Policy, servers: usize) -> (Arc<SimFleet>, Arc<Notebook>, Array<Arc<SimFleet>>) {
-    let fleet = Arc::new(SimFleet::new(servers, SIZE, 1));
+    make_with(policy, servers, 1)
+}
+
+fn make_with(
+    policy: Policy,
+    servers: usize,
+    seed: u64,
+) -> (Arc<SimFleet>, Arc<Notebook>, Array<Arc<SimFleet>>) {
+    let fleet = Arc::new(SimFleet::new(servers, SIZE, seed));
     let notebook = Arc::new(Notebook::default());
     let create = CreateOptions { policy, uuid: [3; 16], spares: 0 };
     let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
@@ -23,6 +31,11 @@ fn make(policy: Policy, servers: usize) -> (Arc<SimFleet>, Arc<Notebook>, Array<
 
 fn write(array: &impl Medium, version: u64) -> Result<(), steadfast_media::MediumError> {
     (0..BLOCKS).try_for_each(|block| array.write(block * BLOCK as u64, &fill(version, block)))
+}
+
+/// The same in one piece.
+fn whole(version: u64) -> Vec<u8> {
+    (0..BLOCKS).flat_map(|block| fill(version, block)).collect()
 }
 
 /// What is in every block.
@@ -88,6 +101,62 @@ fn what_a_dead_client_sent_hides_nothing_when_it_arrives_late() {
         for opening in [false, true] {
             let deaths = (0..).take_while(|calls| late(policy, servers, *calls, opening)).count();
             assert!(deaths > 10, "{policy}: {deaths}");
+        }
+    }
+}
+
+/// The power of a whole rack goes at the `calls`-th call of the client: it dies, and each server comes back with what it had flushed and
+/// some of the rest. Whether that happened, and not the end before.
+fn rack(policy: Policy, servers: usize, calls: u64, seed: u64) -> bool {
+    let context = format!("{policy} on {servers}, {calls} calls, seed {seed}");
+    let (fleet, notebook, array) = make_with(policy, servers, seed);
+    fleet.arm_death(calls);
+    let (mut flushed, mut newest) = (1, 1);
+    for version in 2..9 {
+        newest = version;
+        // What is overwritten is done with, but not before a flush.
+        // Large writes mark by themselves what was done with at the flush before.
+        let done = match version % 4 {
+            0 | 1 => array.write(0, &whole(version)).is_ok(),
+            _ => write(&array, version).is_ok() && array.tidy().is_ok(),
+        };
+        if !done {
+            break;
+        }
+        if version % 2 == 1 {
+            if array.flush().is_err() {
+                break;
+            }
+            flushed = version;
+        }
+    }
+    let died = fleet.is_dead();
+    drop(array);
+    (0..servers).for_each(|server| fleet.restart_flushed(server));
+    fleet.revive_client();
+    let next = Array::open(fleet.clone(), options(&notebook)).expect(&context);
+    let found = versions(&next);
+    assert!(
+        found.iter().all(|version| (flushed..=newest).contains(version)),
+        "{context}: {flushed} in {found:?}"
+    );
+    write(&next, 9).expect(&context);
+    next.flush().expect(&context);
+    assert!(next.lost().is_empty(), "{context}: {:?} are lost", next.lost());
+    died
+}
+
+#[test]
+fn what_was_flushed_survives_the_power_of_all_servers() {
+    for (policy, servers) in [
+        (Policy::None, 2),
+        (Policy::Mirror, 2),
+        (Policy::Parity, 3),
+        (Policy::Erasure { data: 2, parity: 2 }, 4),
+    ] {
+        for seed in 1..5 {
+            let cuts = (0..).take_while(|calls| rack(policy, servers, *calls, seed)).count();
+            assert!(cuts > 40, "{policy}: {cuts}");
         }
     }
 }
@@ -170,7 +239,7 @@ fn what_a_dead_client_left_is_flushed_before_it_counts() {
 #[test]
 fn a_copy_that_is_wrong_is_put_right_whichever_it_is() {
     let (fleet, _, array) = make(Policy::Mirror, 2);
-    let blocks: Vec<u8> = (0..BLOCKS).flat_map(|block| fill(2, block)).collect();
+    let blocks = whole(2);
     array.write(0, &blocks).unwrap();
     array.flush().unwrap();
     let mut found = vec![0; blocks.len()];
