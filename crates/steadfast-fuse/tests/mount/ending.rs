@@ -9,7 +9,7 @@ use steadfast::{FormatOptions, OpenOptions as VolumeOptions, Platform, Timestamp
 use steadfast_fuse::{MountOptions, mount};
 use steadfast_host::{FileMedium, FileOptions, HostPlatform};
 
-use crate::support::{Place, QUIET, can_mount, errno, unmount, wait_for};
+use crate::support::{Place, QUIET, UnmountAtEnd, can_mount, errno, unmount, wait_for};
 
 const SIZE: u64 = 64 << 20;
 
@@ -116,6 +116,7 @@ fn a_panic_in_an_operation_is_eio_and_the_mount_goes_on() {
     fs::create_dir(&point).unwrap();
     let session = mount(volume.clone(), &point, &MountOptions::default()).unwrap();
     let end = session.unmount_handle();
+    let _at_end = UnmountAtEnd(end.clone());
     let thread = std::thread::spawn(move || session.run());
 
     fs::write(point.join("before"), "before").unwrap();

@@ -147,6 +147,15 @@ pub fn open(image: &Path, read_only: bool) -> Arc<HostVolume> {
     Arc::new(Volume::open(medium, options, HostPlatform::new()).unwrap())
 }
 
+/// Unmounts when a test that has mounted a medium of its own ends, also where it fails.
+pub struct UnmountAtEnd(pub UnmountHandle);
+
+impl Drop for UnmountAtEnd {
+    fn drop(&mut self) {
+        let _ = self.0.unmount();
+    }
+}
+
 /// A mount served by this process.
 pub struct Mounted<'a> {
     place: &'a Place,

@@ -12,7 +12,7 @@ use steadfast_fuse::{IoUring, MountOptions, mount};
 use steadfast_host::{FileMedium, FileOptions, HostPlatform};
 use steadfast_media::{Geometry, Medium, MediumError};
 
-use crate::support::{can_mount, wait_for};
+use crate::support::{UnmountAtEnd, can_mount, wait_for};
 
 const SIZE: u64 = 64 << 20;
 
@@ -83,6 +83,7 @@ fn others_are_served_while_many_wait_for_a_flush() {
     let options = MountOptions { threads: 2, io_uring: IoUring::Off, ..MountOptions::default() };
     let session = mount(volume.clone(), &point, &options).unwrap();
     let end = session.unmount_handle();
+    let _at_end = UnmountAtEnd(end.clone());
     let serving = thread::spawn(move || session.run());
 
     let mut files: Vec<File> =
@@ -105,9 +106,10 @@ fn others_are_served_while_many_wait_for_a_flush() {
         done.send(()).unwrap();
     });
     let served = made.recv_timeout(Duration::from_secs(20));
-    assert!(syncs.iter().all(|sync| !sync.is_finished()), "nothing is durable yet");
+    let waiting = syncs.iter().all(|sync| !sync.is_finished());
     // Before anything can fail: what hangs could not be unmounted.
     gate.shut(false);
+    assert!(waiting, "nothing is durable yet");
     for sync in syncs {
         sync.join().unwrap().unwrap();
     }
