@@ -72,4 +72,16 @@ exercise aligned "$(bounded 10000 200000)" "$((seed + 3))"
 
 umount_volume
 check_volume
+
+if ! plain && make_device 1G; then
+    mount_volume
+    config 8388608 1048576 1 2
+    exercise large-file-on-a-device "$(bounded 2000 50000)" "$((seed + 4))"
+    config 262144 65536 1 2
+    exercise mixed-on-a-device "$(bounded 10000 200000)" "$((seed + 5))"
+    umount_volume
+    check_volume "device"
+elif ! plain; then
+    say "no loop device to be had: nothing was tried on a device"
+fi
 finish

@@ -7,7 +7,8 @@ start killed
 need python3
 export PYTHONDONTWRITEBYTECODE=1
 
-make_volume 4G
+# On a device, where what is written may still be in the memory of the daemon when that is killed.
+make_device 4G || make_volume 4G
 mount_volume
 seed=${SEED:-$RANDOM}
 say "seed $seed (set SEED to repeat the load)"

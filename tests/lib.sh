@@ -105,6 +105,7 @@ guard() {
         IMAGE=$WORK/volume.img MNT=$WORK/mnt
         while [ -d "/proc/$2" ]; do sleep 1; done
         [ -d "$WORK" ] || exit 0
+        [ ! -e "$WORK/device" ] || IMAGE=$(losetup --associated "$WORK/device" --output NAME --noheadings)
         [ ! -e "$WORK/owned" ] || mapfile -t OWNED <"$WORK/owned"
         cleanup' guard "$TESTS" $$ </dev/null >/dev/null 2>&1 &
     GUARD=$!
@@ -121,6 +122,25 @@ make_volume() {
     rm -f "$IMAGE"
     timeout 60 "$STEADFAST" mkfs --size "$size" "$@" "$IMAGE" >"$WORK/mkfs.log" 2>&1 ||
         die "mkfs: $(cat "$WORK/mkfs.log")"
+}
+
+# make_device SIZE [mkfs options]: the same on a loop device, whose name IMAGE is then; fails where there is none to be had. A mount writes
+# another way to a device than to a file (answered before the device has it).
+make_device() {
+    plain && return
+    local size=$1 device
+    shift
+    rm -f "$WORK/device"
+    truncate -s "$size" "$WORK/device"
+    device=$(losetup --find --show "$WORK/device" 2>/dev/null) || { rm "$WORK/device" && return 1; }
+    IMAGE=$device
+    timeout 60 "$STEADFAST" mkfs "$@" "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+}
+
+# Devices of make_device, by the file that only we have.
+drop_devices() {
+    [ -e "$WORK/device" ] || return 0
+    losetup --associated "$WORK/device" --output NAME --noheadings 2>/dev/null | xargs --no-run-if-empty losetup --detach
 }
 
 # mount_volume [mount options]: returns once mounted; DAEMON is the id of the process that serves it, MOUNT_MS how many
@@ -209,6 +229,7 @@ cleanup() {
             fi
         fi
         grep -q " $MNT " /proc/self/mounts && umount -l "$MNT"
+        drop_devices
     fi
     if [ -n "${KEEP:-}" ] && [ -n "$WORK" ]; then
         say "kept $WORK"

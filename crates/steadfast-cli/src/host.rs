@@ -34,8 +34,9 @@ const WIPE: u64 = 256 << 10;
 pub enum Way {
     /// Through the page cache of the host.
     Cached,
-    /// The same, but for large reads, which go past it: for a mount, whose kernel caches the data above.
-    LargeDirect,
+    /// The same, but for large reads, and writes of data to a device, for a mount, whose kernel caches the data above: see
+    /// [`FileOptions::cached_above`].
+    CachedAbove,
     /// Past the page cache.
     Direct,
 }
@@ -51,8 +52,8 @@ pub fn open_medium(path: &Path, read_only: bool, way: Way) -> Outcome<HostMedium
     if mtd::is_mtd(path) {
         return mtd::open(path, read_only);
     }
-    let (direct, large_direct) = (way == Way::Direct, way == Way::LargeDirect);
-    open_with(path, &FileOptions { read_only, direct, large_direct, ..FileOptions::default() })
+    let (direct, cached_above) = (way == Way::Direct, way == Way::CachedAbove);
+    open_with(path, &FileOptions { read_only, direct, cached_above, ..FileOptions::default() })
 }
 
 /// Opens the volume in an image or on a block device.

@@ -57,7 +57,7 @@ impl Default for MountSettings {
             allow_other: false,
             access_times: true,
             write_back: true,
-            way: Way::LargeDirect,
+            way: Way::CachedAbove,
             cache_size: CACHE_SIZE_DEFAULT,
             threads: None,
             io_uring: IoUring::Auto,
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(settings.mask.as_deref(), Some("fsync:sync"));
         assert_eq!(settings.io_uring, IoUring::Auto);
         assert_eq!(parse("direct,nodirect").unwrap().way, Way::Cached);
-        assert_eq!(parse("").unwrap().way, Way::LargeDirect);
+        assert_eq!(parse("").unwrap().way, Way::CachedAbove);
         assert_eq!(parse("io_uring").unwrap().io_uring, IoUring::On);
         assert_eq!(parse("io_uring=on,io_uring=off").unwrap().io_uring, IoUring::Off);
     }

@@ -385,6 +385,21 @@ fn damage_through_the_mount() {
     assert_eq!(fs::read(mnt.join("whole")).unwrap(), [b'w'; 20_000]);
 }
 
+#[test]
+fn a_root_that_cannot_be_read_is_not_mounted() {
+    let Some(scratch) = start() else { return };
+    let image = scratch.path("disk.img");
+    for node in common::find(&image, b"SFND") {
+        common::flip(&image, node + 16);
+    }
+    fs::create_dir(scratch.path("mnt")).unwrap();
+    for _ in 0..2 {
+        // Once more: the first try has left nothing behind.
+        failed(&scratch.line("mount disk.img mnt"), 4, "mount of a damaged root");
+    }
+    assert!(!common::is_mounted(&scratch.path("mnt")));
+}
+
 /// Without /dev/fuse there is a clear answer. Needs root, for a mount namespace with another /dev.
 #[test]
 fn no_fuse() {

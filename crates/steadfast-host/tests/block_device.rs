@@ -52,8 +52,8 @@ impl Drop for Loop {
 fn block_device_behaves_like_memory() {
     for (seed, sector) in [(1, 512), (2, 4096)] {
         let Some(device) = Loop::new(sector) else { return };
-        for (direct, large_direct) in [(false, false), (false, true), (true, false)] {
-            let options = FileOptions { direct, large_direct, ..FileOptions::default() };
+        for (direct, cached_above) in [(false, false), (false, true), (true, false)] {
+            let options = FileOptions { direct, cached_above, ..FileOptions::default() };
             let medium = FileMedium::open(device.path(), &options).unwrap();
             let geometry = medium.geometry();
             assert!(medium.is_block_device());

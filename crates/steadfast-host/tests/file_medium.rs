@@ -55,20 +55,20 @@ fn units_below_a_sector_work_on_buffered_files() {
     common::in_parallel(&medium);
 }
 
-fn large_direct() -> FileOptions {
-    FileOptions { large_direct: true, ..FileOptions::default() }
+fn cached_above() -> FileOptions {
+    FileOptions { cached_above: true, ..FileOptions::default() }
 }
 
 #[test]
-fn file_with_large_direct_reads_behaves_like_memory() {
+fn file_with_data_cached_above_behaves_like_memory() {
     let directory = directory();
-    let medium = FileMedium::create(image(&directory), SIZE, &large_direct()).unwrap();
+    let medium = FileMedium::create(image(&directory), SIZE, &cached_above()).unwrap();
     assert_eq!((medium.geometry().size, medium.geometry().atomic_unit), (SIZE, 512));
     common::compare(&medium, 4, 3000, true);
     common::in_parallel(&medium);
     // Where the host has no such thing, or another idea of it, the page cache serves.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
-    let medium = FileMedium::create(image(&memory), SIZE, &large_direct()).unwrap();
+    let medium = FileMedium::create(image(&memory), SIZE, &cached_above()).unwrap();
     common::compare(&medium, 5, 3000, true);
 }
 
@@ -78,7 +78,7 @@ fn large_reads_leave_nothing_in_the_page_cache() {
     let path = image(&directory);
     let data = common::Aligned::new(1 << 20, 3);
     let direct_io = create_direct(&directory.path().join("b.img")).is_some();
-    for (options, keeps) in [(FileOptions::default(), true), (large_direct(), false)] {
+    for (options, keeps) in [(FileOptions::default(), true), (cached_above(), false)] {
         let medium = FileMedium::create(&path, SIZE, &options).unwrap();
         for place in [0, 1 << 20] {
             medium.write_vectored(place, &[&[], data.bytes(), &[]]).unwrap();

@@ -3,6 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
+use crate::commands::umount;
 use crate::daemon::{self, Ready};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::logger::Redirect;
@@ -14,7 +17,7 @@ use crate::serve;
 /// Mount a volume; returns once it is mounted
 ///
 /// Options of -o: ro, rw, allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
-/// cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads), writethrough, threads=N, io_uring=auto|on|off (a queue for each
+/// cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads and writes), writethrough, threads=N, io_uring=auto|on|off (a queue for each
 /// processor, where root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
 /// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
 /// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and nosuid, nodev, noexec, sync, dirsync
@@ -102,9 +105,19 @@ pub fn mount(request: &Request) -> Outcome {
     serve::check_host(&request.directory)?;
     daemon::start(&arguments(request)?)?;
     // Waits until the kernel and the daemon have agreed, so that the first use of the mount cannot fail.
-    std::fs::metadata(&request.directory)
-        .map(drop)
-        .map_err(|error| Failure::host(&error, "use the new mount", &request.directory))
+    std::fs::metadata(&request.directory).map(drop).map_err(|error| {
+        // Nobody wants a mount whose root directory cannot be read; why it also cannot be unmounted would hide the cause.
+        let _ = umount::quietly(&request.directory);
+        match Errno::from_io_error(&error) {
+            Some(Errno::IO) => Failure::new(
+                Exit::Damaged,
+                "the root directory cannot be read",
+                request.image.display(),
+                "copy what can still be read with 'steadfast check --salvage DIR'",
+            ),
+            _ => Failure::host(&error, "use the new mount", &request.directory),
+        }
+    })
 }
 
 /// The daemon's side of [`mount`].

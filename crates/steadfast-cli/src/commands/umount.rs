@@ -39,6 +39,14 @@ pub struct Args {
     quiet: bool,
 }
 
+/// Unmounts what is mounted on `target` without a word.
+///
+/// # Errors
+/// As [`run`].
+pub fn quietly(target: &Path) -> Outcome {
+    run(&Args { target: target.to_owned(), quiet: true })
+}
+
 /// Runs the command.
 ///
 /// # Errors

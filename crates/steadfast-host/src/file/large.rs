@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::transfer;
 
@@ -36,25 +36,37 @@ pub(super) struct Large {
 
 impl Large {
     /// A second descriptor of what `file` is; `None` where the host has no direct I/O for it.
-    pub(super) fn open(file: &File, memory_alignment: usize, length_alignment: usize) -> Option<Self> {
+    pub(super) fn open(
+        file: &File,
+        writable: bool,
+        memory_alignment: usize,
+        length_alignment: usize,
+    ) -> Option<Self> {
         // By its descriptor: the name may have changed hands.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let file =
-            OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(writable)
+            .custom_flags(OFlags::DIRECT.bits() as i32)
+            .open(path)
+            .ok()?;
         Some(Large { file, memory_alignment, length_alignment, usable: AtomicBool::new(true) })
     }
 
-    fn takes(&self, offset: u64, buffer: &[u8]) -> bool {
-        buffer.len() >= LARGE
-            && self.usable.load(Ordering::Relaxed)
-            && offset.is_multiple_of(self.length_alignment as u64)
-            && buffer.len().is_multiple_of(self.length_alignment)
-            && buffer.as_ptr().addr().is_multiple_of(self.memory_alignment)
+    fn is_aligned<'a>(&self, offset: u64, mut buffers: impl Iterator<Item = &'a [u8]>) -> bool {
+        offset.is_multiple_of(self.length_alignment as u64)
+            && buffers.all(|buffer| {
+                buffer.len().is_multiple_of(self.length_alignment)
+                    && buffer.as_ptr().addr().is_multiple_of(self.memory_alignment)
+            })
     }
 
     /// Fills a buffer of `cached`, the file that this is another descriptor of; `None` where that has to be asked.
     pub(super) fn read(&self, cached: &File, offset: u64, buffer: &mut [u8]) -> Option<Result<(), Errno>> {
-        if !self.takes(offset, buffer) {
+        if buffer.len() < LARGE
+            || !self.usable.load(Ordering::Relaxed)
+            || !self.is_aligned(offset, std::iter::once(&*buffer))
+        {
             return None;
         }
         let result = match CacheUse::of(cached, offset, buffer.len() as u64) {
@@ -63,14 +75,27 @@ impl Large {
             Err(errno) => Err(errno),
         };
         match result {
-            // A host may open with O_DIRECT and say only now that it cannot. What else fails may yet be had the other way.
             Err(errno) => {
-                if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) {
-                    self.usable.store(false, Ordering::Relaxed);
-                }
+                self.failed(errno);
                 None
             }
             Ok(()) => Some(Ok(())),
+        }
+    }
+
+    /// Writes buffers, one behind the other, with nothing of them in the page cache afterwards; `false` where that has to take them.
+    pub(super) fn write(&self, offset: u64, buffers: &[&[u8]]) -> bool {
+        if !self.usable.load(Ordering::Relaxed) || !self.is_aligned(offset, buffers.iter().copied()) {
+            return false;
+        }
+        let result = transfer::write(&self.file, None, offset, buffers, ReadWriteFlags::empty());
+        result.map_err(|errno| self.failed(errno)).is_ok()
+    }
+
+    /// A host may open with O_DIRECT and say only now that it cannot. What else fails may yet be had the other way.
+    fn failed(&self, errno: Errno) {
+        if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) {
+            self.usable.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -127,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_small_or_not_aligned_goes_the_other_way() {
         let file = file();
-        let Some(large) = Large::open(&file, 4096, 4096) else { return };
+        let Some(large) = Large::open(&file, false, 4096, 4096) else { return };
         let mut data = vec![1; 2 * LARGE];
         let start = start_of(&data);
         for (offset, from, length) in
@@ -143,7 +168,7 @@ mod tests {
     fn a_host_that_refuses_is_not_asked_again() {
         let file = file();
         // It says that any address will do, which is not true: EINVAL.
-        let Some(large) = Large::open(&file, 1, 512) else { return };
+        let Some(large) = Large::open(&file, false, 1, 512) else { return };
         let mut data = vec![1; 2 * LARGE];
         let start = start_of(&data);
         let refused = large.read(&file, 0, &mut data[start + 1..][..LARGE]).is_none();

@@ -4,13 +4,17 @@ use std::fmt;
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync};
 use rustix::io::{Errno, ReadWriteFlags};
-use steadfast_media::{ErrorClass, Geometry, Medium, MediumCounters, MediumError, MediumOperation};
+use steadfast_media::{
+    ErrorClass, Geometry, Medium, MediumCounters, MediumError, MediumOperation, Temperature,
+};
 
+use super::behind::Behind;
 use super::device;
 use super::error::{OpenError, medium_error};
 use super::large::Large;
@@ -55,7 +59,8 @@ pub struct FileMedium {
     units: Geometry,
     size: AtomicU64,
     direct: Option<Direct>,
-    large: Option<Large>,
+    large: Option<Arc<Large>>,
+    behind: Option<Behind>,
     read_only: bool,
     /// Errno of the flush that failed, 0 while none has.
     flush_failed: AtomicI32,
@@ -87,7 +92,7 @@ impl FileMedium {
     }
 
     fn new(path: &Path, opened: Opened, options: &FileOptions) -> Self {
-        let Opened { file, block_device, geometry, direct, large, claim } = opened;
+        let Opened { file, block_device, geometry, direct, large, behind, claim } = opened;
         FileMedium {
             path: path.to_owned(),
             file,
@@ -96,6 +101,7 @@ impl FileMedium {
             size: AtomicU64::new(geometry.size),
             direct,
             large,
+            behind,
             read_only: options.read_only,
             flush_failed: AtomicI32::new(0),
             fua_unsupported: AtomicBool::new(false),
@@ -137,9 +143,21 @@ impl FileMedium {
         Ok(())
     }
 
-    fn write_buffers(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
+    fn write_buffers(
+        &self,
+        offset: u64,
+        buffers: &[&[u8]],
+        temperature: Temperature,
+    ) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Write, offset, length)?;
+        // What is hot is read again soon, and has the page cache of the device for that.
+        if let (Some(behind), Temperature::Cold) = (&self.behind, temperature)
+            && behind.take(offset, buffers, length as usize)
+        {
+            return self.tally.write(length, Ok(()));
+        }
+        self.settle(offset, length);
         let written =
             transfer::write(&self.file, self.direct.as_ref(), offset, buffers, ReadWriteFlags::empty())
                 .map_err(|errno| medium_error(MediumOperation::Write, offset, length, errno));
@@ -155,8 +173,18 @@ impl FileMedium {
         let _ = fadvise(&self.file, offset, NonZeroU64::new(length), Advice::DontNeed);
     }
 
+    /// What was written to this range has left before another request for it does.
+    fn settle(&self, offset: u64, length: u64) {
+        if let Some(behind) = &self.behind {
+            behind.settle(offset..offset + length);
+        }
+    }
+
     fn sync(&self) -> Result<(), MediumError> {
         self.check_durability(MediumOperation::Flush, 0, 0)?;
+        if let Some(Err(errno)) = self.behind.as_ref().map(Behind::settle_all) {
+            return Err(self.durability_lost(MediumOperation::Flush, 0, 0, errno));
+        }
         loop {
             // A change of the size is made durable where it is made: data and what leads to it are all that is left.
             match fdatasync(&self.file) {
@@ -240,7 +268,7 @@ impl Medium for FileMedium {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        self.write_buffers(offset, &[data])
+        self.write_buffers(offset, &[data], Temperature::Cold)
     }
 
     fn flush(&self) -> Result<(), MediumError> {
@@ -255,6 +283,7 @@ impl Medium for FileMedium {
         if length == 0 || self.discard_unsupported.load(Ordering::Relaxed) {
             return Ok(());
         }
+        self.settle(offset, length);
         let result = if self.block_device {
             // Through the descriptor of the claim: the kernel lets nobody else discard what is claimed.
             let claim = self.claim.read();
@@ -279,6 +308,7 @@ impl Medium for FileMedium {
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Read, offset, length)?;
+        self.settle(offset, length);
         let straight = match (&self.large, &mut *buffers) {
             (Some(large), [buffer]) => large.read(&self.file, offset, buffer),
             _ => None,
@@ -290,13 +320,23 @@ impl Medium for FileMedium {
     }
 
     fn write_vectored(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
-        self.write_buffers(offset, buffers)
+        self.write_buffers(offset, buffers, Temperature::Cold)
+    }
+
+    fn write_hinted(
+        &self,
+        offset: u64,
+        buffers: &[&[u8]],
+        temperature: Temperature,
+    ) -> Result<(), MediumError> {
+        self.write_buffers(offset, buffers, temperature)
     }
 
     fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
         let length = data.len() as u64;
         self.check(MediumOperation::Write, offset, length)?;
         self.check_durability(MediumOperation::Write, offset, length)?;
+        self.settle(offset, length);
         if !self.fua_unsupported.load(Ordering::Relaxed) {
             match transfer::write(&self.file, self.direct.as_ref(), offset, &[data], ReadWriteFlags::DSYNC) {
                 Ok(()) => {

@@ -1,5 +1,7 @@
 //! Regular files and block devices as media.
 
+mod batch;
+mod behind;
 mod bounce;
 mod device;
 mod error;

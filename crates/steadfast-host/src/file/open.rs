@@ -4,11 +4,13 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use steadfast_media::{FailureModel, Geometry};
 
+use super::behind::Behind;
 use super::bounce::Pool;
 use super::device;
 use super::error::OpenError;
@@ -32,9 +34,10 @@ pub struct FileOptions {
     pub read_only: bool,
     /// Past the page cache (O_DIRECT).
     pub direct: bool,
-    /// Large reads past the page cache (O_DIRECT) where that is possible and it does not hold the data, all else through it: for data that
-    /// is cached above.
-    pub large_direct: bool,
+    /// For data that is cached above: large reads go past the page cache (O_DIRECT) where that is possible and it does not hold the data,
+    /// and writes of data to a block device are answered before it has them, the large ones past the page cache as well. All else goes
+    /// through it.
+    pub cached_above: bool,
     /// The atomic unit to declare, in bytes; `None` chooses as [`FileMedium`](crate::FileMedium) describes.
     pub atomic_unit: Option<u32>,
     /// How others are kept out.
@@ -46,7 +49,7 @@ impl Default for FileOptions {
         FileOptions {
             read_only: false,
             direct: false,
-            large_direct: false,
+            cached_above: false,
             atomic_unit: None,
             lock: LockMode::Exclusive,
         }
@@ -59,7 +62,8 @@ pub(super) struct Opened {
     pub(super) block_device: bool,
     pub(super) geometry: Geometry,
     pub(super) direct: Option<Direct>,
-    pub(super) large: Option<Large>,
+    pub(super) large: Option<Arc<Large>>,
+    pub(super) behind: Option<Behind>,
     /// Keeps a block device from others while it is open.
     pub(super) claim: Option<File>,
 }
@@ -174,17 +178,29 @@ impl At<'_> {
             }
         }
         let direct = if self.options.direct { Some(self.direct(&file, block_device)?) } else { None };
-        let large = if self.options.large_direct && direct.is_none() {
-            self.large(&file, block_device)
+        let large = if self.options.cached_above && direct.is_none() {
+            self.large(&file, block_device).map(Arc::new)
         } else {
             None
+        };
+        let behind = match &large {
+            // A file may have no room for what was taken already, which is to be said when it is written. (A device that lends more
+            // than it has says so at a flush in any case.)
+            Some(large) if block_device && !self.options.read_only => {
+                let cached = file.try_clone().map_err(|error| self.error("open", error))?;
+                Some(
+                    Behind::new(cached, large.clone())
+                        .map_err(|error| self.error("start a thread for", error))?,
+                )
+            }
+            _ => None,
         };
         let size = if block_device { device::size(&file) } else { Ok(metadata.len()) };
         let size = size.map_err(|error| self.error("find the size of", error))?;
         let unit = self.atomic_unit(&file, block_device, direct.as_ref())?;
         let geometry = Geometry::new(size, unit, FailureModel::PowerSafe)
             .map_err(|error| self.error("use", io::Error::other(error)))?;
-        Ok(Opened { file, block_device, geometry, direct, large, claim })
+        Ok(Opened { file, block_device, geometry, direct, large, behind, claim })
     }
 
     /// What direct I/O needs here.
@@ -208,7 +224,7 @@ impl At<'_> {
     /// The straight way for large reads, where there is one.
     fn large(&self, file: &File, block_device: bool) -> Option<Large> {
         let Direct { memory_alignment, length_alignment, .. } = self.direct(file, block_device).ok()?;
-        Large::open(file, memory_alignment, length_alignment)
+        Large::open(file, !self.options.read_only, memory_alignment, length_alignment)
     }
 
     fn atomic_unit(

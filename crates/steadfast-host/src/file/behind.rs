@@ -1,0 +1,420 @@
+//! Writes that are answered before the device has them: file data of a mount.
+//!
+//! The bytes are copied into memory of our own and go to the device from there: what is long in one piece past the page cache, the rest through it, so
+//! that many small writes become few, and the device works on one write while the next is on its way. Threads do that, and
+//! whoever has to wait for it anyway.
+//!
+//! Invariants:
+//! - Bytes are in one place at a time: a write or a discard that meets some that are still here waits until the device (or its page cache)
+//!   has those, and so does a read. Two writes of the same bytes are therefore never under way together.
+//! - A flush begins when everything has left that was taken before it. What could not be written is told to every flush from then on.
+//! - At most [`BATCHES`] × [`CAPACITY`] bytes are here; who writes more waits.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::batch::{Batch, CAPACITY, Memory};
+use super::large::Large;
+use super::transfer;
+
+/// Batches that there may be.
+const BATCHES: usize = 4;
+/// Threads that write: a device has something to do while the next is on its way to it.
+const WRITERS: usize = 2;
+/// Writes of this many bytes and more are batches of their own, so that they are copied without the lock, and leave at once.
+const ALONE: usize = 64 << 10;
+/// The longest write that is taken: half a batch, as long as the kernel's requests to a mount are.
+const LONGEST: usize = CAPACITY / 2;
+/// Runs of this many bytes and more go past the page cache; for less it is faster.
+const STRAIGHT: usize = 128 << 10;
+
+/// Writes on their way to a file or device.
+pub(super) struct Behind {
+    shared: Arc<Shared>,
+    writers: Vec<JoinHandle<()>>,
+}
+
+impl Behind {
+    /// For `file` and `straight`, the way past its page cache.
+    ///
+    /// # Errors
+    /// That there can be no thread.
+    pub(super) fn new(file: File, straight: Arc<Large>) -> io::Result<Behind> {
+        let shared = Arc::new(Shared {
+            file,
+            straight,
+            here: AtomicUsize::new(0),
+            state: Mutex::default(),
+            work: Condvar::new(),
+            done: Condvar::new(),
+        });
+        let mut behind = Behind { shared, writers: Vec::new() };
+        for _ in 0..WRITERS {
+            let shared = behind.shared.clone();
+            let writer = thread::Builder::new().name("writes".to_owned());
+            behind.writers.push(writer.spawn(move || shared.write_until_closed())?);
+        }
+        Ok(behind)
+    }
+
+    /// Takes a write of `length` bytes in all; `false` where it is too long, or there is no memory.
+    pub(super) fn take(&self, offset: u64, buffers: &[&[u8]], length: usize) -> bool {
+        length <= LONGEST && self.shared.take(offset, buffers, length)
+    }
+
+    /// Returns when nothing of this range is here any more.
+    pub(super) fn settle(&self, range: Range<u64>) {
+        // Who may rely on a write knows of it, so that the count is seen.
+        if self.shared.here.load(Ordering::Acquire) > 0 {
+            drop(self.shared.settle(self.shared.state.lock(), |batch| batch.meets(&range)));
+        }
+    }
+
+    /// Returns when everything has left that was taken before.
+    ///
+    /// # Errors
+    /// Why some of it, or of what came before, could not be written.
+    pub(super) fn settle_all(&self) -> Result<(), Errno> {
+        let mut state = self.shared.state.lock();
+        state.seal();
+        let end = state.sealed;
+        let state = self.shared.settle(state, |batch| batch.number < end);
+        state.failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        // As a page cache would; that it fails is for a flush to tell.
+        let _ = self.settle_all();
+        self.shared.state.lock().closed = true;
+        self.shared.work.notify_all();
+        for writer in self.writers.drain(..) {
+            let _ = writer.join();
+        }
+    }
+}
+
+struct Shared {
+    file: File,
+    straight: Arc<Large>,
+    /// Batches with bytes in them.
+    here: AtomicUsize,
+    state: Mutex<State>,
+    /// Something waits to be written, or all is over.
+    work: Condvar,
+    /// A batch has left.
+    done: Condvar,
+}
+
+type Locked<'a> = MutexGuard<'a, State>;
+
+#[derive(Default)]
+struct State {
+    /// Where small writes are put.
+    filling: Option<Batch>,
+    /// To be written, the oldest first.
+    waiting: VecDeque<Batch>,
+    /// Being written.
+    leaving: Vec<Arc<Batch>>,
+    spare: Vec<Memory>,
+    /// Memory that there is, wherever.
+    made: usize,
+    /// How many batches were ever closed to further writes, which is the number of the next one.
+    sealed: u64,
+    failed: Option<Errno>,
+    closed: bool,
+}
+
+impl State {
+    /// No more is put into what is being filled.
+    fn seal(&mut self) {
+        if let Some(batch) = self.filling.take() {
+            self.push(batch);
+        }
+    }
+
+    fn push(&mut self, mut batch: Batch) {
+        batch.number = self.sealed;
+        self.sealed += 1;
+        self.waiting.push_back(batch);
+    }
+}
+
+impl Shared {
+    fn take(&self, offset: u64, buffers: &[&[u8]], length: usize) -> bool {
+        let range = offset..offset + length as u64;
+        if length >= ALONE {
+            let (state, memory) = self.memory(self.state.lock());
+            drop(state);
+            let Some(mut batch) = memory.map(Batch::new) else { return false };
+            batch.add(offset, buffers, length);
+            let mut state = self.settle(self.state.lock(), |batch| batch.meets(&range));
+            state.push(batch);
+            self.here.fetch_add(1, Ordering::Release);
+            drop(state);
+            self.work.notify_one();
+            return true;
+        }
+        let mut state = self.state.lock();
+        loop {
+            state = self.settle(state, |batch| batch.meets(&range));
+            match &mut state.filling {
+                Some(batch) if length <= batch.room() => {
+                    batch.add(offset, buffers, length);
+                    return true;
+                }
+                Some(_) => {
+                    state.seal();
+                    self.work.notify_one();
+                }
+                None => {
+                    let (locked, memory) = self.memory(state);
+                    state = locked;
+                    let Some(memory) = memory else { return false };
+                    // It may have waited, so that things may be different now.
+                    match state.filling {
+                        None => {
+                            state.filling = Some(Batch::new(memory));
+                            self.here.fetch_add(1, Ordering::Release);
+                        }
+                        Some(_) => {
+                            state.spare.push(memory);
+                            self.done.notify_one();
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Memory for another batch, after a wait where all of it is in use; none where the system has none.
+    fn memory<'a>(&'a self, mut state: Locked<'a>) -> (Locked<'a>, Option<Memory>) {
+        loop {
+            if let Some(memory) = state.spare.pop() {
+                return (state, Some(memory));
+            }
+            if state.made < BATCHES {
+                let memory = Memory::new();
+                state.made += usize::from(memory.is_some());
+                return (state, memory);
+            }
+            state = match state.waiting.pop_front() {
+                Some(batch) => self.leave(state, batch),
+                None => {
+                    // All of them are under way, or being filled while a writer copies.
+                    self.done.wait(&mut state);
+                    state
+                }
+            };
+        }
+    }
+
+    /// Returns when no batch that `concerns` the caller is here. Those that only wait are written by the caller.
+    fn settle<'a>(&'a self, mut state: Locked<'a>, concerns: impl Fn(&Batch) -> bool) -> Locked<'a> {
+        loop {
+            if state.filling.as_ref().is_some_and(&concerns) {
+                state.seal();
+            }
+            if let Some(place) = state.waiting.iter().position(&concerns)
+                && let Some(batch) = state.waiting.remove(place)
+            {
+                state = self.leave(state, batch);
+            } else if state.leaving.iter().any(|batch| concerns(batch)) {
+                self.done.wait(&mut state);
+            } else {
+                return state;
+            }
+        }
+    }
+
+    /// Writes a batch, without the lock.
+    fn leave<'a>(&'a self, mut state: Locked<'a>, batch: Batch) -> Locked<'a> {
+        let batch = Arc::new(batch);
+        state.leaving.push(batch.clone());
+        drop(state);
+        let result = self.write(&batch);
+        let mut state = self.state.lock();
+        state.leaving.retain(|other| !Arc::ptr_eq(other, &batch));
+        if let Err(errno) = result {
+            // The first cause is the one to tell.
+            state.failed.get_or_insert(errno);
+        }
+        match Arc::into_inner(batch) {
+            Some(batch) => state.spare.push(batch.memory),
+            None => state.made -= 1,
+        }
+        self.here.fetch_sub(1, Ordering::Release);
+        self.done.notify_all();
+        state
+    }
+
+    fn write_until_closed(&self) {
+        let mut state = self.state.lock();
+        loop {
+            match state.waiting.pop_front() {
+                Some(batch) => state = self.leave(state, batch),
+                None if state.closed => return,
+                None => self.work.wait(&mut state),
+            }
+        }
+    }
+
+    /// Writes the pieces of a batch, those that lie one behind the other together; goes on after an error.
+    fn write(&self, batch: &Batch) -> Result<(), Errno> {
+        let mut pieces = batch.pieces.clone();
+        pieces.sort_unstable_by_key(|piece| piece.offset);
+        let mut result = Ok(());
+        for run in pieces.chunk_by(|first, second| first.end() == second.offset) {
+            let slices: Vec<&[u8]> = run.iter().map(|piece| batch.bytes(piece)).collect();
+            let written = self.write_run(run[0].offset, &slices);
+            result = result.and(written);
+        }
+        result
+    }
+
+    fn write_run(&self, offset: u64, slices: &[&[u8]]) -> Result<(), Errno> {
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        if length >= STRAIGHT && self.straight.write(offset, slices) {
+            return Ok(());
+        }
+        transfer::write(&self.file, None, offset, slices, ReadWriteFlags::empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 24 << 20;
+
+    fn file() -> File {
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        file.set_len(SIZE as u64).unwrap();
+        file
+    }
+
+    /// `None` where the system has no direct I/O for it.
+    fn behind(file: &File) -> Option<Behind> {
+        let straight = Large::open(file, true, 4096, 4096)?;
+        Some(Behind::new(file.try_clone().unwrap(), Arc::new(straight)).unwrap())
+    }
+
+    fn read(file: &File, offset: u64, length: usize) -> Vec<u8> {
+        let mut data = vec![0xee; length];
+        transfer::read(file, None, offset, &mut [&mut data]).unwrap();
+        data
+    }
+
+    #[test]
+    fn a_range_is_settled_before_it_is_read_and_a_flush_settles_all() {
+        let file = file();
+        let Some(behind) = behind(&file) else { return };
+        let lengths = [4096, 512, ALONE, STRAIGHT + 512, LONGEST, ALONE - 512];
+        let mut at = 0;
+        let mut taken = Vec::new();
+        for (mark, length) in (1..).zip(lengths.into_iter().cycle().take(30)) {
+            assert!(behind.take(at, &[&vec![mark; length / 2], &vec![mark; length - length / 2]], length));
+            taken.push((at, length, mark));
+            // Some with a gap before them.
+            at += length as u64 + u64::from(mark % 3) * 4096;
+        }
+        for (at, length, mark) in taken.iter().step_by(4) {
+            behind.settle(*at..at + 1);
+            assert!(read(&file, *at, *length).iter().all(|byte| byte == mark));
+        }
+        behind.settle_all().unwrap();
+        assert_eq!(behind.shared.here.load(Ordering::Relaxed), 0);
+        for (at, length, mark) in taken {
+            assert!(read(&file, at, length).iter().all(|byte| *byte == mark), "{length} bytes at {at}");
+        }
+        assert!(!behind.take(0, &[&vec![1; LONGEST + 1]], LONGEST + 1));
+    }
+
+    #[test]
+    fn the_last_write_of_the_same_bytes_counts() {
+        let file = file();
+        let Some(behind) = behind(&file) else { return };
+        for round in 0..40_u8 {
+            let length = [512, ALONE, 4096, STRAIGHT][usize::from(round) % 4];
+            assert!(behind.take(u64::from(round % 3) * 512, &[&vec![round; length]], length));
+            if round % 7 == 0 {
+                behind.settle_all().unwrap();
+            }
+        }
+        behind.settle_all().unwrap();
+        assert_eq!(read(&file, 0, 1024), [vec![39; 512], vec![39; 512]].concat());
+        // Behind the end of the last one, which began earlier: the last that reached so far.
+        assert_eq!(read(&file, STRAIGHT as u64, 512), [35; 512]);
+    }
+
+    #[test]
+    fn many_writers_share_bounded_memory() {
+        let file = file();
+        let Some(behind) = behind(&file) else { return };
+        let share = SIZE / 4;
+        thread::scope(|scope| {
+            for writer in 0..4_usize {
+                let (behind, file) = (&behind, &file);
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(writer as u64);
+                    let mut expected = vec![0_u8; share];
+                    for round in 0..400_usize {
+                        let length =
+                            if round % 5 == 0 { random.usize(1..2000) } else { random.usize(1..40) } * 512;
+                        let at = random.usize(0..(share - length) / 512) * 512;
+                        expected[at..at + length].fill((round + writer) as u8);
+                        let offset = (writer * share + at) as u64;
+                        assert!(behind.take(offset, &[&expected[at..at + length]], length));
+                        if round % 50 == 0 {
+                            behind.settle_all().unwrap();
+                        } else if round % 3 == 0 {
+                            behind.settle(offset..offset + length as u64);
+                            assert!(read(file, offset, length) == expected[at..at + length]);
+                        }
+                        assert!(behind.shared.state.lock().made <= BATCHES);
+                    }
+                    behind.settle_all().unwrap();
+                    assert!(read(file, (writer * share) as u64, share) == expected);
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_told_to_every_flush() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.img");
+        std::fs::write(&path, [0; 8192]).unwrap();
+        let file = File::open(&path).unwrap();
+        let Some(straight) = Large::open(&file, false, 512, 512) else { return };
+        let behind = Behind::new(file, Arc::new(straight)).unwrap();
+        behind.settle_all().unwrap();
+        assert!(behind.take(0, &[&[1; 4096]], 4096));
+        assert_eq!((behind.settle_all(), behind.settle_all()), (Err(Errno::BADF), Err(Errno::BADF)));
+        // What comes later is written as far as that goes, and nobody waits for ever.
+        assert!(behind.take(0, &[&vec![1; ALONE]], ALONE));
+        behind.settle(0..1);
+    }
+
+    #[test]
+    fn nothing_is_left_when_it_ends() {
+        let file = file();
+        let Some(behind) = behind(&file) else { return };
+        for place in 0..10 {
+            assert!(behind.take(place * 2 * ALONE as u64, &[&vec![5; ALONE + 512]], ALONE + 512));
+        }
+        assert!(behind.take(SIZE as u64 - 512, &[&[6; 512]], 512));
+        drop(behind);
+        assert_eq!(read(&file, 18 * ALONE as u64, ALONE + 512), vec![5; ALONE + 512]);
+        assert_eq!(read(&file, SIZE as u64 - 512, 512), [6; 512]);
+    }
+}
