@@ -43,6 +43,10 @@ impl Medium for AnyMedium {
         pass!(self, medium => medium.discard(offset, length))
     }
 
+    fn will_read(&self, offset: u64, length: u64) {
+        pass!(self, medium => medium.will_read(offset, length))
+    }
+
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
         pass!(self, medium => medium.read_vectored(offset, buffers))
     }

@@ -30,6 +30,9 @@ macro_rules! forward {
             fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
                 (**self).discard(offset, length)
             }
+            fn will_read(&self, offset: u64, length: u64) {
+                (**self).will_read(offset, length)
+            }
             fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
                 (**self).read_vectored(offset, buffers)
             }

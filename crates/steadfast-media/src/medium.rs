@@ -53,6 +53,12 @@ pub trait Medium: Send + Sync {
         false
     }
 
+    /// Says that this range will be read soon, and perhaps others beside it: a medium that takes its time may begin with it. Advice only; the
+    /// range need not be aligned.
+    fn will_read(&self, offset: u64, length: u64) {
+        let _ = (offset, length);
+    }
+
     /// Makes the medium `size` bytes long where it can be longer or shorter; new bytes read as zeros. Otherwise only says
     /// whether it is at least so long.
     fn set_size(&self, size: u64) -> Result<(), MediumError> {

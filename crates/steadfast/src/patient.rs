@@ -51,6 +51,10 @@ impl<M: Medium> Medium for Patient<M> {
         retry(|| self.0.discard(offset, length))
     }
 
+    fn will_read(&self, offset: u64, length: u64) {
+        self.0.will_read(offset, length)
+    }
+
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
         retry(|| self.0.read_vectored(offset, buffers))
     }

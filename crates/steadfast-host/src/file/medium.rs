@@ -305,6 +305,12 @@ impl Medium for FileMedium {
         }
     }
 
+    fn will_read(&self, offset: u64, length: u64) {
+        if self.direct.is_none() {
+            let _ = fadvise(&self.file, offset, NonZeroU64::new(length), Advice::WillNeed);
+        }
+    }
+
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Read, offset, length)?;

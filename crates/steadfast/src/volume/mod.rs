@@ -37,6 +37,8 @@ mod log_tests;
 mod map;
 mod move_shared;
 mod open;
+#[cfg(test)]
+mod open_tests;
 mod pressure;
 mod reader;
 mod resize;

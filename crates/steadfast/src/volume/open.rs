@@ -24,10 +24,16 @@ use crate::sabotage::{Sabotage, planted};
 use crate::snapshot::Dying;
 use crate::space::Space;
 use crate::tree::{NodePool, Store};
-use crate::types::Generation;
+use crate::types::{BlockAddress, Generation};
 
 /// Share of the cache that allocation bitmaps may take: one part in this many.
 const SPACE_SHARE: usize = 8;
+
+/// Bytes at each end that hold the superblock and the metaroots with blocks of up to 4 KiB; those of larger ones are read one by one.
+const ENDS: u64 = 16 << 10;
+
+/// Bytes of the log that are read ahead: more than there usually is behind a checkpoint.
+const LOG_AHEAD: u64 = 128 << 10;
 
 /// No generation of a real volume comes near.
 const GENERATION_LIMIT: u64 = 1 << 61;
@@ -39,6 +45,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`, `ReadOnlyFeatures`,
     /// `UnsupportedParameter`, `Truncated`, `NoMetaroot`, `CorruptMetadata`, or the medium's error.
     pub fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
+        // The superblock and the metaroots are at both ends, twice.
+        medium.will_read(0, ENDS);
+        medium.will_read(medium.geometry().size.saturating_sub(ENDS), ENDS);
         let found = Superblock::read(&Patient(&medium), &platform)?;
         Self::open_found(medium, options, platform, found)
     }
@@ -60,6 +69,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             metaroot.erase_unfinished_successor(&patient, &superblock, &platform)?;
         }
         let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
+        volume.will_read_state(&metaroot);
         volume.superblock_damaged = damaged;
         let found = volume.read_log(&metaroot)?;
         volume.replayed_records = found.points();
@@ -67,6 +77,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         volume.go_on_behind(&mut volume.working.lock(), &found)?;
         volume.show(found)?;
         Ok(volume)
+    }
+
+    /// Says what is read next: the log, and the root of the tree for whoever comes first.
+    fn will_read_state(&self, metaroot: &Metaroot) {
+        let superblock = &self.store.superblock;
+        let byte = |block: u64| block.saturating_mul(u64::from(superblock.block_size));
+        let left = superblock.log.count.saturating_sub(metaroot.log.block);
+        if left > 0 {
+            let start = superblock.log.start.0.saturating_add(metaroot.log.block);
+            self.store.medium.will_read(byte(start), byte(left).min(LOG_AHEAD));
+        }
+        let root = metaroot.root().pointer.addresses[0];
+        if root != BlockAddress::NONE {
+            self.store.medium.will_read(byte(root.0), u64::from(superblock.node_size));
+        }
     }
 
     /// The state of `metaroot` without the intent log, to look at a volume that does not open.
