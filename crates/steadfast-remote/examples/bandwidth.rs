@@ -4,7 +4,7 @@
 //! Raw requests overwrite the same memory of the servers again and again. Two more kinds of raw writes say what a machine can do
 //! at all: *fresh* ones go to memory that nobody had before, and *whole* ones send every server as many bytes as the policy does.
 //!
-//! `cargo run --release -p steadfast-remote --example bandwidth [MIB [ROUNDS]]`. Servers, client and whatever else runs share
+//! `cargo run --release -p steadfast-remote --example bandwidth [MIB [ROUNDS [POLICY]]]`. Servers, client and whatever else runs share
 //! the machine; the figure that means something is the share of what the policy leaves of the raw requests. Shares are medians of
 //! those of each round, in which both sides are measured one after the other: a machine has better and worse moments.
 
@@ -26,6 +26,7 @@ const PATIENCE_MS: u64 = 60_000;
 fn main() -> Result<(), Failed> {
     let mib: usize = std::env::args().nth(1).map_or(Ok(128), |text| text.parse())?;
     let rounds: u64 = std::env::args().nth(2).map_or(Ok(ROUNDS), |text| text.parse())?;
+    let only: Option<Policy> = std::env::args().nth(3).map(|text| text.parse()).transpose()?;
     println!(
         "| policy | raw write MB/s | fresh | whole | write | of what is left | of whole | raw read MB/s | read | of raw |"
     );
@@ -36,7 +37,9 @@ fn main() -> Result<(), Failed> {
         (Policy::Parity, 3),
         (Policy::Erasure { data: 2, parity: 2 }, 4),
     ];
-    for (policy, servers) in policies {
+    for (policy, servers) in
+        policies.into_iter().filter(|(policy, _)| only.is_none_or(|only| only == *policy))
+    {
         let (data, parity) = policy.shards(servers)?;
         let rates = measure(policy, servers, mib, rounds)?;
         let [raw_write, fresh, whole, write, raw_read, read] =

@@ -1,7 +1,5 @@
 //! [`Code`]: parity from data, and data from what is left.
 
-use std::borrow::Cow;
-
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use super::BLOCK;
@@ -22,27 +20,39 @@ impl Code {
         Code { data, parity }
     }
 
-    /// Parity shards of data shards, all of the same length, a multiple of a block.
-    pub(crate) fn encode<'a>(&self, shards: &[&'a [u8]]) -> Option<Vec<Cow<'a, [u8]>>> {
+    /// Parity shards of data shards, all of the same length, a multiple of a block. `buffers` are made where they are missing
+    /// and used again where they are not: fresh memory costs more than the code does.
+    pub(crate) fn encode<'a>(
+        &self,
+        shards: &[&'a [u8]],
+        buffers: &'a mut Vec<Vec<u8>>,
+    ) -> Option<Vec<&'a [u8]>> {
         let first = *shards.first()?;
         if shards.len() != self.data || shards.iter().any(|shard| shard.len() != first.len()) {
             return None;
         }
-        match (self.data, self.parity) {
-            (_, 0) => Some(Vec::new()),
-            (1, copies) => Some(vec![Cow::Borrowed(first); copies]),
-            (_, 1) => {
-                let mut sum = first.to_vec();
-                shards.iter().skip(1).for_each(|shard| add(&mut sum, shard));
-                Some(vec![Cow::Owned(sum)])
+        if self.data == 1 {
+            return Some(vec![first; self.parity]);
+        }
+        buffers.resize_with(self.parity, Vec::new);
+        for buffer in buffers.iter_mut() {
+            buffer.clear();
+            buffer.reserve_exact(first.len());
+        }
+        match &mut buffers[..] {
+            [] => {}
+            [sum] => {
+                for at in (0..first.len()).step_by(PART) {
+                    sum.extend_from_slice(part(first, at));
+                    let sum = sum.get_mut(at..)?;
+                    shards.iter().skip(1).for_each(|shard| add(sum, part(shard, at)));
+                }
             }
-            _ => {
+            coded => {
                 // The code works on 64 bytes at a time, each place for itself: parts are as good as the whole, and all rows
                 // at once are the rows one by one.
                 let mut encoder =
                     ReedSolomonEncoder::new(self.data, self.parity, PART.min(first.len())).ok()?;
-                let mut coded: Vec<Vec<u8>> =
-                    (0..self.parity).map(|_| Vec::with_capacity(first.len())).collect();
                 for at in (0..first.len()).step_by(PART) {
                     if first.len() - at < PART {
                         encoder.reset(self.data, self.parity, first.len() - at).ok()?;
@@ -53,9 +63,9 @@ impl Code {
                         coded.extend_from_slice(part);
                     }
                 }
-                Some(coded.into_iter().map(Cow::Owned).collect())
             }
         }
+        Some(buffers.iter().map(|buffer| &buffer[..]).collect())
     }
 
     /// One row of shard `wanted` from the same row of `k` others: (index of the shard, its row).
@@ -79,8 +89,9 @@ impl Code {
                     true => originals.into_iter().nth(wanted),
                     false => {
                         let originals: Vec<&[u8]> = originals.iter().map(|row| &row[..]).collect();
-                        let coded = self.encode(&originals)?.into_iter().nth(wanted - self.data)?;
-                        Some(coded.into_owned())
+                        let mut buffers = Vec::new();
+                        let coded = self.encode(&originals, &mut buffers)?;
+                        coded.get(wanted - self.data).map(|row| row.to_vec())
                     }
                 }
             }
@@ -131,7 +142,9 @@ mod tests {
                 .map(|shard| (0..19 * BLOCK).map(|at| (at * (shard + 3) + at / 97 + shard) as u8).collect())
                 .collect();
             let slices: Vec<&[u8]> = shards.iter().map(|shard| &shard[..]).collect();
-            let coded = code.encode(&slices).unwrap().into_iter().map(Cow::into_owned);
+            // What is in them from before does not matter.
+            let mut buffers = vec![vec![9; 100], vec![8; 30 * BLOCK], Vec::new(), Vec::new()];
+            let coded = code.encode(&slices, &mut buffers).unwrap().into_iter().map(<[u8]>::to_vec);
             let all: Vec<Vec<u8>> = shards.iter().cloned().chain(coded).collect();
             assert_eq!(all.len(), data + parity);
             for mask in 0_u32..1 << all.len() {

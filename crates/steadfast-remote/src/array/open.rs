@@ -207,6 +207,8 @@ impl<F: Fleet> Array<F> {
             unmarked: Vec::new(),
             marked: Vec::new(),
             unflushed: false,
+            parity: Vec::new(),
+            gathered: Vec::new(),
         };
         Array {
             fleet,

@@ -45,6 +45,10 @@ pub(crate) struct Log {
     pub(crate) marked: Vec<u32>,
     /// Something was sent that no flush covers.
     pub(crate) unflushed: bool,
+    /// Parity of the last record: memory for that of the next one.
+    pub(crate) parity: Vec<Vec<u8>>,
+    /// What the last record gathered: the same.
+    pub(crate) gathered: Vec<u8>,
 }
 
 impl Log {
@@ -113,7 +117,8 @@ impl<F: Fleet> Array<F> {
             let open = self.room(log)?;
             let count = log.waiting.len().min(self.fits(&open));
             let blocks: Vec<u32> = log.waiting.iter().take(count).copied().collect();
-            let mut bytes = Vec::with_capacity(self.shape.stripe_bytes(count));
+            let mut bytes = std::mem::take(&mut log.gathered);
+            bytes.clear();
             {
                 let map = self.map.read();
                 for block in &blocks {
@@ -121,8 +126,10 @@ impl<F: Fleet> Array<F> {
                     bytes.extend_from_slice(&waits[..]);
                 }
             }
+            bytes.resize(self.shape.stripe_bytes(count), 0);
             let last = count == log.waiting.len();
-            self.seal_record(log, open, &blocks, Cow::Owned(bytes), durable && last)?;
+            self.seal_record(log, open, &blocks, Cow::Borrowed(&bytes), durable && last)?;
+            log.gathered = bytes;
             log.waiting.drain(..count);
         }
         Ok(())

@@ -33,8 +33,13 @@ impl<F: Fleet> Array<F> {
             bytes.to_mut().resize(shape.data * rows * BLOCK, 0);
         }
         let data: Vec<&[u8]> = bytes.chunks_exact(rows * BLOCK).collect();
-        let parity = self.code.encode(&data).ok_or_else(|| ArrayError::Invalid("no parity".to_owned()))?;
-        let shards: Vec<&[u8]> = data.iter().copied().chain(parity.iter().map(|shard| &shard[..])).collect();
+        // Given back when the record is sent.
+        let mut buffers = std::mem::take(&mut log.parity);
+        let parity = self
+            .code
+            .encode(&data, &mut buffers)
+            .ok_or_else(|| ArrayError::Invalid("no parity".to_owned()))?;
+        let shards: Vec<&[u8]> = data.iter().copied().chain(parity).collect();
         let checksums = self.sums(&entries, rows, &shards);
         let (seats, fua, uuid, session) = {
             let members = self.members.read();
@@ -103,6 +108,7 @@ impl<F: Fleet> Array<F> {
             lost.dedup();
         }
         drop(calls);
+        log.parity = buffers;
         self.lose_behind(&lost)?;
         log.unflushed &= !flushes;
         Ok(header)
