@@ -26,6 +26,10 @@ mod medium;
 mod place;
 pub mod protocol;
 mod restore;
+#[cfg(feature = "sabotage")]
+pub mod sabotage;
+#[cfg(not(feature = "sabotage"))]
+mod sabotage;
 pub mod server;
 mod tender;
 mod witness;

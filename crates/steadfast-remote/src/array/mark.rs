@@ -15,6 +15,7 @@ use super::seal::Log;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
+use crate::sabotage::{Sabotage, planted};
 
 /// Segments marked at once: bounds the work under the lock of the log.
 const MARKS_MAX: usize = 16;
@@ -39,7 +40,7 @@ impl<F: Fleet> Array<F> {
 
     fn mark_some(&self, log: &mut Log, least: usize, most: usize) -> Result<(), ArrayError> {
         // What is newer than something in them may not be flushed.
-        if log.durable + 1 != log.next {
+        if log.durable + 1 != log.next && !planted(Sabotage::MarkBeforeFlush) {
             return Ok(());
         }
         let (slots, unmarked) = self.done_with(log, most);

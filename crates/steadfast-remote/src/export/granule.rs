@@ -8,6 +8,8 @@ use std::ops::{Deref, DerefMut};
 
 use memmap2::{Advice, MmapMut};
 
+use crate::sabotage::{Sabotage, planted};
+
 /// How large granules are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GranuleSize {
@@ -79,8 +81,10 @@ impl Granule {
     pub(super) fn refill(&mut self, start: usize, data: &[u8]) {
         let length = self.len();
         let (start, end) = (start.min(length), start.saturating_add(data.len()).min(length));
-        self[..start].fill(0);
-        self[end..].fill(0);
+        if !planted(Sabotage::ShowOldGranules) {
+            self[..start].fill(0);
+            self[end..].fill(0);
+        }
         self.put(start, data);
     }
 

@@ -8,7 +8,7 @@ use steadfast_remote::array::{Array, BLOCK, CreateOptions, Policy, Progress, Sta
 use crate::fleet::{Notebook, SimFleet, Trouble};
 use crate::world::{fill, options};
 
-const SIZE: u64 = 1 << 20;
+pub const SIZE: u64 = 1 << 20;
 const BLOCKS: u64 = 24;
 
 fn make(policy: Policy, servers: usize) -> (Arc<SimFleet>, Arc<Notebook>, Array<Arc<SimFleet>>) {
@@ -29,7 +29,7 @@ fn make_with(
     (fleet, notebook, array)
 }
 
-fn write(array: &impl Medium, version: u64) -> Result<(), steadfast_media::MediumError> {
+pub fn write(array: &impl Medium, version: u64) -> Result<(), steadfast_media::MediumError> {
     (0..BLOCKS).try_for_each(|block| array.write(block * BLOCK as u64, &fill(version, block)))
 }
 
@@ -39,7 +39,7 @@ fn whole(version: u64) -> Vec<u8> {
 }
 
 /// What is in every block.
-fn versions(array: &impl Medium) -> Vec<u64> {
+pub fn versions(array: &impl Medium) -> Vec<u64> {
     let mut found = vec![0; BLOCK];
     let version = |block| {
         array.read(block * BLOCK as u64, &mut found).unwrap();
@@ -107,7 +107,7 @@ fn what_a_dead_client_sent_hides_nothing_when_it_arrives_late() {
 
 /// The power of a whole rack goes at the `calls`-th call of the client: it dies, and each server comes back with what it had flushed and
 /// some of the rest. Whether that happened, and not the end before.
-fn rack(policy: Policy, servers: usize, calls: u64, seed: u64) -> bool {
+pub fn rack(policy: Policy, servers: usize, calls: u64, seed: u64) -> bool {
     let context = format!("{policy} on {servers}, {calls} calls, seed {seed}");
     let (fleet, notebook, array) = make_with(policy, servers, seed);
     fleet.arm_death(calls);

@@ -1,0 +1,46 @@
+//! Bugs planted on purpose, to check that the tests would find them.
+//!
+//! Each is one condition at the place where the mistake would be made. Without the feature `sabotage`, which only the tests
+//! of this crate switch on, [`planted`] is `false` for the compiler and nothing of this is in a program.
+
+/// A bug that can be planted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code)] // Without the feature nobody makes one.
+pub enum Sabotage {
+    /// A server hands memory out with what somebody else had in it.
+    ShowOldGranules,
+    /// Segments are marked though what makes them unneeded is not flushed.
+    MarkBeforeFlush,
+    /// A block is put right where it was, though something else may be there by now.
+    RepairWhereItWas,
+}
+
+#[cfg(not(feature = "sabotage"))]
+pub(crate) const fn planted(_: Sabotage) -> bool {
+    false
+}
+
+#[cfg(feature = "sabotage")]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Sabotage;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Sabotage>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in whatever this thread does from now on, or digs it out again.
+    pub fn plant(bug: Option<Sabotage>) {
+        PLANTED.set(bug);
+    }
+
+    pub(crate) fn planted(bug: Sabotage) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "sabotage")]
+pub use switch::plant;
+#[cfg(feature = "sabotage")]
+pub(crate) use switch::planted;

@@ -1,0 +1,148 @@
+//! Bugs planted on purpose: each is found by a world that passes without it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use steadfast_media::Medium;
+use steadfast_remote::array::{Array, BLOCK, Call, Contact, CreateOptions, Fleet, Policy};
+use steadfast_remote::client::Ask;
+use steadfast_remote::export::{Catalogue, GranuleSize, MemoryPool, PoolOptions};
+use steadfast_remote::sabotage::{Sabotage, plant};
+
+use crate::fleet::{Notebook, SimFleet, Trouble};
+use crate::found::{SIZE, rack, versions, write};
+use crate::world::{fill, options};
+
+/// Whether a world fails with the bug in it.
+fn fails(bug: Sabotage, world: impl FnOnce()) -> bool {
+    plant(Some(bug));
+    let failed = catch_unwind(AssertUnwindSafe(world)).is_err();
+    plant(None);
+    failed
+}
+
+/// Memory that has come back goes to another client, and to the same one in its next life; `start` is where he writes first.
+fn memory_comes_back(start: usize) {
+    let pool = MemoryPool::new(PoolOptions {
+        limit: 64 << 16,
+        quota: 16 << 16,
+        lease: None,
+        names_max: 4,
+        granules: GranuleSize::Small,
+    });
+    let one = pool.open("one").unwrap();
+    for next in ["two", "one"] {
+        one.write(0, &[7; 4 << 16]).unwrap();
+        one.trim(0, 4 << 16).unwrap();
+        let next = pool.open(next).unwrap();
+        next.write(start as u64, &[9; 100]).unwrap();
+        let mut found = [1; 4 << 16];
+        next.read(0, &mut found).unwrap();
+        let right = |(at, byte): (usize, &u8)| *byte == 9 * u8::from((start..start + 100).contains(&at));
+        assert!(found.iter().enumerate().all(right), "old contents are seen");
+    }
+}
+
+#[test]
+fn memory_with_old_contents_is_found() {
+    for start in [0, 1 << 16, (2 << 16) - 100, (3 << 16) + 5000] {
+        memory_comes_back(start);
+        assert!(fails(Sabotage::ShowOldGranules, || memory_comes_back(start)), "from {start}");
+    }
+}
+
+#[test]
+fn marks_ahead_of_their_flush_are_found() {
+    for (policy, servers) in [
+        (Policy::None, 2),
+        (Policy::Mirror, 2),
+        (Policy::Parity, 3),
+        (Policy::Erasure { data: 2, parity: 2 }, 4),
+    ] {
+        // Each of these passes without the bug: `found.rs` runs them all.
+        let cut = |calls| {
+            let mut died = false;
+            fails(Sabotage::MarkBeforeFlush, || died = rack(policy, servers, calls, 1)) || !died
+        };
+        let found = (0..).find(|calls| cut(*calls)).unwrap();
+        assert!(rack(policy, servers, found, 1), "{policy}: not found within {found} calls");
+    }
+}
+
+/// Servers that let something happen between two steps of a read.
+struct Hooked {
+    fleet: SimFleet,
+    array: OnceLock<Weak<Array<Arc<Hooked>>>>,
+    /// Rounds of reads until it happens.
+    rounds: AtomicUsize,
+    /// How often the array is overwritten then.
+    turns: usize,
+}
+
+impl Fleet for Hooked {
+    fn servers(&self) -> usize {
+        self.fleet.servers()
+    }
+    fn contact(&self, server: usize) -> Result<Contact, String> {
+        self.fleet.contact(server)
+    }
+    fn set_proof(&self, server: usize, offset: u64, bytes: &[u8]) {
+        self.fleet.set_proof(server, offset, bytes);
+    }
+    fn round(&self, calls: &mut [Call<'_>], patience_ms: u64) {
+        self.fleet.round(calls, patience_ms);
+        if !matches!(calls.first(), Some(Call { ask: Ask::Read(_), .. }))
+            || self.rounds.fetch_sub(1, Ordering::Relaxed) != 1
+        {
+            return;
+        }
+        let array = self.array.get().and_then(Weak::upgrade).unwrap();
+        for turn in 0..self.turns {
+            write(&*array, 2 + (turn % 2) as u64).unwrap();
+            array.flush().unwrap();
+            array.tidy().unwrap();
+        }
+    }
+    fn breaks(&self, server: usize) -> u64 {
+        self.fleet.breaks(server)
+    }
+}
+
+/// A block is read from a copy that is wrong; before it is put right everything is overwritten, and segments are used
+/// again. Then the other copy is lost.
+fn moved_meanwhile(turns: usize, server: usize) {
+    let rounds = AtomicUsize::new(usize::MAX);
+    let fleet = SimFleet::new(2, SIZE, 1);
+    let fleet = Arc::new(Hooked { fleet, array: OnceLock::new(), rounds, turns });
+    let notebook = Arc::new(Notebook::default());
+    let create = CreateOptions { policy: Policy::Mirror, uuid: [3; 16], spares: 0 };
+    let array = Arc::new(Array::create(fleet.clone(), &create, options(&notebook)).unwrap());
+    fleet.array.set(Arc::downgrade(&array)).unwrap();
+    write(&*array, 1).unwrap();
+    array.flush().unwrap();
+    assert_eq!(fleet.fleet.damage(server, &fill(1, 3)[..64]), 1);
+    // The second round is that to all copies.
+    fleet.rounds.store(2, Ordering::Relaxed);
+    array.read(3 * BLOCK as u64, &mut [0; BLOCK]).unwrap();
+    let newest = 2 + (turns as u64 + 1) % 2;
+    if fleet.rounds.swap(usize::MAX, Ordering::Relaxed) != 0 {
+        // It is the other copy that is read.
+        return;
+    }
+    fleet.fleet.set_trouble(1 - server, Trouble::Down);
+    let found = versions(&*array);
+    assert!(found.iter().all(|version| *version == newest), "{turns} turns: {found:?}");
+}
+
+#[test]
+fn repairs_of_what_has_moved_are_found() {
+    let mut found = 0;
+    for turns in 1..40 {
+        for server in 0..2 {
+            moved_meanwhile(turns, server);
+            found += u32::from(fails(Sabotage::RepairWhereItWas, || moved_meanwhile(turns, server)));
+        }
+    }
+    assert!(found > 0);
+}
