@@ -118,7 +118,37 @@ run mkfs "$kept"
 run remote release "$kept" --force
 refused "overwrite the array with --force" mkfs "$kept"
 run mkfs "$kept" --force
+
+# An array that another machine has used without its log is not restored from it, though nobody of the old ones is left.
+log="log=$WORK/kept"
+complete() { timeout 60 "$STEADFAST" remote status "$IMAGE" | grep -q '^write-behind log.*: complete, flushed .*, 0 .* behind'; }
+# logged MACHINE DIRECTORY: the files of this directory are in the volume and in the log.
+logged() {
+    IMAGE="$(place kept "$1")&$log"
+    mount_volume
+    cp -r "$TESTS" "$MNT/$2"
+    run transact "$MNT"
+    until_true "the log is not complete" complete
+    umount_volume
+}
+logged one a
+refused "log=none" put -r "$(place kept two)" "$TESTS" /b
+run put -r "$(place kept two)&log=none" "$TESTS" /b
+run remote release "$(place kept two)" --force
+refused "was not used when the array was opened last" remote restore "$kept"
+run remote restore "$kept" --force
+IMAGE="$(place kept one)&$log"
+check_volume "restored from an older log"
+logged one c
+# One that was, and brought up to date by a third one that has it, is.
+run put -r "$(place kept two)&log=none" "$TESTS" /d
+logged three e
+run remote release "$(place kept two)" --force
+run remote restore "$kept"
+run image extract "$IMAGE" "$WORK/kept.files"
+for index in a c d e; do diff -r "$TESTS" "$WORK/kept.files/$index" || die "$index is not restored"; done
 run remote release "$kept" --force
+ok "a log that was left behind is noticed on every machine"
 
 run mkfs "$(place vol one)&policy=parity"
 refused "already holds a Steadfast volume" mkfs "$(place vol one)&policy=parity"

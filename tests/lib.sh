@@ -231,6 +231,12 @@ cleanup() {
         grep -q " $MNT " /proc/self/mounts && umount -l "$MNT"
         drop_devices
     fi
+    # Disks that a script has made of files in its directory.
+    if [ -n "$WORK" ] && [ -d "$WORK" ]; then
+        awk -v work="$WORK/" 'index($2, work) == 1 { print $2 }' /proc/self/mounts | tac | xargs -r -n 1 umount -l
+        losetup --noheadings --output NAME,BACK-FILE 2>/dev/null | awk -v work="$WORK/" 'index($2, work) == 1 { print $1 }' |
+            xargs -r -n 1 losetup --detach
+    fi
     if [ -n "${KEEP:-}" ] && [ -n "$WORK" ]; then
         say "kept $WORK"
     elif [ -n "$WORK" ]; then

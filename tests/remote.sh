@@ -160,6 +160,131 @@ umount_volume
 log_line | grep -q 'can be restored' || die "the log did not go on: $(log_line)"
 ok "all servers are lost, and the array is restored from the write-behind log"
 
+# complete: the log has everything.
+complete() {
+    for try in $(seq 240); do
+        ! log_line | grep -q ': complete, flushed .*, 0 .* behind' || return 0
+        sleep 0.25
+    done
+    die "the log is not complete ($try): $(log_line)"
+}
+# made_anew INDEX INDEX INDEX: the array is restored on new servers.
+made_anew() {
+    local index
+    for index in "$@"; do lend "$index"; done
+    IMAGE="remote://$(place "$1"),$(place "$2"),$(place "$3")?$logged"
+    timeout 120 "$STEADFAST" remote restore "$IMAGE&policy=parity" >"$WORK/restore.log" 2>&1 || die "restore: $(cat "$WORK/restore.log")"
+    check_volume "restored from $1 on"
+}
+
+# Without its log an array is refused, unless the address says that it is left behind; whoever names it next brings it up to date.
+without="remote://$(place 13),$(place 14),$(place 15)?$words"
+timeout 60 "$STEADFAST" put -r "$without" "$TESTS" /c >/dev/null 2>"$WORK/refused" && die "used without its log"
+grep -q 'log=none' "$WORK/refused" || die "the refusal names the way out: $(cat "$WORK/refused")"
+timeout 60 "$STEADFAST" ls "$without" /a >/dev/null || die "nobody can look without the log"
+timeout 60 "$STEADFAST" put -r "$without&log=none" "$TESTS" /c || die "put with log=none"
+mount_volume
+complete
+umount_volume
+for index in 13 14 15; do lose $index; done
+made_anew 16 17 18
+timeout 60 "$STEADFAST" image extract "$IMAGE" "$WORK/restored" >"$WORK/extract.log" 2>&1 || die "extract: $(cat "$WORK/extract.log")"
+diff -r "$TESTS" "$WORK/restored/c" || die "what was written without the log is not restored"
+for index in 16 17 18; do lose $index; done
+ok "an array is not used without its log by mistake"
+
+if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
+    for index in 20 21 22; do lend $index; done
+    on="remote://$(place 20),$(place 21),$(place 22)"
+    truncate -s 8M "$WORK/small.img"
+    truncate -s 256M "$WORK/log.img"
+    small=$(losetup --find --show "$WORK/small.img")
+    loop=$(losetup --find --show "$WORK/log.img")
+    timeout 60 "$STEADFAST" mkfs "$on?policy=parity&$words&log=$small&log_behind=8" >/dev/null 2>"$WORK/refused" && die "a log on a device that is too small"
+    grep -q 'are needed' "$WORK/refused" || die "the refusal says how much is needed: $(cat "$WORK/refused")"
+    echo something >"$loop"
+    logged="log=$loop&log_behind=8&$words"
+    timeout 60 "$STEADFAST" mkfs "$on?policy=parity&$logged" --force >/dev/null 2>"$WORK/refused" && die "a device that holds something was overwritten"
+    grep -q 'holds no write-behind log' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
+    # What else is on it is no harm.
+    head -c 64M /dev/urandom >"$loop"
+    head -c 64K /dev/zero >"$loop"
+    IMAGE="$on?$logged"
+    timeout 60 "$STEADFAST" mkfs --force "$IMAGE&policy=parity" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+    mount_volume
+    cp -r "$TESTS" "$MNT/a"
+    head -c 20M /dev/urandom >"$MNT/large"
+    timeout 60 "$STEADFAST" transact "$MNT" || die "transact"
+    sum=$(sha256sum <"$MNT/large")
+    rm -r "$MNT/a"
+    cp -r "$TESTS" "$MNT/b"
+    timeout 60 "$STEADFAST" transact "$MNT" || die "transact"
+    complete
+    kill_daemon
+    for index in 20 21 22; do lose $index; done
+    made_anew 23 24 25
+    mount_volume
+    diff -r "$TESTS" "$MNT/b" && [ "$(sha256sum <"$MNT/large")" = "$sum" ] || die "files differ after the restore from a block device"
+    umount_volume
+    for index in 23 24 25; do lose $index; done
+    ok "a write-behind log on a block device"
+
+    # full_disk WHERE INDEX: the log's disk has no room; the array goes on, and the log once there is some. Servers from INDEX on.
+    full_disk() {
+        local first=$2 second=$(($2 + 3)) index
+        for index in $(seq "$first" $((first + 5))); do lend "$index"; done
+        logged="log=$1/behind&log_behind=8&$words"
+        IMAGE="remote://$(place "$first"),$(place $((first + 1))),$(place $((first + 2)))?$logged"
+        # All but 40 MiB.
+        fallocate -l $(($(df --output=avail -B1 "$1" | tail -n 1) - (40 << 20))) "$1/other"
+        timeout 60 "$STEADFAST" mkfs --force "$IMAGE&policy=parity" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+        mount_volume
+        cp -r "$TESTS" "$MNT/a"
+        head -c 40M /dev/urandom >"$MNT/large"
+        timeout 60 "$STEADFAST" transact "$MNT" || die "transact with the log's disk full"
+        sum=$(sha256sum <"$MNT/large")
+        for try in $(seq 240); do
+            ! log_line | grep -q 'FAILED.*No space left' || break
+            sleep 0.25
+        done
+        log_line | grep -q 'FAILED.*No space left' || die "the log was not given up ($try): $(log_line)"
+        cp -r "$TESTS" "$MNT/b"
+        umount_volume
+        log_line | grep -q 'FAILED.*No space left' || die "the log does not say that it was given up: $(log_line)"
+        check_volume "with a log whose disk is full"
+        timeout 60 "$STEADFAST" remote restore "remote://$(place "$second"),$(place $((second + 1)))?policy=mirror&$logged" \
+            >/dev/null 2>"$WORK/refused" && die "restored from a log that was given up"
+        grep -q 'was given up\|never complete' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
+        # While there is no room whoever asks for the log is told, and may leave it behind.
+        timeout 60 "$STEADFAST" mount "$IMAGE" "$MNT" >/dev/null 2>"$WORK/refused" && die "mounted with a log that has no room"
+        grep -q 'No space left' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
+        timeout 60 "$STEADFAST" put -r "${IMAGE/log=*log_behind=8/log=none}" "$TESTS" /c || die "put with log=none"
+        rm "$1/other"
+        mount_volume
+        complete
+        umount_volume
+        for index in $(seq "$first" $((first + 5))); do lose "$index"; done
+        made_anew $((first + 6)) $((first + 7)) $((first + 8))
+        mount_volume
+        for index in a b c; do diff -r "$TESTS" "$MNT/$index" || die "files differ after a full disk"; done
+        [ "$(sha256sum <"$MNT/large")" = "$sum" ] || die "the large file differs after a full disk"
+        umount_volume
+        for index in $(seq $((first + 6)) $((first + 8))); do lose "$index"; done
+    }
+    mkdir "$WORK/tmpfs" "$WORK/ext4"
+    mount -t tmpfs -o size=300m none "$WORK/tmpfs"
+    full_disk "$WORK/tmpfs" 30
+    umount "$WORK/tmpfs"
+    if command -v mkfs.ext4 >/dev/null; then
+        truncate -s 300M "$WORK/ext4.img"
+        mkfs.ext4 -q "$WORK/ext4.img"
+        mount -o loop "$WORK/ext4.img" "$WORK/ext4"
+        full_disk "$WORK/ext4" 40
+        umount "$WORK/ext4"
+    fi
+    ok "a write-behind log on a disk that is full"
+fi
+
 # TLS from our client to our server, and to nbdkit; a client without the authority gets nowhere.
 pki=$WORK/pki
 if command -v openssl >/dev/null; then

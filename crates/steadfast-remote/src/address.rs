@@ -42,6 +42,8 @@ pub struct Address {
     pub spare_after: Duration,
     /// File or block device of the write-behind log.
     pub log: Option<PathBuf>,
+    /// The array is used without its write-behind log.
+    pub log_left: bool,
     /// Bytes that it may be behind.
     pub log_behind: u64,
     /// Directory of the witness.
@@ -110,6 +112,7 @@ impl Address {
             rebuild_rate: 64 << 20,
             spare_after: Duration::from_secs(10),
             log: None,
+            log_left: false,
             log_behind: 64 << 20,
             witness: None,
             tls: TlsFiles::default(),
@@ -141,7 +144,10 @@ impl Address {
             },
             "spare_after" => self.spare_after = ms()?,
             "spares" => self.spares = number()? as usize,
-            "log" => self.log = Some(PathBuf::from(value)),
+            "log" => {
+                self.log_left = value == "none";
+                self.log = (!self.log_left).then(|| PathBuf::from(value));
+            }
             "log_behind" | "log-behind" => match number()? {
                 mib @ 1..=4096 => self.log_behind = mib << 20,
                 _ => return Err(wrong("give MiB, from 1 to 4096")),
@@ -315,7 +321,9 @@ mod tests {
         assert_eq!((address.spares, address.policy), (1, Some(Policy::Parity)));
         assert!(address.degraded && address.timeout == Duration::from_millis(900));
         assert_eq!(address.rebuild_rate, 5 << 20);
-        assert_eq!((address.log, address.log_behind), (Some("/l".into()), 8 << 20));
+        assert_eq!((address.log, address.log_left, address.log_behind), (Some("/l".into()), false, 8 << 20));
+        let left: Address = "remote://a?log=none".parse().unwrap();
+        assert_eq!((left.log, left.log_left), (None, true));
         let address: Address = "remote://a,b,c?policy=ec=2+1".parse().unwrap();
         assert_eq!(address.policy, Some(Policy::Erasure { data: 2, parity: 1 }));
     }

@@ -160,8 +160,14 @@ impl RemoteMedium {
             return Self::create_on(address, uuid, policy, None);
         };
         let (policy, count) = address.new_members().map_err(ArrayError::Invalid)?;
-        let (session, record) =
-            Session::create(gateway(etcd)?, etcd, &hex(&uuid), &policy.to_string(), count)?;
+        let (session, record) = Session::create(
+            gateway(etcd)?,
+            etcd,
+            &hex(&uuid),
+            &policy.to_string(),
+            count,
+            address.log.is_some(),
+        )?;
         let session = Arc::new(session);
         let made = resolved(address, &gateway(etcd)?, &record, Some(record.token))
             .map_err(RemoteError::from)
@@ -229,7 +235,7 @@ impl RemoteMedium {
                         (Cow::Owned(looked), options, None, lock)
                     }
                     false => {
-                        let (session, record) = Session::open(gateway(etcd)?, etcd)?;
+                        let (session, record) = Session::open(gateway(etcd)?, etcd, address.log.is_some())?;
                         let address = resolved(address, &gateway(etcd)?, &record, Some(record.token))?;
                         let session = Arc::new(session);
                         let options =
@@ -392,7 +398,7 @@ impl RemoteMedium {
             let why = "only arrays that etcd knows can be released".to_owned();
             return Err(RemoteError::Array(ArrayError::Invalid(why)));
         };
-        let (session, record) = Session::open(gateway(etcd)?, etcd)?;
+        let (session, record) = Session::open(gateway(etcd)?, etcd, false)?;
         // The older client is out before the memory is given back.
         let address = resolved(address, &gateway(etcd)?, &record, Some(record.token))?;
         let fleet = fleet(&address, Some(&session))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::address::Address;
-use crate::array::{ArrayOptions, Call, Fleet, Outcome, Superblock, Witness};
+use crate::array::{ArrayOptions, Call, Fleet, LogUse, Outcome, Superblock, Witness};
 use crate::client::{Ask, ClientTls, Endpoint, FleetOptions, TcpFleet, client_config};
 use crate::etcd::records::ArrayRecord;
 use crate::etcd::session::{gateway, resolved};
@@ -78,6 +78,11 @@ pub(crate) fn options(
         degraded: address.degraded,
         read_only,
         now,
+        log: match &address.log {
+            Some(_) => LogUse::Kept,
+            None if address.log_left => LogUse::Left,
+            None => LogUse::Unsaid,
+        },
         witness,
     }
 }

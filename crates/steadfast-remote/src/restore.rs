@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::address::Address;
 use crate::array::{Array, ArrayError, CreateOptions, Policy, Witness};
 use crate::behind::{LogError, RestoreError};
-use crate::etcd::Session;
 use crate::etcd::session::{gateway, resolved};
+use crate::etcd::{Session, claims};
 use crate::log_place;
 use crate::medium::{RemoteError, RemoteMedium};
 use crate::place::{as_witness, clock, fleet, hex, options, witness};
@@ -39,7 +39,11 @@ impl RemoteMedium {
         if let Some(why) = noted.filter(|_| !force) {
             return Err(failed(LogError::Stale(why)));
         }
-        let newest = witness.as_ref().and_then(|witness| witness.newest(&old));
+        let recorded = match &address.etcd {
+            Some(etcd) => claims::newest(&gateway(etcd)?, &hex(&old))?,
+            None => None,
+        };
+        let newest = recorded.max(witness.as_ref().and_then(|witness| witness.newest(&old)));
         let point = kept.restorable(newest, force).map_err(failed)?;
         if address.etcd.is_none() && !force {
             for report in Self::look(address)? {
@@ -63,7 +67,7 @@ impl RemoteMedium {
             Some(etcd) => {
                 let (policy, count) = address.new_members().map_err(ArrayError::Invalid)?;
                 let (session, record) =
-                    Session::create(gateway(etcd)?, etcd, &hex(&uuid), &policy.to_string(), count)?;
+                    Session::create(gateway(etcd)?, etcd, &hex(&uuid), &policy.to_string(), count, false)?;
                 (policy, resolved(address, &gateway(etcd)?, &record, Some(record.token))?, Some(session))
             }
         };
@@ -86,6 +90,10 @@ impl RemoteMedium {
         if let (Err(_), Some(session)) = (&restored, &session) {
             // Nobody can open what is there.
             let _ = session.release();
+        }
+        if let (Ok(_), Some(Ok(gateway))) = (&restored, address.etcd.as_ref().map(gateway)) {
+            // The log is the new array's now.
+            let _ = claims::forget_released(&gateway, &hex(&old));
         }
         restored
     }

@@ -43,7 +43,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub use fleet::{Call, Contact, Fleet, Outcome};
 pub use members::State;
-pub use options::{ArrayError, ArrayOptions, CreateOptions, Status, Witness};
+pub use options::{ArrayError, ArrayOptions, CreateOptions, LogUse, Status, Witness};
 pub use point::Point;
 pub use policy::Policy;
 pub use rebuild::{Progress, Rebuild};

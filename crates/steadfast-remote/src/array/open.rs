@@ -9,7 +9,7 @@ use super::read::Lates;
 use super::seal::Log;
 use super::shape::{SECTOR, Shape};
 use super::{
-    Array, ArrayError, ArrayOptions, Call, Code, Contact, CreateOptions, Fleet, Outcome, Superblock,
+    Array, ArrayError, ArrayOptions, Call, Code, Contact, CreateOptions, Fleet, LogUse, Outcome, Superblock,
 };
 use crate::client::Ask;
 
@@ -51,7 +51,7 @@ impl<F: Fleet> Array<F> {
         usable(&contacts)?;
         let shape = Shape::plan(data, parity, size).map_err(ArrayError::Invalid)?;
         let mut superblock = Superblock::first(create.uuid, shape, options.now);
-        superblock.unfinished = unfinished;
+        (superblock.unfinished, superblock.logged) = (unfinished, options.log == LogUse::Kept);
         let seats = (0..shape.servers()).collect();
         let array = Array::assemble(fleet, options, superblock, seats, &contacts, Map::new(&shape)?, 1);
         for member in 0..array.shape.servers() {
@@ -69,7 +69,8 @@ impl<F: Fleet> Array<F> {
     /// Opens the array on these servers.
     ///
     /// # Errors
-    /// [`ArrayError::NoArray`], [`ArrayError::Mixed`], [`ArrayError::TooManyLost`], [`ArrayError::Unsure`].
+    /// [`ArrayError::NoArray`], [`ArrayError::Mixed`], [`ArrayError::TooManyLost`], [`ArrayError::Unsure`],
+    /// [`ArrayError::Unfinished`], [`ArrayError::Logged`].
     pub fn open(fleet: F, options: ArrayOptions) -> Result<Array<F>, ArrayError> {
         let servers = fleet.servers();
         let contacts: Vec<Option<Contact>> = (0..servers).map(|server| fleet.contact(server).ok()).collect();
@@ -90,6 +91,9 @@ impl<F: Fleet> Array<F> {
         }
         if newest.unfinished {
             return Err(ArrayError::Unfinished);
+        }
+        if newest.logged && options.log == LogUse::Unsaid && !options.read_only {
+            return Err(ArrayError::Logged);
         }
         let count = newest.shape.servers();
         if servers < count {
@@ -163,6 +167,7 @@ impl<F: Fleet> Array<F> {
         if !options.read_only {
             // Whatever is published from here on is of this session, so that nobody who died can have written the same.
             superblock.begin_session(options.now);
+            superblock.logged = options.log == LogUse::Kept;
         }
         let array = Array::assemble(fleet, options, superblock, seats, &contacts, map, 1);
         {

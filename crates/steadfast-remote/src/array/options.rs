@@ -19,6 +19,19 @@ pub trait Witness: Send + Sync + fmt::Debug {
     fn newest(&self, uuid: &[u8; 16]) -> Option<(u64, u64)>;
 }
 
+/// Whether whoever opens an array for writing keeps its write-behind log up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogUse {
+    /// He says nothing, and is refused where there is one: it would be left behind, and nobody would know on the day on
+    /// which it is all that is left.
+    #[default]
+    Unsaid,
+    /// He does.
+    Kept,
+    /// He does not, and knows that.
+    Left,
+}
+
 /// How an array is used.
 #[derive(Debug, Clone)]
 pub struct ArrayOptions {
@@ -34,6 +47,8 @@ pub struct ArrayOptions {
     /// Milliseconds since any time that is the same for all clients: of two that open an array without having seen each
     /// other, the later one has to have the larger number.
     pub now: u64,
+    /// Whether its write-behind log is kept up to date. The superblock has it until somebody says otherwise.
+    pub log: LogUse,
     /// Who remembers the newest epoch.
     pub witness: Option<Arc<dyn Witness>>,
 }
@@ -46,6 +61,7 @@ impl Default for ArrayOptions {
             degraded: false,
             read_only: false,
             now: 0,
+            log: LogUse::Unsaid,
             witness: None,
         }
     }
@@ -77,6 +93,9 @@ pub enum ArrayError {
     /// Somebody has begun to restore it, and not ended.
     #[error("a restore of this array has not ended: run 'steadfast remote restore' again")]
     Unfinished,
+    /// It has a write-behind log, and would be changed without it.
+    #[error("the array has a write-behind log: name it with log=PATH, or leave it behind with log=none")]
+    Logged,
     /// The servers belong to different arrays.
     #[error("server {0} belongs to another array")]
     Mixed(usize),

@@ -13,6 +13,8 @@ const MAGIC: [u8; 8] = *b"SfRemote";
 const VERSION: u32 = 2;
 /// Added to the version while an array is unfinished, so that nobody takes it for a whole one who does not know of this.
 const UNFINISHED: u32 = 1 << 16;
+/// The same while there is a write-behind log that has to be kept up to date.
+const LOGGED: u32 = 1 << 17;
 /// Places for superblocks on each server.
 const PLACES: u64 = 16;
 /// Epochs that whoever opens an array leaves out: those that a client which died may have written to a few servers.
@@ -42,6 +44,8 @@ pub struct Superblock {
     pub states: Vec<State>,
     /// What belongs into the array is not all there yet: nobody opens it.
     pub unfinished: bool,
+    /// Whoever opened it last for writing keeps a write-behind log.
+    pub logged: bool,
     pub(crate) shape: Shape,
     /// Records up to this one count whatever their session.
     pub(crate) floor: u64,
@@ -54,8 +58,20 @@ impl Superblock {
     pub(crate) fn first(uuid: [u8; 16], shape: Shape, now: u64) -> Superblock {
         let states = vec![State::Good; shape.servers()];
         let (epoch, previous, stamp, session, index, floor) = (0, 0, now.max(1), 1, 0, 0);
-        let (unfinished, cutoffs) = (false, Vec::new());
-        Superblock { uuid, epoch, previous, stamp, session, index, states, unfinished, shape, floor, cutoffs }
+        Superblock {
+            uuid,
+            epoch,
+            previous,
+            stamp,
+            session,
+            index,
+            states,
+            unfinished: false,
+            logged: false,
+            shape,
+            floor,
+            cutoffs: Vec::new(),
+        }
     }
 
     /// How blocks are spread.
@@ -91,7 +107,9 @@ impl Superblock {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[0; 4]);
-        let version = if self.unfinished { VERSION | UNFINISHED } else { VERSION };
+        let unfinished = if self.unfinished { UNFINISHED } else { 0 };
+        let logged = if self.logged { LOGGED } else { 0 };
+        let version = VERSION | unfinished | logged;
         bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&self.uuid);
         for number in [self.epoch, self.previous, self.stamp, self.floor] {
@@ -128,11 +146,10 @@ impl Superblock {
         if bytes.len() != BLOCK || bytes.get(..8)? != MAGIC || u32_at(8)? != crc32c(bytes.get(12..)?) {
             return None;
         }
-        let unfinished = match u32_at(12)? ^ VERSION {
-            0 => false,
-            UNFINISHED => true,
-            _ => return None,
-        };
+        let flags = u32_at(12)? ^ VERSION;
+        if flags & !(UNFINISHED | LOGGED) != 0 {
+            return None;
+        }
         let shape = Shape {
             data: u32_at(72)? as usize,
             parity: u32_at(76)? as usize,
@@ -159,7 +176,8 @@ impl Superblock {
             session: u32_at(64)?,
             index,
             states: states?,
-            unfinished,
+            unfinished: flags & UNFINISHED != 0,
+            logged: flags & LOGGED != 0,
             shape,
             cutoffs: cutoffs?,
         })
@@ -199,6 +217,10 @@ mod tests {
         let states = vec![State::Good, State::Lost, State::Rebuilding, State::Good, State::Good, State::Good];
         let mut superblock = Superblock::first([9; 16], shape, 1000);
         (superblock.epoch, superblock.previous, superblock.index, superblock.states) = (12, 11, 5, states);
+        for (unfinished, logged) in [(false, true), (true, false), (true, true)] {
+            let flagged = Superblock { unfinished, logged, ..superblock.clone() };
+            assert_eq!(Superblock::decode(&flagged.encode()).unwrap(), flagged);
+        }
         for last in 0..100 {
             superblock.begin_session(0);
             superblock.end_sessions(last * 10);

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 
 use super::ownership::Hold;
 use super::records::{
-    ArrayRecord, Claim, Claims, OwnerRecord, PREFIX, Place, ServerRecord, array_key, claims_key, owner_key,
-    text,
+    ArrayRecord, Claim, Claims, OwnerRecord, PREFIX, Place, ReleasedRecord, ServerRecord, array_key,
+    claims_key, owner_key, released_key, text,
 };
 use super::store::{Change, Entry, Store, StoreError, Transaction};
 use super::{ATTEMPTS, EtcdError};
@@ -223,6 +223,7 @@ pub fn create(
             epoch: 0,
             size,
             members: chosen.iter().map(place).collect(),
+            logged: false,
         };
         let mut transaction = Transaction {
             conditions: vec![(array_key(name), 0), (owner_key(name), listing.owner_revision(name))],
@@ -290,10 +291,39 @@ pub fn release(store: &impl Store, hold: &Hold) -> Result<(), EtcdError> {
             conditions: vec![(array_key(name), array.revision)],
             changes: vec![Change::Delete(array_key(name)), Change::Delete(owner_key(name))],
         };
+        if array.value.logged {
+            let (stamp, epoch) = array.value.order();
+            let left = text(&ReleasedRecord { stamp, epoch });
+            transaction.changes.push(Change::Put(released_key(&hold.uuid), left, 0));
+        }
         for (server, _) in listing.servers.iter().filter(|(_, server)| server.claims.value.contains_key(name))
         {
             listing.change_claim(server, name, None, &mut transaction);
         }
         Ok(Err(transaction))
     })
+}
+
+/// The newest stamp and epoch of an array with a log, whether it was released or not; `None` where nobody knows.
+///
+/// # Errors
+/// Those of etcd.
+pub fn newest(store: &impl Store, uuid: &str) -> Result<Option<(u64, u64)>, EtcdError> {
+    let listing = list(store)?;
+    if let Some(array) = listing.arrays.values().find(|array| array.value.uuid == uuid) {
+        return Ok(Some(array.value.order()));
+    }
+    let key = released_key(uuid);
+    let found = store.get(&key)?.into_iter().find(|entry| entry.key == key);
+    let record = found.map(|entry| read::<ReleasedRecord>(&entry)).transpose()?;
+    Ok(record.map(|record| (record.value.stamp, record.value.epoch)))
+}
+
+/// Forgets an array that was released: its log has become another array's.
+///
+/// # Errors
+/// Those of etcd.
+pub fn forget_released(store: &impl Store, uuid: &str) -> Result<(), EtcdError> {
+    let changes = vec![Change::Delete(released_key(uuid))];
+    Ok(store.commit(&Transaction { conditions: Vec::new(), changes }).map(drop)?)
 }

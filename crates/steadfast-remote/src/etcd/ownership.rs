@@ -14,12 +14,20 @@ pub struct Hold {
     pub uuid: String,
     /// The client's token.
     pub token: u32,
+    /// He keeps a write-behind log.
+    pub logged: bool,
 }
 
 impl Hold {
     /// What a client has who has made or taken the array.
     pub fn of(name: &str, record: &ArrayRecord) -> Hold {
-        Hold { name: name.to_owned(), uuid: record.uuid.clone(), token: record.token }
+        Hold { name: name.to_owned(), uuid: record.uuid.clone(), token: record.token, logged: false }
+    }
+
+    /// The same, of one who keeps a write-behind log.
+    #[must_use]
+    pub fn with_log(self, logged: bool) -> Hold {
+        Hold { logged, ..self }
     }
 
     /// The array, if nobody has taken it since.
@@ -79,7 +87,8 @@ pub fn note(store: &impl Store, hold: &Hold, order: (u64, u64)) -> Result<(), Et
         if array.value.order() >= order {
             return Ok(Ok(()));
         }
-        let record = ArrayRecord { stamp: order.0, epoch: order.1, ..array.value.clone() };
+        let logged = array.value.logged || hold.logged;
+        let record = ArrayRecord { stamp: order.0, epoch: order.1, logged, ..array.value.clone() };
         Ok(Err(Transaction {
             conditions: vec![(array_key(&hold.name), array.revision)],
             changes: vec![Change::Put(array_key(&hold.name), text(&record), 0)],

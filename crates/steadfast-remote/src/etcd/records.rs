@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Where everything is; the number is that of this layout.
 pub const PREFIX: &str = "steadfast/1/";
+/// Where arrays are that were released and have a log: not read with the rest.
+pub const RELEASED_PREFIX: &str = "steadfast/1-released/";
 /// Longest name of a server or an array.
 const NAME_MAX: usize = 64;
 
@@ -39,6 +41,24 @@ pub struct ArrayRecord {
     pub size: u64,
     /// Where each member is.
     pub members: Vec<Place>,
+    /// Somebody has kept a write-behind log of it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub logged: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// What is remembered of an array with a write-behind log that was released: a log may be all that is left of it, and this
+/// says whether it is the newest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleasedRecord {
+    /// The stamp of the newest superblock that had consequences.
+    pub stamp: u64,
+    /// Its epoch.
+    pub epoch: u64,
 }
 
 impl ArrayRecord {
@@ -97,6 +117,10 @@ pub(super) fn claims_key(server: &str) -> String {
 
 pub(super) fn array_key(name: &str) -> String {
     format!("{PREFIX}arrays/{name}")
+}
+
+pub(super) fn released_key(uuid: &str) -> String {
+    format!("{RELEASED_PREFIX}{uuid}")
 }
 
 pub(super) fn owner_key(array: &str) -> String {

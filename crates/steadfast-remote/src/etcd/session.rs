@@ -70,24 +70,29 @@ impl Session {
         uuid: &str,
         policy: &str,
         count: usize,
+        logged: bool,
     ) -> Result<(Session, ArrayRecord), EtcdError> {
         let client = client(&gateway)?;
         let record = claims::create(&gateway, &etcd.array, uuid, policy, count, &client)?;
-        Ok((Session::begin(gateway, etcd, &record, &client)?, record))
+        Ok((Session::begin(gateway, etcd, &record, &client, logged)?, record))
     }
 
     /// Opens the array of this name for writing.
     ///
     /// # Errors
     /// As [`ownership::take`], and when there is no thread.
-    pub(crate) fn open(gateway: Gateway, etcd: &EtcdAddress) -> Result<(Session, ArrayRecord), EtcdError> {
+    pub(crate) fn open(
+        gateway: Gateway,
+        etcd: &EtcdAddress,
+        logged: bool,
+    ) -> Result<(Session, ArrayRecord), EtcdError> {
         let client = client(&gateway)?;
         let record = ownership::take(&gateway, &etcd.array, &client, etcd.takeover);
         if record.is_err() {
             let _ = gateway.revoke(client.lease);
         }
         let record = record?;
-        Ok((Session::begin(gateway, etcd, &record, &client)?, record))
+        Ok((Session::begin(gateway, etcd, &record, &client, logged)?, record))
     }
 
     fn begin(
@@ -95,10 +100,11 @@ impl Session {
         etcd: &EtcdAddress,
         record: &ArrayRecord,
         client: &Client,
+        logged: bool,
     ) -> Result<Session, EtcdError> {
         let common = Arc::new(Common {
             gateway,
-            hold: Hold::of(&etcd.array, record),
+            hold: Hold::of(&etcd.array, record).with_log(logged),
             fenced: Arc::default(),
             lease: AtomicI64::new(client.lease),
             noted: Mutex::new(record.order()),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::claims::{self, Client, list};
 use super::fake::Fake;
 use super::ownership::{self, Hold};
-use super::records::{OwnerRecord, ServerRecord, server_key, text};
+use super::records::{OwnerRecord, RELEASED_PREFIX, ServerRecord, server_key, text};
 use super::store::{Change, Store, Transaction};
 use super::{EtcdError, registration};
 
@@ -249,4 +249,28 @@ fn servers_are_chosen_on_machines_of_their_own_and_by_room() {
         claims::create(&store, "x", "v", "none", 1, &client).unwrap_err(),
         EtcdError::Exists("x".to_owned())
     );
+}
+
+#[test]
+fn of_a_released_array_with_a_log_it_is_known_how_far_it_was() {
+    let store = Fake::new(4);
+    (0..2).try_for_each(|number| server(&store, number)).unwrap();
+    for (name, logged) in [("x", true), ("y", false)] {
+        let (first, second) = (client(&store, 1), client(&store, 2));
+        let made = claims::create(&store, name, name, "none", 1, &first).unwrap();
+        let hold = Hold::of(name, &made).with_log(logged);
+        ownership::note(&store, &hold, (1, 5)).unwrap();
+        // Opened once more, without the log, by whoever says that he leaves it behind.
+        let taken = ownership::take(&store, name, &second, true).unwrap();
+        let hold = Hold::of(name, &taken);
+        ownership::note(&store, &hold, (2, 7)).unwrap();
+        assert_eq!(claims::newest(&store, name), Ok(Some((2, 7))));
+        claims::release(&store, &hold).unwrap();
+        assert_eq!(claims::newest(&store, name), Ok(logged.then_some((2, 7))));
+    }
+    // It is no part of what is read with each change, and goes when the log is another array's.
+    assert!(list(&store).unwrap().arrays.is_empty());
+    assert_eq!(store.get(RELEASED_PREFIX).unwrap().len(), 1);
+    claims::forget_released(&store, "x").unwrap();
+    assert_eq!(claims::newest(&store, "x"), Ok(None));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use steadfast_media::{ErrorClass, Medium};
 use steadfast_remote::array::{
-    Array, ArrayError, ArrayOptions, BLOCK, CreateOptions, Policy, Progress, State,
+    Array, ArrayError, ArrayOptions, BLOCK, CreateOptions, LogUse, Policy, Progress, State,
 };
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
@@ -179,4 +179,36 @@ fn an_array_goes_on_once_its_epoch_is_noted_unless_it_was_taken_over() {
         fleet.revive_client();
         reads_right(&Array::open(fleet, options(&notebook)).unwrap(), 7);
     }
+}
+
+#[test]
+fn an_array_with_a_log_is_not_changed_without_it_unless_somebody_says_so() {
+    let fleet = Arc::new(SimFleet::new(2, SIZE, 1));
+    let with = |log, read_only| ArrayOptions { log, read_only, ..ArrayOptions::default() };
+    let open = |log, read_only| {
+        fleet.revive_client();
+        Array::open(fleet.clone(), with(log, read_only))
+    };
+    let create = CreateOptions { policy: Policy::Mirror, uuid: [1; 16], spares: 0 };
+    drop(Array::create(fleet.clone(), &create, with(LogUse::Kept, false)).unwrap());
+    let before = fleet.changes();
+    assert_eq!(open(LogUse::Unsaid, false).err(), Some(ArrayError::Logged));
+    assert!(open(LogUse::Unsaid, true).is_ok());
+    assert_eq!(fleet.changes(), before);
+    // Whoever keeps it does not change that, with one of two servers either.
+    assert!(open(LogUse::Kept, false).is_ok());
+    fleet.restart_empty(0);
+    assert!(open(LogUse::Kept, false).is_err());
+    let degraded = ArrayOptions { degraded: true, ..with(LogUse::Kept, false) };
+    fleet.revive_client();
+    let mut array = Array::open(fleet.clone(), degraded).unwrap();
+    let mut rebuild = array.begin_rebuild(0, 0).unwrap();
+    while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
+    assert_eq!(open(LogUse::Unsaid, false).err(), Some(ArrayError::Logged));
+    // Left behind once, it is until somebody keeps it again.
+    assert!(open(LogUse::Left, false).is_ok());
+    assert!(open(LogUse::Unsaid, false).is_ok());
+    array = open(LogUse::Kept, false).unwrap();
+    drop(array);
+    assert_eq!(open(LogUse::Unsaid, false).err(), Some(ArrayError::Logged));
 }
