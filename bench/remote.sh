@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Remote memory: lat_fs (creating and deleting FILES of 2 KB, the test of the network RAM disks), writing and reading 64 MiB,
 # and synced writes of 4 KiB, by policy; on loopback, and on servers with added latency. Beside a RAM file system, a local
-# image, ext4 on a local image, and ext4 on the same kind of server (nbdfuse and a loop device: no nbd module is needed). Then the floor:
-# our server beside nbdkit's memory under fio's nbd engine, and arrays beside raw requests without a mount (cargo). Prints
-# Markdown.
+# image, ext4 on a local image, and ext4 on the same kind of server (nbdfuse and a loop device: no nbd module is needed). Then random
+# reads, and what a server that dies or stops costs; and the floor: our server beside nbdkit's memory under fio's nbd engine, and
+# arrays beside raw requests without a mount (cargo). Prints Markdown.
 #
 # Root, /dev/fuse, python3. FILES (16384), ROUNDS (3; the median is told), LATENCY (1ms, whole milliseconds),
 # STEADFAST, TEST_DIR (/tmp). nbdkit, nbdfuse, losetup, fio with its nbd engine: what is missing is left out, and said.
-# About four minutes on two idle processors.
+# About five minutes on two idle processors.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -97,6 +97,40 @@ def one(number):
 figures = [statistics.median(column) for column in zip(*(one(number) for number in range(rounds)))]
 print(" | ".join(f"{figure:,.0f}" for figure in figures))
 PY
+
+# Random reads that no cache answers, and synced writes while a server gets a signal: the longest before and after, ms. What
+# was written is compared.
+cat >"$WORK/loss.py" <<'PY'
+import mmap, os, random, sys, time
+root, process, signal = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+clock, blocks = time.perf_counter, 8192
+fd = os.open(f"{root}/file", os.O_CREAT | os.O_RDWR, 0o644)
+for _ in range(blocks * 4096 >> 20):
+    os.write(fd, os.urandom(1 << 20))
+os.fsync(fd)
+direct = os.open(f"{root}/file", os.O_RDONLY | os.O_DIRECT)
+page, reads, start = mmap.mmap(-1, 4096), 0, clock()
+while clock() - start < 1:
+    os.preadv(direct, [page], random.randrange(blocks) * 4096)
+    reads += 1
+rate = reads / (clock() - start)
+longest, written, start = [0, 0], {}, clock()
+while (now := clock() - start) < 5:
+    if now > 2 and not longest[1]:
+        os.kill(process, signal)
+    block, data = random.randrange(blocks), os.urandom(4096)
+    begin = clock()
+    os.pwrite(fd, data, block * 4096)
+    os.fdatasync(fd)
+    written[block] = data
+    part = 0 if now <= 2 else 1
+    longest[part] = max(longest[part], clock() - begin)
+for block, data in written.items():
+    os.preadv(direct, [page], block * 4096)
+    if page[:] != data:
+        sys.exit(f"block {block} is lost")
+print(f"{rate:,.0f} | {longest[0] * 1e3:.1f} | {longest[1] * 1e3:.1f}")
+PY
 row() { printf '| %s | %s |\n' "$1" "$(timeout 300 python3 "$WORK/small.py" "$2" "$FILES" "$ROUNDS" || echo "failed")"; }
 # ours: one of our servers, ADDRESS is where it is.
 ours() {
@@ -134,6 +168,23 @@ array() {
     timeout 60 "$STEADFAST" mkfs "$address&policy=$policy" >/dev/null
     timeout 60 "$STEADFAST" mount "$address" "$WORK/mnt"
     row "Steadfast, $policy on $count$3" "$WORK/mnt"
+    timeout 60 "$STEADFAST" umount "$WORK/mnt" >/dev/null
+    end_servers
+}
+# loss POLICY SIGNAL WHAT: what a server that gets a signal costs, with the patience that is the default.
+loss() {
+    local policy=$1 count index servers=()
+    case $policy in mirror) count=2 ;; parity) count=3 ;; *) count=4 ;; esac
+    for ((index = 0; index < count; index++)); do
+        ours
+        servers+=("$ADDRESS")
+    done
+    local address="remote://$(IFS=,; echo "${servers[*]}")?witness=$WORK/witness"
+    timeout 60 "$STEADFAST" mkfs "$address&policy=$policy" >/dev/null
+    timeout 60 "$STEADFAST" mount "$address" "$WORK/mnt"
+    printf '| Steadfast, %s on %s, a server %s | %s |\n' "$policy" "$count" "$3" \
+        "$(timeout 120 python3 "$WORK/loss.py" "$WORK/mnt" "${PIDS[0]}" "$2" || echo failed)"
+    kill -CONT "${PIDS[0]}" 2>/dev/null || true
     timeout 60 "$STEADFAST" umount "$WORK/mnt" >/dev/null
     end_servers
 }
@@ -183,6 +234,14 @@ if command -v nbdkit >/dev/null && nbdkit --filter=delay null --dump-plugin >/de
 else
     echo "no nbdkit with its delay filter: added latency is left out" >&2
 fi
+
+echo
+echo "| on | random 4 KiB reads/s | longest synced 4 KiB write, ms | after the signal, ms |"
+echo "|---|---:|---:|---:|"
+for policy in mirror parity ec=2+2; do
+    loss "$policy" 9 "is killed"
+    loss "$policy" 19 "is stopped"
+done
 
 if command -v nbdkit >/dev/null && fio --enghelp 2>/dev/null | grep -q nbd; then
     echo
