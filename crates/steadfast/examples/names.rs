@@ -32,7 +32,7 @@ fn round(files: u64) -> Result<[u128; 4], Error> {
     let medium = MemoryMedium::new(256 << 20, 512).map_err(|_| Error::InvalidArgument("size"))?;
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
     Volume::format(&medium, &options, &TestPlatform::new())?;
-    let options = OpenOptions { cache_size: 128 << 20, ..OpenOptions::default() };
+    let options = OpenOptions { cache_size: 256 << 20, ..OpenOptions::default() };
     let volume = Volume::open(medium, options, TestPlatform::new())?;
     let caller = Caller::default();
     let directory = volume.create(InodeNumber::ROOT, b"d", NewNode::Directory, 0o755, &caller)?.inode;

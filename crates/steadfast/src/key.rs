@@ -38,6 +38,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kind with this number.
+    #[inline]
     pub fn from_u8(byte: u8) -> Option<Kind> {
         Some(match byte {
             1 => Kind::Inode,
@@ -63,6 +64,8 @@ pub struct Key(pub [u8; Key::LEN]);
 impl Key {
     /// Encoded length in bytes.
     pub const LEN: usize = 17;
+    /// Names with the same hash differ in so many low bits of the suffix.
+    pub(crate) const SLOT_BITS: u32 = 4;
     /// Where the byte of the kind is.
     pub(crate) const KIND_AT: usize = 8;
     /// The smallest key.
@@ -71,11 +74,13 @@ impl Key {
     pub const MAX: Key = Key([0xff; Key::LEN]);
 
     /// Encodes a key.
+    #[inline]
     pub fn new(inode: InodeNumber, kind: Kind, suffix: u64) -> Key {
         Key::from_parts(inode.0, kind as u8, suffix)
     }
 
     /// A key of any kind, known or not.
+    #[inline]
     pub(crate) fn from_parts(inode: u64, kind: u8, suffix: u64) -> Key {
         let mut bytes = [0; Key::LEN];
         bytes[..8].copy_from_slice(&inode.to_be_bytes());
@@ -85,12 +90,14 @@ impl Key {
     }
 
     /// The same order in two numbers, which are compared faster than bytes.
+    #[inline]
     pub(crate) fn order(&self) -> (u128, u8) {
         let (head, tail) = self.0.split_at(16);
         (u128::from_be_bytes(head.try_into().unwrap_or_default()), tail[0])
     }
 
     /// Key of an inode's attributes.
+    #[inline]
     pub fn inode(inode: InodeNumber) -> Key {
         Key::new(inode, Kind::Inode, 0)
     }
@@ -98,6 +105,28 @@ impl Key {
     /// Key of the extent that starts at block `index` of the file.
     pub fn extent(inode: InodeNumber, index: u64) -> Key {
         Key::new(inode, Kind::Extent, index)
+    }
+
+    /// The lowest key that a name with the hash of this directory entry can have.
+    #[inline]
+    pub(crate) fn first_slot(&self) -> Key {
+        let mut key = *self;
+        key.0[Key::LEN - 1] &= !((1 << Key::SLOT_BITS) - 1);
+        key
+    }
+
+    /// Whether no name with the same hash can have a lower key.
+    #[inline]
+    pub(crate) fn is_first_slot(&self) -> bool {
+        self.0[Key::LEN - 1] & ((1 << Key::SLOT_BITS) - 1) == 0
+    }
+
+    /// The highest key that a name with the hash of this directory entry can have.
+    #[inline]
+    pub(crate) fn last_slot(&self) -> Key {
+        let mut key = *self;
+        key.0[Key::LEN - 1] |= (1 << Key::SLOT_BITS) - 1;
+        key
     }
 
     /// Key of the orphan record of `inode`.
@@ -141,16 +170,19 @@ impl Key {
     }
 
     /// The inode part.
+    #[inline]
     pub fn inode_number(&self) -> InodeNumber {
         InodeNumber(u64::from_be_bytes(self.0[..8].try_into().unwrap_or_default()))
     }
 
     /// The kind part; `None` for a number that this version does not know.
+    #[inline]
     pub fn kind(&self) -> Option<Kind> {
         Kind::from_u8(self.0[8])
     }
 
     /// The suffix part.
+    #[inline]
     pub fn suffix(&self) -> u64 {
         u64::from_be_bytes(self.0[9..].try_into().unwrap_or_default())
     }
@@ -169,6 +201,7 @@ impl Key {
     }
 
     /// The next larger key; `None` after [`Key::MAX`].
+    #[inline]
     pub fn successor(&self) -> Option<Key> {
         let mut bytes = self.0;
         for byte in bytes.iter_mut().rev() {

@@ -68,6 +68,9 @@ pub struct Batch {
     pub class: SpaceClass,
 }
 
+/// Looks at an item; `false`: it was the last one.
+pub type Visit<'a> = &'a mut dyn FnMut(&Key, &[u8], Version) -> Result<bool>;
+
 /// Reading the map.
 pub trait KeyspaceRead {
     /// The value of `key`.
@@ -78,6 +81,24 @@ pub trait KeyspaceRead {
 
     /// The last key in `from..=to`.
     fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>>;
+
+    /// Passes the value of `key` to `take` where it lies: for who needs no copy.
+    fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8], Version) -> T) -> Result<Option<T>> {
+        Ok(self.get(key)?.map(|found| take(&found.value, found.version)))
+    }
+
+    /// Passes the items with keys in `from..=to` to `visit`, in order and without copies, until that says `false`.
+    fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
+        let mut next = Some(*from);
+        while let Some(from) = next.filter(|from| from <= to) {
+            let Some((key, found)) = self.next(&from, to)? else { break };
+            if !visit(&key, &found.value, found.version)? {
+                break;
+            }
+            next = key.successor();
+        }
+        Ok(())
+    }
 
     /// Largest value the engine stores under one key, in bytes (depends on the node size).
     fn value_len_max(&self) -> usize;

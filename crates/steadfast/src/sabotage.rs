@@ -51,6 +51,12 @@ pub enum Sabotage {
     ForgetBitmap,
     /// Removed files leave no orphan record.
     ForgetOrphan,
+    /// What was looked up of an inode lately is still believed after it has changed.
+    KeepOldAttributes,
+    /// What was looked up of a name lately is still believed after it has changed.
+    KeepOldNames,
+    /// What was looked up of names and inodes is still believed after a rollback.
+    KeepNamesOfRolledBack,
     /// A change of the content does not set the modification time.
     LoseModificationTime,
     /// A rename over a file is two transactions.

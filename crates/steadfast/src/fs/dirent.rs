@@ -26,7 +26,7 @@ use crate::types::InodeNumber;
 
 const HEADER_LEN: usize = 9;
 const HASH_BITS: u32 = 59;
-const PROBE_BITS: u32 = 4;
+const PROBE_BITS: u32 = Key::SLOT_BITS;
 const PROBES: u64 = 1 << PROBE_BITS;
 
 /// A directory entry.
@@ -40,14 +40,26 @@ pub(crate) struct Dirent {
 impl Dirent {
     /// Decodes a value.
     pub fn decode(value: &[u8]) -> Result<Dirent> {
+        let (Target { inode, kind }, name) = Target::decode(value)?;
+        Ok(Dirent { inode, kind, name: memory::copy(name)? })
+    }
+}
+
+/// What a directory entry names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub inode: InodeNumber,
+    pub kind: FileKind,
+}
+
+impl Target {
+    /// Decodes a value; the rest is the name.
+    fn decode(value: &[u8]) -> Result<(Target, &[u8])> {
         let (header, name) = value.split_first_chunk::<HEADER_LEN>().ok_or(damaged("entry: too short"))?;
         let (inode, kind) = header.split_first_chunk::<8>().ok_or(damaged("entry: too short"))?;
         let kind = kind.first().and_then(|kind| FileKind::from_u8(*kind));
-        Ok(Dirent {
-            inode: InodeNumber(u64::from_le_bytes(*inode)),
-            kind: kind.ok_or(damaged("entry: unknown type"))?,
-            name: memory::copy(name)?,
-        })
+        let inode = InodeNumber(u64::from_le_bytes(*inode));
+        Ok((Target { inode, kind: kind.ok_or(damaged("entry: unknown type"))? }, name))
     }
 }
 
@@ -75,26 +87,22 @@ pub(crate) fn is_slot_of(suffix: u64, name: &[u8], parameters: &Parameters) -> b
     suffix & !(PROBES - 1) == first_suffix(name, parameters)
 }
 
-/// The entry called `name` and its key.
+/// Where the entry called `name` is, and what it names.
 pub(crate) fn find(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
     directory: InodeNumber,
     name: &[u8],
-) -> Result<Option<(Key, Dirent)>> {
-    let base = first_suffix(name, parameters);
-    let mut slot = base;
-    let last = Key::new(directory, Kind::Dirent, base + PROBES - 1);
-    while slot < base + PROBES {
-        let Some((key, found)) = view.next(&Key::new(directory, Kind::Dirent, slot), &last)? else {
-            return Ok(None);
-        };
-        if found.value.get(HEADER_LEN..) == Some(name) {
-            return Ok(Some((key, Dirent::decode(&found.value)?)));
+) -> Result<Option<(Key, Target)>> {
+    let first = Key::new(directory, Kind::Dirent, first_suffix(name, parameters));
+    let mut entry = None;
+    view.scan(&first, &first.last_slot(), &mut |key, value, _| {
+        if value.get(HEADER_LEN..) == Some(name) {
+            entry = Some((*key, Target::decode(value)?.0));
         }
-        slot = key.suffix() + 1;
-    }
-    Ok(None)
+        Ok(entry.is_none())
+    })?;
+    Ok(entry)
 }
 
 /// Adds an entry.
@@ -121,21 +129,22 @@ fn insert_at<K: Keyspace>(
     inode: InodeNumber,
     kind: FileKind,
 ) -> Result<()> {
-    let mut free = None;
-    let mut slot = base;
-    let last = Key::new(directory, Kind::Dirent, base + PROBES - 1);
-    while slot < base + PROBES {
-        let found = tx.next(&Key::new(directory, Kind::Dirent, slot), &last)?;
-        let taken = found.as_ref().map_or(base + PROBES, |(key, _)| key.suffix());
-        if free.is_none() && taken > slot {
-            free = Some(slot);
+    let first = Key::new(directory, Kind::Dirent, base);
+    let (mut free, mut exists) = (base, false);
+    tx.scan(&first, &first.last_slot(), &mut |key, value, _| {
+        if key.suffix() == free {
+            free += 1;
         }
-        if found.is_some_and(|(_, found)| found.value.get(HEADER_LEN..) == Some(name)) {
-            return Err(Error::AlreadyExists);
-        }
-        slot = taken + 1;
+        exists = value.get(HEADER_LEN..) == Some(name);
+        Ok(!exists)
+    })?;
+    if exists {
+        return Err(Error::AlreadyExists);
     }
-    let key = Key::new(directory, Kind::Dirent, free.ok_or(Error::DirectoryFull)?);
+    if free >= base + PROBES {
+        return Err(Error::DirectoryFull);
+    }
+    let key = Key::new(directory, Kind::Dirent, free);
     tx.expect_absent(&key)?;
     tx.put(key, encode(inode, kind, name)?)
 }
@@ -151,21 +160,20 @@ pub(crate) fn replace<K: Keyspace>(
     tx.put(key, encode(inode, kind, name)?)
 }
 
-/// The first entry whose cookie is larger than `cookie`, with its cookie.
+/// Passes the entries whose cookies are larger than `cookie` to `visit`, in their order, each with its cookie and what
+/// decoding it gave, until that says `false`.
 pub(crate) fn following(
     view: &impl KeyspaceRead,
     directory: InodeNumber,
     cookie: u64,
-) -> Result<Option<(u64, Dirent)>> {
+    visit: &mut dyn FnMut(u64, Result<Dirent>) -> Result<bool>,
+) -> Result<()> {
     let Some(from) = cookie.checked_add(1).filter(|from| *from < 1 << 63) else {
-        return Ok(None);
+        return Ok(());
     };
     let from = Key::new(directory, Kind::Dirent, from);
     let last = Key::new(directory, Kind::Dirent, (1 << 63) - 1);
-    match view.next(&from, &last)? {
-        Some((key, found)) => Ok(Some((key.suffix(), Dirent::decode(&found.value)?))),
-        None => Ok(None),
-    }
+    view.scan(&from, &last, &mut |key, value, _| visit(key.suffix(), Dirent::decode(value)))
 }
 
 #[cfg(test)]
@@ -194,8 +202,13 @@ mod tests {
             .unwrap();
         assert_eq!(add("n9", 1), Err(Error::AlreadyExists), "found behind the gap");
         add("new", 1).unwrap();
-        let (cookie, entry) = following(&keyspace, directory, 164).unwrap().unwrap();
-        assert_eq!((cookie, entry.name.as_slice()), (165, &b"new"[..]));
+        let mut behind = None;
+        following(&keyspace, directory, 164, &mut |cookie, entry| {
+            behind = Some((cookie, entry?.name));
+            Ok(false)
+        })
+        .unwrap();
+        assert_eq!(behind, Some((165, b"new".to_vec())));
         assert_eq!(add("other", 1), Err(Error::DirectoryFull));
     }
 

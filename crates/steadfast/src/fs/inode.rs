@@ -193,8 +193,7 @@ impl Inode {
         if inode == InodeNumber::SYSTEM {
             return Err(Error::Stale(inode));
         }
-        let found = view.get(&Key::inode(inode))?.ok_or(Error::Stale(inode))?;
-        Inode::decode(&found.value)
+        view.get_with(&Key::inode(inode), |value, _| Inode::decode(value))?.ok_or(Error::Stale(inode))?
     }
 
     /// Reads a directory.

@@ -111,10 +111,7 @@ pub(crate) fn check_empty<K: Keyspace>(tx: &Tx<'_, K>, directory: InodeNumber) -
         Err(Error::Stale(_)) => return Ok(()),
         other => other?,
     };
-    match dirent::following(tx, directory, 0)? {
-        Some(_) => Err(Error::DirectoryNotEmpty),
-        None => Ok(()),
-    }
+    dirent::following(tx, directory, 0, &mut |_, entry| entry.and(Err(Error::DirectoryNotEmpty)))
 }
 
 /// Takes one link from an inode (all from a directory); the last one makes it go, at once where it is small and not open.

@@ -8,11 +8,13 @@ use steadfast_media::Medium;
 use crate::error::{Error, Result};
 use crate::fs::attr::{Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode};
 use crate::fs::create::{self, SYMLINK_MAX};
+use crate::fs::dirent::{self, Dirent};
 use crate::fs::inode::{Inode, damaged};
+use crate::fs::parameters::Parameters;
 use crate::fs::pieces::{self, Place};
 use crate::fs::rename::{self, Side};
 use crate::fs::tx::Tx;
-use crate::fs::{dirent, link, memory};
+use crate::fs::{link, memory};
 use crate::key::Kind;
 use crate::keyspace::{KeyspaceRead, SpaceClass};
 use crate::mask::TransactionMask;
@@ -34,26 +36,27 @@ fn load_named(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Inode> {
     }
 }
 
-/// The entry behind `cookie`, with `.` and `..` in front.
-fn entry_behind(
+/// What `name` in a directory names; `.` and `..` work as well.
+pub(crate) fn look_up(
     view: &impl KeyspaceRead,
-    directory: InodeNumber,
-    parent: InodeNumber,
-    cookie: u64,
-) -> Result<Option<DirectoryEntry>> {
-    let dot = |name: &[u8], inode, cookie| {
-        Ok(Some(DirectoryEntry { name: memory::copy(name)?, inode, kind: FileKind::Directory, cookie }))
+    parameters: &Parameters,
+    directory: (InodeNumber, Inode),
+    name: &[u8],
+) -> Result<(InodeNumber, Inode)> {
+    let inode = match name {
+        b"." => return Ok(directory),
+        b".." => directory.1.parent,
+        _ => {
+            crate::fs::name::check(name, parameters)?;
+            dirent::find(view, parameters, directory.0, name)?.ok_or(Error::NotFound)?.1.inode
+        }
     };
-    match cookie {
-        0 => dot(b".", directory, COOKIE_SELF),
-        COOKIE_SELF => dot(b"..", parent, COOKIE_PARENT),
-        _ => Ok(dirent::following(view, directory, cookie)?.map(|(cookie, entry)| DirectoryEntry {
-            name: entry.name,
-            inode: entry.inode,
-            kind: entry.kind,
-            cookie,
-        })),
-    }
+    Ok((inode, load_named(view, inode)?))
+}
+
+/// Whether what goes wrong with an entry ends the list, or is the answer because there is nothing before it.
+fn ends_list<T>(items: &[T], error: Error) -> Result<bool> {
+    if items.is_empty() { Err(error) } else { Ok(false) }
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
@@ -65,15 +68,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let reader = self.reader()?;
         let parent = Inode::load_directory(&reader, directory)?;
-        let inode = match name {
-            b"." => directory,
-            b".." => parent.parent,
-            _ => {
-                crate::fs::name::check(name, &parameters)?;
-                dirent::find(&reader, &parameters, directory, name)?.ok_or(Error::NotFound)?.1.inode
-            }
-        };
-        Ok(load_named(&reader, inode)?.attributes(inode, &parameters))
+        let (inode, found) = look_up(&reader, &parameters, (directory, parent), name)?;
+        Ok(found.attributes(inode, &parameters))
     }
 
     /// Up to `count` entries behind `cookie` (0 starts). `.` and `..` come first with cookies 1 and 2. Entries that exist
@@ -119,22 +115,37 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let reader = self.reader()?;
         let attributes = Inode::load_directory(&reader, directory)?;
         let mut items = Vec::new();
-        let mut at = cookie;
         // A removed directory that is still open is empty, without `.` and `..`.
-        while items.len() < count && attributes.links > 0 {
-            let next = entry_behind(&reader, directory, attributes.parent, at).and_then(|entry| {
-                let Some(entry) = entry else { return Ok(None) };
-                let cookie = entry.cookie;
-                Ok(Some((cookie, item(&reader, entry)?)))
-            });
-            match next {
-                Ok(Some((cookie, item))) => {
-                    at = cookie;
-                    memory::push(&mut items, item)?;
+        let count = if attributes.links > 0 { count } else { 0 };
+        let dots = [(COOKIE_SELF, &b"."[..], directory), (COOKIE_PARENT, b"..", attributes.parent)];
+        for (own, name, inode) in dots.into_iter().filter(|(own, ..)| *own > cookie) {
+            if items.len() == count {
+                break;
+            }
+            let name = memory::copy(name)?;
+            let entry = DirectoryEntry { name, inode, kind: FileKind::Directory, cookie: own };
+            match item(&reader, entry) {
+                Ok(item) => memory::push(&mut items, item)?,
+                Err(error) => {
+                    ends_list(&items, error)?;
+                    return Ok(items);
                 }
-                Ok(None) => break,
-                Err(error) if items.is_empty() => return Err(error),
-                Err(_) => break,
+            }
+        }
+        if items.len() < count {
+            let cookie = cookie.max(COOKIE_PARENT);
+            let found = dirent::following(&reader, directory, cookie, &mut |cookie, entry| {
+                let entry = entry.and_then(|Dirent { name, inode, kind }| {
+                    item(&reader, DirectoryEntry { name, inode, kind, cookie })
+                });
+                match entry {
+                    Ok(item) => memory::push(&mut items, item)?,
+                    Err(error) => return ends_list(&items, error),
+                }
+                Ok(items.len() < count)
+            });
+            if let Err(error) = found {
+                ends_list(&items, error)?;
             }
         }
         drop(reader);

@@ -63,20 +63,17 @@ fn body(inode: InodeNumber) -> (Key, Key) {
 
 /// Up to `limit` keys of an inode with the blocks that they hold, and whether these are all.
 fn keys<K: Keyspace>(tx: &Tx<'_, K>, inode: InodeNumber, limit: usize) -> Result<(Vec<(Key, u64)>, bool)> {
-    let (mut from, last) = body(inode);
-    let mut found = Vec::new();
-    while let Some((key, value)) = tx.next(&from, &last)? {
-        if found.len() == limit {
-            return Ok((found, false));
+    let (from, last) = body(inode);
+    let (mut found, mut all) = (Vec::new(), true);
+    tx.scan(&from, &last, &mut |key, value, _| {
+        all = found.len() < limit;
+        if all {
+            let run = if key.kind() == Some(Kind::Extent) { extent::decode_run(value) } else { None };
+            memory::push(&mut found, (*key, run.map_or(0, |run| run.count)))?;
         }
-        let run = if key.kind() == Some(Kind::Extent) { extent::decode_run(&value.value) } else { None };
-        memory::push(&mut found, (key, run.map_or(0, |run| run.count)))?;
-        match key.successor() {
-            Some(next) => from = next,
-            None => break,
-        }
-    }
-    Ok((found, true))
+        Ok(all)
+    })?;
+    Ok((found, all))
 }
 
 /// Ends an inode that has just lost its last name: deletes it where that is little work and nobody has it open, and else

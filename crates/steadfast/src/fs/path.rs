@@ -5,19 +5,25 @@
 //! a path walk is as atomic as it is on any POSIX system: each step is.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::fs::attr::{Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode};
 use crate::fs::file::FileOptions;
+use crate::fs::inode::Inode;
 use crate::fs::memory;
+use crate::fs::names::look_up;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
 /// Most symbolic links that one path walk follows.
 pub const LINKS_MAX: usize = 40;
+
+/// Names that a path walk looks up with one look at the tree, so that changes need not wait for a long path.
+const NAMES_AT_ONCE: usize = 64;
 
 /// Entries read at once.
 const LIST_CHUNK: usize = 64;
@@ -32,52 +38,97 @@ pub(crate) struct Walked {
     pub found: Option<Attributes>,
 }
 
-/// The names of a path, last one first. A slash at the end counts as a last name `.`: it asks for a directory.
-fn push_names(rest: &mut Vec<Vec<u8>>, path: &[u8]) -> Result<()> {
-    if path.ends_with(b"/") {
-        memory::push(rest, memory::copy(b".")?)?;
-    }
-    for name in path.rsplit(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-        memory::push(rest, memory::copy(name)?)?;
-    }
-    Ok(())
+/// How far a walk came with one look at the tree.
+enum Walk {
+    /// The end of the path: directory, where in the path the last name is (empty: there is none), what is there.
+    End(InodeNumber, Range<usize>, Option<Attributes>),
+    /// A directory on the way, and how much of the path is behind it.
+    On(InodeNumber, usize),
+    /// A symbolic link to follow, the directory that it is in, and how much of the path is behind it.
+    Link(InodeNumber, InodeNumber, usize),
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Follows a path. `follow`: also a symbolic link that is its last name.
     pub(crate) fn walk(&self, path: &[u8], follow: bool) -> Result<Walked> {
-        let mut rest = Vec::new();
-        push_names(&mut rest, path)?;
+        self.walk_to(path, follow, |directory, name, found| {
+            Ok(Walked { directory, name: memory::copy(name)?, found })
+        })
+    }
+
+    /// Follows a path, and passes to `end` where it leads, without a copy of the name; see [`Walked`].
+    fn walk_to<T>(
+        &self,
+        path: &[u8],
+        follow: bool,
+        end: impl FnOnce(InodeNumber, &[u8], Option<Attributes>) -> Result<T>,
+    ) -> Result<T> {
+        let mut directory = InodeNumber::ROOT;
+        // What is left of the path; and behind a link its target with that.
+        let mut rest = path;
+        let mut followed: Vec<u8>;
         let mut links = 0;
-        let mut at = self.attributes(InodeNumber::ROOT)?;
-        while let Some(name) = rest.pop() {
-            let last = rest.is_empty();
-            if at.kind != FileKind::Directory {
+        loop {
+            match self.walk_on(directory, rest, follow)? {
+                Walk::End(directory, name, found) => {
+                    return end(directory, rest.get(name).unwrap_or_default(), found);
+                }
+                Walk::On(at, behind) => {
+                    directory = at;
+                    rest = &rest[behind..];
+                }
+                Walk::Link(link, parent, behind) => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Err(Error::SymlinkLoop);
+                    }
+                    let mut target = self.read_link(link)?;
+                    directory = if target.first() == Some(&b'/') { InodeNumber::ROOT } else { parent };
+                    memory::extend(&mut target, &rest[behind..])?;
+                    followed = target;
+                    rest = &followed;
+                }
+            }
+        }
+    }
+
+    /// Follows a path from a directory to its end, or to a link that is followed, or [`NAMES_AT_ONCE`] names. A slash at the
+    /// end asks for a directory.
+    fn walk_on(&self, directory: InodeNumber, path: &[u8], follow: bool) -> Result<Walk> {
+        let parameters = self.parameters();
+        let reader = self.reader()?;
+        let mut at = (directory, Inode::load(&reader, directory)?);
+        let mut start = 0;
+        for _ in 0..NAMES_AT_ONCE {
+            start += path[start..].iter().take_while(|byte| **byte == b'/').count();
+            let name = path[start..].split(|byte| *byte == b'/').next().unwrap_or_default();
+            if at.1.kind != FileKind::Directory {
                 return Err(Error::NotADirectory);
             }
-            let directory = at.inode;
-            let found = match self.lookup(directory, &name) {
-                Err(Error::NotFound) if last => return Ok(Walked { directory, name, found: None }),
+            if name.is_empty() {
+                return Ok(Walk::End(at.0, 0..0, Some(at.1.attributes(at.0, &parameters))));
+            }
+            let end = start + name.len();
+            let last = end == path.len();
+            let found = match look_up(&reader, &parameters, at, name) {
+                Err(Error::NotFound) if last => return Ok(Walk::End(at.0, start..end, None)),
                 other => other?,
             };
-            if found.kind == FileKind::Symlink && (follow || !last) {
-                links += 1;
-                if links > LINKS_MAX {
-                    return Err(Error::SymlinkLoop);
-                }
-                let target = self.read_link(found.inode)?;
-                if target.first() == Some(&b'/') {
-                    at = self.attributes(InodeNumber::ROOT)?;
-                }
-                push_names(&mut rest, &target)?;
-                continue;
+            if found.1.kind == FileKind::Symlink && (follow || !last) {
+                return Ok(Walk::Link(found.0, at.0, end));
             }
-            if last && name != b"." && name != b".." {
-                return Ok(Walked { directory, name, found: Some(found) });
+            if last {
+                let dots = name == b"." || name == b"..";
+                let (directory, name) = if dots { (found.0, 0..0) } else { (at.0, start..end) };
+                return Ok(Walk::End(directory, name, Some(found.1.attributes(found.0, &parameters))));
             }
             at = found;
+            start = end;
         }
-        Ok(Walked { directory: at.inode, name: Vec::new(), found: Some(at) })
+        if at.1.kind != FileKind::Directory {
+            return Err(Error::NotADirectory);
+        }
+        Ok(Walk::On(at.0, start))
     }
 
     /// The attributes of what a path leads to. `follow`: the last name may be a symbolic link, and it is followed.
@@ -98,7 +149,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `NotFound`, `NotADirectory`, `SymlinkLoop`, `NameTooLong`, `InvalidName`.
     pub fn resolve(&self, path: impl AsRef<[u8]>, follow: bool) -> Result<Attributes> {
-        self.walk(path.as_ref(), follow)?.found.ok_or(Error::NotFound)
+        self.walk_to(path.as_ref(), follow, |_, _, found| found.ok_or(Error::NotFound))
     }
 
     /// The directory of a path's last name, and that name, for an operation that creates or removes it.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::fs::attr::{FileKind, RenameMode};
-use crate::fs::dirent::{self, Dirent};
+use crate::fs::dirent::{self, Target};
 use crate::fs::inode::{Inode, damaged};
 use crate::fs::link::{check_empty, drop_link};
 use crate::fs::name;
@@ -53,7 +53,7 @@ pub(crate) fn rename<K: Keyspace>(
     }
 }
 
-fn is_directory(entry: &Dirent) -> bool {
+fn is_directory(entry: &Target) -> bool {
     entry.kind == FileKind::Directory
 }
 
@@ -92,7 +92,7 @@ fn update_directory<K: Keyspace>(
 }
 
 /// The entry `entry` is now in `directory`.
-fn update_moved<K: Keyspace>(tx: &mut Tx<'_, K>, entry: &Dirent, directory: InodeNumber) -> Result<()> {
+fn update_moved<K: Keyspace>(tx: &mut Tx<'_, K>, entry: &Target, directory: InodeNumber) -> Result<()> {
     let mut attributes = Inode::load(tx, entry.inode)?;
     attributes.changed = tx.now();
     if attributes.kind == FileKind::Directory {
@@ -104,8 +104,8 @@ fn update_moved<K: Keyspace>(tx: &mut Tx<'_, K>, entry: &Dirent, directory: Inod
 fn replace<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
-    (from, (from_key, source)): (Side<'_>, (Key, Dirent)),
-    (to, target): (Side<'_>, Option<(Key, Dirent)>),
+    (from, (from_key, source)): (Side<'_>, (Key, Target)),
+    (to, target): (Side<'_>, Option<(Key, Target)>),
     acquired: &dyn Fn(InodeNumber) -> bool,
 ) -> Result<()> {
     let across = from.directory != to.directory;
@@ -141,8 +141,8 @@ fn replace<K: Keyspace>(
 
 fn exchange<K: Keyspace>(
     tx: &mut Tx<'_, K>,
-    (from, (from_key, source)): (Side<'_>, (Key, Dirent)),
-    (to, (to_key, target)): (Side<'_>, (Key, Dirent)),
+    (from, (from_key, source)): (Side<'_>, (Key, Target)),
+    (to, (to_key, target)): (Side<'_>, (Key, Target)),
 ) -> Result<()> {
     if from.directory != to.directory {
         if is_directory(&source) {

@@ -16,7 +16,7 @@ use crate::fs::memory;
 use crate::key::Key;
 use crate::keyspace::{
     BATCH_MUTATIONS_MAX, Batch, Keyspace, KeyspaceRead, Mutation, Precondition, SpaceClass, Value, Version,
-    Versioned,
+    Versioned, Visit,
 };
 use crate::types::Timestamp;
 
@@ -146,6 +146,38 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
         let found = self.keyspace.get(key)?;
         self.note(key, found.as_ref().map(|found| found.version))?;
         Ok(found)
+    }
+
+    fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8], Version) -> T) -> Result<Option<T>> {
+        if let Ok(at) = self.position(key) {
+            return Ok(self.writes[at].value.as_ref().map(|value| take(value, Version::default())));
+        }
+        let mut seen = None;
+        let found = self.keyspace.get_with(key, |value, version| {
+            seen = Some(version);
+            take(value, version)
+        })?;
+        self.note(key, seen)?;
+        Ok(found)
+    }
+
+    fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
+        let (Ok(first) | Err(first)) = self.position(from);
+        if self.writes.get(first).is_none_or(|write| write.key > *to) {
+            return self.keyspace.scan(from, to, &mut |key, value, version| {
+                self.note(key, Some(version))?;
+                visit(key, value, version)
+            });
+        }
+        let mut next = Some(*from);
+        while let Some(from) = next.filter(|from| from <= to) {
+            let Some((key, found)) = self.next(&from, to)? else { break };
+            if !visit(&key, &found.value, found.version)? {
+                break;
+            }
+            next = key.successor();
+        }
+        Ok(())
     }
 
     fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {

@@ -91,18 +91,30 @@ impl Cache {
         }
     }
 
+    #[inline]
     pub(super) fn get(&mut self, address: u64) -> Option<&Arc<Node>> {
-        match self.entries.get_mut(&address) {
-            Some(entry) => {
-                entry.referenced = true;
-                self.hits += 1;
-                Some(&entry.node)
-            }
-            None => {
-                self.misses += 1;
-                None
-            }
+        // Counted in both cases: what is asked for is read where it is not there.
+        if !self.entries.contains_key(&address) {
+            self.misses += 1;
         }
+        self.get_cached(address)
+    }
+
+    /// As [`get`](Self::get), for who does not read what is not there.
+    #[inline]
+    pub(super) fn get_cached(&mut self, address: u64) -> Option<&Arc<Node>> {
+        let entry = self.entries.get_mut(&address)?;
+        entry.referenced = true;
+        self.hits += 1;
+        Some(&entry.node)
+    }
+
+    #[inline]
+    pub(super) fn get_with_state(&mut self, address: u64) -> Option<(Arc<Node>, State)> {
+        let entry = self.entries.get_mut(&address)?;
+        entry.referenced = true;
+        self.hits += 1;
+        Some((entry.node.clone(), entry.state))
     }
 
     pub(super) fn state(&self, address: u64) -> Option<State> {
@@ -114,6 +126,7 @@ impl Cache {
     ///
     /// # Errors
     /// What `fits` says; `OutOfMemory`, for that copy. The node is left alone then.
+    #[inline]
     pub(super) fn get_mut(
         &mut self,
         address: u64,

@@ -14,6 +14,7 @@ mod node;
 mod plan;
 mod pool;
 mod read;
+mod recent;
 mod seal;
 mod store;
 mod write;
@@ -23,6 +24,7 @@ pub use diff::{Difference, Found};
 pub use node::{NODE_MAGIC, Node, item_size};
 pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;
+pub use recent::Entry;
 pub use seal::SealedNode;
 pub use store::Store;
 pub use write::{Step, TreeWriter};
@@ -59,6 +61,7 @@ impl NodePointer {
     pub const LEN: usize = 24 + DIGEST_SIZE;
 
     /// The form inside a branch and the metaroot.
+    #[inline]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         FieldWriter::new(&mut bytes)
@@ -70,6 +73,7 @@ impl NodePointer {
     }
 
     /// Reads the encoded form; every value is possible, the reader of the node checks it.
+    #[inline]
     pub fn decode(bytes: &[u8; Self::LEN]) -> NodePointer {
         let mut fields = FieldReader::new(bytes);
         NodePointer {
@@ -96,6 +100,7 @@ pub struct Root {
 
 impl Root {
     /// Level of the root node.
+    #[inline]
     pub fn level(&self) -> u8 {
         (self.height - 1) as u8
     }

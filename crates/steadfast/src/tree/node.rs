@@ -147,16 +147,19 @@ impl Node {
     }
 
     /// 0 for a leaf, distance to the leaves for a branch.
+    #[inline]
     pub fn level(&self) -> u8 {
         self.bytes[AT_LEVEL]
     }
 
     /// Number of items.
+    #[inline]
     pub fn count(&self) -> usize {
         usize::from(u16::from_le_bytes([self.bytes[AT_COUNT], self.bytes[AT_COUNT + 1]]))
     }
 
     /// Generation in which the node was written.
+    #[inline]
     pub fn generation(&self) -> Generation {
         Generation(self.u64(AT_GENERATION))
     }
@@ -173,6 +176,7 @@ impl Node {
     }
 
     /// The key at `index`, which is below `count`.
+    #[inline]
     pub fn key(&self, index: usize) -> Key {
         let at = HEADER + index * SLOT;
         let mut key = Key::MIN;
@@ -181,12 +185,14 @@ impl Node {
     }
 
     /// The value at `index`, which is below `count`.
+    #[inline]
     pub fn value(&self, index: usize) -> &[u8] {
         let (offset, length) = self.slot(index);
         &self.bytes[offset..offset + length]
     }
 
     /// The child pointer at `index` of a branch.
+    #[inline]
     pub fn child(&self, index: usize) -> NodePointer {
         let mut bytes = [0; NodePointer::LEN];
         bytes.copy_from_slice(self.value(index));
@@ -194,6 +200,7 @@ impl Node {
     }
 
     /// `Ok` with the index of `key`, or `Err` with the index where it would go.
+    #[inline]
     pub fn search(&self, key: &Key) -> Result<usize, usize> {
         let (slots, _) = self.bytes[HEADER..HEADER + self.count() * SLOT].as_chunks::<SLOT>();
         let key = key.order();
@@ -205,6 +212,7 @@ impl Node {
     }
 
     /// Index of the child of a branch whose range holds `key`.
+    #[inline]
     pub fn child_index(&self, key: &Key) -> usize {
         match self.search(key) {
             Ok(index) => index,
@@ -212,12 +220,25 @@ impl Node {
         }
     }
 
+    /// The child of a branch that the way to a key that changes goes on to, and its index.
+    pub fn step_to_change(&mut self, key: &Key) -> (usize, NodePointer) {
+        let index = self.child_index(key);
+        if index == 0 && *key < self.key(0) {
+            // The branch has taken the place of a removed one in front of it. Its first key is a lower bound, or the parts
+            // of a child that splits would not stay in order.
+            self.lower_first_key(key);
+        }
+        (index, self.child(index))
+    }
+
     /// Bytes that items take.
+    #[inline]
     pub fn used(&self) -> usize {
         self.count() * SLOT + self.live()
     }
 
     /// Bytes left for items.
+    #[inline]
     pub fn free(&self) -> usize {
         self.bytes.len() - HEADER - self.used()
     }
@@ -234,6 +255,7 @@ impl Node {
     }
 
     /// Replaces the value at `index` where the new one fits in the place of the old one; `false` otherwise.
+    #[inline]
     pub fn replace(&mut self, index: usize, value: &[u8]) -> bool {
         let (offset, length) = self.slot(index);
         if length == value.len() {
@@ -308,6 +330,7 @@ impl Node {
         }
     }
 
+    #[inline]
     fn put_value(&mut self, index: usize, value: &[u8]) {
         let start = self.u32(AT_HEAP) as usize - value.len();
         self.put(start, value);
@@ -316,12 +339,14 @@ impl Node {
         self.set_live(self.live() + value.len());
     }
 
+    #[inline]
     fn slot(&self, index: usize) -> (usize, usize) {
         let at = HEADER + index * SLOT + Key::LEN;
         let field = |at: usize| usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]));
         (field(at), field(at + 2))
     }
 
+    #[inline]
     fn set_slot(&mut self, index: usize, offset: usize, length: usize) {
         let at = HEADER + index * SLOT + Key::LEN;
         // An empty value may sit at the very end of a 64 KiB node, whose offset does not fit 16 bits.
@@ -330,30 +355,37 @@ impl Node {
         self.put(at + 2, &(length as u16).to_le_bytes());
     }
 
+    #[inline]
     fn live(&self) -> usize {
         self.u32(AT_LIVE) as usize
     }
 
+    #[inline]
     fn set_live(&mut self, live: usize) {
         self.put(AT_LIVE, &(live as u32).to_le_bytes());
     }
 
+    #[inline]
     fn set_heap(&mut self, heap: usize) {
         self.put(AT_HEAP, &(heap as u32).to_le_bytes());
     }
 
+    #[inline]
     fn set_count(&mut self, count: usize) {
         self.put(AT_COUNT, &(count as u16).to_le_bytes());
     }
 
+    #[inline]
     fn u32(&self, at: usize) -> u32 {
         u32::from_le_bytes([self.bytes[at], self.bytes[at + 1], self.bytes[at + 2], self.bytes[at + 3]])
     }
 
+    #[inline]
     fn u64(&self, at: usize) -> u64 {
         u64::from(self.u32(at)) | u64::from(self.u32(at + 4)) << 32
     }
 
+    #[inline]
     fn put(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }

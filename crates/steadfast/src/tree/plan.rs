@@ -9,7 +9,7 @@ use steadfast_media::Medium;
 
 use super::node::{Node, capacity, item_size};
 use super::{NodePointer, Root, Store};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fs::memory;
 use crate::key::Key;
 use crate::platform::Platform;
@@ -40,6 +40,8 @@ pub struct Plan {
     pub visited: Vec<Visited>,
     /// Nodes that it may let go, at most.
     pub released: usize,
+    /// No node comes and none goes: values are put where there is room for them.
+    pub in_place: bool,
     /// Entries of dead lists that come with the change beside those of its nodes; the caller's to say.
     pub buried: usize,
     /// Groups of blocks, in order. With them the change lets go of neighbours only in these groups, in those of the nodes
@@ -103,8 +105,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
             let node = loop {
                 if nodes.get(depth).is_none_or(|(there, _)| *there != pointer) {
                     nodes.truncate(depth);
-                    let node = self.node(&pointer, root.level() - depth as u8)?;
-                    self.visit(&mut visited, &pointer, &node)?;
+                    let (node, dirty) = self.node_to_plan(&pointer, root.level() - depth as u8)?;
+                    visit(&mut visited, &pointer, (!dirty).then_some(&node))?;
                     memory::push(&mut nodes, (pointer, node))?;
                 }
                 let node = &nodes[depth].1;
@@ -142,21 +144,20 @@ impl<M: Medium, P: Platform> Store<M, P> {
             splits += 1 + above;
         }
         let copies = visited.iter().filter(|visited| visited.pointer.generation != generation).count();
+        let nodes = copies as u64 + splits;
+        let in_place = nodes == 0 && released == 0;
         let released = visited.len() + released;
-        Ok(Plan { nodes: copies as u64 + splits, visited, released, buried: 0, confined: None })
+        Ok(Plan { nodes, visited, released, in_place, buried: 0, confined: None })
     }
+}
 
-    fn visit(&self, visited: &mut Vec<Visited>, pointer: &NodePointer, node: &Arc<Node>) -> Result<()> {
-        let address = pointer.addresses[0];
-        let Err(at) = visited.binary_search_by_key(&address, |visited| visited.pointer.addresses[0]) else {
-            return Ok(());
-        };
-        visited.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-        // A second owner would have the change copy a dirty node instead of changing it in place.
-        let node = if self.is_dirty(address) { None } else { Some(node.clone()) };
-        visited.insert(at, Visited { pointer: *pointer, node });
-        Ok(())
-    }
+/// Notes a node on the way, once. A second owner would have the change copy a dirty node instead of changing it in place.
+fn visit(visited: &mut Vec<Visited>, pointer: &NodePointer, clean: Option<&Arc<Node>>) -> Result<()> {
+    let address = pointer.addresses[0];
+    let Err(at) = visited.binary_search_by_key(&address, |visited| visited.pointer.addresses[0]) else {
+        return Ok(());
+    };
+    memory::insert(visited, at, Visited { pointer: *pointer, node: clean.cloned() })
 }
 
 /// Bytes of an item of a branch.

@@ -1,10 +1,12 @@
 //! Looking things up. Every step goes one level down and every restart moves strictly on, so that a damaged tree can
 //! give errors but no endless loop.
 
+use alloc::sync::Arc;
+
 use steadfast_media::Medium;
 
 use super::node::Node;
-use super::{Root, Store};
+use super::{NodePointer, Root, Store};
 use crate::error::Result;
 use crate::fs::memory;
 use crate::key::Key;
@@ -14,10 +16,7 @@ use crate::platform::Platform;
 impl<M: Medium, P: Platform> Store<M, P> {
     /// The value of `key`, passed to `take` without a copy.
     pub fn get_with<T>(&self, root: &Root, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        let mut node = self.node(&root.pointer, root.level())?;
-        while node.level() > 0 {
-            node = self.node(&node.child(node.child_index(key)), node.level() - 1)?;
-        }
+        let (node, _) = self.leaf(root, key)?;
         Ok(node.search(key).ok().map(|index| take(node.value(index))))
     }
 
@@ -26,20 +25,54 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.get_with(root, key, memory::copy)?.transpose()
     }
 
+    /// The leaf for `key`, and the lowest key to the right of it.
+    fn leaf(&self, root: &Root, key: &Key) -> Result<(Arc<Node>, Option<Key>)> {
+        let (mut pointer, mut level, mut bound) = (root.pointer, root.level(), None);
+        // As far down as the nodes are in memory at once.
+        if let Some(leaf) = self.descend(&mut pointer, &mut level, key, &mut bound)? {
+            return Ok((leaf, bound));
+        }
+        loop {
+            let node = self.node(&pointer, level)?;
+            if level == 0 {
+                return Ok((node, bound));
+            }
+            pointer = step_down(&node, key, &mut bound);
+            level -= 1;
+        }
+    }
+
+    /// Passes the items with keys in `from..=to` to `visit`, in order, until that says `false`.
+    pub fn scan(
+        &self,
+        root: &Root,
+        from: &Key,
+        to: &Key,
+        visit: &mut dyn FnMut(&Key, &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let mut from = *from;
+        while from <= *to {
+            let (node, bound) = self.leaf(root, &from)?;
+            let start = node.search(&from).unwrap_or_else(|index| index);
+            for index in start..node.count() {
+                let key = node.key(index);
+                if key > *to || !visit(&key, node.value(index))? {
+                    return Ok(());
+                }
+            }
+            match bound {
+                Some(bound) if bound > from => from = bound,
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
     /// The first item with a key in `from..=to`.
     pub fn next(&self, root: &Root, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
         let mut from = *from;
         while from <= *to {
-            // The lowest key to the right of the leaf that is reached.
-            let mut bound = None;
-            let mut node = self.node(&root.pointer, root.level())?;
-            while node.level() > 0 {
-                let index = node.child_index(&from);
-                if index + 1 < node.count() {
-                    bound = Some(node.key(index + 1));
-                }
-                node = self.node(&node.child(index), node.level() - 1)?;
-            }
+            let (node, bound) = self.leaf(root, &from)?;
             let index = node.search(&from).unwrap_or_else(|index| index);
             if index < node.count() {
                 return item_within(&node, index, |key| key <= *to);
@@ -80,6 +113,16 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
         Ok(None)
     }
+}
+
+/// The child of a branch that the way to `key` goes on to. `bound` is the lowest key to the right of that way.
+#[inline]
+pub(super) fn step_down(node: &Node, key: &Key, bound: &mut Option<Key>) -> NodePointer {
+    let index = node.child_index(key);
+    if index + 1 < node.count() {
+        *bound = Some(node.key(index + 1));
+    }
+    node.child(index)
 }
 
 fn item_within(node: &Node, index: usize, within: impl FnOnce(Key) -> bool) -> Result<Option<(Key, Value)>> {

@@ -9,14 +9,17 @@ use steadfast_media::Medium;
 use super::cache::{Cache, State};
 use super::node::Node;
 use super::plan::Visited;
+use super::read::step_down;
+use super::recent::Recent;
 use super::{CacheUse, NodePointer, SealedNode};
 use crate::error::{Error, Result};
 use crate::fs::memory;
+use crate::key::Key;
 use crate::layout::{Superblock, digest_of};
 use crate::patient::Patient;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
-use crate::types::{BlockAddress, BlockRun};
+use crate::types::{BlockAddress, BlockRun, Generation};
 
 /// Rough memory of a cached node beside its bytes.
 const NODE_OVERHEAD: usize = 160;
@@ -63,15 +66,18 @@ pub struct Store<M: Medium, P: Platform> {
     /// Size in blocks. It can grow.
     blocks: RwLock<P::RwLock, u64>,
     cache: Mutex<P::Mutex, Cache>,
+    /// Of the working tree, in front of its nodes.
+    pub recent: Recent<P>,
     bad_copies: AtomicU32,
     unflushed: Mutex<P::Mutex, Unflushed>,
     written_in_place: AtomicBool,
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
-    /// A store with `cache_size` bytes for nodes.
+    /// A store with `cache_size` bytes for nodes, and names in front of them.
     pub fn new(medium: M, platform: P, superblock: Superblock, cache_size: usize) -> Self {
-        let nodes = cache_size / (superblock.node_size as usize + NODE_OVERHEAD);
+        let recent = Recent::new(cache_size);
+        let nodes = (cache_size - recent.memory()) / (superblock.node_size as usize + NODE_OVERHEAD);
         Store {
             medium: Patient(medium),
             platform,
@@ -79,6 +85,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             end_block: superblock.end_block(),
             blocks: RwLock::new(superblock.blocks),
             superblock,
+            recent,
             cache: Mutex::new(Cache::new(nodes.max(CACHE_NODES_MIN))),
             bad_copies: AtomicU32::new(0),
             unflushed: Mutex::new(Unflushed::default()),
@@ -195,6 +202,70 @@ impl<M: Medium, P: Platform> Store<M, P> {
         };
         check_found(&node, pointer, level)?;
         Ok(node)
+    }
+
+    /// The node behind `pointer`, and whether it is dirty.
+    pub(super) fn node_to_plan(&self, pointer: &NodePointer, level: u8) -> Result<(Arc<Node>, bool)> {
+        let address = self.address_of(pointer)?;
+        let cached = self.cache.lock().get_with_state(address.0);
+        match cached {
+            Some((node, state)) => {
+                check_found(&node, pointer, level)?;
+                Ok((node, state == State::Dirty))
+            }
+            // What is not in memory is not dirty.
+            None => Ok((self.node(pointer, level)?, false)),
+        }
+    }
+
+    /// Goes down on the way to `key` as [`descend`](Self::descend) does, for a change: as long as the next node is one
+    /// of the working generation. Branches on the way become dirty. `step` gets each branch, and which of its children the
+    /// way goes on to.
+    pub(super) fn descend_to_change(
+        &self,
+        generation: Generation,
+        pointer: &mut NodePointer,
+        level: &mut u8,
+        key: &Key,
+        step: &mut dyn FnMut(NodePointer, u8, usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut cache = self.cache.lock();
+        while *level > 0 && pointer.generation == generation {
+            let address = self.address_of(pointer)?;
+            let Some(node) = cache.get_mut(address.0, |node| check_found(node, pointer, *level))? else {
+                break;
+            };
+            let (index, child) = node.step_to_change(key);
+            if child.generation != generation {
+                break;
+            }
+            step(*pointer, *level, index)?;
+            *pointer = child;
+            *level -= 1;
+        }
+        Ok(())
+    }
+
+    /// Goes down on the way to `key` as far as nodes are in memory, under one lock: to the leaf, or to the first node that has
+    /// to be read. `bound`: see [`step_down`].
+    pub(super) fn descend(
+        &self,
+        pointer: &mut NodePointer,
+        level: &mut u8,
+        key: &Key,
+        bound: &mut Option<Key>,
+    ) -> Result<Option<Arc<Node>>> {
+        let mut cache = self.cache.lock();
+        loop {
+            let address = self.address_of(pointer)?;
+            let Some(node) = cache.get_cached(address.0) else { return Ok(None) };
+            check_found(node, pointer, *level)?;
+            if *level == 0 {
+                return Ok(Some(node.clone()));
+            }
+            *pointer = step_down(node, key, bound);
+            *level -= 1;
+        }
     }
 
     /// Where the node behind `pointer` is in the cache: its first address, where a sound pointer may have put it. All of them
@@ -351,13 +422,15 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().remove(address.0);
     }
 
-    /// Forgets every node, changed ones too.
+    /// Forgets every node, changed ones too, and what was looked up in them. Nobody looks at the tree.
     pub fn forget_all(&self) {
         self.cache.lock().clear();
+        self.recent.clear();
     }
 }
 
 /// Whether the node that was found is the one that `pointer` means.
+#[inline]
 fn check_found(node: &Node, pointer: &NodePointer, level: u8) -> Result<()> {
     let corrupt = |reason| Err(Error::CorruptMetadata { address: pointer.addresses[0], reason });
     if node.level() != level {

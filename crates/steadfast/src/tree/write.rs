@@ -71,6 +71,7 @@ pub struct TreeWriter<'a, M: Medium, P: Platform> {
 impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     /// Sets the value of `key`; says whether it was there.
     pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
+        self.store.recent.forget(key);
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
         let (found, overflow) = self.store.change(&leaf.pointer, 0, |node| {
@@ -92,11 +93,13 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             self.split(&path, index, key, value)?;
         }
         *self.path = path;
+        self.store.recent.changed(key, value);
         Ok(found)
     }
 
     /// Removes `key`; says whether it was there.
     pub fn remove(&mut self, key: &Key) -> Result<bool> {
+        self.store.recent.forget(key);
         // Not by the way of a change: where an earlier removal has taken the leaf out, a key that was never there leads to
         // a neighbour, and nobody has planned a copy of that one.
         if self.shrunk && !self.holds(key) {
@@ -143,15 +146,18 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         self.root.pointer = pointer;
         let mut level = self.root.level();
         while level > 0 {
-            let (index, child) = self.store.change(&pointer, level, |node| {
-                let index = node.child_index(key);
-                if index == 0 && *key < node.key(0) {
-                    // The branch has taken the place of a removed one in front of it. Its first key is a lower bound, or
-                    // the parts of a child that splits would not stay in order.
-                    node.lower_first_key(key);
-                }
-                (index, node.child(index))
-            })?;
+            // Mostly to the leaf: what has been changed in this generation is in memory.
+            self.store.descend_to_change(
+                self.generation,
+                &mut pointer,
+                &mut level,
+                key,
+                &mut |pointer, level, index| memory::push(&mut path, Step { pointer, level, index }),
+            )?;
+            if level == 0 {
+                break;
+            }
+            let (index, child) = self.store.change(&pointer, level, |node| node.step_to_change(key))?;
             memory::push(&mut path, Step { pointer, level, index })?;
             level -= 1;
             let owned = self.own(child, level)?;

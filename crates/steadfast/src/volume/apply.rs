@@ -174,6 +174,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         plan: &Plan,
         runs: &[BlockRun],
     ) -> Result<()> {
+        if plan.in_place && runs.is_empty() {
+            return self.prepare_memory(working, roots, plan);
+        }
         self.fill_pool(working, roots, plan.nodes)?;
         // After the pool: looking for its addresses may take groups out of memory.
         let count = self.store.superblock.node_blocks();
@@ -190,7 +193,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// taken and released.
     fn prepare_memory(&self, working: &mut Working, roots: &Roots, plan: &Plan) -> Result<()> {
         let nodes = plan.nodes as usize;
-        working.pool.reserve(nodes, plan.released)?;
+        if !plan.in_place {
+            working.pool.reserve(nodes, plan.released)?;
+        }
         if nodes > 0 {
             // One more: a node that is split is put together beside itself.
             working.pool.reserve_nodes(nodes + 1, self.store.superblock.node_size as usize)?;

@@ -10,7 +10,7 @@ use steadfast_media::Medium;
 use super::Volume;
 use crate::error::Result;
 use crate::key::Key;
-use crate::keyspace::{KeyspaceRead, Version, Versioned};
+use crate::keyspace::{KeyspaceRead, Version, Versioned, Visit};
 use crate::log::Newest;
 use crate::platform::Platform;
 use crate::tree::Root;
@@ -82,6 +82,14 @@ impl<M: Medium, P: Platform> Reader<'_, M, P> {
 impl<M: Medium, P: Platform> KeyspaceRead for Reader<'_, M, P> {
     fn get(&self, key: &Key) -> Result<Option<Versioned>> {
         self.volume.versioned_get(&self.view, key)
+    }
+
+    fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8], Version) -> T) -> Result<Option<T>> {
+        self.volume.look_up_with(&self.view, key, |value| take(value, Version::default()))
+    }
+
+    fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
+        self.volume.look_up_scan(&self.view, from, to, visit)
     }
 
     fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {

@@ -25,11 +25,12 @@ use super::apply::is_recorded;
 use super::reader::View;
 use crate::error::{Error, Result};
 use crate::fs::memory;
-use crate::key::Key;
-use crate::keyspace::Value;
+use crate::key::{Key, Kind};
+use crate::keyspace::{Value, Version, Visit};
 use crate::log::{Newest, Replayed};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::tree::Entry;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed where it takes too much memory.
@@ -101,9 +102,70 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The value of a key, from the log or else from the tree.
     pub(super) fn look_up(&self, view: &View, key: &Key) -> Result<Option<Value>> {
-        match log_of(view).and_then(|log| log.get(key)) {
-            Some(value) => value.map(memory::copy).transpose(),
-            None => self.store.get(&view.root, key),
+        self.look_up_with(view, key, memory::copy)?.transpose()
+    }
+
+    /// As [`look_up`](Self::look_up), passed to `take` without a copy.
+    pub(super) fn look_up_with<T>(
+        &self,
+        view: &View,
+        key: &Key,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        if let Some(value) = log_of(view).and_then(|log| log.get(key)) {
+            return Ok(value.map(take));
+        }
+        if key.kind() != Some(Kind::Inode) {
+            return self.store.get_with(&view.root, key, take);
+        }
+        if let Some(value) = self.store.recent.attributes(key) {
+            return Ok(Some(take(&value)));
+        }
+        self.store.get_with(&view.root, key, |value| {
+            self.store.recent.note(key, value);
+            take(value)
+        })
+    }
+
+    /// Passes the items with keys in `from..=to` to `visit`, in order, until that says `false`.
+    pub(super) fn look_up_scan(&self, view: &View, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
+        let mut visit = |key: &Key, value: &[u8]| visit(key, value, Version::default());
+        let mut next = Some(*from);
+        if log_of(view).is_some() {
+            while let Some(from) = next.filter(|from| from <= to) {
+                let Some((key, value)) = self.look_up_next(view, &from, to)? else { break };
+                next = if visit(&key, &value)? { key.successor() } else { None };
+            }
+            return Ok(());
+        }
+        // The names of one hash, of which the first is nearly always the only one.
+        let names = from.kind() == Some(Kind::Dirent) && from.is_first_slot() && *to == from.last_slot();
+        match if names { self.store.recent.entry(from) } else { None } {
+            Some(Entry::Absent) => return Ok(()),
+            Some(Entry::First(key, value)) => {
+                if !visit(&key, value.bytes())? {
+                    return Ok(());
+                }
+                next = key.successor();
+            }
+            None if names => {
+                let mut first = true;
+                self.store.scan(&view.root, from, to, &mut |key, value| {
+                    if core::mem::take(&mut first) {
+                        self.store.recent.note_first(key, value);
+                    }
+                    visit(key, value)
+                })?;
+                if first {
+                    self.store.recent.note_absent(from);
+                }
+                return Ok(());
+            }
+            None => {}
+        }
+        match next.filter(|from| from <= to) {
+            Some(from) => self.store.scan(&view.root, &from, to, &mut visit),
+            None => Ok(()),
         }
     }
 

@@ -12,7 +12,7 @@ use super::state::Working;
 use crate::error::{Error, Result};
 use crate::fs::tx::Tx;
 use crate::key::Key;
-use crate::keyspace::{Batch, Keyspace, KeyspaceRead, SpaceClass, Versioned};
+use crate::keyspace::{Batch, Keyspace, KeyspaceRead, SpaceClass, Version, Versioned, Visit};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
@@ -188,6 +188,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
     fn get(&self, key: &Key) -> Result<Option<Versioned>> {
         self.volume.versioned_get(&self.volume.view.read(), key)
+    }
+
+    fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8], Version) -> T) -> Result<Option<T>> {
+        self.volume.look_up_with(&self.volume.view.read(), key, |value| take(value, Version::default()))
+    }
+
+    fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
+        self.volume.look_up_scan(&self.volume.view.read(), from, to, visit)
     }
 
     fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {

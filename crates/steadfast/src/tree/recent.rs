@@ -1,0 +1,345 @@
+//! What was looked up or changed lately: names and attributes of the working tree, in front of its nodes.
+//!
+//! A directory entry takes a line of the processor's cache here and an inode two, where the way down the tree takes a
+//! dozen in as many pages, and the inode of a small file lies between the data of others in its leaf. So many more of them
+//! are held than the node cache holds nodes for.
+//!
+//! Invariants:
+//! - what is here is what the working tree says. Whoever [looks up](Recent::attributes) or [notes](Recent::note) what the
+//!   tree has said keeps the tree from changing meanwhile, and every change of a key goes through
+//!   [`TreeWriter`](super::TreeWriter), which enters it while nobody looks; where the tree as a whole is replaced, all of
+//!   this is forgotten with its nodes;
+//! - an entry stands for the sixteen keys that names with one hash can have: it tells the first of them, or that there is
+//!   none;
+//! - nothing depends on it: where there is no memory, or the value is of no usual length, it is not held.
+//!
+//! Two tables of pairs: of the two that a key can be in, the one longer there goes. Memory is taken a part at a time, when
+//! the first key comes to it, so opening a volume takes none. A part has a lock of its own, held for the copy of one value.
+
+use alloc::vec::Vec;
+
+use lock_api::Mutex;
+
+use crate::key::{Key, Kind};
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::types::InodeNumber;
+
+/// Parts of a table.
+const PARTS: usize = 64;
+/// Places that a key can be in.
+const WAYS: usize = 2;
+/// Length of an inode's value.
+const ATTRIBUTES: usize = 112;
+/// Longest entry that is held: 9 bytes and a name of up to 37.
+const ENTRY: usize = 46;
+/// Entries for each inode.
+const NAMES_PER_INODE: usize = 2;
+/// Fewest inodes that it is there for: a pair for each part.
+const INODES_MIN: usize = WAYS * PARTS;
+/// Memory for one inode and its entries.
+const UNIT: usize = size_of::<Slot<u64, ATTRIBUTES>>() + NAMES_PER_INODE * size_of::<Slot<[u64; 2], ENTRY>>();
+/// The part of the cache's memory that this may take.
+const SHARE: usize = 4;
+
+/// A key and its value.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Slot<T, const N: usize> {
+    tag: T,
+    length: u8,
+    /// Of an entry: which of the keys it has.
+    probe: u8,
+    value: [u8; N],
+}
+
+/// A part of a table; empty until the first key comes to it.
+type Part<P, T, const N: usize> = Mutex<<P as Platform>::Mutex, Vec<Slot<T, N>>>;
+
+/// One kind of key. The tag of a free place is zero.
+struct Table<P: Platform, T, const N: usize> {
+    parts: Vec<Part<P, T, N>>,
+    /// Pairs in a part.
+    pairs: usize,
+}
+
+impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
+    /// A table of so many places. With fewer than two for each part, or without memory, it holds nothing.
+    fn new(places: usize) -> Self {
+        let pairs = places / (WAYS * PARTS);
+        let mut parts = Vec::new();
+        if pairs > 0 && parts.try_reserve_exact(PARTS).is_ok() {
+            parts.resize_with(PARTS, || Mutex::new(Vec::new()));
+        }
+        Table { parts, pairs }
+    }
+
+    /// Where a key is: the part, and the first of its two places there.
+    #[inline]
+    fn place(&self, hash: u64) -> Option<(&Part<P, T, N>, usize)> {
+        // Neighbours among the inodes are neighbours here. A table that holds nothing has no parts.
+        let pair = hash.checked_rem((self.pairs * PARTS) as u64)? as usize;
+        Some((self.parts.get(pair / self.pairs)?, pair % self.pairs * WAYS))
+    }
+
+    fn get(&self, tag: T, hash: u64) -> Option<Slot<T, N>> {
+        let (part, at) = self.place(hash)?;
+        let slots = part.lock();
+        slots.get(at..at + WAYS)?.iter().find(|slot| slot.tag == tag).copied()
+    }
+
+    fn put(&self, new: Slot<T, N>, hash: u64) {
+        let Some((part, at)) = self.place(hash) else { return };
+        let mut slots = part.lock();
+        if slots.is_empty() {
+            let count = self.pairs * WAYS;
+            if slots.try_reserve_exact(count).is_err() {
+                return;
+            }
+            slots.resize(count, Slot { tag: T::default(), length: 0, probe: 0, value: [0; N] });
+        }
+        let Some([newer, older]) = slots.get_mut(at..at + WAYS).and_then(|pair| pair.as_mut_array()) else {
+            return;
+        };
+        if newer.tag != new.tag {
+            *older = *newer;
+        }
+        *newer = new;
+    }
+
+    fn remove(&self, tag: T, hash: u64) {
+        let Some((part, at)) = self.place(hash) else { return };
+        let mut slots = part.lock();
+        for slot in slots.get_mut(at..at + WAYS).into_iter().flatten().filter(|slot| slot.tag == tag) {
+            slot.tag = T::default();
+        }
+    }
+
+    fn clear(&self) {
+        for part in &self.parts {
+            *part.lock() = Vec::new();
+        }
+    }
+}
+
+/// What is known of the keys of one hash.
+pub enum Entry {
+    /// There is none.
+    Absent,
+    /// The first one.
+    First(Key, EntryValue),
+}
+
+/// The value of an entry.
+pub struct EntryValue {
+    bytes: [u8; ENTRY],
+    length: u8,
+}
+
+impl EntryValue {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length).min(ENTRY)]
+    }
+}
+
+/// See the module.
+pub struct Recent<P: Platform> {
+    names: Table<P, [u64; 2], ENTRY>,
+    inodes: Table<P, u64, ATTRIBUTES>,
+}
+
+impl<P: Platform> Recent<P> {
+    /// Takes at most a quarter of `cache_size` bytes, when it is needed.
+    pub(super) fn new(cache_size: usize) -> Self {
+        let inodes = cache_size / SHARE / UNIT / INODES_MIN * INODES_MIN;
+        Recent { names: Table::new(inodes * NAMES_PER_INODE), inodes: Table::new(inodes) }
+    }
+
+    /// Memory that it takes at most, bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.inodes.parts.len() * self.inodes.pairs * WAYS * UNIT
+    }
+
+    /// The value of an inode's key.
+    pub fn attributes(&self, key: &Key) -> Option<[u8; ATTRIBUTES]> {
+        let tag = inode_of(key)?;
+        Some(self.inodes.get(tag, tag)?.value)
+    }
+
+    /// What is known of the names from `first` on: the lowest key of a hash.
+    pub fn entry(&self, first: &Key) -> Option<Entry> {
+        let (tag, hash) = names_of(first)?;
+        let found = self.names.get(tag, hash)?;
+        if found.length == 0 {
+            return Some(Entry::Absent);
+        }
+        let key = Key::new(first.inode_number(), Kind::Dirent, tag[1] + u64::from(found.probe));
+        Some(Entry::First(key, EntryValue { bytes: found.value, length: found.length }))
+    }
+
+    /// The tree has this value under an inode's key.
+    pub fn note(&self, key: &Key, value: &[u8]) {
+        if let (Some(tag), Ok(value)) = (inode_of(key), value.try_into()) {
+            self.inodes.put(Slot { tag, length: ATTRIBUTES as u8, probe: 0, value }, tag);
+        }
+    }
+
+    /// `key` is the first of its hash in the tree.
+    pub fn note_first(&self, key: &Key, value: &[u8]) {
+        let Some((tag, hash)) = names_of(key) else { return };
+        let mut bytes = [0; ENTRY];
+        match bytes.get_mut(..value.len()) {
+            Some(start) if !value.is_empty() => start.copy_from_slice(value),
+            _ => return,
+        }
+        let probe = (key.suffix() - tag[1]) as u8;
+        self.names.put(Slot { tag, length: value.len() as u8, probe, value: bytes }, hash);
+    }
+
+    /// There is no name with the hash of `first` in the tree.
+    pub fn note_absent(&self, first: &Key) {
+        let Some((tag, hash)) = names_of(first) else { return };
+        self.names.put(Slot { tag, length: 0, probe: 0, value: [0; ENTRY] }, hash);
+    }
+
+    /// `key` changes in the tree.
+    pub(super) fn forget(&self, key: &Key) {
+        match key.kind() {
+            Some(Kind::Inode) if !planted(Sabotage::KeepOldAttributes) => {
+                if let Some(tag) = inode_of(key) {
+                    self.inodes.remove(tag, tag);
+                }
+            }
+            Some(Kind::Dirent) if !planted(Sabotage::KeepOldNames) => {
+                if let Some((tag, hash)) = names_of(key) {
+                    self.names.remove(tag, hash);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `key` has this value in the tree from now on, after [`forget`](Self::forget).
+    pub(super) fn changed(&self, key: &Key, value: &[u8]) {
+        match key.kind() {
+            Some(Kind::Inode) if !planted(Sabotage::KeepOldAttributes) => self.note(key, value),
+            // No key of the hash is before it.
+            Some(Kind::Dirent) if key.is_first_slot() => self.note_first(key, value),
+            _ => {}
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        if !planted(Sabotage::KeepNamesOfRolledBack) {
+            self.names.clear();
+            self.inodes.clear();
+        }
+    }
+}
+
+/// The tag of an inode's key. The system's inode has no attributes, and no sound volume has the key with another suffix.
+#[inline]
+fn inode_of(key: &Key) -> Option<u64> {
+    let inode = key.inode_number();
+    (inode != InodeNumber::SYSTEM && *key == Key::inode(inode)).then_some(inode.0)
+}
+
+/// The tag that all keys of a hash have, and where it is.
+fn names_of(key: &Key) -> Option<([u64; 2], u64)> {
+    let directory = key.inode_number().0;
+    if directory == 0 || key.kind() != Some(Kind::Dirent) {
+        return None;
+    }
+    let first = key.first_slot().suffix();
+    // The suffix is a keyed hash. Equal names in many directories must not meet.
+    let hash = (first >> Key::SLOT_BITS).wrapping_add(directory.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    Some(([directory, first], hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::tests::TestPlatform;
+
+    fn recent() -> Recent<TestPlatform> {
+        Recent::new(1 << 20)
+    }
+
+    fn name(directory: u64, suffix: u64) -> Key {
+        Key::new(InodeNumber(directory), Kind::Dirent, suffix)
+    }
+
+    fn found(recent: &Recent<TestPlatform>, first: &Key) -> Option<Option<(Key, Vec<u8>)>> {
+        recent.entry(first).map(|entry| match entry {
+            Entry::Absent => None,
+            Entry::First(key, value) => Some((key, value.bytes().to_vec())),
+        })
+    }
+
+    #[test]
+    fn slots_are_whole_lines() {
+        assert_eq!((size_of::<Slot<u64, ATTRIBUTES>>(), size_of::<Slot<[u64; 2], ENTRY>>()), (128, 64));
+        assert!(recent().memory() <= (1 << 20) / SHARE && recent().memory() > 0);
+    }
+
+    #[test]
+    fn too_little_memory_holds_nothing() {
+        for size in [0, 1, UNIT * SHARE, UNIT * SHARE * INODES_MIN - 1] {
+            let recent = Recent::<TestPlatform>::new(size);
+            assert_eq!(recent.memory(), 0);
+            let (key, first) = (Key::inode(InodeNumber(1)), name(1, 160));
+            recent.note(&key, &[1; ATTRIBUTES]);
+            recent.note_absent(&first);
+            recent.forget(&key);
+            recent.changed(&first, b"value");
+            recent.clear();
+            assert!(recent.attributes(&key).is_none());
+        }
+    }
+
+    #[test]
+    fn a_changed_name_is_the_first_or_unknown() {
+        let recent = recent();
+        let first = name(5, 160);
+        assert!(found(&recent, &first).is_none());
+        recent.note_absent(&first);
+        assert_eq!(found(&recent, &first), Some(None));
+        recent.forget(&name(5, 163));
+        recent.changed(&name(5, 163), b"behind others, perhaps");
+        assert!(found(&recent, &first).is_none());
+        recent.note_first(&name(5, 163), b"value");
+        assert_eq!(found(&recent, &first), Some(Some((name(5, 163), b"value".to_vec()))));
+        assert!(found(&recent, &name(6, 160)).is_none() && found(&recent, &name(5, 176)).is_none());
+        recent.forget(&first);
+        recent.changed(&first, b"in front");
+        assert_eq!(found(&recent, &first), Some(Some((first, b"in front".to_vec()))));
+        recent.forget(&first);
+        recent.changed(&first, &[1; ENTRY + 1]);
+        assert!(found(&recent, &first).is_none(), "too long to be held");
+    }
+
+    #[test]
+    fn the_older_of_two_goes() {
+        let recent = recent();
+        let apart = (recent.inodes.pairs * PARTS) as u64;
+        let key = |number: u64| Key::inode(InodeNumber(3 + number * apart));
+        for number in 0..3 {
+            recent.note(&key(number), &[number as u8; ATTRIBUTES]);
+        }
+        assert!(recent.attributes(&key(0)).is_none());
+        assert_eq!(recent.attributes(&key(1)), Some([1; ATTRIBUTES]));
+        assert_eq!(recent.attributes(&key(2)), Some([2; ATTRIBUTES]));
+        recent.note(&key(2), &[9; ATTRIBUTES]);
+        assert_eq!(recent.attributes(&key(1)), Some([1; ATTRIBUTES]), "replaced in its own place");
+        recent.clear();
+        assert!(recent.attributes(&key(2)).is_none());
+        for strange in [Key::inode(InodeNumber::SYSTEM), Key::new(InodeNumber(3), Kind::Inode, 1)] {
+            recent.note(&strange, &[1; ATTRIBUTES]);
+            assert!(recent.attributes(&strange).is_none());
+        }
+        recent.note(&key(0), &[1; ATTRIBUTES]);
+        assert!(recent.attributes(&Key::new(InodeNumber(3), Kind::Inode, 1)).is_none());
+    }
+}
