@@ -17,7 +17,7 @@ use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Medium, MemoryMedium};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, and within how many seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 21] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 24] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
@@ -37,6 +37,9 @@ const BY_POWER_CUTS: [(Sabotage, u64); 21] = [
     (Sabotage::ChangeCommittedNode, 10),
     (Sabotage::ForgetBitmap, 10),
     (Sabotage::ForgetOrphan, 10),
+    (Sabotage::KeepOldAttributes, 10),
+    (Sabotage::KeepOldNames, 10),
+    (Sabotage::KeepNamesOfRolledBack, 10),
     (Sabotage::LoseModificationTime, 10),
     (Sabotage::RenameInTwo, 10),
 ];
