@@ -73,13 +73,24 @@ struct Inner {
     reads: Option<std::collections::BTreeSet<(u64, u64)>>,
 }
 
+/// Which discards the medium asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discards {
+    /// None.
+    Never,
+    /// Of what a checkpoint has made free.
+    BehindCheckpoints,
+    /// Of data as soon as the log mark is durable behind which nobody needs it; of the rest as above.
+    Early,
+}
+
 /// The recording medium. Copies of the handle share one tape.
 #[derive(Debug, Clone)]
 pub struct Tape {
     atomic_unit: u32,
     size: u64,
-    /// Whether the medium asks for discards.
-    discards: bool,
+    /// Whether the medium asks for discards, and when.
+    discards: Discards,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -96,12 +107,12 @@ impl Tape {
             digest: Digest::default(),
             reads: None,
         };
-        Tape { atomic_unit, size, discards: false, inner: Arc::new(Mutex::new(inner)) }
+        Tape { atomic_unit, size, discards: Discards::Never, inner: Arc::new(Mutex::new(inner)) }
     }
 
     /// The same medium asking for discards or not.
     #[must_use]
-    pub fn wanting_discards(mut self, discards: bool) -> Tape {
+    pub fn wanting_discards(mut self, discards: Discards) -> Tape {
         self.discards = discards;
         self
     }
@@ -252,7 +263,11 @@ impl Medium for Tape {
     }
 
     fn wants_discards(&self) -> bool {
-        self.discards
+        self.discards != Discards::Never
+    }
+
+    fn wants_discards_early(&self) -> bool {
+        self.discards == Discards::Early
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {

@@ -5,7 +5,7 @@ use steadfast::{FormatOptions, TransactionMask};
 use crate::medium::MediumProfile;
 use crate::random::Random;
 use crate::sabotage::Bug;
-use crate::tape::Lie;
+use crate::tape::{Discards, Lie};
 
 /// Which operations are likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +64,8 @@ pub struct World {
     pub atomic_unit: u32,
     /// What a power cut may leave on it.
     pub medium: MediumProfile,
-    /// Whether the medium asks to be told which blocks become free.
-    pub discards: bool,
+    /// Whether the medium asks to be told which blocks become free, and when.
+    pub discards: Discards,
     /// Programs that use the volume at once, each with its own open files; who is next is drawn.
     pub clients: u8,
     /// Which operations beyond those of a plain file system are drawn.
@@ -124,7 +124,7 @@ impl World {
         let extras = Extras::default();
         let medium = MediumProfile::SECTOR;
         let (lie, bug) = (Lie::None, Bug::None);
-        let discards = false;
+        let discards = Discards::Never;
         World {
             seed,
             profile,
@@ -142,7 +142,8 @@ impl World {
     }
 
     /// The same world with everything that a volume can do: snapshots in every second of them, atomic commands in every
-    /// second, changes of the size in every third. There the volume begins on a part of the medium.
+    /// second, changes of the size in every third. There the volume begins on a part of the medium. In every second the
+    /// medium wants discards, in half of these early.
     #[must_use]
     pub fn with_extras(mut self) -> World {
         let one_in = |label, count| Random::new(self.seed).fork(label).chance(1, count);
@@ -152,6 +153,8 @@ impl World {
             let part = Random::new(self.seed).fork(9).between(2, 8);
             self.format.size = Some(self.size / 8 * part);
         }
+        let wanted = [Discards::Never, Discards::Never, Discards::BehindCheckpoints, Discards::Early];
+        self.discards = Random::new(self.seed).fork(10).pick(&wanted);
         self
     }
 

@@ -1,6 +1,7 @@
 //! Every request of a run fails once. Longer: `STEADFAST_SEEDS=0..2000`.
 
 use steadfast_lab::faults::{Effort, Tally, strike_all};
+use steadfast_lab::tape::Discards;
 use steadfast_lab::world::{Extras, Profile, World};
 
 fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
@@ -32,7 +33,8 @@ fn strike_with(profile: Profile, extras: Extras, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let mut world = World { extras, ..world(seed, profile) };
         // A medium that asks for discards meets failing ones.
-        world.discards = seed % 2 == 1;
+        let wanted = [Discards::Never, Discards::BehindCheckpoints, Discards::Never, Discards::Early];
+        world.discards = wanted[seed as usize % 4];
         if extras.resizes {
             world.format.size = Some(world.size / 8 * (3 + seed % 6));
         }

@@ -13,6 +13,7 @@ use steadfast::{FormatOptions, InodeNumber, OpenOptions, Volume};
 use steadfast_lab::powercut::{Effort, Script, Tally, torture};
 use steadfast_lab::random::Random;
 use steadfast_lab::subject::LabVolume;
+use steadfast_lab::tape::Discards;
 use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Medium, MemoryMedium};
 
@@ -57,7 +58,8 @@ const BY_POWER_CUTS_WITH_EXTRAS: [(Sabotage, u64); 3] =
     [(Sabotage::ForgetDeletedSnapshots, 40), (Sabotage::IgnoreHold, 200), (Sabotage::GrowBeforeCopies, 20)];
 
 /// Bugs in telling the medium what is free, in worlds whose medium asks for it.
-const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 1] = [(Sabotage::DiscardGivenOut, 40)];
+const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 2] =
+    [(Sabotage::DiscardGivenOut, 40), (Sabotage::DiscardBeforeMark, 40)];
 
 const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
@@ -108,7 +110,7 @@ fn power_cuts_find_what_is_planted_in_atomic_commands_resizes_and_the_way_back()
 
 #[test]
 fn power_cuts_find_what_is_planted_in_discards() {
-    all_are_found(&BY_POWER_CUTS_WITH_DISCARDS, |world| World { discards: true, ..world });
+    all_are_found(&BY_POWER_CUTS_WITH_DISCARDS, |world| World { discards: Discards::Early, ..world });
 }
 
 fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {

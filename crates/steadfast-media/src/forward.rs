@@ -24,6 +24,9 @@ macro_rules! forward {
             fn wants_discards(&self) -> bool {
                 (**self).wants_discards()
             }
+            fn wants_discards_early(&self) -> bool {
+                (**self).wants_discards_early()
+            }
             fn flushes_cheaply(&self) -> bool {
                 (**self).flushes_cheaply()
             }

@@ -46,6 +46,13 @@ pub trait Medium: Send + Sync {
         false
     }
 
+    /// Whether it gains from being told so before blocks can be used again: flash, where what is kept a little longer is moved a
+    /// little more often. Then the file system discards data as soon as the log mark behind which nobody needs it is durable,
+    /// in many small requests, instead of behind the next checkpoint. Counts only where discards are wanted.
+    fn wants_discards_early(&self) -> bool {
+        false
+    }
+
     /// Whether a flush costs next to nothing, as what was written is on the medium already, and a read at a mount counts: flash
     /// again. Then the file system flushes data before the log record that names it, so that a mount need not read the data to
     /// see whether it is there.

@@ -43,6 +43,10 @@ impl<M: Medium> Medium for Patient<M> {
         self.0.wants_discards()
     }
 
+    fn wants_discards_early(&self) -> bool {
+        self.0.wants_discards_early()
+    }
+
     fn flushes_cheaply(&self) -> bool {
         self.0.flushes_cheaply()
     }

@@ -23,6 +23,8 @@ pub enum Sabotage {
     ReuseFreedBlocks,
     /// A block that waits to be discarded is discarded though it has been given out again.
     DiscardGivenOut,
+    /// What a transaction freed is discarded before the log mark that says so is durable.
+    DiscardBeforeMark,
     /// A record that does not match its digest counts.
     AcceptTornRecord,
     /// A record counts although the data that was in flight with it is not there.

@@ -155,7 +155,8 @@ impl<N: Nand> Ftl<N> {
                     && !self.collector.stuck.contains(block)
             });
             let best = candidates.min_by_key(|(block, info)| {
-                let soon = if self.collector.hot.contains(block) { 2 } else { 1 };
+                // A hot page costs a move less than a page of room for it gains: they get more room.
+                let soon = if self.collector.hot.contains(block) { 4 } else { 1 };
                 (info.valid * soon, info.erases)
             });
             if let Some((block, info)) = best

@@ -113,6 +113,10 @@ impl<N: Nand> Medium for FlashMedium<N> {
         true
     }
 
+    fn wants_discards_early(&self) -> bool {
+        true
+    }
+
     /// What has a page of its own is durable when it is programmed.
     fn flushes_cheaply(&self) -> bool {
         true

@@ -83,7 +83,8 @@ impl<N: Nand> Ftl<N> {
         Ok(page)
     }
 
-    /// Forgets logical pages; they read as zeros. A power cut before the next flush may bring them back.
+    /// Forgets logical pages; they read as zeros. A power cut before the next journal page may bring them back: a flush does not
+    /// write one for them.
     ///
     /// # Errors
     /// The part's.
@@ -101,7 +102,6 @@ impl<N: Nand> Ftl<N> {
                         ftl.upkeep()?;
                     }
                     trimmed += 1;
-                    ftl.volatile = true;
                     ftl.set_place(logical, UNMAPPED)?;
                 }
             }

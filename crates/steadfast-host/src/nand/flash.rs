@@ -137,6 +137,10 @@ impl Medium for FlashDevice {
         self.layer.wants_discards()
     }
 
+    fn wants_discards_early(&self) -> bool {
+        self.layer.wants_discards_early()
+    }
+
     fn flushes_cheaply(&self) -> bool {
         self.layer.flushes_cheaply()
     }

@@ -191,15 +191,17 @@ mod tests {
     use super::*;
     use crate::powercut::{Effort, Script, Tally, torture};
     use crate::subject::LabVolume;
+    use crate::tape::Discards;
     use crate::world::{Profile, World};
 
     /// A medium that asks for discards gets them, and what they destroy was not needed: it reads as rubbish here.
     #[test]
     fn what_is_discarded_was_not_needed() {
         let effort = Effort { operations: 60, cuts: Some(40), survivals: 1, recovery_cuts: [1, 0, 0] };
-        for seed in 0..10 {
+        for seed in 0..20 {
             let profile = Profile::ALL[(seed % 5) as usize].1;
-            let world = World { discards: true, ..World::new(seed, profile).with_extras() };
+            let discards = if seed < 15 { Discards::Early } else { Discards::BehindCheckpoints };
+            let world = World { discards, ..World::new(seed, profile).with_extras() };
             let run = torture::<LabVolume>(&world, &Script::Drawn, &effort, &mut Tally::default());
             if let Err(violation) = run {
                 panic!("{world}\n{violation}");

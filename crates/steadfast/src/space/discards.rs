@@ -1,53 +1,132 @@
-//! Blocks that the medium may be told about: a checkpoint has made them free, and nobody has been given them since.
+//! Blocks that the medium may be told about: nobody needs what is in them.
+//!
+//! There are two ways in. What stops being busy at a [`thaw`](super::Space::thaw) is *waiting* at once. A medium that [wants
+//! discards early](steadfast_media::Medium::wants_discards_early) is told sooner of data that operations let go: it is *unmarked*
+//! until a log mark is made of them, *marking* until that mark is durable, and *early* then. The durable tree names such
+//! blocks still, but whoever goes back to it goes on to the mark before anything looks at data; and nobody is given them
+//! before the next durable checkpoint. Of a thaw they are left out if they have been *told*.
 //!
 //! Invariants:
-//! - a block goes in when it stops being busy at a [`thaw`](super::Space::thaw), and out before it is given out again or falls
-//!   behind the end of a volume that becomes smaller. So nothing that is in here is used by a state, a reader or an operation;
+//! - nothing that is waiting or early is used by the marked state or a later one, a reader or an operation;
+//! - a block leaves all of the sets before it is given out again, or falls behind the end of a volume that becomes smaller;
 //! - whoever tells the medium holds the writer's lock meanwhile, or a block could be given out and written in between;
 //! - memory is bounded. What does not fit is not told: a discard is a hint.
 
-use super::RangeSet;
+use super::{RangeSet, Space};
+use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, BlockRun};
 
 /// See the module.
+#[derive(Default)]
 pub(super) struct Discards {
     waiting: RangeSet,
+    unmarked: RangeSet,
+    marking: RangeSet,
+    early: RangeSet,
+    told: RangeSet,
     ranges_max: usize,
+}
+
+/// Adds a range where there is room for it.
+fn add(set: &mut RangeSet, ranges_max: usize, start: u64, end: u64) {
+    let joins = set.intersects(start.saturating_sub(1), end.saturating_add(1));
+    if (joins || set.len() < ranges_max) && set.reserve(1).is_ok() {
+        set.insert(start, end);
+    }
+}
+
+/// Removes a range; where there is no memory for what is left on its two sides, everything.
+fn remove(set: &mut RangeSet, start: u64, end: u64) {
+    if set.intersects(start, end) && set.reserve(1).is_err() {
+        return set.clear();
+    }
+    set.remove(start, end);
 }
 
 impl Discards {
     pub(super) fn new(ranges_max: usize) -> Discards {
-        Discards { waiting: RangeSet::default(), ranges_max }
+        Discards { ranges_max, ..Discards::default() }
     }
 
-    /// `start..end` has become free.
+    /// A checkpoint has made `start..end` free.
     pub(super) fn add(&mut self, start: u64, end: u64) {
-        let joins = self.waiting.intersects(start.saturating_sub(1), end + 1);
-        if (joins || self.waiting.len() < self.ranges_max) && self.waiting.reserve(1).is_ok() {
-            self.waiting.insert(start, end);
+        for set in [&mut self.unmarked, &mut self.marking, &mut self.early] {
+            remove(set, start, end);
         }
+        let mut at = start;
+        if self.told.intersects(start, end) && self.told.reserve(1).is_err() {
+            self.told.clear();
+        }
+        while let Some((from, to)) = self.told.take(at, end) {
+            if at < from {
+                add(&mut self.waiting, self.ranges_max, at, from);
+            }
+            at = to;
+        }
+        if at < end {
+            add(&mut self.waiting, self.ranges_max, at, end);
+        }
+    }
+
+    /// An operation has let go of `start..end`, which no snapshot holds and no reader has pinned.
+    fn note_freed(&mut self, start: u64, end: u64) {
+        let set = if planted(Sabotage::DiscardBeforeMark) { &mut self.early } else { &mut self.unmarked };
+        add(set, self.ranges_max, start, end);
     }
 
     /// `start..end` is no business of the medium any more.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
-        // Out of the middle of a range, one is left on each side.
-        if self.waiting.intersects(start, end) && self.waiting.reserve(1).is_err() {
-            return self.waiting.clear();
+        for set in [&mut self.waiting, &mut self.unmarked, &mut self.marking, &mut self.early, &mut self.told]
+        {
+            remove(set, start, end);
         }
-        self.waiting.remove(start, end);
     }
 
     /// Takes out a run of at most so many blocks.
     pub(super) fn next(&mut self, blocks: u64) -> Option<BlockRun> {
-        let start = self.waiting.first_at(0)?;
-        let (start, end) = self.waiting.take(start, start.saturating_add(blocks))?;
-        Some(BlockRun { start: BlockAddress(start), count: end - start })
+        let run = |(start, end): (u64, u64)| BlockRun { start: BlockAddress(start), count: end - start };
+        let take = |set: &mut RangeSet| {
+            let start = set.first_at(0)?;
+            set.take(start, start.saturating_add(blocks))
+        };
+        if let Some((start, end)) = take(&mut self.early) {
+            add(&mut self.told, self.ranges_max, start, end);
+            return Some(run((start, end)));
+        }
+        take(&mut self.waiting).map(run)
+    }
+}
+
+impl Space {
+    /// An operation has let go of a run of data, and nobody else holds it; `pinned` are the runs that readers are using. For media
+    /// that want to know early.
+    pub fn discard_early(&mut self, run: BlockRun, pinned: &[BlockRun]) {
+        if !super::change::overlaps_any(run, pinned) {
+            self.discards.note_freed(run.start.0, run.end().min(self.limit));
+        }
+    }
+
+    /// A log mark has been made of all operations so far. The one before is durable.
+    pub fn mark_discards(&mut self) {
+        self.discards.marking = core::mem::take(&mut self.discards.unmarked);
+    }
+
+    /// That mark is durable.
+    pub fn mark_is_durable(&mut self) {
+        let marking = core::mem::take(&mut self.discards.marking);
+        for (start, end) in marking.iter() {
+            add(&mut self.discards.early, self.discards.ranges_max, start, end);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn run(start: u64, count: u64) -> Option<BlockRun> {
+        Some(BlockRun { start: BlockAddress(start), count })
+    }
 
     #[test]
     fn runs_are_merged_bounded_and_taken_out() {
@@ -57,11 +136,25 @@ mod tests {
         }
         discards.remove(15, 16);
         discards.remove(60, 90);
-        let run = |start, count| Some(BlockRun { start: BlockAddress(start), count });
         assert_eq!(
             [(); 5].map(|()| discards.next(9)),
             [run(10, 5), run(16, 9), run(25, 5), run(40, 9), run(49, 6)]
         );
         assert_eq!(discards.next(9), None);
+    }
+
+    #[test]
+    fn what_was_told_early_is_not_told_again_unless_it_was_given_out() {
+        let mut discards = Discards::new(100);
+        discards.early.insert(10, 20);
+        assert_eq!((discards.next(6), discards.next(100)), (run(10, 6), run(16, 4)));
+        discards.remove(12, 13);
+        discards.add(8, 24);
+        let told = [(); 4].map(|()| discards.next(100));
+        assert_eq!(told, [run(8, 2), run(12, 1), run(20, 4), None]);
+        // What is early and becomes free is told once.
+        discards.early.insert(30, 32);
+        discards.add(31, 33);
+        assert_eq!([(); 3].map(|()| discards.next(100)), [run(30, 1), run(31, 2), None]);
     }
 }

@@ -70,8 +70,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         };
 
         let pinned = self.pins.lock();
+        let early = origin != Origin::Replay && self.wants_discards_early();
         for run in &blocks.freed {
             working.space.free_data(*run, &pinned);
+            if early {
+                working.space.discard_early(*run, &pinned);
+            }
         }
         drop(pinned);
         for entry in &blocks.dead {

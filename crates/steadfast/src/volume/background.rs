@@ -73,6 +73,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         any
     }
 
+    /// Whether the medium is told of freed data before a checkpoint makes it free.
+    pub(super) fn wants_discards_early(&self) -> bool {
+        self.store.medium.wants_discards() && self.store.medium.wants_discards_early()
+    }
+
     fn timer_due(&self) -> bool {
         if !self.active_mask().contains(TransactionMask::TIMER) {
             return false;

@@ -87,6 +87,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     let written = self.write_mark(&mark);
                     written.map_err(|error| self.fail("the intent log could not be written", error))?;
                     commit.durable = mark.sequence;
+                    if self.wants_discards_early() {
+                        self.working.lock().space.mark_is_durable();
+                    }
                     self.tally.lock().points += 1;
                     break;
                 }
@@ -158,6 +161,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (at, bytes) = working.log.append(&self.store, next, check_data);
         working.pending.clear();
         working.space.mark();
+        working.space.mark_discards();
         Mark { at, bytes, flush_data_first, sequence: working.sequence }
     }
 

@@ -59,12 +59,14 @@ pub fn churn(count: u32, seed: u32) -> Vec<Step> {
 #[derive(Debug, Clone, Default)]
 pub struct Oracle {
     pages: BTreeMap<u32, Vec<Vec<u8>>>,
+    /// Pages whose last values, so many, are those of being trimmed: a flush does not make them durable.
+    trimmed: BTreeMap<u32, usize>,
     page_size: usize,
 }
 
 impl Oracle {
     pub fn new(page_size: usize) -> Oracle {
-        Oracle { pages: BTreeMap::new(), page_size }
+        Oracle { page_size, ..Oracle::default() }
     }
 
     fn values(&mut self, page: u32) -> &mut Vec<Vec<u8>> {
@@ -73,9 +75,15 @@ impl Oracle {
     }
 
     fn flushed(&mut self) {
-        for values in self.pages.values_mut() {
-            values.drain(..values.len() - 1);
+        for (page, values) in &mut self.pages {
+            let trimmed = self.trimmed.get(page).copied().unwrap_or(0);
+            values.drain(..(values.len() - 1).saturating_sub(trimmed));
         }
+    }
+
+    fn closed(&mut self) {
+        self.trimmed.clear();
+        self.flushed();
     }
 
     /// What is read must be the last value, or after a cut one of the values; then it is the only one.
@@ -101,6 +109,9 @@ impl Oracle {
                 *values = vec![data.clone()];
             }
         }
+        if cut {
+            self.trimmed.clear();
+        }
         Ok(())
     }
 }
@@ -122,6 +133,7 @@ pub fn step<N: Nand>(ftl: &mut Ftl<N>, oracle: &mut Oracle, step: &Step) -> Resu
             let page = u32::from(*page) * user / 65_536;
             let data = contents(oracle.page_size, *number, *length);
             oracle.values(page).push(data.clone());
+            oracle.trimmed.remove(&page);
             ftl.write_page(page, &data)
         }
         Step::Flush => {
@@ -135,6 +147,7 @@ pub fn step<N: Nand>(ftl: &mut Ftl<N>, oracle: &mut Oracle, step: &Step) -> Resu
             let zeros = vec![0; oracle.page_size];
             for page in first..first + count {
                 oracle.values(page).push(zeros.clone());
+                *oracle.trimmed.entry(page).or_default() += 1;
             }
             ftl.trim(first, count)
         }
@@ -159,7 +172,7 @@ fn run_inner(mut nand: &mut NandModel, oracle: &mut Oracle, steps: &[Step]) -> b
         if let (Step::Remount, Ok(())) = (next, done) {
             done = ftl.close();
             if done.is_ok() {
-                oracle.flushed();
+                oracle.closed();
                 nand = ftl.into_nand();
                 ftl = match Ftl::mount(nand, false) {
                     Ok(ftl) => ftl,
