@@ -36,6 +36,8 @@ pub struct Address {
     pub hedge: Duration,
     /// Open without servers that might know better.
     pub degraded: bool,
+    /// Bytes of partly filled stripes that may be kept in memory.
+    pub hold: u64,
     /// Bytes a second that a rebuild may write.
     pub rebuild_rate: u64,
     /// How long a member is lost before a spare takes its place.
@@ -109,6 +111,7 @@ impl Address {
             timeout: Duration::from_millis(400),
             hedge: Duration::from_millis(50),
             degraded: false,
+            hold: 16 << 20,
             rebuild_rate: 64 << 20,
             spare_after: Duration::from_secs(10),
             log: None,
@@ -138,6 +141,10 @@ impl Address {
             "timeout" => self.timeout = ms()?,
             "hedge" => self.hedge = ms()?,
             "degraded" => self.degraded = value == "yes",
+            "hold" => match number()? {
+                mib @ 0..=64 => self.hold = mib << 20,
+                _ => return Err(wrong("give MiB, from 0 to 64")),
+            },
             "rate" => match number()? {
                 0 => return Err(wrong("give MiB a second, at least 1")),
                 rate => self.rebuild_rate = rate.saturating_mul(1 << 20),
@@ -172,8 +179,8 @@ impl Address {
             }
             _ => {
                 return Err(format!(
-                    "unknown word '{key}': there are policy, ec, export, connections, timeout, hedge, degraded, rate, \
-                     spare, spares, spare_after, log, log_behind, witness, tls_ca, tls_cert and tls_key; with etcd also \
+                    "unknown word '{key}': there are policy, ec, export, connections, timeout, hedge, degraded, hold, \
+                     rate, spare, spares, spare_after, log, log_behind, witness, tls_ca, tls_cert and tls_key; with etcd also \
                      members, takeover, etcd_wait, etcd_ca, etcd_cert and etcd_key"
                 ));
             }
@@ -314,13 +321,13 @@ mod tests {
     #[test]
     fn addresses_are_read() {
         let address: Address =
-            "remote://a,b:1,[::1]:2?policy=parity&spare=c:3&timeout=900ms&degraded=yes&rate=5&log=/l&log_behind=8"
+            "remote://a,b:1,[::1]:2?policy=parity&spare=c:3&timeout=900ms&degraded=yes&rate=5&hold=3&log=/l&log_behind=8"
                 .parse()
                 .unwrap();
         assert_eq!(address.servers, ["a:10809", "b:1", "[::1]:2", "c:3"]);
         assert_eq!((address.spares, address.policy), (1, Some(Policy::Parity)));
         assert!(address.degraded && address.timeout == Duration::from_millis(900));
-        assert_eq!(address.rebuild_rate, 5 << 20);
+        assert_eq!((address.rebuild_rate, address.hold), (5 << 20, 3 << 20));
         assert_eq!((address.log, address.log_left, address.log_behind), (Some("/l".into()), false, 8 << 20));
         let left: Address = "remote://a?log=none".parse().unwrap();
         assert_eq!((left.log, left.log_left), (None, true));
@@ -338,6 +345,7 @@ mod tests {
             ("remote://a?timeout=0", "milliseconds"),
             ("remote://a,b?policy", "no value"),
             ("remote://a?log_behind=0", "MiB, from 1"),
+            ("remote://a?hold=65", "MiB, from 0"),
             ("file://a", "does not begin"),
             ("remote:///does/not/exist.toml", "No such file"),
             ("remote://a?takeover=yes", "only where etcd"),

@@ -78,6 +78,7 @@ pub(crate) fn options(
         degraded: address.degraded,
         read_only,
         now,
+        hold_bytes: address.hold,
         log: match &address.log {
             Some(_) => LogUse::Kept,
             None if address.log_left => LogUse::Left,

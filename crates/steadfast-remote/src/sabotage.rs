@@ -13,6 +13,8 @@ pub enum Sabotage {
     MarkBeforeFlush,
     /// A block is put right where it was, though something else may be there by now.
     RepairWhereItWas,
+    /// What waited of a block that was written over in one piece is kept in memory for it.
+    HoldOlder,
 }
 
 #[cfg(not(feature = "sabotage"))]

@@ -1,21 +1,32 @@
-//! Cleaning: the emptiest segments are emptied, so that there is always one to append to.
+//! Cleaning: segments that hold little are emptied, so that there is always one to append to.
 //!
 //! Blocks that are still needed are appended again, a flush and a mark later the segment is free (see `mark.rs`). Blocks of
-//! the medium are at most four fifths of what fits, so the emptiest segment always has room to gain.
+//! the medium are at most four fifths of what fits, so the emptiest segment always has room to gain. Segments of small
+//! flushes are mostly padding; the newest of them are packed from memory (see `hold.rs`), the others are read first: their
+//! headers in one round, their blocks in one for each record that comes of them.
 
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
 use super::record::{Header, Meta};
-use super::seal::Log;
+use super::seal::{Log, Stream};
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
+use crate::sabotage::{Sabotage, planted};
 
 /// Free segments below which cleaning begins.
 const FREE_MIN: usize = 5;
 /// Segments emptied for one that is needed, at most: bounds the work of a write.
 const TURNS_MAX: usize = 64;
+
+/// A segment to be emptied.
+enum Victim {
+    /// All that is needed of it is in memory: these blocks.
+    Held(Vec<u32>),
+    /// Nobody knows without its records what that is.
+    Stored(u32, Vec<Meta>),
+}
 
 impl<F: Fleet> Array<F> {
     /// Sees to it that there are segments to append to. Called before a change, with the log held.
@@ -25,7 +36,9 @@ impl<F: Fleet> Array<F> {
         }
         for _ in 0..TURNS_MAX {
             // What is done with is marked after a flush and free after another.
-            self.flush_held(log)?;
+            if !planted(Sabotage::MarkBeforeFlush) {
+                self.flush_held(log)?;
+            }
             self.mark(log)?;
             if !log.marked.is_empty() {
                 self.flush_held(log)?;
@@ -43,42 +56,112 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Appends the live blocks of the emptiest segment again. `false`: there is nothing to gain.
+    /// Appends the live blocks again of the segment that is worth it most. `false`: there is nothing to gain.
     fn clean_one(&self, log: &mut Log) -> Result<bool, ArrayError> {
-        let open = log.open.map(|open| open.slot);
-        let victim = {
-            let map = self.map.read();
-            map.segments
-                .iter()
-                .enumerate()
-                .filter(|(slot, segment)| Some(*slot as u32) != open && !segment.records.is_empty())
-                .min_by_key(|(_, segment)| segment.live)
-                .map(|(slot, segment)| (slot as u32, segment.records.clone()))
+        let Some(victim) = self.victim(log) else { return Ok(false) };
+        let (blocks, packed) = match victim {
+            Victim::Held(blocks) => {
+                let packed = blocks.len();
+                (blocks, packed)
+            }
+            Victim::Stored(slot, records) => (self.live_in(slot, &records)?, 0),
         };
-        let Some((slot, records)) = victim else { return Ok(false) };
-        let mut bytes = vec![0; BLOCK];
-        for record in records {
-            let header = self.header_of(slot, &record)?;
+        // A record at a time: what is in memory stays bounded, however large the segment.
+        let mut bytes = Vec::new();
+        for part in blocks.chunks(self.shape.batch()) {
+            bytes.resize(part.len() * BLOCK, 0);
+            self.fetch_each(part, &mut bytes, true)?;
+            for (block, bytes) in part.iter().zip(bytes.chunks_exact(BLOCK)) {
+                let mut copy = [0; BLOCK];
+                copy.copy_from_slice(bytes);
+                self.put(log, *block, Arc::new(copy));
+            }
+            self.seal(log, Stream::Moved, false)?;
+        }
+        self.tally.cleaned(1);
+        self.tally.moved(blocks.len() as u64);
+        self.tally.packed(packed as u64);
+        Ok(true)
+    }
+
+    /// The segment that gives most room for the bytes that cleaning it moves: what is needed has to be sent, and what is not
+    /// in memory has to be read before. Where nothing is held that is the emptiest one.
+    fn victim(&self, log: &Log) -> Option<Victim> {
+        let map = self.map.read();
+        let (data, servers) = (self.shape.data as u64, self.shape.servers() as u64);
+        let most = self.shape.segment_blocks() as u64;
+        let price = |slot: u32, live: u32| {
+            let (live, held) = (u64::from(live), u64::from(map.hold.count(slot)));
+            let moved = live * servers + live.saturating_sub(held) * data;
+            match most.saturating_sub(live) {
+                0 => u64::MAX,
+                gained => (moved << 16) / gained,
+            }
+        };
+        let used = map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
+        let (slot, segment) = used
+            .filter(|(slot, segment)| !log.is_open(*slot) && !segment.records.is_empty())
+            .min_by_key(|(slot, segment)| price(*slot, segment.live))?;
+        Some(match map.hold.count(slot) == segment.live {
+            true => Victim::Held(map.hold.blocks(slot)),
+            false => Victim::Stored(slot, segment.records.clone()),
+        })
+    }
+
+    /// The blocks that are needed of a segment, from the headers of its records.
+    fn live_in(&self, slot: u32, records: &[Meta]) -> Result<Vec<u32>, ArrayError> {
+        let headers = self.headers_of(slot, records)?;
+        let map = self.map.read();
+        let mut blocks = Vec::new();
+        for (record, header) in records.iter().zip(&headers) {
             for (index, (block, _)) in header.entries.iter().enumerate() {
                 let row = record.row((index % header.rows as usize) as u32);
                 let shard = index / header.rows as usize;
-                let live = {
-                    let map = self.map.read();
-                    map.entry(*block).is_some_and(|entry| {
-                        entry.slot == slot && entry.offset == row && usize::from(entry.shard) == shard
-                    }) && !map.pending.contains_key(block)
-                };
-                if live {
-                    self.fetch(*block, &mut bytes, true)?;
-                    let mut copy = [0; BLOCK];
-                    copy.copy_from_slice(&bytes);
-                    self.put(log, *block, Arc::new(copy));
+                let here = map.entry(*block).is_some_and(|entry| {
+                    entry.slot == slot && entry.offset == row && usize::from(entry.shard) == shard
+                });
+                if here && !map.pending.contains_key(block) {
+                    blocks.push(*block);
                 }
             }
         }
-        self.tally.cleaned(1);
-        self.seal(log, false)?;
-        Ok(true)
+        Ok(blocks)
+    }
+
+    /// The headers of records of a segment: all at once from one server after the other in turn, and from any other where that
+    /// one has it not.
+    fn headers_of(&self, slot: u32, records: &[Meta]) -> Result<Vec<Header>, ArrayError> {
+        let (seats, uuid) = {
+            let members = self.members.read();
+            let good = members.in_state(super::State::Good);
+            (good.map(|member| members.seat(member)).collect::<Vec<usize>>(), members.superblock.uuid)
+        };
+        let start = self.shape.slot_start(slot);
+        let mut buffers: Vec<Vec<u8>> =
+            records.iter().map(|record| vec![0; record.header as usize]).collect();
+        let mut calls: Vec<Call<'_>> = records
+            .iter()
+            .zip(&mut buffers)
+            .zip(seats.iter().cycle())
+            .map(|((record, buffer), seat)| {
+                Call::new(*seat, start + u64::from(record.offset), Ask::Read(buffer))
+            })
+            .collect();
+        self.insist(&mut calls);
+        let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
+        drop(calls);
+        let found = buffers.iter().zip(done).map(|(bytes, done)| done.then_some(&bytes[..]));
+        let mut headers = Vec::with_capacity(records.len());
+        for (record, bytes) in records.iter().zip(found) {
+            let header = bytes
+                .and_then(|bytes| Header::decode(bytes, &self.shape, &uuid, slot, record.offset))
+                .filter(|header| header.sequence == record.sequence);
+            headers.push(match header {
+                Some(header) => header,
+                None => self.header_of(slot, record)?,
+            });
+        }
+        Ok(headers)
     }
 
     /// The header of a record, from whichever good server has it whole.

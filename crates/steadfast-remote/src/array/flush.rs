@@ -5,7 +5,7 @@
 
 use parking_lot::MutexGuard;
 
-use super::seal::Log;
+use super::seal::{Log, Stream};
 use super::{Array, ArrayError, Call, Fleet, Outcome};
 use crate::client::Ask;
 
@@ -24,7 +24,7 @@ impl<F: Fleet> Array<F> {
 
     /// As [`flush_all`](Self::flush_all), where the log is held.
     pub(crate) fn flush_held(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
-        self.seal(log, true)?;
+        self.seal(log, Stream::Fresh, true)?;
         self.flush_servers(log)?;
         self.alive()?;
         log.durable = log.next - 1;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::hold::Hold;
 use super::record::{Header, Meta};
 use super::shape::Shape;
 use super::{Array, ArrayError, BLOCK, Fleet, Policy, Status};
@@ -57,16 +58,19 @@ pub(crate) struct Map {
     /// Written and not yet on the servers.
     pub(crate) pending: HashMap<u32, Bytes>,
     pub(crate) segments: Vec<Segment>,
+    /// On the servers, and in memory as well.
+    pub(crate) hold: Hold,
 }
 
 impl Map {
-    pub(crate) fn new(shape: &Shape) -> Result<Map, ArrayError> {
+    pub(crate) fn new(shape: &Shape, hold_bytes: u64) -> Result<Map, ArrayError> {
         let mut entries = Vec::new();
         entries
             .try_reserve_exact(shape.blocks as usize)
             .map_err(|_| ArrayError::Invalid("no memory for the map of this array".to_owned()))?;
         entries.resize(shape.blocks as usize, Entry::NONE);
-        Ok(Map { entries, pending: HashMap::new(), segments: vec![Segment::default(); shape.slots as usize] })
+        let segments = vec![Segment::default(); shape.slots as usize];
+        Ok(Map { entries, pending: HashMap::new(), segments, hold: Hold::new(shape, hold_bytes) })
     }
 
     /// Where a block is, if it was written.
@@ -76,6 +80,7 @@ impl Map {
 
     /// A segment gets its first record.
     pub(crate) fn begin(&mut self, slot: u32, generation: u64) {
+        self.hold.forget(slot);
         if let Some(segment) = self.segments.get_mut(slot as usize) {
             segment.generation = generation;
             segment.records.clear();
@@ -102,6 +107,13 @@ impl Map {
         }
     }
 
+    /// A block of a record that was just placed stays in memory.
+    pub(crate) fn keep(&mut self, block: u32, bytes: Bytes) {
+        if let Some(entry) = self.entry(block) {
+            self.hold.put(entry, block, bytes);
+        }
+    }
+
     /// Forgets a block.
     pub(crate) fn clear(&mut self, block: u32) {
         self.pending.remove(&block);
@@ -111,6 +123,7 @@ impl Map {
     fn set(&mut self, block: u32, entry: Entry) {
         let Some(place) = self.entries.get_mut(block as usize) else { return };
         let before = std::mem::replace(place, entry);
+        self.hold.drop_at(&before);
         if let Some(segment) = self.segments.get_mut(before.slot as usize) {
             segment.live = segment.live.saturating_sub(1);
         }
@@ -140,6 +153,9 @@ impl<F: Fleet> Array<F> {
             reconstructed: 0,
             repaired: 0,
             cleaned: 0,
+            moved: 0,
+            packed: 0,
+            held: self.map.read().hold.total(),
             records: 0,
             hedged: 0,
             trimmed: 0,

@@ -105,12 +105,11 @@ impl<F: Fleet> Array<F> {
     /// Segments whose blocks all have newer versions, or none, and those of which only a dead client knew what they are: how
     /// many of the latter, which are first.
     fn done_with(&self, log: &Log, most: usize) -> (Vec<u32>, usize) {
-        let open = log.open.map(|open| open.slot);
         let taken = log.unmarked.len().min(most);
         let mut slots: Vec<u32> = log.unmarked.iter().take(taken).copied().collect();
         let map = self.map.read();
         let empty = map.segments.iter().enumerate().filter(|(slot, segment)| {
-            segment.live == 0 && !segment.records.is_empty() && open != Some(*slot as u32)
+            segment.live == 0 && !segment.records.is_empty() && !log.is_open(*slot as u32)
         });
         slots.extend(empty.map(|(slot, _)| slot as u32).take(most - taken));
         (slots, taken)

@@ -11,6 +11,8 @@
 //!   never believed without.
 //! - Who belongs to the array, and in which state, is written to every good server under a growing **epoch** before
 //!   anything depends on it. A server of an older epoch, or of none, is rebuilt, not read.
+//! - What is in the client's memory alone is what no flush was asked for; what else is kept there ([`hold`]) is on the
+//!   servers, too, and nothing depends on it.
 //! - A record is there when `k` of its shards are. Found incomplete after a crash of the client, it is completed before
 //!   anything else is written, or it and what is newer never counts again.
 //! - The engine does no I/O of its own: servers are behind [`Fleet`], time and randomness come from the caller.
@@ -20,6 +22,7 @@ mod clean;
 mod code;
 mod fleet;
 mod flush;
+mod hold;
 mod map;
 mod mark;
 mod medium;

@@ -53,7 +53,8 @@ impl<F: Fleet> Array<F> {
         let mut superblock = Superblock::first(create.uuid, shape, options.now);
         (superblock.unfinished, superblock.logged) = (unfinished, options.log == LogUse::Kept);
         let seats = (0..shape.servers()).collect();
-        let array = Array::assemble(fleet, options, superblock, seats, &contacts, Map::new(&shape)?, 1);
+        let map = Map::new(&shape, options.hold_bytes)?;
+        let array = Array::assemble(fleet, options, superblock, seats, &contacts, map, 1);
         for member in 0..array.shape.servers() {
             array
                 .wipe(member)
@@ -155,7 +156,7 @@ impl<F: Fleet> Array<F> {
             return Err(ArrayError::Unsure(absent));
         }
         let contacts: Vec<Contact> = contacts.into_iter().map(|contact| contact.unwrap_or(NOBODY)).collect();
-        let map = Map::new(&newest.shape)?;
+        let map = Map::new(&newest.shape, options.hold_bytes)?;
         if options.read_only {
             // Later connections have to lead to who was found; otherwise the next epoch sees to that.
             for (seat, own) in found.iter().enumerate() {
@@ -203,7 +204,8 @@ impl<F: Fleet> Array<F> {
             unnoted: None,
         };
         let log = Log {
-            open: None,
+            fresh: None,
+            moved: None,
             next,
             durable: next - 1,
             waiting: Vec::new(),

@@ -47,6 +47,8 @@ pub struct ArrayOptions {
     /// Milliseconds since any time that is the same for all clients: of two that open an array without having seen each
     /// other, the later one has to have the larger number.
     pub now: u64,
+    /// Bytes of blocks of partly filled stripes that may be kept in memory, so that cleaning need not read them.
+    pub hold_bytes: u64,
     /// Whether its write-behind log is kept up to date. The superblock has it until somebody says otherwise.
     pub log: LogUse,
     /// Who remembers the newest epoch.
@@ -61,6 +63,7 @@ impl Default for ArrayOptions {
             degraded: false,
             read_only: false,
             now: 0,
+            hold_bytes: 16 << 20,
             log: LogUse::Unsaid,
             witness: None,
         }
@@ -139,6 +142,8 @@ pub(crate) struct Tally {
     reconstructed: AtomicU64,
     repaired: AtomicU64,
     cleaned: AtomicU64,
+    moved: AtomicU64,
+    packed: AtomicU64,
     records: AtomicU64,
     hedged: AtomicU64,
     trimmed: AtomicU64,
@@ -153,7 +158,7 @@ macro_rules! count {
 }
 
 impl Tally {
-    count!(losses, reconstructed, repaired, cleaned, records, hedged, trimmed);
+    count!(losses, reconstructed, repaired, cleaned, moved, packed, records, hedged, trimmed);
 
     pub(crate) fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Ordering::Relaxed);
@@ -188,6 +193,8 @@ impl Tally {
         status.reconstructed = get(&self.reconstructed);
         status.repaired = get(&self.repaired);
         status.cleaned = get(&self.cleaned);
+        status.moved = get(&self.moved);
+        status.packed = get(&self.packed);
         status.records = get(&self.records);
         status.hedged = get(&self.hedged);
         status.trimmed = get(&self.trimmed);
@@ -221,6 +228,12 @@ pub struct Status {
     pub repaired: u64,
     /// Segments emptied to be used again.
     pub cleaned: u64,
+    /// Blocks that were in them and are elsewhere now.
+    pub moved: u64,
+    /// Of those, the ones that no server was asked for.
+    pub packed: u64,
+    /// Blocks on the servers that are in memory as well.
+    pub held: u64,
     /// Records written.
     pub records: u64,
     /// Reads that did not wait for a slow server.

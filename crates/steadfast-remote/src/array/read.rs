@@ -44,6 +44,26 @@ impl Lates {
     }
 }
 
+/// Which blocks a buffer is for.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    /// This one and those behind it.
+    From(u32),
+    /// Each of these.
+    Each(&'a [u32]),
+}
+
+impl Asked<'_> {
+    /// The block at this place of the buffer.
+    fn block(&self, index: usize) -> u32 {
+        match self {
+            Asked::From(first) => first + index as u32,
+            // There are as many as the buffer has room for.
+            Asked::Each(blocks) => blocks.get(index).copied().unwrap_or(u32::MAX),
+        }
+    }
+}
+
 /// A block that has to come from elsewhere, and which member has answered with something wrong.
 struct Hard {
     index: usize,
@@ -85,32 +105,41 @@ impl Run {
 impl<F: Fleet> Array<F> {
     /// Fills `buffer` from block `first`. `held` says that the caller has the log.
     pub(crate) fn fetch(&self, first: u32, buffer: &mut [u8], held: bool) -> Result<(), ArrayError> {
+        self.fetch_asked(Asked::From(first), buffer, held)
+    }
+
+    /// Fills `buffer` with these blocks, side by side.
+    pub(crate) fn fetch_each(&self, blocks: &[u32], buffer: &mut [u8], held: bool) -> Result<(), ArrayError> {
+        self.fetch_asked(Asked::Each(blocks), buffer, held)
+    }
+
+    fn fetch_asked(&self, asked: Asked<'_>, buffer: &mut [u8], held: bool) -> Result<(), ArrayError> {
         self.alive()?;
         let mut wanted: Vec<usize> = (0..buffer.len() / BLOCK).collect();
         for _ in 0..ATTEMPTS {
             if wanted.is_empty() {
                 break;
             }
-            wanted = self.attempt(first, buffer, &wanted, held)?;
+            wanted = self.attempt(asked, buffer, &wanted, held)?;
         }
         match wanted.first() {
             None => {
                 self.tally.read(buffer.len());
                 Ok(())
             }
-            Some(index) => Err(ArrayError::Unreadable(first + *index as u32)),
+            Some(index) => Err(ArrayError::Unreadable(asked.block(*index))),
         }
     }
 
     /// Reads the blocks at `wanted`; those that have moved meanwhile come back.
     fn attempt(
         &self,
-        first: u32,
+        asked: Asked<'_>,
         buffer: &mut [u8],
         wanted: &[usize],
         held: bool,
     ) -> Result<Vec<usize>, ArrayError> {
-        let (runs, mut hard, hedge) = self.plan(first, buffer, wanted);
+        let (runs, mut hard, hedge) = self.plan(asked, buffer, wanted);
         let mut suspects = Vec::new();
         if !runs.is_empty() {
             let mut calls = Vec::with_capacity(runs.len());
@@ -153,7 +182,7 @@ impl<F: Fleet> Array<F> {
         }
         let mut moved = Vec::new();
         for Hard { index, entry, wrong } in hard {
-            let block = first + index as u32;
+            let block = asked.block(index);
             let found = self.reconstruct(block, entry, held)?;
             match (found, buffer.get_mut(index * BLOCK..(index + 1) * BLOCK)) {
                 (Some(bytes), Some(target)) => {
@@ -178,13 +207,13 @@ impl<F: Fleet> Array<F> {
 
     /// What is in memory is copied; the rest is put together to requests, and to what no good server has by itself. And
     /// whether there are others to turn to when a server is slow.
-    fn plan(&self, first: u32, buffer: &mut [u8], wanted: &[usize]) -> (Vec<Run>, Vec<Hard>, bool) {
+    fn plan(&self, asked: Asked<'_>, buffer: &mut [u8], wanted: &[usize]) -> (Vec<Run>, Vec<Hard>, bool) {
         let map = self.map.read();
         let members = self.members.read();
         let good: Vec<usize> = members.in_state(State::Good).collect();
         let (mut runs, mut hard): (Vec<Run>, Vec<Hard>) = (Vec::new(), Vec::new());
         for index in wanted {
-            let block = first + *index as u32;
+            let block = asked.block(*index);
             let Some(target) = buffer.get_mut(index * BLOCK..(index + 1) * BLOCK) else { continue };
             if let Some(bytes) = map.pending.get(&block) {
                 target.copy_from_slice(&bytes[..]);
@@ -194,6 +223,10 @@ impl<F: Fleet> Array<F> {
                 target.fill(0);
                 continue;
             };
+            if let Some(bytes) = map.hold.at(&entry) {
+                target.copy_from_slice(&bytes[..]);
+                continue;
+            }
             let member = match members.state(usize::from(entry.member)) {
                 State::Good => usize::from(entry.member),
                 // A copy is as good.

@@ -90,7 +90,7 @@ impl<F: Fleet> Array<F> {
         self.wipe(member).map_err(|()| ArrayError::Unreachable(seat, "cannot be written".to_owned()))?;
         // What waits goes to the members that are there; what comes later begins with a new segment.
         self.flush_held(&mut log)?;
-        log.open = None;
+        log.close();
         self.set_state(member, State::Rebuilding);
         self.publish()?;
         // Nobody has flushed the wiping: a server that restarts after it may have its old records again.

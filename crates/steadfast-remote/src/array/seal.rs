@@ -3,22 +3,38 @@
 //! Blocks wait in memory until a record is full or a flush comes. A block that is written again while it waits is
 //! replaced where it is. A flush makes a short record of what has gathered: a stripe is never read back to be filled.
 //! What comes in large pieces does not wait: it goes to the servers from where the caller has it.
+//!
+//! What is new and what cleaning moves are two streams with a segment each: new blocks, of small flushes above all, are soon
+//! written again or moved, and what was moved has shown that it stays. A segment with both would never be emptied cheaply.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::hold::Hold;
 use super::map::Bytes;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Fleet};
+use crate::sabotage::{Sabotage, planted};
 
 /// Blocks that come at once and are not gathered, where a record has room for them: copying them would cost more than
 /// another header.
 const DIRECT_MIN: usize = 128;
 
-/// The segment that records are appended to.
+/// What is appended where: what is new dies sooner than what has been moved, so they do not share segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Blocks as they are written.
+    Fresh,
+    /// Blocks that cleaning moves.
+    Moved,
+}
+
+/// A segment that records are appended to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
+    /// What is appended to it.
+    pub(crate) stream: Stream,
     /// Where it is on every server.
     pub(crate) slot: u32,
     /// Sequence number of its first record.
@@ -28,7 +44,9 @@ pub(crate) struct Open {
 
 /// What only who appends needs to know.
 pub(crate) struct Log {
-    pub(crate) open: Option<Open>,
+    /// The segment of each stream.
+    pub(crate) fresh: Option<Open>,
+    pub(crate) moved: Option<Open>,
     /// Sequence number of the next record.
     pub(crate) next: u64,
     /// Every record up to this one is flushed.
@@ -55,6 +73,23 @@ impl Log {
     pub(crate) fn free_count(&self) -> usize {
         self.free.len()
     }
+
+    /// Whether a segment may still be appended to.
+    pub(crate) fn is_open(&self, slot: u32) -> bool {
+        [self.fresh, self.moved].iter().flatten().any(|open| open.slot == slot)
+    }
+
+    /// The next records begin segments.
+    pub(crate) fn close(&mut self) {
+        (self.fresh, self.moved) = (None, None);
+    }
+
+    fn open(&mut self, stream: Stream) -> &mut Option<Open> {
+        match stream {
+            Stream::Fresh => &mut self.fresh,
+            Stream::Moved => &mut self.moved,
+        }
+    }
 }
 
 impl<F: Fleet> Array<F> {
@@ -77,7 +112,7 @@ impl<F: Fleet> Array<F> {
                     self.put(&mut log, block + index as u32, Arc::new(copy));
                 }
                 if log.waiting.len() >= self.shape.batch() {
-                    self.seal(&mut log, false)?;
+                    self.seal(&mut log, Stream::Fresh, false)?;
                 }
                 taken
             };
@@ -98,7 +133,7 @@ impl<F: Fleet> Array<F> {
 
     /// Sends the first blocks of `data`, which belong to `first` and the blocks behind it, from where they are: how many.
     fn seal_direct(&self, log: &mut Log, first: u32, data: &[u8]) -> Result<usize, ArrayError> {
-        let open = self.room(log)?;
+        let open = self.room(log, Stream::Fresh)?;
         let most = self.fits(&open).min(data.len() / BLOCK);
         // Whole stripes; where the segment has room for less than one, what is there.
         let count = if most >= self.shape.data { most - most % self.shape.data } else { most };
@@ -106,15 +141,17 @@ impl<F: Fleet> Array<F> {
         // What waited of these blocks is older.
         log.waiting.retain(|block| !(first..first + count as u32).contains(block));
         let bytes = data.get(..count * BLOCK).unwrap_or_default();
-        self.seal_record(log, open, &blocks, Cow::Borrowed(bytes), false)?;
+        // So it is not kept for these.
+        let keep = planted(Sabotage::HoldOlder);
+        self.seal_record(log, open, &blocks, Cow::Borrowed(bytes), keep, false)?;
         Ok(count)
     }
 
     /// Sends what waits, in as many records as it takes; with `durable` the last one takes a flush of all that was sent
     /// before along, and is durable itself where servers can do that in one request.
-    pub(crate) fn seal(&self, log: &mut Log, durable: bool) -> Result<(), ArrayError> {
+    pub(crate) fn seal(&self, log: &mut Log, stream: Stream, durable: bool) -> Result<(), ArrayError> {
         while !log.waiting.is_empty() {
-            let open = self.room(log)?;
+            let open = self.room(log, stream)?;
             let count = log.waiting.len().min(self.fits(&open));
             let blocks: Vec<u32> = log.waiting.iter().take(count).copied().collect();
             let mut bytes = std::mem::take(&mut log.gathered);
@@ -128,20 +165,22 @@ impl<F: Fleet> Array<F> {
             }
             bytes.resize(self.shape.stripe_bytes(count), 0);
             let last = count == log.waiting.len();
-            self.seal_record(log, open, &blocks, Cow::Borrowed(&bytes), durable && last)?;
+            let keep = stream == Stream::Fresh && Hold::wants(&self.shape, count);
+            self.seal_record(log, open, &blocks, Cow::Borrowed(&bytes), keep, durable && last)?;
             log.gathered = bytes;
             log.waiting.drain(..count);
         }
         Ok(())
     }
 
-    /// Makes a record of blocks, sends it, and notes that they are there.
+    /// Makes a record of blocks, sends it, and notes that they are there. With `keep` what waited of them stays in memory.
     fn seal_record(
         &self,
         log: &mut Log,
         open: Open,
         blocks: &[u32],
         bytes: Cow<'_, [u8]>,
+        keep: bool,
         durable: bool,
     ) -> Result<(), ArrayError> {
         let header = self.send(log, open, blocks, bytes, durable)?;
@@ -149,11 +188,16 @@ impl<F: Fleet> Array<F> {
             let mut map = self.map.write();
             map.place(&header, &self.shape);
             for block in blocks {
-                map.pending.remove(block);
+                if let Some(bytes) = map.pending.remove(block)
+                    && keep
+                {
+                    map.keep(*block, bytes);
+                }
             }
         }
         let offset = open.offset + header.record_bytes(&self.shape) as u32;
-        log.open = Some(Open { offset: offset.next_multiple_of(SECTOR as u32), ..open });
+        let open = Open { offset: offset.next_multiple_of(SECTOR as u32), ..open };
+        *log.open(open.stream) = Some(open);
         self.tally.records(1);
         Ok(())
     }
@@ -167,21 +211,27 @@ impl<F: Fleet> Array<F> {
             .map_or(0, |rows| rows * self.shape.data)
     }
 
-    /// The open segment if it has room for a record, or else the next.
-    fn room(&self, log: &mut Log) -> Result<Open, ArrayError> {
-        if let Some(open) = log.open
+    /// The open segment of a stream if it has room for a record, or else the next.
+    fn room(&self, log: &mut Log, stream: Stream) -> Result<Open, ArrayError> {
+        if let Some(open) = *log.open(stream)
             && self.fits(&open) > 0
         {
             return Ok(open);
         }
-        log.open = None;
+        *log.open(stream) = None;
         let behind = log.free.range(log.cursor.saturating_add(1)..).next();
         let slot = behind.or_else(|| log.free.first()).copied().ok_or(ArrayError::NoSpace)?;
         log.free.remove(&slot);
         log.cursor = slot;
-        let open = Open { slot, generation: log.next, offset: 0 };
-        self.map.write().begin(slot, open.generation);
-        log.open = Some(open);
+        let open = Open { stream, slot, generation: log.next, offset: 0 };
+        {
+            let mut map = self.map.write();
+            map.begin(slot, open.generation);
+            if stream == Stream::Fresh {
+                map.hold.begin(slot);
+            }
+        }
+        *log.open(stream) = Some(open);
         Ok(open)
     }
 }

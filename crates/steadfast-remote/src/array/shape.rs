@@ -63,7 +63,12 @@ impl Shape {
     /// Blocks that gather before they are sent: a record's, and never more than fit a segment, so that what a flush needs
     /// is bounded.
     pub(crate) fn batch(&self) -> usize {
-        RECORD_BLOCKS_MAX.min(self.rows_per_segment() * self.data)
+        RECORD_BLOCKS_MAX.min(self.segment_blocks())
+    }
+
+    /// Blocks of a segment that is filled with the largest records.
+    pub(crate) fn segment_blocks(&self) -> usize {
+        self.rows_per_segment() * self.data
     }
 
     /// Rows of a segment that is filled with the largest records.
@@ -75,9 +80,14 @@ impl Shape {
         segment / record * rows + rest.saturating_sub(header) / BLOCK
     }
 
+    /// Blocks that a record of so many blocks has room for in its data shards.
+    pub(crate) fn stripe_blocks(&self, blocks: usize) -> usize {
+        blocks.div_ceil(self.data) * self.data
+    }
+
     /// Bytes of the data shards of a record of so many blocks.
     pub(crate) fn stripe_bytes(&self, blocks: usize) -> usize {
-        blocks.div_ceil(self.data) * self.data * BLOCK
+        self.stripe_blocks(blocks) * BLOCK
     }
 
     /// Bytes of a record's header for so many blocks.

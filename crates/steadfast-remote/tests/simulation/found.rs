@@ -265,3 +265,69 @@ fn a_copy_that_is_wrong_is_put_right_whichever_it_is() {
     }
     assert!(repaired_from_both > 0);
 }
+
+/// Small flushes to an array that is full, so that what they leave behind is packed from memory; then, at the `calls`-th call,
+/// the power of all servers goes. Whether that happened, and how many blocks were packed.
+pub fn packed(policy: Policy, servers: usize, calls: u64, seed: u64) -> (bool, u64) {
+    const FLUSHES: u64 = 90;
+    let context = format!("{policy} on {servers}, {calls} calls, seed {seed}");
+    let (fleet, notebook, array) = make_with(policy, servers, seed);
+    let blocks = array.geometry().size / BLOCK as u64;
+    let all: Vec<u8> = (0..blocks).flat_map(|block| fill(1, block)).collect();
+    array.write(0, &all).unwrap();
+    array.flush().unwrap();
+    // From here on room is short.
+    let mut flushed = vec![1; blocks as usize];
+    let mut version = 1;
+    let mut one = |array: &Array<_>, flushed: &mut Vec<u64>| {
+        version += 1;
+        let block = version * 37 % blocks;
+        let done = array.write(block * BLOCK as u64, &fill(version, block)).and_then(|()| array.flush());
+        let before = flushed[block as usize];
+        flushed[block as usize] = version;
+        done.map_err(|_| (block, before, version))
+    };
+    while array.status().segments.0 > 6 {
+        one(&array, &mut flushed).unwrap();
+    }
+    fleet.arm_death(calls);
+    let cut = (0..FLUSHES).find_map(|_| one(&array, &mut flushed).err());
+    let (died, packed) = (fleet.is_dead(), array.status().packed);
+    drop(array);
+    (0..servers).for_each(|server| fleet.restart_flushed(server));
+    fleet.revive_client();
+    let next = Array::open(fleet.clone(), options(&notebook)).expect(&context);
+    let mut found = vec![0; BLOCK];
+    for block in 0..blocks {
+        next.read(block * BLOCK as u64, &mut found).expect(&context);
+        let newest = flushed[block as usize];
+        // What was under way may be there or not.
+        let older = cut.and_then(|(cut, before, _)| (cut == block).then_some(before)).unwrap_or(newest);
+        assert!(
+            found == fill(newest, block) || found == fill(older, block),
+            "{context}: block {block} is neither {older} nor {newest}"
+        );
+    }
+    assert!(next.lost().is_empty(), "{context}: {:?} are lost", next.lost());
+    (died, packed)
+}
+
+/// Policies with stripes that can be partly filled.
+pub const STRIPED: [(Policy, usize); 3] =
+    [(Policy::None, 2), (Policy::Parity, 3), (Policy::Erasure { data: 2, parity: 2 }, 4)];
+
+#[test]
+fn what_is_packed_from_memory_survives_the_power_of_all_servers() {
+    for (policy, servers) in STRIPED {
+        let mut cuts = 0;
+        for calls in (0..).step_by(7) {
+            let (died, packed) = packed(policy, servers, calls, 1 + calls % 4);
+            cuts += 1;
+            if !died {
+                assert!(packed > 50, "{policy}: {packed} blocks");
+                break;
+            }
+        }
+        assert!(cuts > 40, "{policy}: {cuts}");
+    }
+}

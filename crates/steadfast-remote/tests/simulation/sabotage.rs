@@ -11,7 +11,7 @@ use steadfast_remote::export::{Catalogue, GranuleSize, MemoryPool, PoolOptions};
 use steadfast_remote::sabotage::{Sabotage, plant};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
-use crate::found::{SIZE, rack, versions, write};
+use crate::found::{SIZE, STRIPED, packed, rack, versions, write};
 use crate::world::{fill, options};
 
 /// Whether a world fails with the bug in it.
@@ -145,4 +145,43 @@ fn repairs_of_what_has_moved_are_found() {
         }
     }
     assert!(found > 0);
+}
+
+#[test]
+fn marks_ahead_of_the_flush_of_what_was_packed_are_found() {
+    for (policy, servers) in STRIPED {
+        let fails = |calls| {
+            let mut died = true;
+            fails(Sabotage::MarkBeforeFlush, || died = packed(policy, servers, calls, 1).0) || !died
+        };
+        let found = (0..).find(|calls| fails(*calls)).unwrap();
+        assert!(packed(policy, servers, found, 1).0, "{policy}: not found within {found} calls");
+    }
+}
+
+/// A block that waits is written again in one piece with others, and what the array holds in memory is read.
+fn written_over(policy: Policy, servers: usize) {
+    let fleet = Arc::new(SimFleet::new(servers, SIZE, 1));
+    let notebook = Arc::new(Notebook::default());
+    let create = CreateOptions { policy, uuid: [3; 16], spares: 0 };
+    let array = Array::create(fleet, &create, options(&notebook)).unwrap();
+    for version in 1..9 {
+        array.write(5 * BLOCK as u64, &fill(version, 5)).unwrap();
+        let whole: Vec<u8> = (0..28).flat_map(|block| fill(version + 1, block)).collect();
+        array.write(0, &whole).unwrap();
+        if version % 2 == 0 {
+            array.flush().unwrap();
+        }
+        let mut found = vec![0; BLOCK];
+        array.read(5 * BLOCK as u64, &mut found).unwrap();
+        assert!(found == fill(version + 1, 5), "version {version}");
+    }
+}
+
+#[test]
+fn older_bytes_in_memory_are_found() {
+    for (policy, servers) in STRIPED {
+        written_over(policy, servers);
+        assert!(fails(Sabotage::HoldOlder, || written_over(policy, servers)), "{policy}");
+    }
 }

@@ -19,6 +19,8 @@ pub struct Tally {
     pub losses: u64,
     pub rebuilt: u64,
     pub cleaned: u64,
+    /// Blocks that cleaning took from memory.
+    pub packed: u64,
     pub reconstructed: u64,
     pub repaired: u64,
     pub records: u64,
@@ -33,6 +35,7 @@ impl Tally {
         self.losses += other.losses;
         self.rebuilt += other.rebuilt;
         self.cleaned += other.cleaned;
+        self.packed += other.packed;
         self.reconstructed += other.reconstructed;
         self.repaired += other.repaired;
         self.records += other.records;
@@ -54,6 +57,8 @@ struct Truth {
 pub struct World {
     fleet: Arc<SimFleet>,
     notebook: Arc<Notebook>,
+    /// Bytes of small flushes that clients keep in memory.
+    hold: u64,
     array: Option<Array<Arc<SimFleet>>>,
     random: Random,
     parity: usize,
@@ -95,13 +100,15 @@ impl World {
         let spares = (seed / 7 % 2) as usize;
         let fleet = Arc::new(SimFleet::new(members + spares, SERVER_BYTES, seed));
         let notebook = Arc::new(Notebook::default());
-        let options = options(&notebook);
+        let hold = [16 << 20, 0, 64 << 10][(seed / 14 % 3) as usize];
+        let options = ArrayOptions { hold_bytes: hold, ..options(&notebook) };
         let create = CreateOptions { policy, uuid: [seed as u8; 16], spares };
         let array = Array::create(fleet.clone(), &create, options).expect("an array on good servers");
         let blocks = array.geometry().size / BLOCK as u64;
         World {
             fleet,
             notebook,
+            hold,
             array: Some(array),
             random: Random::new(seed ^ 0xabcd),
             parity: policy.shards(members).unwrap().1,
@@ -119,6 +126,10 @@ impl World {
     pub fn history(&self) -> String {
         let start = self.history.len().saturating_sub(1500);
         self.history[start..].to_owned()
+    }
+
+    fn options(&self) -> ArrayOptions {
+        ArrayOptions { hold_bytes: self.hold, ..options(&self.notebook) }
     }
 
     fn array(&self) -> &Array<Arc<SimFleet>> {
@@ -148,7 +159,8 @@ impl World {
 
     fn step(&mut self, step: usize) -> Result<(), String> {
         match self.random.below(24) {
-            0..8 => self.write(),
+            0..7 => self.write(),
+            7 => self.small_flushes(),
             8..12 => self.flush(),
             12..15 => self.read(),
             15 => self.discard(),
@@ -228,6 +240,27 @@ impl World {
             Ok(false) => Ok(()),
             Err(error) => self.failed("write", &error),
         }
+    }
+
+    /// Single blocks, each flushed: what they leave is packed when room is short.
+    fn small_flushes(&mut self) -> Result<(), String> {
+        let crashes = self.tally.crashes;
+        for _ in 0..self.random.below(60) {
+            let block = self.random.below(self.blocks);
+            let (number, truth) = (self.next, self.truth.entry(block).or_default());
+            self.next += 1;
+            truth.maybe.push(truth.now);
+            truth.now = number;
+            let _ = write!(self.history, " s{block}");
+            match self.array().write_fua(block * BLOCK as u64, &fill(number, block)) {
+                Ok(()) => self.flushed(),
+                Err(error) => self.failed("small flush", &error)?,
+            }
+            if self.tally.crashes > crashes {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn flushed(&mut self) {
@@ -454,6 +487,7 @@ impl World {
         let status = self.array().status();
         self.tally.losses += status.losses;
         self.tally.cleaned += status.cleaned;
+        self.tally.packed += status.packed;
         self.tally.reconstructed += status.reconstructed;
         self.tally.repaired += status.repaired;
         self.tally.records += status.records;
@@ -462,7 +496,7 @@ impl World {
     /// Somebody looks at what the client has left: it is right, and stays what it is.
     fn look(&mut self) -> Result<(), String> {
         let before = self.fleet.changes();
-        let read_only = ArrayOptions { read_only: true, ..options(&self.notebook) };
+        let read_only = ArrayOptions { read_only: true, ..self.options() };
         let array = Array::open(self.fleet.clone(), read_only)
             .map_err(|error| format!("nobody can look: {error}"))?;
         let found = self.looked_at(&array).map_err(|error| format!("looking at everything: {error}"))?;
@@ -501,7 +535,7 @@ impl World {
         if self.random.one_in(3) {
             self.look()?;
         }
-        let mut opened = Array::open(self.fleet.clone(), options(&self.notebook));
+        let mut opened = Array::open(self.fleet.clone(), self.options());
         if self.random.one_in(3)
             && let Ok(array) = opened
         {
@@ -510,9 +544,9 @@ impl World {
             self.fleet.revive_client();
             let calls = self.random.below(60);
             self.fleet.arm_death(calls);
-            let _ = Array::open(self.fleet.clone(), options(&self.notebook));
+            let _ = Array::open(self.fleet.clone(), self.options());
             self.fleet.revive_client();
-            opened = Array::open(self.fleet.clone(), options(&self.notebook));
+            opened = Array::open(self.fleet.clone(), self.options());
         }
         let array = opened.map_err(|error| format!("does not open: {error}"))?;
         self.array = Some(array);

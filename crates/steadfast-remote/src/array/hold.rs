@@ -1,0 +1,149 @@
+//! [`Hold`]: blocks of partly filled stripes, kept in memory for as long as that can save anything.
+//!
+//! A flush of fewer blocks than there are data shards takes a row of every server for them. Such segments are mostly
+//! padding, so they are what cleaning empties first, and soon. Their blocks were in the client's memory a moment ago:
+//! those of the newest segments stay there, and cleaning packs them into full stripes without asking a server.
+//!
+//! What is held is what the traffic makes: nothing while records are full, up to the bound while flushes are small.
+//!
+//! # Invariants
+//! - Bytes are held for a **place** (segment, row, shard), and the map says whose place that is: whoever takes the block
+//!   away from its place takes the bytes as well, and a segment that begins anew holds nothing. So what is held is never
+//!   older than what the map leads to.
+//! - Nothing depends on it. What is held was sent, and is flushed or not, exactly as if it were not held.
+//! - At most [`SEGMENTS_MAX`] segments, and never more blocks than are in them: a row of at least [`BLOCK`](super::BLOCK)
+//!   bytes of a server for each.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::map::{Bytes, Entry};
+use super::shape::Shape;
+
+/// Segments whose blocks are held, the open one among them: cleaning is behind by a flush and a mark.
+const SEGMENTS_MAX: u64 = 4;
+
+/// A segment's rows that are held.
+struct Held {
+    slot: u32,
+    /// By row and shard: the block, and what is in it.
+    rows: HashMap<(u32, u8), (u32, Bytes)>,
+}
+
+/// What is held.
+pub(crate) struct Hold {
+    segments_max: usize,
+    /// Newest segment last.
+    newest: VecDeque<Held>,
+}
+
+impl Hold {
+    /// For at most so many bytes of blocks.
+    pub(crate) fn new(shape: &Shape, bytes_max: u64) -> Hold {
+        let segments_max = (bytes_max / u64::from(shape.segment)).min(SEGMENTS_MAX) as usize;
+        Hold { segments_max, newest: VecDeque::new() }
+    }
+
+    /// Whether blocks of a record are worth it: where at least half of its stripes is padding. Packed, they take at most half
+    /// of the room.
+    pub(crate) fn wants(shape: &Shape, blocks: usize) -> bool {
+        2 * blocks <= shape.stripe_blocks(blocks)
+    }
+
+    /// A segment begins to be filled: the oldest one is not held any more.
+    pub(crate) fn begin(&mut self, slot: u32) {
+        self.forget(slot);
+        self.newest.push_back(Held { slot, rows: HashMap::new() });
+        while self.newest.len() > self.segments_max {
+            self.newest.pop_front();
+        }
+    }
+
+    /// What was in a segment is not held any more.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.newest.retain(|held| held.slot != slot);
+    }
+
+    /// A block is at this place of the newest segment.
+    pub(crate) fn put(&mut self, entry: Entry, block: u32, bytes: Bytes) {
+        if let Some(held) = self.newest.back_mut().filter(|held| held.slot == entry.slot) {
+            held.rows.insert((entry.offset, entry.shard), (block, bytes));
+        }
+    }
+
+    /// What is at this place, if it is held.
+    pub(crate) fn at(&self, entry: &Entry) -> Option<&Bytes> {
+        let held = self.of(entry.slot)?;
+        held.rows.get(&(entry.offset, entry.shard)).map(|(_, bytes)| bytes)
+    }
+
+    /// The block at this place is elsewhere from now on.
+    pub(crate) fn drop_at(&mut self, entry: &Entry) {
+        if let Some(held) = self.newest.iter_mut().find(|held| held.slot == entry.slot) {
+            held.rows.remove(&(entry.offset, entry.shard));
+        }
+    }
+
+    /// How many blocks of a segment are held.
+    pub(crate) fn count(&self, slot: u32) -> u32 {
+        self.of(slot).map_or(0, |held| held.rows.len() as u32)
+    }
+
+    /// Those blocks, in the order in which they were written.
+    pub(crate) fn blocks(&self, slot: u32) -> Vec<u32> {
+        let mut rows: Vec<((u32, u8), u32)> = match self.of(slot) {
+            Some(held) => held.rows.iter().map(|(place, (block, _))| (*place, *block)).collect(),
+            None => Vec::new(),
+        };
+        rows.sort_unstable();
+        rows.into_iter().map(|(_, block)| block).collect()
+    }
+
+    /// All that is held.
+    pub(crate) fn total(&self) -> u64 {
+        self.newest.iter().map(|held| held.rows.len() as u64).sum()
+    }
+
+    fn of(&self, slot: u32) -> Option<&Held> {
+        self.newest.iter().find(|held| held.slot == slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn no_more_is_held_than_the_bound_and_nothing_that_has_moved() {
+        let shape = Shape::plan(4, 1, 8 << 20).unwrap();
+        assert!(Hold::wants(&shape, 2) && !Hold::wants(&shape, 3) && !Hold::wants(&shape, 5));
+        let mirror = Shape::plan(1, 2, 8 << 20).unwrap();
+        assert!((1..10).all(|blocks| !Hold::wants(&mirror, blocks)));
+        let entry = |slot, row, shard| Entry { slot, offset: row * 4608 + 512, crc: 0, member: 0, shard };
+        let bytes = || Arc::new([7; super::super::BLOCK]);
+        for (bytes_max, kept) in [(0, 0), (u64::from(shape.segment) * 2, 2), (u64::MAX, 4)] {
+            let mut hold = Hold::new(&shape, bytes_max);
+            for slot in 0..9 {
+                hold.begin(slot);
+                (0..5).for_each(|row| hold.put(entry(slot, row, 1), 100 + row, bytes()));
+                // Not the newest any more.
+                hold.put(entry(slot.wrapping_sub(1), 7, 0), 9, bytes());
+            }
+            assert_eq!(hold.total(), 5 * kept);
+            let held: Vec<u32> = (0..9).map(|slot| hold.count(slot)).collect();
+            assert!(held.iter().rev().take(kept as usize).all(|count| *count == 5), "{held:?}");
+        }
+        let mut hold = Hold::new(&shape, u64::MAX);
+        hold.begin(3);
+        for (row, shard, block) in [(2, 0, 30), (0, 1, 20), (0, 0, 10)] {
+            hold.put(entry(3, row, shard), block, bytes());
+        }
+        assert_eq!(hold.blocks(3), [10, 20, 30]);
+        hold.drop_at(&entry(3, 0, 1));
+        assert!(hold.at(&entry(3, 0, 1)).is_none() && hold.at(&entry(3, 0, 0)).is_some());
+        assert_eq!(hold.blocks(3), [10, 30]);
+        hold.begin(3);
+        assert_eq!((hold.total(), hold.blocks(3)), (0, Vec::new()));
+    }
+}
