@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use super::codec::{VERSION, put_list};
+use super::codec::{VERSION, VERSION_LEAST, put_list};
 use super::error::{FlashError, Result};
 use super::fields::Reader;
 use crate::nand::NandGeometry;
@@ -82,7 +82,7 @@ impl Anchor {
     /// It is of another version or was made for another geometry.
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Result<Option<Anchor>> {
         let Some((version, anchor)) = Anchor::parse(bytes) else { return Ok(None) };
-        if version != VERSION {
+        if !(VERSION_LEAST..=VERSION).contains(&version) {
             return Err(FlashError::Version(version));
         }
         let Shape { blocks, pages_per_block, page_size } = anchor.shape;

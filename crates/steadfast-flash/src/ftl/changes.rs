@@ -3,13 +3,12 @@
 //! A block's count of valid pages goes up when a page is programmed and down when it is superseded: at once, but for what a
 //! recovery finds where only the map names the page before. Then it goes down when the map is written.
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::codec::{CHANGES_HEAD, Change, UNMAPPED, change_len, encode_changes, spill_head};
+use super::codec::{CHANGES_HEAD, Change, Runs, UNMAPPED, encode_changes, short_len, spill_head};
 use super::error::Result;
-use super::state::{Delta, Ftl, Short, Stream};
+use super::state::{Delta, Ftl, Stream};
 use super::tag::Kind;
 use crate::nand::Nand;
 
@@ -19,55 +18,47 @@ impl<N: Nand> Ftl<N> {
         if place != UNMAPPED {
             self.increment(self.block_of(place))?;
         }
-        self.replace(logical, Delta { place, short: None, released: false, spill: UNMAPPED })
+        self.replace(logical, place, None)
     }
 
     /// A logical page is in the journal now.
     pub(super) fn set_short(&mut self, logical: u32, contents: &[u8]) -> Result<()> {
-        self.short_bytes += contents.len();
-        self.replace(
-            logical,
-            Delta {
-                place: UNMAPPED,
-                short: Some(Box::new(Short(contents.to_vec()))),
-                released: false,
-                spill: UNMAPPED,
-            },
-        )
+        self.replace(logical, UNMAPPED, Some(contents.to_vec()))
     }
 
-    fn replace(&mut self, logical: u32, mut new: Delta) -> Result<()> {
-        let before = match self.delta.get(&logical) {
-            Some(old) => {
-                new.released = old.released;
-                self.short_bytes -= old.short.as_ref().map_or(0, |short| short.0.len());
-                old.place
-            }
+    fn replace(&mut self, logical: u32, place: u32, contents: Option<Vec<u8>>) -> Result<()> {
+        let (before, released) = match self.delta.get(&logical) {
+            Some(old) => (old.place(), old.released()),
             // A mount reads few pages: it does not look.
-            None if !self.begun => UNMAPPED,
-            None => {
-                new.released = true;
-                self.mapped(logical)?
-            }
+            None if !self.begun => (UNMAPPED, false),
+            None => (self.mapped(logical)?, true),
         };
-        self.delta.insert(logical, new);
+        self.keep_short(logical, contents);
+        self.delta.insert(logical, Delta::new(place, released, UNMAPPED));
         self.unspilled.insert(logical);
         self.supersede(before)
+    }
+
+    /// What a logical page without a page holds, or that it has one.
+    fn keep_short(&mut self, logical: u32, contents: Option<Vec<u8>>) {
+        self.short_bytes += contents.as_ref().map_or(0, Vec::len);
+        let old = match contents {
+            Some(contents) => self.shorts.insert(logical, contents),
+            None => self.shorts.remove(&logical),
+        };
+        self.short_bytes -= old.map_or(0, |old| old.len());
     }
 
     /// Applies changes that were read from the part. The counts of valid pages include them already.
     /// `spill`: the spill page that they are in, or [`UNMAPPED`].
     pub(super) fn adopt(&mut self, changes: Vec<(u32, Change)>, spill: u32) {
         for (logical, change) in changes {
-            let delta = match change {
-                Change::Moved(place, released) => Delta { place, short: None, released, spill },
-                Change::Short(contents, released) => {
-                    self.short_bytes += contents.len();
-                    Delta { place: UNMAPPED, short: Some(Box::new(Short(contents))), released, spill }
-                }
+            let (place, contents, released) = match change {
+                Change::Moved(place, released) => (place, None, released),
+                Change::Short(contents, released) => (UNMAPPED, Some(contents), released),
             };
-            let old = self.delta.insert(logical, delta).and_then(|old| old.short);
-            self.short_bytes -= old.map_or(0, |short| short.0.len());
+            self.keep_short(logical, contents);
+            self.delta.insert(logical, Delta::new(place, released, spill));
             if spill != UNMAPPED {
                 self.unspilled.remove(&logical);
             } else {
@@ -80,21 +71,27 @@ impl<N: Nand> Ftl<N> {
         let delta = self.delta.get(&logical)?;
         Some((
             logical,
-            match &delta.short {
-                Some(short) => Change::Short(short.0.clone(), delta.released),
-                None => Change::Moved(delta.place, delta.released),
+            match self.shorts.get(&logical) {
+                Some(contents) => Change::Short(contents.clone(), delta.released()),
+                None => Change::Moved(delta.place(), delta.released()),
             },
         ))
     }
 
     /// Bytes that the changes take that no spill page has.
     pub(super) fn unspilled_len(&self) -> usize {
-        let len = |logical: &u32| match self.delta.get(logical) {
-            Some(Delta { short: Some(short), .. }) => 6 + short.0.len(),
-            Some(_) => 8,
-            None => 0,
-        };
-        CHANGES_HEAD + self.unspilled.iter().map(len).sum::<usize>()
+        let mut runs = Runs::default();
+        CHANGES_HEAD
+            + self.unspilled.iter().map(|logical| self.change_len(*logical, &mut runs)).sum::<usize>()
+    }
+
+    /// Bytes that a change takes behind those that `runs` has seen.
+    fn change_len(&self, logical: u32, runs: &mut Runs) -> usize {
+        match (self.shorts.get(&logical), self.delta.get(&logical)) {
+            (Some(contents), _) => short_len(contents),
+            (None, Some(delta)) => runs.add(logical, delta.place(), delta.released()),
+            (None, None) => 0,
+        }
     }
 
     /// The changes that no spill page has.
@@ -109,13 +106,19 @@ impl<N: Nand> Ftl<N> {
         let mut bytes = spill_head(self.volume);
         let mut room = self.geometry.page_size as usize - bytes.len() - CHANGES_HEAD;
         let mut changes = Vec::new();
-        for change in self.unspilled.iter().filter_map(|logical| self.change(*logical)) {
-            let length = change_len(&change.1);
+        let mut runs = Runs::default();
+        for (logical, change) in self.unspilled.iter().filter_map(|logical| self.change(*logical)) {
+            let mut with = runs;
+            let length = match &change {
+                Change::Short(contents, _) => short_len(contents),
+                Change::Moved(place, released) => with.add(logical, *place, *released),
+            };
             if length > room {
                 continue;
             }
+            runs = with;
             room -= length;
-            changes.push(change);
+            changes.push((logical, change));
             if room < 8 {
                 break;
             }
@@ -141,14 +144,15 @@ impl<N: Nand> Ftl<N> {
         let room = size.saturating_sub(spill_head(self.volume).len() + self.unspilled_len());
         let many = self.spills.len() > self.spills_max() * 2 / 3;
         let most = if many { room.max(size / 4) } else { room };
-        let mut bytes: BTreeMap<u32, usize> = self.spills.iter().map(|spill| (*spill, 0)).collect();
-        for delta in self.delta.values() {
-            if let Some(bytes) = bytes.get_mut(&delta.spill) {
-                *bytes += delta.short.as_ref().map_or(8, |short| 6 + short.0.len());
+        let mut bytes: BTreeMap<u32, (usize, Runs)> =
+            self.spills.iter().map(|spill| (*spill, (0, Runs::default()))).collect();
+        for (logical, delta) in &self.delta {
+            if let Some((bytes, runs)) = bytes.get_mut(&delta.spill) {
+                *bytes += self.change_len(*logical, runs);
             }
         }
-        let emptiest = bytes.into_iter().min_by_key(|(_, bytes)| *bytes);
-        match emptiest.filter(|(_, bytes)| *bytes <= most) {
+        let emptiest = bytes.into_iter().min_by_key(|(_, (bytes, _))| *bytes);
+        match emptiest.filter(|(_, (bytes, _))| *bytes <= most) {
             Some((spill, _)) => self.empty_spill(spill),
             None => Ok(()),
         }
@@ -172,10 +176,11 @@ impl<N: Nand> Ftl<N> {
     pub(super) fn leave_changes(&mut self, pages: &BTreeSet<u32>) -> Result<()> {
         let words = self.layout.words;
         let gone = |logical: &u32| pages.contains(&(logical / words));
-        self.delta.retain(|logical, delta| !gone(logical) || delta.short.is_some());
+        let shorts = &self.shorts;
+        self.delta.retain(|logical, _| !gone(logical) || shorts.contains_key(logical));
         for (logical, delta) in self.delta.iter_mut().filter(|(logical, _)| gone(logical)) {
             // The map names no page for it.
-            (delta.released, delta.spill) = (true, UNMAPPED);
+            *delta = Delta::new(delta.place(), true, UNMAPPED);
             self.unspilled.insert(*logical);
         }
         let delta = &self.delta;
@@ -209,7 +214,7 @@ impl<N: Nand> Ftl<N> {
 
     /// Whether the map names a page that is counted and needed no more.
     pub(super) fn has_unreleased(&self) -> bool {
-        self.delta.values().any(|delta| !delta.released)
+        self.delta.values().any(|delta| !delta.released())
     }
 
     /// Programs a page of the structures.

@@ -8,18 +8,21 @@
 //!          | fix-ups n u16, (block u32, entry u32)… | changes
 //! spill:   magic "SFSP" | volume u64 | changes
 //! second:  magic "SFSC" | volume u64 | directory n u16, pages u32… | table n u16, pages u32… | reads n u16, pages u32…
-//! changes: n u16, (logical page u32, place u32)… | n u16, (logical page u32, length u16, bytes)…
+//! changes: n u16, (logical page u29, more u3, place u32)… | n u16, (logical page u32, length u16, bytes)…
 //! ```
 //! A place is a page address, or [`UNMAPPED`]; its top bit says that the page it replaces was already counted off. The top
-//! bit of a length says the same.
+//! bit of a length says the same. `more` logical pages behind the first are in the places behind its place, or nowhere as it
+//! is. Version 3 had none: `more` was always 0.
 
 use alloc::vec::Vec;
 
 use super::fields::Reader;
 use crate::nand::NandGeometry;
 
-/// Version of everything that is written, and the only one that is read.
-pub const VERSION: u16 = 3;
+/// Version of everything that is written.
+pub const VERSION: u16 = 4;
+/// The earliest that is read.
+pub const VERSION_LEAST: u16 = 3;
 /// Streams of programs.
 pub const STREAMS: usize = 5;
 /// No page.
@@ -137,7 +140,7 @@ impl State {
     #[must_use]
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Option<(State, Vec<(u32, Change)>)> {
         let mut reader = Reader(bytes);
-        if reader.take(4)? != JOURNAL || reader.u16()? != VERSION {
+        if reader.take(4)? != JOURNAL || !(VERSION_LEAST..=VERSION).contains(&reader.u16()?) {
             return None;
         }
         let (flags, volume) = (reader.u16()?, reader.u64()?);
@@ -249,26 +252,87 @@ impl Second {
 /// Bytes that a list of changes takes beside the changes.
 pub const CHANGES_HEAD: usize = 4;
 
-/// Bytes that a change takes.
-#[must_use]
-pub fn change_len(change: &Change) -> usize {
-    match change {
-        Change::Moved(..) => 8,
-        Change::Short(bytes, _) => 6 + bytes.len(),
+/// Changes of pages that follow one another, to places that follow one another, share an entry: at most so many, as the number
+/// is in the bits of the page number that no part needs.
+const RUN_MAX: u32 = 8;
+/// Where the number of changes in a run, less one, is in the word of the first page.
+const RUN_SHIFT: u32 = 29;
+
+/// The place of page `index` of a run.
+fn place_in_run(first: u32, index: u32) -> u32 {
+    if first == UNMAPPED { UNMAPPED } else { first + index }
+}
+
+/// The run that the changes so far, which come in order, have ended with.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Runs {
+    page: u32,
+    place: u32,
+    released: bool,
+    count: u32,
+}
+
+impl Runs {
+    /// A change of a place; the bytes that it takes.
+    pub fn add(&mut self, page: u32, place: u32, released: bool) -> usize {
+        let joins = (1..RUN_MAX).contains(&self.count)
+            && page == self.page + self.count
+            && place == place_in_run(self.place, self.count)
+            && released == self.released;
+        if joins {
+            self.count += 1;
+            return 0;
+        }
+        *self = Runs { page, place, released, count: 1 };
+        8
+    }
+
+    fn encode(&self) -> [u32; 2] {
+        let released = if self.released { RELEASED } else { 0 };
+        [self.page | (self.count - 1) << RUN_SHIFT, self.place | released]
+    }
+
+    /// The changes of an entry; `None` where they do not fit so many logical pages or the part.
+    pub fn decode(
+        [page, place]: [u32; 2],
+        user_pages: u32,
+        geometry: &NandGeometry,
+    ) -> Option<impl Iterator<Item = (u32, Change)>> {
+        let (first, count) = (page & ((1 << RUN_SHIFT) - 1), (page >> RUN_SHIFT) + 1);
+        let (target, released) = (place & !RELEASED, place & RELEASED != 0);
+        let fits = first + count <= user_pages
+            && (target == UNMAPPED || target.saturating_add(count) <= geometry.pages());
+        let change = move |index| (first + index, Change::Moved(place_in_run(target, index), released));
+        fits.then(|| (0..count).map(change))
     }
 }
 
-/// Appends changes.
+/// Bytes that contents without a page take.
+#[must_use]
+pub fn short_len(contents: &[u8]) -> usize {
+    6 + contents.len()
+}
+
+/// Appends changes, which come in order.
 pub fn encode_changes(bytes: &mut Vec<u8>, changes: &[(u32, Change)]) {
-    let moved = changes.iter().filter(|(_, change)| matches!(change, Change::Moved(..))).count();
-    bytes.extend_from_slice(&(moved as u16).to_le_bytes());
+    let mut entries: Vec<Runs> = Vec::new();
+    let (mut runs, mut shorts) = (Runs::default(), 0_u16);
     for (page, change) in changes {
-        if let Change::Moved(place, released) = change {
-            bytes.extend_from_slice(&page.to_le_bytes());
-            bytes.extend_from_slice(&(place | if *released { RELEASED } else { 0 }).to_le_bytes());
+        let Change::Moved(place, released) = change else {
+            shorts += 1;
+            continue;
+        };
+        let length = runs.add(*page, *place, *released);
+        match entries.last_mut().filter(|_| length == 0) {
+            Some(last) => *last = runs,
+            None => entries.push(runs),
         }
     }
-    bytes.extend_from_slice(&((changes.len() - moved) as u16).to_le_bytes());
+    bytes.extend_from_slice(&(entries.len() as u16).to_le_bytes());
+    for word in entries.iter().flat_map(Runs::encode) {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.extend_from_slice(&shorts.to_le_bytes());
     for (page, change) in changes {
         if let Change::Short(contents, released) = change {
             bytes.extend_from_slice(&page.to_le_bytes());
@@ -313,16 +377,21 @@ mod tests {
             written: vec![7 | 1 << 24],
             fixups: vec![(3, 4)],
         };
-        let changes = vec![
+        let mut changes = vec![
             (1, Change::Moved(500, true)),
             (2, Change::Moved(UNMAPPED, false)),
             (3, Change::Short(vec![1, 2, 3], true)),
+            (4, Change::Moved(UNMAPPED, false)),
+            (5, Change::Moved(UNMAPPED, false)),
+            (6, Change::Moved(UNMAPPED, true)),
         ];
+        changes.extend((0..19).map(|index| (20 + index, Change::Moved(300 + index, false))));
         let mut bytes = state.encode();
         let head = bytes.len();
         encode_changes(&mut bytes, &changes);
-        let lengths: usize = changes.iter().map(|(_, change)| change_len(change)).sum();
-        assert_eq!(bytes.len(), head + CHANGES_HEAD + lengths);
+        // Four entries of one or two pages, three of 8, 8 and 3; and what comes last is the short one.
+        assert_eq!(bytes.len(), head + CHANGES_HEAD + 4 * 8 + 3 * 8 + 9);
+        changes.sort_by_key(|(_, change)| matches!(change, Change::Short(..)));
         assert_eq!(State::decode(&bytes, &geometry), Some((state, changes)));
         for length in 0..bytes.len() {
             assert_eq!(State::decode(&bytes[..length], &geometry), None);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::codec::{Change, RELEASED, UNMAPPED};
+use super::codec::{Change, Runs};
 use crate::nand::NandGeometry;
 
 /// Reads fields off the front.
@@ -35,12 +35,7 @@ impl<'a> Reader<'a> {
     pub fn changes(&mut self, user_pages: u32, geometry: &NandGeometry) -> Option<Vec<(u32, Change)>> {
         let mut changes = Vec::new();
         for _ in 0..self.u16()? {
-            let (page, place) = (self.u32()?, self.u32()?);
-            let target = place & !RELEASED;
-            if page >= user_pages || (target != UNMAPPED && target >= geometry.pages()) {
-                return None;
-            }
-            changes.push((page, Change::Moved(target, place & RELEASED != 0)));
+            changes.extend(Runs::decode([self.u32()?, self.u32()?], user_pages, geometry)?);
         }
         for _ in 0..self.u16()? {
             let (page, length) = (self.u32()?, self.u16()?);

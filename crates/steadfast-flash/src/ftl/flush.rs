@@ -9,13 +9,17 @@ use alloc::vec::Vec;
 use super::cache::MapPage;
 use super::codec::UNMAPPED;
 use super::error::Result;
-use super::state::{Delta, Ftl, Stream};
+use super::state::{Ftl, Stream};
 use super::table::BlockState;
 use super::tag::Kind;
 use crate::nand::{Nand, Pairing};
 
 /// Spill pages at most, but for one or two that come while a step is due: a mount reads them.
 const SPILLS_MAX: usize = 7;
+
+/// Bytes of the part for each change in memory, a quarter of a byte for each KiB: with fewer changes a page of the map is written
+/// for fewer of them.
+const BYTES_PER_CHANGE: u64 = 1 << 16;
 
 /// Pages of the structures that have to move although nothing in them has changed.
 #[derive(Debug, Default)]
@@ -30,7 +34,7 @@ struct Moving {
 
 /// Pages of the map that are written in one step: what bounds its time.
 fn step_max<N: Nand>(ftl: &Ftl<N>) -> usize {
-    if ftl.geometry.pairing == Pairing::None { 24 } else { 6 }
+    if ftl.geometry.pairing == Pairing::None { 36 } else { 6 }
 }
 
 impl<N: Nand> Ftl<N> {
@@ -48,7 +52,13 @@ impl<N: Nand> Ftl<N> {
     }
 
     fn changes_are_many(&self) -> bool {
-        self.spills.len() >= self.spills_max() || self.delta.len() >= 2 * self.layout.words as usize
+        self.spills.len() >= self.spills_max() || self.delta.len() >= self.changes_max()
+    }
+
+    /// Changes in memory at most. Spill pages have no room for more than the upper bound, with the least that runs save.
+    fn changes_max(&self) -> usize {
+        let words = self.layout.words as usize;
+        ((self.geometry.bytes() / BYTES_PER_CHANGE) as usize).clamp(2 * words, 4 * words)
     }
 
     /// Writes the pages of the map with most changes, where changes are many, and what else of the structures is due; then the
@@ -57,9 +67,11 @@ impl<N: Nand> Ftl<N> {
         let mut pages: Vec<(usize, u32)> = Vec::new();
         if release || self.changes_are_many() {
             for (id, changed) in self.changes_by_map_page() {
-                let deltas = changed.iter().filter_map(|logical| self.delta.get(logical));
-                let counts = |delta: &&Delta| if release { !delta.released } else { delta.short.is_none() };
-                pages.push((deltas.filter(counts).count(), id));
+                let counts = |logical: &&u32| match release {
+                    true => self.delta.get(*logical).is_some_and(|delta| !delta.released()),
+                    false => !self.shorts.contains_key(*logical),
+                };
+                pages.push((changed.iter().filter(counts).count(), id));
             }
             pages.retain(|(count, _)| *count > 0);
             pages.sort_unstable_by_key(|(count, _)| core::cmp::Reverse(*count));
@@ -134,8 +146,8 @@ impl<N: Nand> Ftl<N> {
             else {
                 continue;
             };
-            let old = core::mem::replace(slot, delta.place);
-            if old != UNMAPPED && !delta.released {
+            let old = core::mem::replace(slot, delta.place());
+            if old != UNMAPPED && !delta.released() {
                 gone.push(old);
             }
         }

@@ -54,7 +54,7 @@ impl<N: Nand> Ftl<N> {
     /// The page that a logical page is in now; [`UNMAPPED`] where it is in none.
     pub(super) fn place(&mut self, logical: u32) -> Result<u32> {
         match self.delta.get(&logical) {
-            Some(delta) => Ok(delta.place),
+            Some(delta) => Ok(delta.place()),
             None => self.mapped(logical),
         }
     }
@@ -67,10 +67,10 @@ impl<N: Nand> Ftl<N> {
         if data.len() != self.geometry.page_size as usize {
             return Err(FlashError::Damaged { page: logical, what: "request outside of the medium" });
         }
-        if let Some(short) = self.delta.get(&logical).and_then(|delta| delta.short.as_ref()) {
+        if let Some(short) = self.shorts.get(&logical) {
             data.fill(0);
-            if let Some(front) = data.get_mut(..short.0.len()) {
-                front.copy_from_slice(&short.0);
+            if let Some(front) = data.get_mut(..short.len()) {
+                front.copy_from_slice(short);
             }
             return Ok(());
         }

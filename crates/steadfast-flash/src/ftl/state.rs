@@ -1,12 +1,11 @@
 //! The state of an open translation layer, and what every part of it needs.
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::cache::MapCache;
-use super::codec::{Frontier, STREAMS, Second, UNMAPPED};
+use super::codec::{Frontier, RELEASED, STREAMS, Second, UNMAPPED};
 use super::error::{FlashError, Result};
 use super::layout::Layout;
 use super::placed::Placed;
@@ -47,21 +46,30 @@ impl Stream {
     }
 }
 
-/// Contents of a logical page without the zeros at the end. Few changes have some, so their entry names them by one word.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Short(pub Vec<u8>);
-
-/// Where a logical page is that changed since the map was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a logical page is that changed since the map was written. Two words: how many of them there is memory for decides how
+/// many changes a page of the map gathers before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Delta {
-    /// Its page, or [`UNMAPPED`].
-    pub place: u32,
-    /// Its contents where it has no page, without the zeros at the end.
-    pub short: Option<Box<Short>>,
-    /// The page that the map names for it was already counted off.
-    pub released: bool,
+    /// Its page, or [`UNMAPPED`], and [`RELEASED`].
+    place: u32,
     /// The spill page that says so; [`UNMAPPED`]: none does.
     pub spill: u32,
+}
+
+impl Delta {
+    pub fn new(place: u32, released: bool, spill: u32) -> Delta {
+        Delta { place: place | if released { RELEASED } else { 0 }, spill }
+    }
+
+    /// Its page, or [`UNMAPPED`].
+    pub fn place(self) -> u32 {
+        self.place & !RELEASED
+    }
+
+    /// Whether the page that the map names for it was already counted off.
+    pub fn released(self) -> bool {
+        self.place & RELEASED != 0
+    }
 }
 
 /// The journal: where its next page goes.
@@ -199,6 +207,8 @@ pub struct Ftl<N> {
     pub(super) directory: Vec<u32>,
     pub(super) cache: MapCache,
     pub(super) delta: BTreeMap<u32, Delta>,
+    /// Contents of changed logical pages that have no page, without the zeros at the end.
+    pub(super) shorts: BTreeMap<u32, Vec<u8>>,
     /// Logical pages whose delta no spill page has.
     pub(super) unspilled: BTreeSet<u32>,
     pub(super) spills: Vec<u32>,
@@ -240,8 +250,8 @@ fn reads_bound(geometry: &NandGeometry) -> u32 {
 impl<N: Nand> Ftl<N> {
     pub(super) fn empty(nand: N, layout: Layout, volume: u64) -> Ftl<N> {
         let geometry = nand.geometry();
-        // A seventh of the map.
-        let cache = (layout.map_pages / 7).clamp(8, 2048) as usize + layout.directory_pages.min(16) as usize;
+        // A ninth of the map.
+        let cache = (layout.map_pages / 9).clamp(8, 2048) as usize + layout.directory_pages.min(16) as usize;
         Ftl {
             geometry,
             layout,
@@ -255,6 +265,7 @@ impl<N: Nand> Ftl<N> {
             directory: vec![UNMAPPED; layout.directory_pages as usize],
             cache: MapCache::new(cache),
             delta: BTreeMap::new(),
+            shorts: BTreeMap::new(),
             unspilled: BTreeSet::new(),
             spills: Vec::new(),
             written: BTreeMap::new(),
@@ -325,7 +336,8 @@ impl<N: Nand> Ftl<N> {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let lists = 24 * (self.free.len() + self.pending.len() + self.unspilled.len());
-        let delta = self.delta.len() * (8 + core::mem::size_of::<Delta>()) + self.short_bytes;
+        let shorts = self.shorts.len() * (8 + core::mem::size_of::<Vec<u8>>()) + self.short_bytes;
+        let delta = self.delta.len() * (8 + core::mem::size_of::<Delta>()) + shorts;
         self.table.memory_bytes()
             + self.cache.memory_bytes()
             + lists

@@ -94,7 +94,7 @@ impl<N: Nand> Ftl<N> {
             let mut trimmed = 0_u32;
             for logical in first..end {
                 let changed = match ftl.delta.get(&logical) {
-                    Some(delta) => delta.place != UNMAPPED || delta.short.is_some(),
+                    Some(delta) => delta.place() != UNMAPPED || ftl.shorts.contains_key(&logical),
                     None => ftl.mapped(logical)? != UNMAPPED,
                 };
                 if changed {
@@ -171,8 +171,7 @@ impl<N: Nand> Ftl<N> {
             if self.short_bytes <= self.short_total() / 2 {
                 break;
             }
-            let first =
-                self.delta.iter().find_map(|(logical, delta)| Some((*logical, delta.short.clone()?.0)));
+            let first = self.shorts.first_key_value().map(|(logical, contents)| (*logical, contents.clone()));
             let Some((logical, mut contents)) = first else { break };
             contents.resize(self.geometry.page_size as usize, 0);
             self.program_data(Stream::Hot, Kind::Data, logical, &contents)?;

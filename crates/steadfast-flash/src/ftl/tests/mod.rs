@@ -2,6 +2,7 @@
 
 mod bench;
 mod cuts;
+mod golden;
 mod life;
 mod random;
 mod rebuild;
