@@ -59,7 +59,7 @@ impl sf_volume {
     #[cfg(feature = "std")]
     fn start_background(&'static self) -> Outcome {
         // What fails in the background is told by the next call that needs it, and by `sf_info`.
-        let thread = steadfast_host::BackgroundThread::spawn_work(|| self.core.background(), |_| {});
+        let thread = steadfast_host::BackgroundThread::spawn_work(steadfast_host::turns(&self.core), |_| {});
         let thread = thread.map_err(|error| {
             Failure::new(codes::SF_EAGAIN, format_args!("no thread for background work: {error}"))
         })?;

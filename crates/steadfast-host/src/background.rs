@@ -4,16 +4,20 @@
 //! somebody calls [`Volume::background`]; here this somebody is. The thread calls it at least every
 //! [`INTERVAL`], at once again while there is more to do, and at once after a [`Waker::wake`].
 //!
+//! A volume that was opened after a power cut gets its first turn late, or with the first change ([`turns`]): putting the log into
+//! the tree reads nodes all over the medium, and while a system starts it has other things to read.
+//!
 //! What goes wrong is handed to the owner once, not every 50 ms: the same failure is not repeated until a turn went
 //! well. After a panic the thread ends, since nobody knows what it left half done; the owner is told.
 
 use std::any::Any;
 use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use steadfast::{Platform, Result, Volume};
@@ -23,6 +27,25 @@ use steadfast_media::Medium;
 pub const INTERVAL: Duration = Duration::from_millis(50);
 /// Pause after a turn that failed: the cause is hardly gone in 50 ms.
 const INTERVAL_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// How long a log that was found is left where it is while nothing changes.
+const CALM: Duration = Duration::from_secs(5);
+
+/// The background work of a volume that was just opened, a turn a call. While its log waits to be put into the tree and nothing
+/// has changed, the first five seconds, a turn does nothing.
+pub fn turns<M: Medium, P: Platform>(
+    volume: impl Deref<Target = Volume<M, P>>,
+) -> impl FnMut() -> Result<bool> {
+    let opened = Instant::now();
+    move || turn(&volume, opened.elapsed())
+}
+
+/// A turn so long after the volume was opened.
+fn turn<M: Medium, P: Platform>(volume: &Volume<M, P>, since_open: Duration) -> Result<bool> {
+    if since_open < CALM && volume.log_waits() {
+        return Ok(false);
+    }
+    volume.background()
+}
 
 /// Why background work failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +119,7 @@ pub struct BackgroundThread {
 }
 
 impl BackgroundThread {
-    /// Starts the background work of `volume`. `on_failure` is called on the thread.
+    /// Starts the background work of `volume`, which was just opened: its [`turns`]. `on_failure` is called on the thread.
     ///
     /// # Errors
     /// When the system has no thread to give.
@@ -109,7 +132,7 @@ impl BackgroundThread {
         P: Platform + 'static,
         Volume<M, P>: Send + Sync,
     {
-        Self::spawn_work(move || volume.background(), on_failure)
+        Self::spawn_work(turns(volume), on_failure)
     }
 
     /// As [`spawn`](Self::spawn) for any work: a turn returns whether there is more to do at once.
@@ -196,9 +219,11 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Instant;
 
-    use steadfast::Error;
+    use steadfast::fs::{Caller, NewNode};
+    use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions};
 
     use super::*;
+    use crate::{FileMedium, FileOptions, HostPlatform};
 
     fn counted(more_until: u32) -> (Arc<AtomicU32>, impl FnMut() -> Result<bool> + Send + 'static) {
         let count = Arc::new(AtomicU32::new(0));
@@ -242,6 +267,44 @@ mod tests {
         assert!(start.elapsed() < 50 * INTERVAL);
         drop(background);
         waker.wake();
+    }
+
+    /// After a power cut nothing is read or written for the log until the time has come, or somebody changes something.
+    #[test]
+    fn a_log_is_left_alone_at_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        let medium = FileMedium::create(&path, 16 << 20, &FileOptions::default()).unwrap();
+        Volume::format(&medium, &FormatOptions::default(), &HostPlatform::new()).unwrap();
+        let open =
+            |medium: FileMedium| Volume::open(medium, OpenOptions::default(), HostPlatform::new()).unwrap();
+        let create = |volume: &Volume<FileMedium, HostPlatform>, name: &[u8]| {
+            let (root, caller) = (InodeNumber::ROOT, Caller::default());
+            volume.create(root, name, NewNode::Regular, 0o644, &caller).unwrap();
+        };
+        let requests = |volume: &Volume<FileMedium, HostPlatform>| volume.medium().counters();
+        let volume = open(medium);
+        create(&volume, b"one");
+        volume.transact().unwrap();
+        assert!(!volume.log_waits());
+        drop(volume);
+        for changed in [false, true] {
+            let volume = open(FileMedium::open(&path, &FileOptions::default()).unwrap());
+            assert!(volume.log_waits());
+            let before = requests(&volume);
+            for since_open in [Duration::ZERO, INTERVAL, CALM - INTERVAL] {
+                assert!(!turn(&volume, since_open).unwrap());
+            }
+            assert_eq!(requests(&volume), before);
+            if changed {
+                create(&volume, b"other");
+                while turn(&volume, INTERVAL).unwrap() {}
+            } else {
+                while turn(&volume, CALM).unwrap() {}
+                assert_ne!(requests(&volume), before);
+            }
+            assert!(!volume.log_waits());
+        }
     }
 
     #[test]

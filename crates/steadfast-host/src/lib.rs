@@ -32,7 +32,7 @@ mod file;
 pub mod nand;
 mod platform;
 
-pub use background::{BackgroundFailure, BackgroundThread, Waker};
+pub use background::{BackgroundFailure, BackgroundThread, Waker, turns};
 pub use entropy::random_uuid;
 pub use file::{FileMedium, FileOptions, LockMode, OpenError, Owner};
 pub use platform::HostPlatform;

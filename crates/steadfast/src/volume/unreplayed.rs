@@ -100,6 +100,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
+    /// Whether the log that was found is still beside the tree: nothing has been changed since the volume was opened, and
+    /// nobody has looked at what only the tree tells. [`background`](Self::background) puts it there.
+    pub fn log_waits(&self) -> bool {
+        self.unreplayed.load(Ordering::Acquire)
+    }
+
     /// The value of a key, from the log or else from the tree.
     pub(super) fn look_up(&self, view: &View, key: &Key) -> Result<Option<Value>> {
         self.look_up_with(view, key, memory::copy)?.transpose()
