@@ -68,6 +68,11 @@ impl<N: Nand> Ftl<N> {
                 self.write_journal(0)?;
             }
         }
+        // Each recovery changes entries of the block table. Where nothing is written between many of them nobody else stores
+        // these, and all must fit a journal page.
+        if self.table.dirty.len() > self.fixups_max() * 3 / 2 {
+            self.write_map_step(false)?;
+        }
         Ok(())
     }
 

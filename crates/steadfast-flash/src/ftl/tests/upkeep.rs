@@ -142,3 +142,33 @@ fn the_second_copy_of_directory_and_table_serves() {
     let (nand, cut) = run(ftl.into_nand(), &mut oracle.clone(), &churn(300, 10));
     assert!(!cut && nand.geometry().blocks == 64);
 }
+
+/// A product that is started and loses its supply again and again, and never writes anything.
+#[test]
+fn recoveries_without_a_write_between_them_go_on_for_ever() {
+    let parts = [
+        small(Pairing::None, 40),
+        small(Pairing::Distance3, 90),
+        Part::SLC_1GBIT,
+        Part::SLC_1GBIT.with_blocks(65_536),
+    ];
+    for part in parts {
+        let mut nand = NandModel::new(&part, 1);
+        let mut ftl = format(&mut nand, 1).unwrap();
+        let page = vec![7; part.geometry.page_size as usize];
+        let mut found = page.clone();
+        ftl.write_page(3, &page).unwrap();
+        ftl.flush().unwrap();
+        drop(ftl);
+        for round in 0..400 {
+            let mut ftl = Ftl::mount(&mut nand, false).unwrap_or_else(|error| panic!("{round}: {error}"));
+            assert!(ftl.info().recovered);
+            found.fill(0);
+            ftl.read_page(3, &mut found).unwrap();
+            assert_eq!(found, page, "round {round}");
+        }
+        let mut ftl = Ftl::mount(&mut nand, false).unwrap();
+        ftl.write_page(4, &page).unwrap();
+        ftl.close().unwrap();
+    }
+}
