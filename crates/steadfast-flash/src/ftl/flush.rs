@@ -40,7 +40,7 @@ fn step_max<N: Nand>(ftl: &Ftl<N>) -> usize {
 impl<N: Nand> Ftl<N> {
     /// Spill pages at most: what a mount has to read.
     pub(super) fn spills_max(&self) -> usize {
-        SPILLS_MAX
+        if self.layout.has_long_ring() { SPILLS_MAX - 1 } else { SPILLS_MAX }
     }
 
     /// Whether the map is to be written before more changes gather.

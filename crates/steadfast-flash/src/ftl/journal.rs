@@ -31,7 +31,10 @@ impl<N: Nand> Ftl<N> {
         // A recovery begins with these: as far as there is room it reads no block table for them.
         let open = self.frontiers.iter().map(|frontier| frontier.block).filter(|block| *block != UNMAPPED);
         let spare = self.free.iter().take(SPARES_NAMED).map(|(_, block)| *block);
-        let known = self.kept.iter().copied().chain([self.journal.next_block]).chain(open).chain(spare);
+        // Its anchor goes to the next block of the ring, and the journal leaves its blocks.
+        let slot = (self.journal.ring.0 + 1) % self.layout.ring;
+        let chain = self.journal.chain.iter().copied().chain([self.journal.next_block, slot]);
+        let known = self.kept.iter().copied().chain(chain).chain(open).chain(spare);
         let known = known.filter(|block| !self.table.dirty.contains(block));
         let room = (self.geometry.page_size as usize / 24).saturating_sub(fixups.len());
         fixups.extend(known.take(room).filter_map(entry));

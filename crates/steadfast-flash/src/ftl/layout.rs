@@ -1,6 +1,7 @@
 //! How the blocks of a part are shared out.
 
 use super::error::{FlashError, Result};
+use super::ring::SLOTS_IN_TURN;
 use super::tag::TAG_SIZE;
 use crate::nand::{NandGeometry, Pairing};
 
@@ -81,6 +82,13 @@ impl Layout {
             ring,
             reserve,
         })
+    }
+
+    /// Whether the ring is so long that a mount reads several pages more to find the newest anchor. Then there is less of
+    /// something else to be read.
+    #[must_use]
+    pub fn has_long_ring(&self) -> bool {
+        self.ring > SLOTS_IN_TURN
     }
 
     /// The layout of a volume on the same part that offers so many logical pages; `None` where none can.

@@ -12,7 +12,7 @@ use super::tag::Kind;
 use crate::nand::{BlockNumber, Nand};
 
 /// Slots of the ring that are looked at in turn at most.
-const SLOTS_IN_TURN: u32 = 8;
+pub(super) const SLOTS_IN_TURN: u32 = 8;
 
 /// A block of the ring.
 enum Slot {
@@ -27,7 +27,7 @@ impl<N: Nand> Ftl<N> {
         let mut refused = FlashError::NotFormatted;
         let mut pages = self.find_places()?;
         let mut found = None;
-        if self.layout.ring > SLOTS_IN_TURN {
+        if self.layout.has_long_ring() {
             found = self.newest_slot_by_halves(&mut pages, &mut refused)?;
         }
         // In turn where there are few; and where halves led nowhere, which many blocks that went bad may do.
@@ -98,7 +98,10 @@ impl<N: Nand> Ftl<N> {
         let mut end = self.layout.ring;
         loop {
             while newest + 1 < end {
-                let middle = newest.midpoint(end);
+                // The first slots were read already: they are asked in turn.
+                let next = newest + 1;
+                let middle =
+                    if pages.contains_key(&self.nand.place(next)) { next } else { newest.midpoint(end) };
                 match self.later_anchor(middle..end, base, pages, refused)? {
                     Some(found) => (newest, last) = found,
                     None => end = middle,

@@ -64,6 +64,11 @@ impl<N: Nand> Ftl<N> {
         6 * self.geometry.page_size as usize
     }
 
+    /// Pages of the host that are programmed without a journal page at most.
+    fn journal_every(&self) -> u32 {
+        if self.layout.has_long_ring() { JOURNAL_EVERY / 2 } else { JOURNAL_EVERY }
+    }
+
     /// Programs a logical page and enters where it is now.
     pub(super) fn program_data(
         &mut self,
@@ -73,7 +78,7 @@ impl<N: Nand> Ftl<N> {
         data: &[u8],
     ) -> Result<u32> {
         if stream.is_of_host() {
-            if self.begun && self.journal.host_since >= JOURNAL_EVERY {
+            if self.begun && self.journal.host_since >= self.journal_every() {
                 self.write_journal(0)?;
             }
             self.journal.host_since += 1;

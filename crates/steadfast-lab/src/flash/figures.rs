@@ -60,11 +60,16 @@ struct Bench {
 
 impl Bench {
     fn new(part: &Part, seed: u64) -> Result<Bench> {
-        let ftl = format(NandModel::new(part, seed), seed).map_err(flash_text)?;
+        Bench::on(format(NandModel::new(part, seed), seed).map_err(flash_text)?)
+    }
+
+    /// A new file system on a translation layer.
+    fn on(ftl: Ftl<NandModel>) -> Result<Bench> {
+        let geometry = ftl.geometry();
         let medium = std::sync::Arc::new(FlashMedium::new(ftl));
         let clock = Clock::default();
         let platform = LabPlatform::new(clock.clone());
-        Volume::format(&medium, &super::format_options(&part.geometry), &platform).map_err(text)?;
+        Volume::format(&medium, &super::format_options(&geometry), &platform).map_err(text)?;
         let volume = Volume::open(medium.clone(), options(), platform).map_err(text)?;
         Ok(Bench { medium, volume, clock })
     }
@@ -217,6 +222,35 @@ mod tests {
         assert!(found.programs_per_synced_4k <= 3.5, "{found:?}");
         assert!(found.write_ms_max <= 50.0, "{found:?}");
         assert!(found.erase_spread <= 1.0 && found.memory_per_kib <= 1.0, "{found:?}");
+    }
+
+    /// The whole file system after power cuts on 8 GiB of flash: what a mount reads does not grow with the part.
+    #[test]
+    fn a_mount_of_65_536_blocks_reads_50_pages() {
+        let mut ftl = format(NandModel::new(&Part::SLC_1GBIT.with_blocks(65_536), 1), 1).unwrap();
+        // Each recovery goes on in the next block of the ring, so the newest anchor is not among the first.
+        for _ in 0..150 {
+            ftl = Ftl::mount(ftl.into_nand(), false).unwrap();
+            assert!(ftl.info().recovered);
+        }
+        let bench = Bench::on(ftl).unwrap();
+        let mut random = Random::new(1);
+        let mut files = Vec::new();
+        for number in 0..400 {
+            files.push(bench.create(&format!("file-{number}"), 64 << 10, &mut random).unwrap());
+            bench.background().unwrap();
+        }
+        let mut reads = 0;
+        for round in 0..4000 {
+            let file = files[random.below(files.len() as u64) as usize];
+            bench.overwrite(file, random.below(16), &mut random).unwrap();
+            if round % 37 == 0 {
+                reads = reads.max(bench.mount_reads().unwrap());
+            }
+            bench.background().unwrap();
+        }
+        println!("{reads} page reads of a mount at 65,536 blocks");
+        assert!(reads <= 50, "{reads} page reads");
     }
 
     /// The bound on one write with its fsync, on every part: small ones, with as many pages in a block.
