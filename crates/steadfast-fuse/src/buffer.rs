@@ -53,12 +53,16 @@ pub(crate) struct WorkerBuffers {
 }
 
 impl WorkerBuffers {
-    pub(crate) fn new() -> io::Result<WorkerBuffers> {
+    /// `huge`: in a huge page, which takes all of its memory with the first byte.
+    pub(crate) fn new(huge: bool) -> io::Result<WorkerBuffers> {
         let memory = <[u8]>::new_box_zeroed_with_elems(PAGE + 2 * HUGE);
         let memory = memory.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let address = memory.as_ptr().addr();
         let data = (address + PAGE).next_multiple_of(HUGE) - address;
         let mut buffers = WorkerBuffers { memory, data };
+        if !huge {
+            return Ok(buffers);
+        }
         let page = buffers.memory[data..data + HUGE].as_mut_ptr();
         // SAFETY: the range is inside an allocation that is exclusively ours, and whole pages of it; the advice changes no contents.
         #[allow(unsafe_code)]
@@ -154,7 +158,7 @@ mod tests {
 
     #[test]
     fn data_of_a_worker_lies_in_one_huge_page() {
-        let mut buffers = WorkerBuffers::new().unwrap();
+        let mut buffers = WorkerBuffers::new(true).unwrap();
         let (request, answer) = buffers.split();
         let data = request[WRITE_PREFIX..].as_ptr().addr();
         assert_eq!((data % HUGE, answer.as_ptr().addr()), (0, data + DATA_MAX));

@@ -44,6 +44,7 @@ pub mod scrub;
 mod service;
 mod session;
 mod snapshots;
+mod turns;
 pub mod watch;
 mod workers;
 

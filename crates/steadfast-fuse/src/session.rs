@@ -142,7 +142,11 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
         let filesystem = self.filesystem.clone();
         let run = move || filesystem.scrubber.run(&filesystem.volume);
         self.scrub = Some(Builder::new().name("steadfast-scrub".into()).spawn(run)?);
-        self.workers.start(&self.filesystem, "steadfast", device, threads, rings)
+        let turns = self.workers.start(&self.filesystem, "steadfast", device, threads, rings, true)?;
+        if let Some(turns) = turns {
+            self.filesystem.volume.medium().before_waits(Arc::new(move || turns.about_to_wait()));
+        }
+        Ok(())
     }
 
     fn join(&mut self) -> io::Result<()> {

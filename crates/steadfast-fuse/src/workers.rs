@@ -1,7 +1,8 @@
 //! The threads that receive requests and answer them, whichever way the requests come.
 //!
-//! Over the device there are as many as the mount was asked for, each with a queue of its own. Over rings
-//! ([`crate::ring`]) one of them stays: what the kernel does not wait for (FORGET) comes over the device always.
+//! Over the device as many as the mount was asked for listen, each with a queue of its own; others stand by for those that wait
+//! for the medium ([`crate::turns`]). Over rings ([`crate::ring`]) one of them stays: what the kernel does not wait for (FORGET) comes over
+//! the device always.
 
 use std::io;
 use std::sync::Arc;
@@ -13,9 +14,12 @@ use crate::log::{log_error, log_warning};
 use crate::request::Request;
 use crate::ring::{self, Rings};
 use crate::service::{Answer, Return, Service};
+use crate::turns::Turns;
 
 /// Workers of the device at least: one may be busy while the other serves what it waits for.
 pub(crate) const THREADS_MIN: usize = 2;
+/// Workers that stand by: a device that has more than sixteen reads to do gains little.
+const STAND_BY: usize = 14;
 
 /// The threads of one mount.
 #[derive(Debug, Default)]
@@ -24,7 +28,8 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts them. On an error those that have been started end with the mount, see [`join`](Self::join).
+    /// Starts them. On an error those that have been started end with the mount, see [`join`](Self::join). What a worker has to call
+    /// before it waits for the medium comes back where others stand by for that.
     ///
     /// # Errors
     /// No thread or no memory.
@@ -35,21 +40,27 @@ impl Workers {
         device: &Device,
         threads: usize,
         rings: Option<Rings>,
-    ) -> io::Result<()> {
-        let mut threads = threads.max(THREADS_MIN);
+        stand_by: bool,
+    ) -> io::Result<Option<Arc<Turns>>> {
+        let (mut threads, mut others) = (threads.max(THREADS_MIN), if stand_by { STAND_BY } else { 0 });
         if let Some(rings) = rings
             && ring::start(rings, service, name, &mut self.threads)?
         {
-            threads = 1;
+            (threads, others) = (1, 0);
         }
-        for number in 0..threads {
+        let turns = Arc::new(Turns::new(threads));
+        for number in 0..threads + others {
             let queue = if number == 0 { device.clone() } else { another_queue(device) };
-            let buffers = WorkerBuffers::new()?;
-            let service = service.clone();
-            let run = move || work(&*service, &queue, buffers);
+            let buffers = WorkerBuffers::new(number < threads)?;
+            let (service, turns) = (service.clone(), turns.clone());
+            let run = move || {
+                let result = work(&*service, &queue, &turns, buffers);
+                turns.end();
+                result
+            };
             self.threads.push(Builder::new().name(format!("{name}-{number}")).spawn(run)?);
         }
-        Ok(())
+        Ok((others > 0).then_some(turns))
     }
 
     /// Whether none has been started, or all have ended.
@@ -81,11 +92,13 @@ fn another_queue(device: &Device) -> Device {
     })
 }
 
-fn work(service: &impl Service, queue: &Device, mut buffers: WorkerBuffers) -> io::Result<()> {
+fn work(service: &impl Service, queue: &Device, turns: &Turns, mut buffers: WorkerBuffers) -> io::Result<()> {
     be_an_io_thread();
     let (bytes, answer) = buffers.split();
-    loop {
-        let length = match queue.receive(&mut *bytes) {
+    while turns.listen() {
+        let received = queue.receive(&mut *bytes);
+        turns.heard();
+        let length = match received {
             Ok(Received::Request(length)) => length,
             Ok(Received::Unmounted) => return Ok(()),
             Err(error) => {
@@ -107,6 +120,7 @@ fn work(service: &impl Service, queue: &Device, mut buffers: WorkerBuffers) -> i
             log_error!("cannot answer request {}: {error}", request.header.opcode);
         }
     }
+    Ok(())
 }
 
 /// Keeps memory reclaim from waiting for this thread's own writes, and dirty-page throttling from slowing it down.

@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use steadfast_host::{FileMedium, FileOptions, LockMode, OpenError};
 use steadfast_media::{ErrorClass, Medium, MediumOperation};
@@ -53,6 +55,35 @@ fn units_below_a_sector_work_on_buffered_files() {
     assert_eq!((medium.geometry().size, medium.geometry().atomic_unit), (SIZE - 3, 1));
     common::compare(&medium, 2, 1000, true);
     common::in_parallel(&medium);
+}
+
+/// Who reads is told before it waits, and not where the page cache has everything.
+#[test]
+fn a_read_that_has_to_wait_says_so_before() {
+    let directory = directory();
+    let path = image(&directory);
+    fs::write(&path, vec![7; SIZE as usize]).unwrap();
+    let file = File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    let medium = FileMedium::open(&path, &FileOptions::default()).unwrap();
+    let waits = Arc::new(AtomicUsize::new(0));
+    let count = waits.clone();
+    medium.before_waits(Arc::new(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    }));
+    let mut data = [0; 4096];
+    let mut read = |offset| {
+        medium.read(offset, &mut data).unwrap();
+        assert_eq!(data, [7; 4096]);
+        waits.load(Ordering::Relaxed)
+    };
+    // Written just now, and once read.
+    read(8192);
+    let before = read(8192);
+    assert_eq!(read(8192), before);
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    assert_eq!(read(8192), before + 1);
+    assert_eq!(read(8192), before + 1);
 }
 
 fn cached_above() -> FileOptions {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use crate::{Geometry, Medium, MediumCounters, MediumError, Temperature};
+use crate::{Geometry, Medium, MediumCounters, MediumError, Temperature, WaitHook};
 
 /// Forwards every method, so that a default of the trait never hides what the medium below can do.
 macro_rules! forward {
@@ -35,6 +35,9 @@ macro_rules! forward {
             }
             fn will_read(&self, offset: u64, length: u64) {
                 (**self).will_read(offset, length)
+            }
+            fn before_waits(&self, hook: WaitHook) {
+                (**self).before_waits(hook)
             }
             fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
                 (**self).read_vectored(offset, buffers)

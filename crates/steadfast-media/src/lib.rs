@@ -58,6 +58,6 @@ pub mod sim;
 pub use counters::MediumCounters;
 pub use error::{ErrorClass, MediumError, MediumOperation};
 pub use geometry::{FailureModel, Geometry, GeometryError};
-pub use medium::{Medium, Temperature};
+pub use medium::{Medium, Temperature, WaitHook};
 pub use memory::MemoryMedium;
 pub use sim::{SimMedium, SimOptions};

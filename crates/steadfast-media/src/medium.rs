@@ -1,5 +1,7 @@
 //! The [`Medium`] trait.
 
+use alloc::sync::Arc;
+
 use crate::{ErrorClass, Geometry, MediumCounters, MediumError, MediumOperation};
 
 /// How soon the bytes of a write are expected to be overwritten or discarded.
@@ -10,6 +12,9 @@ pub enum Temperature {
     /// Stays: file data.
     Cold,
 }
+
+/// What [`Medium::before_waits`] is given; called by the thread that reads.
+pub type WaitHook = Arc<dyn Fn() + Send + Sync>;
 
 /// A place to keep bytes.
 ///
@@ -64,6 +69,12 @@ pub trait Medium: Send + Sync {
     /// range need not be aligned.
     fn will_read(&self, offset: u64, length: u64) {
         let _ = (offset, length);
+    }
+
+    /// Has `hook` called before a read of less than a few hundred KiB waits for something slower than memory, where the medium knows that
+    /// beforehand: whoever serves others meanwhile sends somebody else to hear them. The first hook counts; by default none is ever called.
+    fn before_waits(&self, hook: WaitHook) {
+        let _ = hook;
     }
 
     /// Makes the medium `size` bytes long where it can be longer or shorter; new bytes read as zeros. Otherwise only says

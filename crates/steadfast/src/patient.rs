@@ -4,7 +4,7 @@
 //! one that failed may have lost what it should have made durable (a device that was reset forgets its write cache, a
 //! kernel its dirty pages), and a second one that succeeds would then say something untrue.
 
-use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, Temperature};
+use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, Temperature, WaitHook};
 
 /// How often a request with a transient error is made before the error is passed on.
 const TRIES: u32 = 3;
@@ -57,6 +57,10 @@ impl<M: Medium> Medium for Patient<M> {
 
     fn will_read(&self, offset: u64, length: u64) {
         self.0.will_read(offset, length)
+    }
+
+    fn before_waits(&self, hook: WaitHook) {
+        self.0.before_waits(hook)
     }
 
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {

@@ -15,6 +15,7 @@ mod snapshots;
 mod support;
 mod syncs;
 mod sys;
+mod waits;
 mod watching;
 
 /// The daemon that some tests start and kill.

@@ -4,14 +4,14 @@ use std::fmt;
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync};
 use rustix::io::{Errno, ReadWriteFlags};
 use steadfast_media::{
-    ErrorClass, Geometry, Medium, MediumCounters, MediumError, MediumOperation, Temperature,
+    ErrorClass, Geometry, Medium, MediumCounters, MediumError, MediumOperation, Temperature, WaitHook,
 };
 
 use super::behind::Behind;
@@ -68,6 +68,8 @@ pub struct FileMedium {
     fua_unsupported: AtomicBool,
     discard_unsupported: AtomicBool,
     tally: Tally,
+    /// Called before a read waits for the device.
+    before_waits: OnceLock<WaitHook>,
     /// Keeps a block device from others while it is there.
     claim: RwLock<Option<File>>,
 }
@@ -107,6 +109,7 @@ impl FileMedium {
             fua_unsupported: AtomicBool::new(false),
             discard_unsupported: AtomicBool::new(false),
             tally: Tally::default(),
+            before_waits: OnceLock::new(),
             claim: RwLock::new(claim),
         }
     }
@@ -178,6 +181,21 @@ impl FileMedium {
         if let Some(behind) = &self.behind {
             behind.settle(offset..offset + length);
         }
+    }
+
+    /// Through the page cache where that is in use; who waits for the device says so before.
+    fn read_buffers(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), Errno> {
+        if let Some(about_to_wait) = self.before_waits.get() {
+            let cached = match &mut *buffers {
+                [buffer] if self.direct.is_none() => transfer::read_cached(&self.file, offset, buffer),
+                _ => false,
+            };
+            if cached {
+                return Ok(());
+            }
+            about_to_wait();
+        }
+        transfer::read(&self.file, self.direct.as_ref(), offset, buffers)
     }
 
     fn sync(&self) -> Result<(), MediumError> {
@@ -311,6 +329,10 @@ impl Medium for FileMedium {
         }
     }
 
+    fn before_waits(&self, hook: WaitHook) {
+        let _ = self.before_waits.set(hook);
+    }
+
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Read, offset, length)?;
@@ -319,8 +341,7 @@ impl Medium for FileMedium {
             (Some(large), [buffer]) => large.read(&self.file, offset, buffer),
             _ => None,
         };
-        let read =
-            straight.unwrap_or_else(|| transfer::read(&self.file, self.direct.as_ref(), offset, buffers));
+        let read = straight.unwrap_or_else(|| self.read_buffers(offset, buffers));
         let read = read.map_err(|errno| medium_error(MediumOperation::Read, offset, length, errno));
         self.tally.read(length, read)
     }

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
 
-use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2};
+use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2, pwritev2};
 
 use super::bounce::{self, Pool};
 
@@ -58,6 +58,12 @@ pub(super) fn write(
         }
         _ => write_straight(file, offset, buffers, flags),
     }
+}
+
+/// Fills `buffer` from the page cache, where that has all of it; `false` where it has not, or a host cannot tell.
+pub(super) fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> bool {
+    let length = buffer.len();
+    preadv2(file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) == Ok(length)
 }
 
 fn read_straight(file: &File, mut offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), Errno> {

@@ -1,0 +1,131 @@
+//! Workers that wait for the medium, and those who stand by for them.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use steadfast::{FormatOptions, OpenOptions as VolumeOptions, Volume};
+use steadfast_fuse::{IoUring, MountOptions, mount};
+use steadfast_host::HostPlatform;
+use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium, WaitHook};
+
+use crate::support::{UnmountAtEnd, can_mount};
+
+const BLOCK: usize = 4096;
+const READERS: usize = 10;
+
+/// Reads of a block wait while it is shut.
+#[derive(Default)]
+struct Gate {
+    shut: Mutex<bool>,
+    opened: Condvar,
+    armed: AtomicBool,
+    waiting: AtomicUsize,
+}
+
+impl Gate {
+    fn shut(&self, shut: bool) {
+        self.armed.store(shut, Ordering::SeqCst);
+        *self.shut.lock().unwrap() = shut;
+        self.opened.notify_all();
+    }
+}
+
+struct Slow {
+    memory: MemoryMedium,
+    gate: Arc<Gate>,
+    hook: OnceLock<WaitHook>,
+}
+
+impl Medium for Slow {
+    fn geometry(&self) -> Geometry {
+        self.memory.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        if self.gate.armed.load(Ordering::SeqCst) {
+            self.hook.get().expect("a mount asks to be told")();
+            self.gate.waiting.fetch_add(1, Ordering::SeqCst);
+            let mut shut = self.gate.shut.lock().unwrap();
+            while *shut {
+                shut = self.gate.opened.wait(shut).unwrap();
+            }
+        }
+        self.memory.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.memory.write(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        self.memory.flush()
+    }
+
+    fn before_waits(&self, hook: WaitHook) {
+        let _ = self.hook.set(hook);
+    }
+}
+
+/// Two workers listen; ten reads of file data are with the medium all the same, and what needs none of it is answered meanwhile.
+#[test]
+fn reads_that_wait_for_the_medium_are_under_way_together() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let memory = MemoryMedium::new(64 << 20, 512).unwrap();
+    let medium = Slow { memory, gate: gate.clone(), hook: OnceLock::new() };
+    let platform = HostPlatform::new();
+    Volume::format(&medium, &FormatOptions::default(), &platform).unwrap();
+    let volume = Arc::new(Volume::open(medium, VolumeOptions::default(), platform).unwrap());
+    let point = directory.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    let options = MountOptions { threads: 2, io_uring: IoUring::Off, ..MountOptions::default() };
+    let session = mount(volume.clone(), &point, &options).unwrap();
+    let end = session.unmount_handle();
+    let _at_end = UnmountAtEnd(end.clone());
+    let serving = thread::spawn(move || session.run());
+
+    let block = |number: usize| [number as u8 + 1; BLOCK];
+    let path = point.join("file");
+    let file = File::create(&path).unwrap();
+    for number in 0..READERS {
+        file.write_all_at(&block(number), (number * BLOCK) as u64).unwrap();
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    // Past the page cache of the mount.
+    let file = Arc::new(OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap());
+    gate.shut(true);
+    let readers: Vec<_> = (0..READERS)
+        .map(|number| {
+            let file = file.clone();
+            thread::spawn(move || {
+                let mut data = [0; BLOCK];
+                file.read_exact_at(&mut data, (number * BLOCK) as u64).map(|()| data)
+            })
+        })
+        .collect();
+    let late = Instant::now() + Duration::from_secs(20);
+    while gate.waiting.load(Ordering::SeqCst) < READERS && Instant::now() < late {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let together = gate.waiting.load(Ordering::SeqCst);
+    let other = (together == READERS).then(|| fs::create_dir(point.join("d")));
+    // Before anything can fail: what hangs could not be unmounted.
+    gate.shut(false);
+    for (number, reader) in readers.into_iter().enumerate() {
+        assert_eq!(reader.join().unwrap().unwrap(), block(number));
+    }
+    assert_eq!(together, READERS, "reads at the medium");
+    other.unwrap().unwrap();
+    drop(file);
+    end.unmount().unwrap();
+    serving.join().unwrap().unwrap();
+    volume.close().unwrap();
+}
