@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use steadfast_media::{Geometry, Medium, MediumCounters, MediumError};
+use steadfast_media::{Geometry, Medium, MediumCounters, MediumError, WaitHook};
 
 use crate::address::{Address, EtcdAddress};
 use crate::array::{Array, ArrayError, CreateOptions, Fleet, Policy, State, Status};
@@ -60,11 +60,16 @@ pub enum RemoteError {
     Host(String),
 }
 
+/// Reads of this many bytes and more are asked of several servers at once: two of them at a time are enough.
+const LONG: usize = 256 << 10;
+
 /// An array at an address, open.
 pub struct RemoteMedium {
     open: Arc<Open>,
     tender: Option<JoinHandle<()>>,
     keeper: Option<JoinHandle<()>>,
+    /// Called before a read waits for servers.
+    before_waits: OnceLock<WaitHook>,
     /// Gone before the lock is.
     _socket: Option<LiveSocket>,
     _lock: Option<File>,
@@ -283,7 +288,14 @@ impl RemoteMedium {
         let log = address.log.clone().zip(log);
         let open = Arc::new(Open { array, log, shared: Shared::default(), times, session });
         if open.array.is_read_only() {
-            return Ok(RemoteMedium { open, tender: None, keeper: None, _socket: None, _lock: lock });
+            return Ok(RemoteMedium {
+                open,
+                tender: None,
+                keeper: None,
+                before_waits: OnceLock::new(),
+                _socket: None,
+                _lock: lock,
+            });
         }
         let rate = address.rebuild_rate;
         let keeper = open.log.is_some().then(|| {
@@ -308,7 +320,14 @@ impl RemoteMedium {
             })
             .map_err(host);
         // Dropped with an error it ends the other thread.
-        let mut medium = RemoteMedium { open, tender: None, keeper, _socket: None, _lock: lock };
+        let mut medium = RemoteMedium {
+            open,
+            tender: None,
+            keeper,
+            before_waits: OnceLock::new(),
+            _socket: None,
+            _lock: lock,
+        };
         medium.tender = Some(tender?);
         let open = &medium.open;
         // Without it the array is as good; only nobody sees what it does.
@@ -443,7 +462,13 @@ impl Medium for RemoteMedium {
         self.open.array.geometry()
     }
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        if let (Some(about_to_wait), true) = (self.before_waits.get(), buffer.len() < LONG) {
+            about_to_wait();
+        }
         timed(&self.open.times.reads, || self.open.array.read(offset, buffer))
+    }
+    fn before_waits(&self, hook: WaitHook) {
+        let _ = self.before_waits.set(hook);
     }
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
         let Open { array, log, times, .. } = &*self.open;

@@ -1,6 +1,7 @@
 //! Arrays on real servers over loopback: servers die, come back empty and are rebuilt; the client comes back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use steadfast::fs::FileOptions;
@@ -135,6 +136,23 @@ fn many_callers_at_once() {
     drop(medium);
     let medium = RemoteMedium::open(&fixture.address).unwrap();
     right(&medium, 0, 320, 19);
+}
+
+/// Whoever serves others is told before a short read waits for the servers, and not of long ones.
+#[test]
+fn a_short_read_that_waits_says_so_before() {
+    let fixture = fixture("waits", "mirror", 2);
+    let medium = RemoteMedium::create(&fixture.address, [4; 16]).unwrap();
+    fill(&medium, 0, 64, 1);
+    let waits = Arc::new(AtomicUsize::new(0));
+    let count = waits.clone();
+    medium.before_waits(Arc::new(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    }));
+    right(&medium, 3, 1, 1);
+    assert_eq!(waits.load(Ordering::Relaxed), 1);
+    right(&medium, 0, 64, 1);
+    assert_eq!(waits.load(Ordering::Relaxed), 1);
 }
 
 #[test]
