@@ -41,29 +41,22 @@ impl Pages {
 }
 
 /// A huge page of the processors that we know of; where they are larger or there is none, memory is of ordinary pages.
-const HUGE: usize = 2 << 20;
+const HUGE: usize = 2 * DATA_MAX;
 
 /// What a worker of the device needs: where requests arrive, and where answers are put together. The data of a WRITE and that of a
-/// READ are halves of one huge page where the system has one: a device is given one piece of memory then instead of 256, which
-/// makes direct I/O of 1 MiB about twice as fast.
+/// READ lie behind one another.
 pub(crate) struct WorkerBuffers {
     memory: Box<[u8]>,
-    /// Where the huge page starts.
+    /// Where the data of a WRITE starts.
     data: usize,
 }
 
 impl WorkerBuffers {
-    /// `huge`: in a huge page, which takes all of its memory with the first byte.
-    pub(crate) fn new(huge: bool) -> io::Result<WorkerBuffers> {
-        let memory = <[u8]>::new_box_zeroed_with_elems(PAGE + 2 * HUGE);
-        let memory = memory.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let address = memory.as_ptr().addr();
-        let data = (address + PAGE).next_multiple_of(HUGE) - address;
-        let mut buffers = WorkerBuffers { memory, data };
-        if !huge {
-            return Ok(buffers);
-        }
-        let page = buffers.memory[data..data + HUGE].as_mut_ptr();
+    /// The data of both as halves of one huge page where the system has one: a device is given one piece of memory then instead of 256,
+    /// which makes direct I/O of 1 MiB about twice as fast. It takes all of its memory with the first byte.
+    pub(crate) fn huge() -> io::Result<WorkerBuffers> {
+        let mut buffers = WorkerBuffers::aligned(HUGE)?;
+        let page = buffers.memory[buffers.data..][..HUGE].as_mut_ptr();
         // SAFETY: the range is inside an allocation that is exclusively ours, and whole pages of it; the advice changes no contents.
         #[allow(unsafe_code)]
         unsafe {
@@ -73,10 +66,23 @@ impl WorkerBuffers {
         Ok(buffers)
     }
 
+    /// In ordinary pages, which take memory as they are used.
+    pub(crate) fn small() -> io::Result<WorkerBuffers> {
+        WorkerBuffers::aligned(PAGE)
+    }
+
+    fn aligned(alignment: usize) -> io::Result<WorkerBuffers> {
+        let memory = <[u8]>::new_box_zeroed_with_elems(PAGE + alignment + 2 * DATA_MAX);
+        let memory = memory.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let address = memory.as_ptr().addr();
+        let data = (address + PAGE).next_multiple_of(alignment) - address;
+        Ok(WorkerBuffers { memory, data })
+    }
+
     /// The bytes to receive a request into, and those for its answer. Data of a WRITE starts on a page boundary, and so does the
     /// answer.
     pub(crate) fn split(&mut self) -> (&mut [u8], &mut [u8]) {
-        let (request, answer) = self.memory[..self.data + HUGE].split_at_mut(self.data + DATA_MAX);
+        let (request, answer) = self.memory[..self.data + 2 * DATA_MAX].split_at_mut(self.data + DATA_MAX);
         (&mut request[self.data - WRITE_PREFIX..], answer)
     }
 }
@@ -158,14 +164,16 @@ mod tests {
 
     #[test]
     fn data_of_a_worker_lies_in_one_huge_page() {
-        let mut buffers = WorkerBuffers::new(true).unwrap();
-        let (request, answer) = buffers.split();
-        let data = request[WRITE_PREFIX..].as_ptr().addr();
-        assert_eq!((data % HUGE, answer.as_ptr().addr()), (0, data + DATA_MAX));
-        assert_eq!((request.len(), answer.len()), (DATA_MAX + WRITE_PREFIX, DATA_MAX));
-        request.fill(1);
-        answer.fill(2);
-        assert!(buffers.split().0.iter().all(|byte| *byte == 1));
+        for (buffers, alignment) in [(WorkerBuffers::huge(), HUGE), (WorkerBuffers::small(), PAGE)] {
+            let mut buffers = buffers.unwrap();
+            let (request, answer) = buffers.split();
+            let data = request[WRITE_PREFIX..].as_ptr().addr();
+            assert_eq!((data % alignment, answer.as_ptr().addr()), (0, data + DATA_MAX));
+            assert_eq!((request.len(), answer.len()), (DATA_MAX + WRITE_PREFIX, DATA_MAX));
+            request.fill(1);
+            answer.fill(2);
+            assert!(buffers.split().0.iter().all(|byte| *byte == 1));
+        }
     }
 
     #[test]

@@ -29,10 +29,10 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// Starts them. On an error those that have been started end with the mount, see [`join`](Self::join). What a worker has to call
-    /// before it waits for the medium comes back where others stand by for that.
+    /// before it waits for the medium comes back where others stand by for that; of these there are as many as the machine allows.
     ///
     /// # Errors
-    /// No thread or no memory.
+    /// No thread or no memory for those that listen.
     pub(crate) fn start<S: Service>(
         &mut self,
         service: &Arc<S>,
@@ -49,18 +49,25 @@ impl Workers {
             (threads, others) = (1, 0);
         }
         let turns = Arc::new(Turns::new(threads));
+        let mut standing_by = 0;
         for number in 0..threads + others {
             let queue = if number == 0 { device.clone() } else { another_queue(device) };
-            let buffers = WorkerBuffers::new(number < threads)?;
-            let (service, turns) = (service.clone(), turns.clone());
-            let run = move || {
-                let result = work(&*service, &queue, &turns, buffers);
-                turns.end();
-                result
-            };
-            self.threads.push(Builder::new().name(format!("{name}-{number}")).spawn(run)?);
+            let buffers = if number < threads { WorkerBuffers::huge() } else { WorkerBuffers::small() };
+            match buffers
+                .and_then(|buffers| spawn(service, &turns, format!("{name}-{number}"), queue, buffers))
+            {
+                Ok(thread) => {
+                    self.threads.push(thread);
+                    standing_by += usize::from(number >= threads);
+                }
+                Err(error) if number < threads => return Err(error),
+                Err(error) => {
+                    log_warning!("{standing_by} of {others} workers stand by: {error}");
+                    break;
+                }
+            }
         }
-        Ok((others > 0).then_some(turns))
+        Ok((standing_by > 0).then_some(turns))
     }
 
     /// Whether none has been started, or all have ended.
@@ -79,6 +86,21 @@ impl Workers {
         }
         result
     }
+}
+
+fn spawn<S: Service>(
+    service: &Arc<S>,
+    turns: &Arc<Turns>,
+    name: String,
+    queue: Device,
+    buffers: WorkerBuffers,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    let (service, turns) = (service.clone(), turns.clone());
+    Builder::new().name(name).spawn(move || {
+        let result = work(&*service, &queue, &turns, buffers);
+        turns.end();
+        result
+    })
 }
 
 fn ended(worker: JoinHandle<io::Result<()>>) -> io::Result<()> {
