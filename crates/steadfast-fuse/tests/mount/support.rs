@@ -6,13 +6,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
 use steadfast_fuse::{IoUring, MountOptions, UnmountHandle, mount};
 use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, random_uuid};
+use steadfast_media::Medium;
 use tempfile::TempDir;
 
 /// A mask without a timer: nothing is committed unless a test asks for it.
@@ -147,7 +149,74 @@ pub fn open(image: &Path, read_only: bool) -> Arc<HostVolume> {
     Arc::new(Volume::open(medium, options, HostPlatform::new()).unwrap())
 }
 
-/// Unmounts when a test that has mounted a medium of its own ends, also where it fails.
+/// What a medium of a test waits at while it is shut. It has to be opened before anything can fail: what hangs cannot be unmounted.
+#[derive(Default)]
+pub struct Gate {
+    shut: Mutex<bool>,
+    opened: Condvar,
+    waiting: AtomicUsize,
+}
+
+impl Gate {
+    pub fn shut(&self, shut: bool) {
+        *self.shut.lock().unwrap() = shut;
+        self.opened.notify_all();
+    }
+
+    pub fn is_shut(&self) -> bool {
+        *self.shut.lock().unwrap()
+    }
+
+    /// How many stand before it.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    pub fn pass(&self) {
+        let mut shut = self.shut.lock().unwrap();
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while *shut {
+            shut = self.opened.wait(shut).unwrap();
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A medium of a test's own, formatted, and mounted in this process by two workers that take requests from `/dev/fuse`.
+pub struct Own<M: Medium + 'static> {
+    pub volume: Arc<Volume<M, HostPlatform>>,
+    directory: TempDir,
+    end: UnmountAtEnd,
+    serving: JoinHandle<io::Result<()>>,
+}
+
+impl<M: Medium + 'static> Own<M> {
+    pub fn mount(medium: M, format: &FormatOptions) -> Own<M> {
+        let directory = tempfile::tempdir().unwrap();
+        let platform = HostPlatform::new();
+        Volume::format(&medium, format, &platform).unwrap();
+        let volume = Arc::new(Volume::open(medium, OpenOptions::default(), platform).unwrap());
+        let options = MountOptions { threads: 2, io_uring: IoUring::Off, ..MountOptions::default() };
+        let session = mount(volume.clone(), directory.path(), &options).unwrap();
+        let end = UnmountAtEnd(session.unmount_handle());
+        let serving = std::thread::spawn(move || session.run());
+        Own { volume, directory, end, serving }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Unmounts and closes the volume.
+    pub fn unmount(self) {
+        self.end.0.unmount().unwrap();
+        wait_for("the session to end", || self.serving.is_finished());
+        self.serving.join().unwrap().unwrap();
+        self.volume.close().unwrap();
+    }
+}
+
+/// Unmounts when a test ends, also where it fails.
 pub struct UnmountAtEnd(pub UnmountHandle);
 
 impl Drop for UnmountAtEnd {

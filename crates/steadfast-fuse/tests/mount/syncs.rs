@@ -2,44 +2,19 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use steadfast::{FormatOptions, OpenOptions as VolumeOptions, TransactionMask, Volume};
-use steadfast_fuse::{IoUring, MountOptions, mount};
-use steadfast_host::{FileMedium, FileOptions, HostPlatform};
+use steadfast::{FormatOptions, TransactionMask};
+use steadfast_host::{FileMedium, FileOptions};
 use steadfast_media::{Geometry, Medium, MediumError};
 
-use crate::support::{UnmountAtEnd, can_mount, wait_for};
+use crate::support::{Gate, Own, can_mount, wait_for};
 
 const SIZE: u64 = 64 << 20;
 
-/// Flushes wait while it is shut.
-#[derive(Default)]
-struct Gate {
-    shut: Mutex<bool>,
-    opened: Condvar,
-    waiting: AtomicUsize,
-}
-
-impl Gate {
-    fn shut(&self, shut: bool) {
-        *self.shut.lock().unwrap() = shut;
-        self.opened.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut shut = self.shut.lock().unwrap();
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        while *shut {
-            shut = self.opened.wait(shut).unwrap();
-        }
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
+/// Flushes wait at the gate while it is shut.
 struct Gated {
     file: FileMedium,
     gate: Arc<Gate>,
@@ -74,33 +49,24 @@ fn others_are_served_while_many_wait_for_a_flush() {
     let gate = Arc::new(Gate::default());
     let file = FileMedium::create(directory.path().join("image"), SIZE, &FileOptions::default()).unwrap();
     let medium = Gated { file, gate: gate.clone() };
-    let platform = HostPlatform::new();
     let format = FormatOptions { mask: TransactionMask::FSYNC, ..FormatOptions::default() };
-    Volume::format(&medium, &format, &platform).unwrap();
-    let volume = Arc::new(Volume::open(medium, VolumeOptions::default(), platform).unwrap());
-    let point = directory.path().join("mnt");
-    fs::create_dir(&point).unwrap();
-    let options = MountOptions { threads: 2, io_uring: IoUring::Off, ..MountOptions::default() };
-    let session = mount(volume.clone(), &point, &options).unwrap();
-    let end = session.unmount_handle();
-    let _at_end = UnmountAtEnd(end.clone());
-    let serving = thread::spawn(move || session.run());
+    let own = Own::mount(medium, &format);
 
     let mut files: Vec<File> =
-        (0..3).map(|number| File::create(point.join(format!("f{number}"))).unwrap()).collect();
+        (0..3).map(|number| File::create(own.path(&format!("f{number}"))).unwrap()).collect();
     for file in &mut files {
         file.write_all(b"text").unwrap();
     }
-    let before = volume.activity().unwrap().transaction_points;
+    let before = own.volume.activity().unwrap().transaction_points;
     gate.shut(true);
     let syncs: Vec<_> = files.drain(..).map(|file| thread::spawn(move || file.sync_all())).collect();
-    wait_for("the first flush", || gate.waiting.load(Ordering::SeqCst) == 1);
+    wait_for("the first flush", || gate.waiting() == 1);
     let (done, made) = mpsc::channel();
-    let place = point.clone();
+    let directories: Vec<_> = (0..20).map(|number| own.path(&format!("d{number}"))).collect();
     let other = thread::spawn(move || {
         // Long enough for all three to have arrived.
-        for number in 0..20 {
-            fs::create_dir(place.join(format!("d{number}"))).unwrap();
+        for directory in directories {
+            fs::create_dir(directory).unwrap();
             thread::sleep(Duration::from_millis(10));
         }
         done.send(()).unwrap();
@@ -115,10 +81,6 @@ fn others_are_served_while_many_wait_for_a_flush() {
     }
     other.join().unwrap();
     served.expect("others are served while fsyncs wait");
-    assert!(volume.activity().unwrap().transaction_points > before);
-
-    end.unmount().unwrap();
-    wait_for("the session to end", || serving.is_finished());
-    serving.join().unwrap().unwrap();
-    volume.close().unwrap();
+    assert!(own.volume.activity().unwrap().transaction_points > before);
+    own.unmount();
 }

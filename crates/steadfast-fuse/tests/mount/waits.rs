@@ -2,38 +2,19 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use steadfast::{FormatOptions, OpenOptions as VolumeOptions, Volume};
-use steadfast_fuse::{IoUring, MountOptions, mount};
-use steadfast_host::HostPlatform;
+use steadfast::FormatOptions;
 use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium, WaitHook};
 
-use crate::support::{UnmountAtEnd, can_mount};
+use crate::support::{Gate, Own, can_mount};
 
 const BLOCK: usize = 4096;
 const READERS: usize = 10;
 
-/// Reads of a block wait while it is shut.
-#[derive(Default)]
-struct Gate {
-    shut: Mutex<bool>,
-    opened: Condvar,
-    armed: AtomicBool,
-    waiting: AtomicUsize,
-}
-
-impl Gate {
-    fn shut(&self, shut: bool) {
-        self.armed.store(shut, Ordering::SeqCst);
-        *self.shut.lock().unwrap() = shut;
-        self.opened.notify_all();
-    }
-}
-
+/// Reads wait at the gate while it is shut.
 struct Slow {
     memory: MemoryMedium,
     gate: Arc<Gate>,
@@ -46,13 +27,9 @@ impl Medium for Slow {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
-        if self.gate.armed.load(Ordering::SeqCst) {
+        if self.gate.is_shut() {
             self.hook.get().expect("a mount asks to be told")();
-            self.gate.waiting.fetch_add(1, Ordering::SeqCst);
-            let mut shut = self.gate.shut.lock().unwrap();
-            while *shut {
-                shut = self.gate.opened.wait(shut).unwrap();
-            }
+            self.gate.pass();
         }
         self.memory.read(offset, buffer)
     }
@@ -76,23 +53,13 @@ fn reads_that_wait_for_the_medium_are_under_way_together() {
     if !can_mount() {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
     let gate = Arc::new(Gate::default());
     let memory = MemoryMedium::new(64 << 20, 512).unwrap();
     let medium = Slow { memory, gate: gate.clone(), hook: OnceLock::new() };
-    let platform = HostPlatform::new();
-    Volume::format(&medium, &FormatOptions::default(), &platform).unwrap();
-    let volume = Arc::new(Volume::open(medium, VolumeOptions::default(), platform).unwrap());
-    let point = directory.path().join("mnt");
-    fs::create_dir(&point).unwrap();
-    let options = MountOptions { threads: 2, io_uring: IoUring::Off, ..MountOptions::default() };
-    let session = mount(volume.clone(), &point, &options).unwrap();
-    let end = session.unmount_handle();
-    let _at_end = UnmountAtEnd(end.clone());
-    let serving = thread::spawn(move || session.run());
+    let own = Own::mount(medium, &FormatOptions::default());
 
     let block = |number: usize| [number as u8 + 1; BLOCK];
-    let path = point.join("file");
+    let path = own.path("file");
     let file = File::create(&path).unwrap();
     for number in 0..READERS {
         file.write_all_at(&block(number), (number * BLOCK) as u64).unwrap();
@@ -112,11 +79,11 @@ fn reads_that_wait_for_the_medium_are_under_way_together() {
         })
         .collect();
     let late = Instant::now() + Duration::from_secs(20);
-    while gate.waiting.load(Ordering::SeqCst) < READERS && Instant::now() < late {
+    while gate.waiting() < READERS && Instant::now() < late {
         thread::sleep(Duration::from_millis(5));
     }
-    let together = gate.waiting.load(Ordering::SeqCst);
-    let other = (together == READERS).then(|| fs::create_dir(point.join("d")));
+    let together = gate.waiting();
+    let other = (together == READERS).then(|| fs::create_dir(own.path("d")));
     // Before anything can fail: what hangs could not be unmounted.
     gate.shut(false);
     for (number, reader) in readers.into_iter().enumerate() {
@@ -125,7 +92,5 @@ fn reads_that_wait_for_the_medium_are_under_way_together() {
     assert_eq!(together, READERS, "reads at the medium");
     other.unwrap().unwrap();
     drop(file);
-    end.unmount().unwrap();
-    serving.join().unwrap().unwrap();
-    volume.close().unwrap();
+    own.unmount();
 }
