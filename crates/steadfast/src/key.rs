@@ -3,6 +3,8 @@
 //! The encoding is 17 bytes: inode (big endian), kind, suffix (big endian), so that the order of the bytes is the
 //! order of the keys. Everything of one inode is adjacent.
 
+use core::cmp::Ordering;
+
 use crate::types::{BlockAddress, Generation, InodeNumber};
 
 /// Bits of a dead list's sequence number in its key; the snapshot's generation is above.
@@ -58,8 +60,22 @@ impl Kind {
 }
 
 /// A key in its encoded form; comparing bytes compares keys.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(pub [u8; Key::LEN]);
+
+impl Ord for Key {
+    #[inline]
+    fn cmp(&self, other: &Key) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for Key {
+    #[inline]
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Key {
     /// Encoded length in bytes.

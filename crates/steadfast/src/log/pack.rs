@@ -17,9 +17,8 @@
 
 use alloc::vec::Vec;
 
-use super::record::{Encoded, TAG_PUT, TAG_SETTLED, encode};
+use super::record::{Encoded, TAG_PUT, TAG_SETTLED, encode, start};
 use crate::error::{Error, Result};
-use crate::fs::memory;
 use crate::key::Key;
 use crate::layout::FieldReader;
 
@@ -101,10 +100,8 @@ pub fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
             if fields.rest().len() < length.div_ceil(WORD) {
                 return Ok(None);
             }
-            encode(&mut payload, &key, form, Some(&memory::zeroed(length)?))?;
-            let at = payload.len() - length;
-            let (old, value) = payload.split_at_mut(at);
-            if !take_sparse(&mut fields, value, like(old, &before, kind, length)) {
+            start(&mut payload, &key, form, Some(length))?;
+            if !take_sparse(&mut fields, &mut payload, length, before[usize::from(kind)]) {
                 return Ok(None);
             }
         }
@@ -163,20 +160,49 @@ fn put_word(packed: &mut Vec<u8>, differs: u64) {
     packed[at] = mask;
 }
 
-/// Fills `value`, which is zero; `false` where a mask has bits for bytes that there are not.
-fn take_sparse(fields: &mut FieldReader<'_>, value: &mut [u8], like: &[u8]) -> bool {
-    for (word, bytes) in value.chunks_mut(WORD).enumerate() {
-        let like = like.get(word * WORD..).unwrap_or_default();
+/// Appends a value of `length` bytes in its sparse form; `false` where it is malformed: a mask has bits for bytes that there are not, or
+/// something is missing. This is most of the work of opening a volume with a long log, so it goes by words.
+fn take_sparse(
+    fields: &mut FieldReader<'_>,
+    payload: &mut Vec<u8>,
+    length: usize,
+    like: (usize, usize),
+) -> bool {
+    let end = payload.len() + length;
+    let mut like = Some(like).filter(|(from, to)| to - from == length).map(|(from, _)| from);
+    while payload.len() < end {
+        let bytes = WORD.min(end - payload.len());
         let mask = fields.u8();
-        if u32::from(mask) >> bytes.len() != 0 {
+        if u32::from(mask) >> bytes != 0 {
             return false;
         }
-        for (bit, byte) in bytes.iter_mut().enumerate() {
-            let differs = if mask & 1 << bit != 0 { fields.u8() } else { 0 };
-            *byte = differs ^ like.get(bit).unwrap_or(&0);
+        let mut new = like.map_or(0, |at| word(&payload[at..at + bytes]));
+        like = like.map(|at| at + bytes);
+        // Most words are as they were.
+        if mask != 0 {
+            let Some(differs) = fields.bytes(mask.count_ones() as usize) else { return false };
+            new ^= spread(mask, differs);
+        }
+        let new = new.to_le_bytes();
+        match new.get(..bytes) {
+            Some(part) if bytes < WORD => payload.extend_from_slice(part),
+            _ => payload.extend_from_slice(&new),
         }
     }
     true
+}
+
+/// The word whose bytes that are not zero these are, by its mask.
+fn spread(mask: u8, bytes: &[u8]) -> u64 {
+    if mask == u8::MAX {
+        return word(bytes);
+    }
+    let (mut mask, mut spread) = (mask, 0);
+    for byte in bytes {
+        spread |= u64::from(*byte) << (8 * mask.trailing_zeros());
+        mask &= mask - 1;
+    }
+    spread
 }
 
 fn put_varint(packed: &mut Vec<u8>, mut number: u64) {

@@ -155,13 +155,18 @@ impl Body {
 
 /// Appends a mutation to a payload.
 pub(super) fn encode(payload: &mut Vec<u8>, key: &Key, tag: u8, value: Option<&[u8]>) -> Result<()> {
-    let room = RecordBuilder::size_of(value.map(<[u8]>::len));
-    payload.try_reserve(room).map_err(|_| Error::OutOfMemory)?;
+    start(payload, key, tag, value.map(<[u8]>::len))?;
+    payload.extend_from_slice(value.unwrap_or_default());
+    Ok(())
+}
+
+/// Appends what is in front of the value of a mutation, with room for that.
+pub(super) fn start(payload: &mut Vec<u8>, key: &Key, tag: u8, value_len: Option<usize>) -> Result<()> {
+    payload.try_reserve(RecordBuilder::size_of(value_len)).map_err(|_| Error::OutOfMemory)?;
     payload.extend_from_slice(&key.0);
     payload.push(tag);
-    if let Some(value) = value {
-        payload.extend_from_slice(&(value.len() as u16).to_le_bytes());
-        payload.extend_from_slice(value);
+    if let Some(length) = value_len {
+        payload.extend_from_slice(&(length as u16).to_le_bytes());
     }
     Ok(())
 }
@@ -284,6 +289,11 @@ impl Record {
     }
 
     /// The encoded mutations, not packed.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// The same.
     pub fn into_payload(self) -> Vec<u8> {
         self.payload
     }

@@ -12,7 +12,7 @@ use steadfast_media::Medium;
 
 use super::find::{Candidate, Finder, Found, Group, unless_unreadable};
 use super::read_ring;
-use super::record::{self, Header, RECORD_HEADER, Record};
+use super::record::{self, Encoded, Header, RECORD_HEADER, Record};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, decode_birth, decode_run};
 use crate::fs::memory;
@@ -133,11 +133,12 @@ impl Replayed {
         found: Found,
         keep: &mut usize,
     ) -> Result<()> {
-        let mutations = found.record.mutations()?.unwrap_or_default();
-        for run in data_runs(store, &mutations) {
-            memory::push(&mut self.runs, run)?;
+        for extent in extents(found.record.payload()) {
+            if let Some(run) = decode_run(extent).filter(|run| store.contains(*run)) {
+                memory::push(&mut self.runs, run)?;
+            }
+            self.birth_max = self.birth_max.max(decode_birth(extent).unwrap_or_default());
         }
-        self.birth_max = self.birth_max.max(latest_birth(&mutations));
         let ring = store.superblock.log.count;
         let second = (self.end.block + 1) % ring;
         let spare = if found.place.block == second { self.end.block } else { second };
@@ -265,17 +266,9 @@ pub fn stranded<M: Medium, P: Platform>(store: &Store<M, P>, end: &LogPosition) 
     Ok(highest)
 }
 
-fn data_runs<'a, M: Medium, P: Platform>(
-    store: &'a Store<M, P>,
-    mutations: &'a [Mutation],
-) -> impl Iterator<Item = BlockRun> + 'a {
-    let extents = mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent));
-    extents.filter_map(|mutation| decode_run(mutation.value.as_deref()?)).filter(|run| store.contains(*run))
-}
-
-fn latest_birth(mutations: &[Mutation]) -> Generation {
-    let extents = mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent));
-    extents.filter_map(|mutation| decode_birth(mutation.value.as_deref()?)).max().unwrap_or_default()
+/// The extents that a payload puts.
+fn extents(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Encoded(payload).filter(|(key, ..)| key.kind() == Some(Kind::Extent)).filter_map(|(.., value)| value)
 }
 
 /// Whether the data written since the checkpoint of `generation` that the mutations name can be read and matches its
