@@ -11,16 +11,17 @@
 //!   away from its place takes the bytes as well, and a segment that begins anew holds nothing. So what is held is never
 //!   older than what the map leads to.
 //! - Nothing depends on it. What is held was sent, and is flushed or not, exactly as if it were not held.
-//! - At most [`SEGMENTS_MAX`] segments, and never more blocks than are in them: a row of at least [`BLOCK`](super::BLOCK)
-//!   bytes of a server for each.
+//! - At most so many bytes of blocks as were given, and at most [`SEGMENTS_MAX`] segments. The segments alone are no bound: up
+//!   to half as many blocks as there are data shards share a row.
 
 use std::collections::{HashMap, VecDeque};
 
+use super::BLOCK;
 use super::map::{Bytes, Entry};
 use super::shape::Shape;
 
 /// Segments whose blocks are held, the open one among them: cleaning is behind by a flush and a mark.
-const SEGMENTS_MAX: u64 = 4;
+const SEGMENTS_MAX: usize = 4;
 
 /// A segment's rows that are held.
 struct Held {
@@ -31,16 +32,15 @@ struct Held {
 
 /// What is held.
 pub(crate) struct Hold {
-    segments_max: usize,
+    blocks_max: u64,
     /// Newest segment last.
     newest: VecDeque<Held>,
 }
 
 impl Hold {
     /// For at most so many bytes of blocks.
-    pub(crate) fn new(shape: &Shape, bytes_max: u64) -> Hold {
-        let segments_max = (bytes_max / u64::from(shape.segment)).min(SEGMENTS_MAX) as usize;
-        Hold { segments_max, newest: VecDeque::new() }
+    pub(crate) fn new(bytes_max: u64) -> Hold {
+        Hold { blocks_max: bytes_max / BLOCK as u64, newest: VecDeque::new() }
     }
 
     /// Whether blocks of a record are worth it: where at least half of its stripes is padding. Packed, they take at most half
@@ -53,7 +53,7 @@ impl Hold {
     pub(crate) fn begin(&mut self, slot: u32) {
         self.forget(slot);
         self.newest.push_back(Held { slot, rows: HashMap::new() });
-        while self.newest.len() > self.segments_max {
+        while self.newest.len() > SEGMENTS_MAX {
             self.newest.pop_front();
         }
     }
@@ -63,8 +63,15 @@ impl Hold {
         self.newest.retain(|held| held.slot != slot);
     }
 
-    /// A block is at this place of the newest segment.
+    /// A block is at this place of the newest segment. Where that would be too much the oldest segment is not held any more,
+    /// and where there is no other it is this block.
     pub(crate) fn put(&mut self, entry: Entry, block: u32, bytes: Bytes) {
+        while self.total() >= self.blocks_max && self.newest.len() > 1 {
+            self.newest.pop_front();
+        }
+        if self.total() >= self.blocks_max {
+            return;
+        }
         if let Some(held) = self.newest.back_mut().filter(|held| held.slot == entry.slot) {
             held.rows.insert((entry.offset, entry.shard), (block, bytes));
         }
@@ -121,20 +128,32 @@ mod tests {
         let mirror = Shape::plan(1, 2, 8 << 20).unwrap();
         assert!((1..10).all(|blocks| !Hold::wants(&mirror, blocks)));
         let entry = |slot, row, shard| Entry { slot, offset: row * 4608 + 512, crc: 0, member: 0, shard };
-        let bytes = || Arc::new([7; super::super::BLOCK]);
-        for (bytes_max, kept) in [(0, 0), (u64::from(shape.segment) * 2, 2), (u64::MAX, 4)] {
-            let mut hold = Hold::new(&shape, bytes_max);
+        let bytes = || Arc::new([7; BLOCK]);
+        let room = |blocks: u64| blocks * BLOCK as u64;
+        for (bytes_max, kept) in [(0, 0), (room(3), 3), (room(11), 10), (room(14) + 9, 14), (u64::MAX, 20)] {
+            let mut hold = Hold::new(bytes_max);
             for slot in 0..9 {
                 hold.begin(slot);
-                (0..5).for_each(|row| hold.put(entry(slot, row, 1), 100 + row, bytes()));
+                for row in 0..5 {
+                    hold.put(entry(slot, row, 1), 100 + row, bytes());
+                    assert!(hold.total() * BLOCK as u64 <= bytes_max);
+                }
                 // Not the newest any more.
                 hold.put(entry(slot.wrapping_sub(1), 7, 0), 9, bytes());
             }
-            assert_eq!(hold.total(), 5 * kept);
             let held: Vec<u32> = (0..9).map(|slot| hold.count(slot)).collect();
-            assert!(held.iter().rev().take(kept as usize).all(|count| *count == 5), "{held:?}");
+            // Whole segments, the newest ones, but where not even one fits.
+            let whole = held.iter().rev().take(kept as usize / 5).all(|count| *count == 5);
+            assert!(whole && hold.total() <= kept, "{bytes_max}: {held:?}");
+            assert!(kept == 0 || hold.total() > 0);
         }
-        let mut hold = Hold::new(&shape, u64::MAX);
+        // Two blocks in a row of four data shards: more bytes than the segment has on each server.
+        let mut hold = Hold::new(u64::from(shape.segment));
+        hold.begin(0);
+        let rows = shape.segment / (BLOCK as u32 + 512);
+        (0..rows).for_each(|row| (0..2).for_each(|shard| hold.put(entry(0, row, shard), 2 * row, bytes())));
+        assert_eq!(hold.total() * BLOCK as u64, u64::from(shape.segment));
+        let mut hold = Hold::new(u64::MAX);
         hold.begin(3);
         for (row, shard, block) in [(2, 0, 30), (0, 1, 20), (0, 0, 10)] {
             hold.put(entry(3, row, shard), block, bytes());

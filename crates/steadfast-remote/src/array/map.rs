@@ -70,7 +70,7 @@ impl Map {
             .map_err(|_| ArrayError::Invalid("no memory for the map of this array".to_owned()))?;
         entries.resize(shape.blocks as usize, Entry::NONE);
         let segments = vec![Segment::default(); shape.slots as usize];
-        Ok(Map { entries, pending: HashMap::new(), segments, hold: Hold::new(shape, hold_bytes) })
+        Ok(Map { entries, pending: HashMap::new(), segments, hold: Hold::new(hold_bytes) })
     }
 
     /// Where a block is, if it was written.
