@@ -74,6 +74,15 @@ pub struct Live {
     pub repaired: u64,
     /// Segments emptied to be used again.
     pub cleaned: u64,
+    /// Blocks that were in them and are elsewhere now.
+    #[serde(default)]
+    pub moved: u64,
+    /// Of those, the ones that no server was asked for.
+    #[serde(default)]
+    pub packed: u64,
+    /// Blocks on the servers that are in memory as well.
+    #[serde(default)]
+    pub held: u64,
     /// How long reads took.
     pub read_latency: Latency,
     /// How long writes took.
