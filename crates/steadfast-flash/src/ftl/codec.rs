@@ -257,6 +257,11 @@ pub const CHANGES_HEAD: usize = 4;
 const RUN_MAX: u32 = 8;
 /// Where the number of changes in a run, less one, is in the word of the first page.
 const RUN_SHIFT: u32 = 29;
+/// No geometry that is [`checked`](NandGeometry::checked) has a page whose number takes these bits, or is taken for none.
+const _: () = {
+    let pages = NandGeometry::BLOCKS_MAX as u64 * NandGeometry::PAGES_PER_BLOCK_MAX as u64;
+    assert!(pages < 1 << RUN_SHIFT && pages < UNMAPPED as u64);
+};
 
 /// The place of page `index` of a run.
 fn place_in_run(first: u32, index: u32) -> u32 {
@@ -399,5 +404,17 @@ mod tests {
         let second = Second { directory: vec![1], table: vec![2, UNMAPPED], reads: vec![] };
         assert_eq!(Second::decode(&second.encode(9), 9, &geometry), Some(second.clone()));
         assert_eq!(Second::decode(&second.encode(9), 8, &geometry), None);
+    }
+
+    #[test]
+    fn the_last_pages_of_the_largest_part_round_trip() {
+        let geometry = NandGeometry { blocks: 65_536, pages_per_block: 512, ..Part::SLC_1GBIT.geometry };
+        let pages = geometry.checked().unwrap().pages();
+        let changes: Vec<_> =
+            (pages - 9..pages).map(|page| (page, Change::Moved(page, page % 2 == 0))).collect();
+        let mut bytes = spill_head(9);
+        encode_changes(&mut bytes, &changes);
+        assert_eq!(decode_spill(&bytes, 9, pages, &geometry), Some(changes));
+        assert_eq!(decode_spill(&bytes, 9, pages - 1, &geometry), None);
     }
 }

@@ -90,6 +90,8 @@ pub struct NandGeometry {
 impl NandGeometry {
     /// The most erase blocks.
     pub const BLOCKS_MAX: u32 = 65_536;
+    /// The most pages of an erase block.
+    pub const PAGES_PER_BLOCK_MAX: u32 = 512;
 
     /// The geometry, if a part can have it.
     ///
@@ -99,7 +101,7 @@ impl NandGeometry {
         if !self.page_size.is_power_of_two() || !(512..=16_384).contains(&self.page_size) {
             return Err(NandGeometryError::PageSize(self.page_size));
         }
-        if !(4..=512).contains(&self.pages_per_block) {
+        if !(4..=Self::PAGES_PER_BLOCK_MAX).contains(&self.pages_per_block) {
             return Err(NandGeometryError::PagesPerBlock(self.pages_per_block));
         }
         if self.blocks == 0 || self.blocks > Self::BLOCKS_MAX {
@@ -209,6 +211,10 @@ mod tests {
         assert!(good.checked().is_ok());
         assert!(NandGeometry { page_size: 3000, ..good }.checked().is_err());
         assert!(NandGeometry { pages_per_block: 2, ..good }.checked().is_err());
+        let largest = NandGeometry { blocks: 65_536, pages_per_block: 512, ..good };
+        assert_eq!(largest.checked().map(|geometry| geometry.pages()), Ok(1 << 25));
+        let larger = NandGeometry { pages_per_block: 513, ..largest }.checked();
+        assert_eq!(larger, Err(NandGeometryError::PagesPerBlock(513)));
         assert!(NandGeometry { blocks: 65_537, ..good }.checked().is_err());
         assert!(NandGeometry { partial_programs: 0, ..good }.checked().is_err());
         assert_eq!(good.page(BlockNumber(3), 5), PageAddress(197));
