@@ -30,6 +30,9 @@ macro_rules! forward {
             fn flushes_cheaply(&self) -> bool {
                 (**self).flushes_cheaply()
             }
+            fn upkeep(&self) -> Option<u64> {
+                (**self).upkeep()
+            }
             fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
                 (**self).discard(offset, length)
             }

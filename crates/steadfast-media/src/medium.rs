@@ -65,6 +65,13 @@ pub trait Medium: Send + Sync {
         false
     }
 
+    /// What it has done so far for its own upkeep, in bytes that could have been written meanwhile: flash, which moves data about and
+    /// erases when it is written to. Work that is done in steps ends a step by it, as whoever comes meanwhile waits for that, too.
+    /// `None`: it does what it is asked to.
+    fn upkeep(&self) -> Option<u64> {
+        None
+    }
+
     /// Says that this range will be read soon, and perhaps others beside it: a medium that takes its time may begin with it. Advice only; the
     /// range need not be aligned.
     fn will_read(&self, offset: u64, length: u64) {

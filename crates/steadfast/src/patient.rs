@@ -51,6 +51,10 @@ impl<M: Medium> Medium for Patient<M> {
         self.0.flushes_cheaply()
     }
 
+    fn upkeep(&self) -> Option<u64> {
+        self.0.upkeep()
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         retry(|| self.0.discard(offset, length))
     }

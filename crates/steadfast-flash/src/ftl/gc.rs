@@ -93,8 +93,13 @@ impl<N: Nand> Ftl<N> {
         let valid =
             self.collector.victim.and_then(|(block, _)| self.table.get(block)).map_or(0, |info| info.valid);
         let moves = valid / (pages - valid.min(pages - 1)) + 2;
-        // Behind: as fast as the bound on one write allows.
-        if self.free.len() <= self.free_min() + 2 { self.moves_max() } else { moves.min(self.moves_max()) }
+        // Behind: faster, and at last as fast as the bound on one write allows.
+        let moves = match self.free.len().saturating_sub(self.free_min()) {
+            0 | 1 => self.moves_max(),
+            2 => 2 * moves,
+            _ => moves,
+        };
+        moves.min(self.moves_max())
     }
 
     /// Moves at most `moves` valid pages. Where cells are shared, whole groups of them: then what is moved uses every page

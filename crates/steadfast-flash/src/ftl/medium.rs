@@ -122,6 +122,10 @@ impl<N: Nand> Medium for FlashMedium<N> {
         true
     }
 
+    fn upkeep(&self) -> Option<u64> {
+        Some(self.ftl.lock().upkeep_bytes())
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         let pages = self.pages(MediumOperation::Discard, offset, length)?;
         let trimmed = self.ftl.lock().trim(pages.start, pages.end - pages.start);

@@ -239,6 +239,9 @@ pub struct Ftl<N> {
     pub(super) recent: VecDeque<(u32, Vec<u8>)>,
 }
 
+/// Pages that are programmed in about the time of an erasure.
+const ERASE_PAGES: u64 = 8;
+
 /// Most pages in [`Ftl::recent`].
 pub(super) const RECENT_MAX: usize = 8;
 
@@ -301,6 +304,13 @@ impl<N: Nand> Ftl<N> {
     #[must_use]
     pub fn info(&self) -> FtlInfo {
         self.info
+    }
+
+    /// What was done since the mount that nobody asked for, in bytes that could have been programmed meanwhile.
+    pub(super) fn upkeep_bytes(&self) -> u64 {
+        let info = &self.info;
+        let pages = info.moved_pages + info.map_pages + info.spill_pages + ERASE_PAGES * info.erases;
+        pages * u64::from(self.geometry.page_size)
     }
 
     /// How the part is shared out.

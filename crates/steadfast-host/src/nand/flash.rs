@@ -145,6 +145,11 @@ impl Medium for FlashDevice {
         self.layer.flushes_cheaply()
     }
 
+    fn upkeep(&self) -> Option<u64> {
+        let _turn = self.turn.lock();
+        self.layer.upkeep()
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         let _turn = self.turn.lock();
         self.layer.discard(offset, length)

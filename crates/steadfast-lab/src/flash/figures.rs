@@ -120,9 +120,21 @@ impl Bench {
 
     /// One synced overwrite of 4 KiB; its modelled nanoseconds.
     fn overwrite(&self, file: InodeNumber, at: u64, random: &mut Random) -> Result<u64> {
+        self.overwrite_and(file, at, random, || ())
+    }
+
+    /// As [`overwrite`](Self::overwrite); does something between the write and its fsync.
+    fn overwrite_and(
+        &self,
+        file: InodeNumber,
+        at: u64,
+        random: &mut Random,
+        between: impl FnOnce(),
+    ) -> Result<u64> {
         let before = self.counts().time_ns;
         let data: Vec<u8> = (0..512).flat_map(|_| random.bits().to_le_bytes()).collect();
         self.volume.write(file, at << 12, &data, false).map_err(text)?;
+        between();
         self.volume.fsync(file, false).map_err(text)?;
         Ok(self.counts().time_ns - before)
     }
@@ -210,46 +222,76 @@ mod tests {
 
     #[test]
     fn the_figures_hold() {
-        // Only measured: what is reached after so many random overwrites.
-        let steady = std::env::var("FLASH_OVERWRITES").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
-        let found = figures(&Part::SLC_1GBIT, steady, 1).unwrap();
+        let found = figures(&Part::SLC_1GBIT, 0, 1).unwrap();
         println!("{found:?}");
         assert!(found.usable_percent >= 92.0, "{found:?}");
         assert!(found.mount_page_reads_clean <= 50 && found.mount_page_reads_max <= 50, "{found:?}");
-        if steady > 0 {
-            return;
-        }
         // JFFS2 takes 4.7, UBIFS 6.7.
         assert!(found.programs_per_synced_4k <= 3.5, "{found:?}");
-        assert!(found.write_ms_max <= 50.0, "{found:?}");
+        assert!(found.write_ms_max <= 50.0 && found.background_ms_max <= 50.0, "{found:?}");
         assert!(found.erase_spread <= 1.0 && found.memory_per_kib <= 1.0, "{found:?}");
     }
 
-    /// Most page reads of a mount after a power cut somewhere in 4,000 random overwrites of 400 files.
-    fn most_mount_reads(bench: &Bench, background: bool) -> u64 {
+    /// Behind so many random overwrites, when garbage collection has as much to do as it ever will.
+    #[test]
+    fn the_figures_hold_in_the_long_run() {
+        let steady = std::env::var("FLASH_OVERWRITES").ok().and_then(|count| count.parse().ok());
+        let found = figures(&Part::SLC_1GBIT, steady.unwrap_or(20_000), 1).unwrap();
+        println!("{found:?}");
+        assert!(found.mount_page_reads_clean <= 50 && found.mount_page_reads_max <= 50, "{found:?}");
+        assert!(found.write_ms_max <= 50.0 && found.background_ms_max <= 50.0, "{found:?}");
+        assert!(found.programs_per_synced_4k_steady <= 12.5 && found.memory_per_kib <= 1.0, "{found:?}");
+    }
+
+    /// What random overwrites were found to take at most.
+    #[derive(Debug, Default)]
+    struct Most {
+        mount_reads: u64,
+        write_ms: f64,
+        background_ms: f64,
+        /// Programs for each of the later half of them.
+        programs: f64,
+    }
+
+    /// Page reads of a mount after a power cut somewhere in 4,000 random overwrites of 400 files, and what these take.
+    fn most_mount_reads(bench: &Bench, background: bool) -> Most {
         let mut random = Random::new(1);
         let mut files = Vec::new();
         for number in 0..400 {
             files.push(bench.create(&format!("file-{number}"), 64 << 10, &mut random).unwrap());
             bench.background().unwrap();
         }
-        let mut reads = 0;
-        for round in 0..4000 {
-            let file = files[random.below(files.len() as u64) as usize];
-            bench.overwrite(file, random.below(16), &mut random).unwrap();
-            if round % 37 == 0 {
-                reads = reads.max(bench.mount_reads().unwrap());
+        let (mut most, rounds, mut programs) = (Most::default(), 4000, 0);
+        for round in 0..rounds {
+            if 2 * round == rounds {
+                programs = bench.counts().programs;
             }
+            let file = files[random.below(files.len() as u64) as usize];
+            let mut look = || most.mount_reads = most.mount_reads.max(bench.mount_reads().unwrap());
+            let page = random.below(16);
+            let between = || {
+                if round % 37 == 10 {
+                    look()
+                }
+            };
+            let took = bench.overwrite_and(file, page, &mut random, between).unwrap();
+            if round % 37 == 0 {
+                look();
+            }
+            most.write_ms = most.write_ms.max(took as f64 / 1e6);
             if background {
-                bench.background().unwrap();
+                if round % 7 == 0 && bench.volume.background_step(BACKGROUND_STEP).unwrap() {
+                    most.mount_reads = most.mount_reads.max(bench.mount_reads().unwrap());
+                }
+                most.background_ms = most.background_ms.max(bench.background().unwrap() as f64 / 1e6);
             }
         }
-        reads
+        most.programs = 2.0 * (bench.counts().programs - programs) as f64 / rounds as f64;
+        most
     }
 
-    /// The whole file system after power cuts on 8 GiB of flash: what a mount reads does not grow with the part.
-    #[test]
-    fn a_mount_of_65_536_blocks_reads_50_pages() {
+    /// A volume on 65,536 blocks.
+    fn large() -> Bench {
         let mut ftl = format(NandModel::new(&Part::SLC_1GBIT.with_blocks(65_536), 1), 1).unwrap();
         // Each recovery goes on in the next block of the ring, so the newest anchor is not among the first.
         for _ in 0..150 {
@@ -257,27 +299,27 @@ mod tests {
             assert!(ftl.info().recovered);
         }
         let options = crate::flash::format_options(&ftl.geometry());
-        let reads = most_mount_reads(&Bench::on(ftl, &options).unwrap(), true);
-        println!("{reads} page reads of a mount at 65,536 blocks");
-        assert!(reads <= 50, "{reads} page reads");
+        Bench::on(ftl, &options).unwrap()
     }
 
-    /// A board that does no background work wants a shorter log: operations begin to write a checkpoint when half of it is used,
-    /// and go on for most of the rest.
+    /// The whole file system after power cuts on 8 GiB of flash: what a mount reads does not grow with the part.
     #[test]
-    fn a_mount_reads_50_pages_where_there_is_no_background_and_a_log_of_24() {
-        for (blocks, most) in [(24, 50), (40, 60)] {
-            let part = Part::SLC_1GBIT;
-            let ftl = format(NandModel::new(&part, 1), 1).unwrap();
-            let log_size = Some(blocks * u64::from(part.geometry.page_size));
-            let options = FormatOptions { log_size, ..crate::flash::format_options(&part.geometry) };
-            let bench = Bench::on(ftl, &options).unwrap();
-            let reads = most_mount_reads(&bench, false);
-            let programs = bench.counts().programs;
-            println!(
-                "{reads} page reads of a mount without background work, log of {blocks}; {programs} programs"
-            );
-            assert!(reads <= most, "{reads} page reads");
+    fn a_mount_of_65_536_blocks_reads_50_pages() {
+        let found = most_mount_reads(&large(), true);
+        println!("65,536 blocks: {found:?}");
+        assert!(
+            found.mount_reads <= 50 && found.write_ms <= 50.0 && found.background_ms <= 50.0,
+            "{found:?}"
+        );
+    }
+
+    /// On a board that does no background work operations write the checkpoints, in time for a mount.
+    #[test]
+    fn a_mount_reads_50_pages_where_there_is_no_background() {
+        for bench in [Bench::new(&Part::SLC_1GBIT, 1).unwrap(), large()] {
+            let found = most_mount_reads(&bench, false);
+            println!("without background: {found:?}");
+            assert!(found.mount_reads <= 50 && found.write_ms <= 50.0, "{found:?}");
         }
     }
 
@@ -288,7 +330,11 @@ mod tests {
             let pages = part.geometry.pages_per_block * part.geometry.page_size / 2048;
             let found = figures(&part.with_blocks(65_536 / pages), 600, 1).unwrap();
             println!("{} {found:?}", part.name);
-            assert!(found.write_ms_max <= 50.0, "{}: {found:?}", part.name);
+            assert!(
+                found.write_ms_max <= 50.0 && found.background_ms_max <= 50.0,
+                "{}: {found:?}",
+                part.name
+            );
         }
     }
 }

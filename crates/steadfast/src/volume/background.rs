@@ -25,7 +25,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// As [`background`](Self::background), with a bound on the bytes that the step of a checkpoint writes: for hosts without
-    /// threads, which call it between operations, and for slow media. One node is written at least.
+    /// threads, which call it between operations, and for slow media. One node is written at least, and none more when the medium has
+    /// done as many bytes of its own upkeep meanwhile ([`Medium::upkeep`]).
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
@@ -35,6 +36,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if idle {
             return Ok(false);
         }
+        self.marks_unattended.store(0, Ordering::Release);
         self.catch_up()?;
         let writing = self.checkpoint_step(bytes)?;
         if self.timer_due() {
@@ -54,19 +56,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(more || deleting)
     }
 
-    /// Tells the medium of some of the blocks that checkpoints have made free, up to so many bytes. `false`: there were none.
+    /// Tells the medium of some of the blocks that checkpoints have made free, up to so many bytes, or until it has done as much of
+    /// its own. `false`: there were none.
     pub(super) fn discard_step(&self, bytes: u64) -> bool {
         let block_size = u64::from(self.store.superblock.block_size);
         let mut left = (bytes / block_size).max(1);
         // Held throughout: nobody may be given one of them meanwhile.
         let mut working = self.working.lock();
         let mut any = false;
+        let upkeep = self.upkeep();
         while let Some(run) = working.space.next_discard(left) {
             // Advice only: where it fails nothing is lost.
             let _ = self.store.medium.discard(run.start.0 * block_size, run.count * block_size);
             left -= run.count;
             any = true;
-            if left == 0 {
+            if left == 0 || self.is_beyond(upkeep, bytes) {
                 break;
             }
         }

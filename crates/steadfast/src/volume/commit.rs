@@ -159,6 +159,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let flush_data_first = self.store.take_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
         let (at, bytes) = working.log.append(&self.store, next, check_data);
+        // Where it goes round, background work counts as there for a moment.
+        self.marks_unattended.fetch_add(1, Ordering::AcqRel);
         working.pending.clear();
         working.space.mark();
         working.space.mark_discards();

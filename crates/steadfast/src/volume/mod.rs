@@ -125,6 +125,8 @@ pub struct Volume<M: Medium, P: Platform> {
     incarnation: AtomicU32,
     /// Orphans may wait for being reclaimed.
     orphans: AtomicBool,
+    /// Log marks since background work had a turn.
+    marks_unattended: AtomicU32,
     /// Deleted snapshots may wait for their blocks to be freed.
     snapshots_waiting: AtomicBool,
     /// They wait for a transaction point.

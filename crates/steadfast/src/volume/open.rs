@@ -134,6 +134,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             lost: AtomicBool::new(false),
             incarnation: AtomicU32::new(0),
             orphans: AtomicBool::new(true),
+            marks_unattended: AtomicU32::new(0),
             snapshots_waiting: AtomicBool::new(true),
             snapshots_starve: AtomicBool::new(false),
             open_counts: Mutex::new(HashMap::new()),

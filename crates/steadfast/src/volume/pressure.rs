@@ -6,11 +6,16 @@
 //! before it begins: what is missing to a schedule by which the checkpoint is done when three quarters of the room have been
 //! used up, and never more than [`PAID_NODES`]. Waiting for all of it remains for what uses up the room at once.
 //!
+//! Where a mount should read little (flash) it is the length of the log that counts. Background work keeps it near a half, as it writes a
+//! checkpoint as soon as it has begun. Where none has come for a while, checkpoints begin earlier, and operations pay for them at once, so that
+//! they are done before the log is half full: a mount reads no more than with background work.
+//!
 //! Without transaction points no checkpoint can begin. Then nodes are sealed and written out without one, some by each
 //! operation. They are of the working generation and may change again: then what was sealed counts no more, and the list of
 //! what is [leaving](super::state::Working::leaving) forgets it.
 
 use core::cmp::Reverse;
+use core::sync::atomic::Ordering;
 
 use steadfast_media::Medium;
 
@@ -18,6 +23,7 @@ use super::Volume;
 use super::state::Working;
 use crate::error::{Error, Result};
 use crate::fs::memory;
+use crate::log::Log;
 use crate::platform::Platform;
 use crate::tree::CacheUse;
 
@@ -58,9 +64,22 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let (log, space, usage) = (&working.log, &working.space, self.store.cache_use());
         let held_back_max = space.available().min(log.blocks() * HELD_BACK_LOGS);
-        log.used() > log.blocks() / 2
+        log.used() > self.log_bounds(log).0
             || usage.capacity >= CACHE_NODES_MIN && crowded(&usage)
             || space.almost_free() > held_back_max
+    }
+
+    /// Whether operations alone keep the log short that a mount has to read.
+    fn is_unattended(&self, log: &Log) -> bool {
+        let marks = u64::from(self.marks_unattended.load(Ordering::Acquire));
+        self.store.medium.flushes_cheaply() && marks > log.blocks() / 4
+    }
+
+    /// Blocks of the log in use when a checkpoint begins, and when there is no room for more: it is to be done when three
+    /// quarters of what lies between are used up.
+    fn log_bounds(&self, log: &Log) -> (u64, u64) {
+        let blocks = log.blocks();
+        if self.is_unattended(log) { (blocks / 3, blocks / 2) } else { (blocks / 2, blocks) }
     }
 
     /// What an operation does before it begins, so that one that is refused for it has changed nothing.
@@ -76,7 +95,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 while self.flush_dead(&mut working)? {}
             }
             if crowded(&usage) && working.frozen.is_none() {
-                self.write_out(&mut working, PAID_NODES)?;
+                self.pay_out(&mut working)?;
             }
             self.owed(&working, &usage)
         };
@@ -100,13 +119,29 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let Some(frozen) = &working.frozen else { return 0 };
         let (left, log) = (frozen.nodes.len(), &working.log);
         let changed = usage.pinned.saturating_sub(left);
+        let (_, end) = self.log_bounds(log);
         let rooms = [
-            (log.used().saturating_sub(frozen.log_used), log.blocks().saturating_sub(frozen.log_used)),
+            (log.used().saturating_sub(frozen.log_used), end.saturating_sub(frozen.log_used)),
             (changed as u64, pinned_max(usage).saturating_sub(frozen.all) as u64),
             (frozen.available.saturating_sub(working.space.available()), frozen.available),
         ];
         let due = rooms.into_iter().map(|(used, room)| due(frozen.all + 1, used, room)).max();
         due.unwrap_or(0).saturating_sub(frozen.all - left).min(PAID_NODES)
+    }
+
+    /// Writes some of the dirty nodes out, as many as one operation does.
+    fn pay_out(&self, working: &mut Working) -> Result<()> {
+        let upkeep = self.upkeep();
+        if !upkeep.is_any() {
+            return self.write_out(working, PAID_NODES);
+        }
+        for _ in 0..PAID_NODES {
+            self.write_out(working, 1)?;
+            if working.leaving.is_empty() || self.is_beyond(upkeep, PAID_NODES as u64 * self.node_bytes()) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Writes up to `most` of the dirty nodes out, without a checkpoint.

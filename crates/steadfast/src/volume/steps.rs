@@ -6,7 +6,11 @@
 //! - the last step writes no nodes: flush, metaroot, flush. It comes when all of them have been written, so the metaroot never
 //!   names one that a power cut can take away;
 //! - a frozen node is not changed any more, and its blocks are given to nobody before a later checkpoint is durable. So it
-//!   counts as clean as soon as it has been written, and its memory can go, though nothing durable names it yet.
+//!   counts as clean as soon as it has been written, and its memory can go, though nothing durable names it yet;
+//! - a step ends when the medium has done as much for its own upkeep as the step may write, whatever is left of it: what a step takes is
+//!   bounded in the medium's terms, too.
+
+use core::slice;
 
 use steadfast_media::Medium;
 
@@ -22,6 +26,17 @@ use crate::types::Generation;
 /// Nodes that a step writes where nobody says how much: a request that a disk does well, and that is soon done also on flash, where
 /// nodes are small.
 const STEP_NODES: u64 = 16;
+
+/// What the medium had done of its own at some time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Upkeep(Option<u64>);
+
+impl Upkeep {
+    /// Whether it has any to do.
+    pub fn is_any(self) -> bool {
+        self.0.is_some()
+    }
+}
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Writes the frozen state, if there is one, and makes it the durable one.
@@ -41,8 +56,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.working.lock().frozen.as_ref().map(|frozen| frozen.metaroot.generation)
     }
 
-    /// One step of the checkpoint under way: nodes of at most so many bytes, all copies counted, and one node at least; or
-    /// the last step. `false`: there was nothing to do.
+    /// One step of the checkpoint under way: nodes of at most so many bytes, all copies counted, and one node at least, until the medium
+    /// has done as much of its own; or the last step. `false`: there was nothing to do.
     ///
     /// # Errors
     /// As [`finish_checkpoint`](Self::finish_checkpoint).
@@ -55,11 +70,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             (frozen.metaroot, memory::collect(frozen.nodes[first..].iter().cloned())?)
         };
         let written = if nodes.is_empty() {
-            self.write_metaroot(&metaroot)
+            self.write_metaroot(&metaroot).map(|()| 0)
         } else {
-            self.write_nodes(&metaroot, &nodes)
+            self.write_nodes(&metaroot, &nodes, bytes)
         };
-        written.map_err(|error| match error {
+        let written = written.map_err(|error| match error {
             // Before anything that counts was written.
             Error::OutOfMemory => error,
             error => self.fail("a checkpoint could not be written", error),
@@ -69,11 +84,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(true);
         }
         let mut working = self.working.lock();
-        for sealed in &nodes {
+        for sealed in &nodes[nodes.len() - written..] {
             self.store.set_clean(sealed.pointer.addresses[0]);
         }
         if let Some(frozen) = &mut working.frozen {
-            frozen.nodes.truncate(frozen.nodes.len() - nodes.len());
+            frozen.nodes.truncate(frozen.nodes.len() - written);
         }
         Ok(true)
     }
@@ -93,11 +108,34 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.node_cost() * u64::from(self.store.superblock.block_size)
     }
 
-    fn write_nodes(&self, metaroot: &Metaroot, nodes: &[SealedNode]) -> Result<()> {
+    /// Writes nodes from the end on, until the medium has done more than so many bytes of its own; how many it were.
+    fn write_nodes(&self, metaroot: &Metaroot, nodes: &[SealedNode], bytes: u64) -> Result<usize> {
         if planted(Sabotage::MetarootBeforeLastStep) {
             self.write_metaroot(metaroot)?;
         }
-        self.store.write_nodes(nodes)
+        let upkeep = self.upkeep();
+        if !upkeep.is_any() {
+            self.store.write_nodes(nodes)?;
+            return Ok(nodes.len());
+        }
+        for (left, node) in nodes.iter().enumerate().rev() {
+            self.store.write_nodes(slice::from_ref(node))?;
+            if self.is_beyond(upkeep, bytes) {
+                return Ok(nodes.len() - left);
+            }
+        }
+        Ok(nodes.len())
+    }
+
+    /// The medium's own work up to now, see [`is_beyond`](Self::is_beyond).
+    pub(super) fn upkeep(&self) -> Upkeep {
+        Upkeep(self.store.medium.upkeep())
+    }
+
+    /// Whether the medium has done more than so many bytes of its own since.
+    pub(super) fn is_beyond(&self, since: Upkeep, bytes: u64) -> bool {
+        let now = self.store.medium.upkeep();
+        since.0.zip(now).is_some_and(|(since, now)| now.saturating_sub(since) > bytes)
     }
 
     fn write_metaroot(&self, metaroot: &Metaroot) -> Result<()> {

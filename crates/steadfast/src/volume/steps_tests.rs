@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use std::sync::Arc;
 
-use steadfast_media::{Medium, SimMedium, SimOptions};
+use steadfast_media::{Geometry, Medium, MediumError, SimMedium, SimOptions};
 
 use super::Volume;
 use super::tests::TestPlatform;
@@ -20,6 +20,12 @@ type TestVolume<M> = Volume<M, TestPlatform>;
 const NODE: u64 = 512;
 
 fn volume(log: u64) -> (Arc<SimMedium>, TestVolume<Arc<SimMedium>>) {
+    let medium = formatted(log);
+    let volume = open(medium.clone());
+    (medium, volume)
+}
+
+fn formatted(log: u64) -> Arc<SimMedium> {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(16 << 20)));
     let options = FormatOptions {
         block_size: 512,
@@ -30,8 +36,39 @@ fn volume(log: u64) -> (Arc<SimMedium>, TestVolume<Arc<SimMedium>>) {
         ..FormatOptions::default()
     };
     Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let volume = open(medium.clone());
-    (medium, volume)
+    medium
+}
+
+/// What flash is like: flushing costs nothing, and for each byte written it does `own` bytes of its own.
+struct Flashlike {
+    sim: Arc<SimMedium>,
+    own: u64,
+}
+
+impl Medium for Flashlike {
+    fn geometry(&self) -> Geometry {
+        self.sim.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.sim.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.sim.write(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        self.sim.flush()
+    }
+
+    fn flushes_cheaply(&self) -> bool {
+        true
+    }
+
+    fn upkeep(&self) -> Option<u64> {
+        Some(self.own * SimMedium::counters(&self.sim).bytes_written)
+    }
 }
 
 fn open<M: Medium>(medium: M) -> TestVolume<M> {
@@ -125,6 +162,49 @@ fn between_the_steps_files_change_and_a_power_cut_loses_no_point() {
         }
     }
     assert!(cuts > 60, "{cuts}");
+}
+
+#[test]
+fn a_step_ends_when_the_medium_has_done_as_much_of_its_own() {
+    let sim = formatted(64 << 10);
+    let volume = open(Flashlike { sim: sim.clone(), own: 4 });
+    let nodes = until_frozen(&volume, &mut 0);
+    let mut steps = 0;
+    while frozen_nodes(&volume) != Some(0) {
+        let before = SimMedium::counters(&sim).bytes_written;
+        assert!(volume.background_step(8 * NODE).unwrap());
+        // Behind the first node it has done as much, behind the second one more.
+        assert!(SimMedium::counters(&sim).bytes_written - before <= 4 * NODE);
+        steps += 1;
+    }
+    assert_eq!(steps, nodes.div_ceil(2));
+}
+
+/// Most blocks of the log in use while files all over the tree change and are synced; of how many; and checkpoints meanwhile.
+fn most_of_the_log<M: Medium>(volume: &TestVolume<M>, background: bool) -> (u64, u64, u64) {
+    let files = many_files(volume);
+    let before = volume.activity().unwrap().checkpoints;
+    let mut most = 0;
+    for round in 0..4000 {
+        let inode = files[round * 7919 % files.len()];
+        volume.write(inode, round as u64 % 50, &[round as u8; 40], false).unwrap();
+        volume.fsync(inode, false).unwrap();
+        most = most.max(volume.activity().unwrap().log_used / 512);
+        while background && volume.background().unwrap() {}
+    }
+    let activity = volume.activity().unwrap();
+    (most, activity.log_size / 512, activity.checkpoints - before)
+}
+
+/// Where a mount should read little the log stays as short without background work as with it; elsewhere checkpoints are rarer.
+#[test]
+fn a_log_stays_short_without_background_work() {
+    let flashlike = || open(Flashlike { sim: formatted(64 << 10), own: 0 });
+    let (attended, blocks, _) = most_of_the_log(&flashlike(), true);
+    let (unattended, _, checkpoints) = most_of_the_log(&flashlike(), false);
+    assert!(attended > blocks / 2 && unattended <= attended, "{unattended}, {attended} of {blocks}");
+    let (disk, _, rarer) = most_of_the_log(&volume(64 << 10).1, false);
+    assert!(disk > attended && rarer < checkpoints, "{disk}, {rarer} checkpoints instead of {checkpoints}");
 }
 
 /// Files that fill many leaves, all durable and none of them dirty.
