@@ -185,8 +185,9 @@ impl Gate {
 /// A medium of a test's own, formatted, and mounted in this process by two workers that take requests from `/dev/fuse`.
 pub struct Own<M: Medium + 'static> {
     pub volume: Arc<Volume<M, HostPlatform>>,
-    directory: TempDir,
+    /// Dropped before the directory that is mounted on.
     end: UnmountAtEnd,
+    directory: TempDir,
     serving: JoinHandle<io::Result<()>>,
 }
 
@@ -200,7 +201,7 @@ impl<M: Medium + 'static> Own<M> {
         let session = mount(volume.clone(), directory.path(), &options).unwrap();
         let end = UnmountAtEnd(session.unmount_handle());
         let serving = std::thread::spawn(move || session.run());
-        Own { volume, directory, end, serving }
+        Own { volume, end, directory, serving }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
