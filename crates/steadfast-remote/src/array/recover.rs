@@ -61,9 +61,10 @@ impl<F: Fleet> Array<F> {
             log.free =
                 (0..self.shape.slots).filter(free).filter(|slot| !log.unmarked.contains(slot)).collect();
         }
-        // A client that died was about to use the segments behind its last one: those come last.
+        // A client that died was about to use the free segments behind its last one: half of the others come first.
         let used = records.last().map_or(0, |(header, _)| header.slot);
-        log.cursor = (used + self.shape.slots / 2) % self.shape.slots;
+        let behind = log.free.range(used..).chain(log.free.range(..used));
+        log.cursor = behind.copied().nth(log.free.len() / 2).unwrap_or(0).wrapping_sub(1);
         log.next = last + 1;
         log.durable = last;
         if self.options.read_only {
