@@ -37,7 +37,7 @@ fn row<'t>(table: &'t Table, name: &str) -> Option<&'t Row> {
 /// Value, what is said, and the column.
 fn said<'t>(table: &'t Table, name: &str) -> (&'t str, &'t str, &'t str) {
     let cells = &row(table, name).unwrap_or_else(|| panic!("no row '{name}'")).cells;
-    (&cells[1].value, &cells[3].comparison, &cells[4].value)
+    (&cells[1].value, &cells[3].comparison, &cells[5].value)
 }
 
 fn overwrite(threads: u64, ours: &[f64], theirs: &[f64]) -> Test {
@@ -103,6 +103,29 @@ fn of_alternatives_the_nearer_one_counts() {
     let found = write(120.0);
     assert_eq!((said(&table(&found), name).0, said(&table(&found), name).1), ("1.20× (null)", "met"));
     assert_eq!(said(&table(&write(50.0)), name).1, "not met");
+}
+
+#[test]
+fn the_floor_stands_beside_the_column_that_counts_and_the_peer_it_is_judged_by() {
+    let floor = |table: &Table, name: &str| row(table, name).map(|row| row.cells[4].value.clone());
+    let (low, high) = ([100.0, 101.0, 99.0], [1000.0, 1010.0, 990.0]);
+    let column = |name: &str, ours: &[f64]| {
+        let all = vec![measurement("steadfast", ours), measurement("null", &low), measurement("ext4", &high)];
+        test("iozone", name, &[goal("memory enough")], Unit::BytesPerSecond, Better::Higher, all)
+    };
+    let found = run(vec![column("write", &high), column("read", &low)]);
+    assert_eq!(floor(&table(&found), "IOzone, memory enough: every column").as_deref(), Some("0.10× (null)"));
+    // Beside bindfs where it took part; nothing where it did not.
+    let mut one = overwrite(1, &low, &high);
+    let name = "overwrite 4 KiB at random + fdatasync, 1 thread";
+    assert_eq!(floor(&table(&run(vec![one.clone()])), name).as_deref(), Some(""));
+    one.measurements.push(measurement("bindfs", &[500.0, 505.0, 495.0]));
+    assert_eq!(floor(&table(&run(vec![one])), name).as_deref(), Some("0.50× (bindfs)"));
+    // Beside the null file system it is no floor of its own.
+    let parameters = [goal("names"), ("clients", Parameter::Number(1))];
+    let all = vec![measurement("steadfast", &low), measurement("null", &high)];
+    let create = test("metadata", "create", &parameters, Unit::OperationsPerSecond, Better::Higher, all);
+    assert_eq!(floor(&table(&run(vec![create])), "names and attributes, 1 client").as_deref(), Some(""));
 }
 
 #[test]

@@ -33,6 +33,7 @@ const MEMORY: u64 = 64 << 20;
 const HUGE: u64 = 1 << 40;
 
 const DISK: &[&str] = &["steadfast", "ext4"];
+const DURABLE: &[&str] = &["steadfast", "ext4", "bindfs"];
 const FLOOR: &[&str] = &["steadfast", "null", "ext4"];
 const NAMES: &[&str] = &["steadfast", "steadfast-lib", "null", "ext4", "bindfs", "gocryptfs", "fuse2fs"];
 const LIBRARY: &[&str] = &["steadfast-lib", "ext4"];
@@ -100,7 +101,7 @@ fn durable(list: &mut List, effort: Effort) {
     let file_size = effort.pick(4 << 20, 32 << 20, 64 << 20);
     for (place, threads) in [(Place::Inside, 1), (Place::Inside, 4), (Place::End, 1)] {
         let operations = operations / threads.min(2);
-        list.add("durable writes", DISK, DurableWrites { place, threads, file_size, operations });
+        list.add("durable writes", DURABLE, DurableWrites { place, threads, file_size, operations });
     }
     list.add("databases", DISK, Sqlite { transactions: effort.pick(100, 1000, 10_000) });
     let updates = effort.pick(2, 5, 20);
@@ -119,13 +120,13 @@ fn data(list: &mut List, effort: Effort) -> Outcome {
     );
     for words in matrix {
         for inner in Iozone::parse(&format!("{words} -+w 1 -e"))? {
-            list.add("small memory", DISK, Limited { inner, bytes: MEMORY });
+            list.add("small memory", FLOOR, Limited { inner, bytes: MEMORY });
         }
-        list.iozone("memory enough", DISK, &format!("{words} -+w 1"))?;
+        list.iozone("memory enough", FLOOR, &format!("{words} -+w 1"))?;
     }
     let file = effort.pick("8m", "64m", "256m");
-    list.iozone("cached reads", DISK, &format!("-s {file} -r 4k -r 64k -i 0 -i 1 -i 2"))?;
-    list.iozone("mapped reads", DISK, &format!("-s {file} -r 4k -r 64k -i 0 -i 1 -i 2 -B"))?;
+    list.iozone("cached reads", FLOOR, &format!("-s {file} -r 4k -r 64k -i 0 -i 1 -i 2"))?;
+    list.iozone("mapped reads", FLOOR, &format!("-s {file} -r 4k -r 64k -i 0 -i 1 -i 2 -B"))?;
     let large = effort.pick("32m", "128m", "256m");
     list.iozone("in sequence", FLOOR, &format!("-s {large} -r 128k -r 1m -i 0 -i 1 -e -U"))?;
     let file = effort.pick("16m", "64m", "256m");
@@ -136,7 +137,7 @@ fn data(list: &mut List, effort: Effort) -> Outcome {
         list.add("direct reads", FLOOR, DirectReads { depth, file_size, operations });
     }
     let (file_size, operations) = effort.pick((32 << 20, 200), (256 << 20, 2000), (512 << 20, 10_000));
-    list.add("processor", DISK, Cost { file_size, operations });
+    list.add("processor", FLOOR, Cost { file_size, operations });
     Ok(())
 }
 

@@ -9,6 +9,11 @@
 //! *met* and *not met* need the whole 95 % interval on one side of what is asked, and a distance of more than the noise of the
 //! machine. Anything else is *within noise*; with one round nothing is said. What is counted and not timed (requests at the medium)
 //! needs no interval.
+//!
+//! # The floor
+//!
+//! Beside some goals stands what another target reaches of the same, beside the same peer: one that has the transport or the medium in
+//! common with ours and does less. What is asked beyond it no code of ours can reach.
 
 mod list;
 mod reached;
@@ -28,18 +33,19 @@ use reached::{Judged, Reached};
 pub fn table(view: &View) -> Option<Table> {
     let suite = suite(view.run)?;
     let rows: Vec<Row> = list::goals().iter().filter_map(|goal| row(view.run, suite, goal)).collect();
-    let head = ["asked", "reached", "95 % interval", "", "worst of"];
+    let head = ["asked", "reached", "95 % interval", "", "floor", "worst of"];
     Some(Table { corner: "goal".into(), head: head.map(String::from).into(), rows })
 }
 
 /// The table without the columns for which a terminal of this width has no room.
 #[must_use]
 pub fn fitting(table: &Table, width: u16) -> Table {
-    // The worst column of a goal goes first, then the interval.
+    // The worst column of a goal goes first, then the interval, then the floor.
     let kept: &[usize] = match width {
         ..150 => &[0, 1, 3],
-        150..190 => &[0, 1, 2, 3],
-        _ => &[0, 1, 2, 3, 4],
+        150..170 => &[0, 1, 3, 4],
+        170..200 => &[0, 1, 2, 3, 4],
+        _ => &[0, 1, 2, 3, 4, 5],
     };
     fn only<T: Clone>(all: &[T], kept: &[usize]) -> Vec<T> {
         kept.iter().filter_map(|place| all.get(*place).cloned()).collect()
@@ -105,11 +111,13 @@ fn cells(goal: &Goal, asked: &Asked, reached: &Reached) -> Vec<Entry> {
         Asked::Beside { peer, .. } if goal.asked.len() > 1 => format!("{} ({peer})", number(reached.value)),
         _ => number(reached.value),
     };
+    let floor = reached.floor.zip(goal.floor).map(|(value, target)| format!("{} ({target})", number(value)));
     vec![
         plain(wanted.join(" or ")),
         plain(beside),
         plain(interval),
         Entry { comparison: reached.judged.text().into(), verdict, ..Entry::default() },
+        plain(floor.unwrap_or_default()),
         plain(reached.worst.clone()),
     ]
 }

@@ -47,6 +47,8 @@ pub struct Reached {
     pub margin: f64,
     /// The column, where there are several; or what the number belongs to.
     pub worst: String,
+    /// What the goal's floor reaches in that column, beside the same peer.
+    pub floor: Option<f64>,
     /// Of plain numbers.
     unit: Unit,
 }
@@ -75,10 +77,12 @@ pub fn of(run: &RunResult, suite: &Suite, goal: &Goal, asked: &Asked) -> Option<
         }
     }
     let several = columns.len() > 1;
-    let floor = run.noise.floor;
+    let noise = run.noise.floor;
     let found = columns.iter().filter_map(|tests| {
-        let (ratio, unit) = column(goal, asked, tests)?;
-        Some(judge(&ratio, unit, asked, floor, goal.measure, worst(tests, several)))
+        let (ratio, unit) = column(goal, asked, goal.on, tests)?;
+        let floor = goal.floor.filter(|floor| asked.peer() != Some(*floor));
+        let floor = floor.and_then(|target| Some(column(goal, asked, target, tests)?.0.value));
+        Some(Reached { floor, ..judge(&ratio, unit, asked, noise, goal.measure, worst(tests, several)) })
     });
     found.min_by(|one, other| one.margin.total_cmp(&other.margin))
 }
@@ -108,15 +112,15 @@ fn worst(tests: &[&Test], several: bool) -> String {
     }
 }
 
-/// The ratio or the number of a column, with its interval.
-fn column(goal: &Goal, asked: &Asked, tests: &[&Test]) -> Option<(Ratio, Unit)> {
+/// The ratio or the number that a target has in a column, with its interval.
+fn column(goal: &Goal, asked: &Asked, target: &str, tests: &[&Test]) -> Option<(Ratio, Unit)> {
     let good = |test: &'_ Test, target: &str| -> Option<Measurement> {
         test.measurement(target)
             .filter(|found| found.status == Status::Ok && !found.samples.is_empty())
             .cloned()
     };
     let ours: Vec<(&Test, Measurement)> =
-        tests.iter().filter_map(|test| Some((*test, good(test, goal.on)?))).collect();
+        tests.iter().filter_map(|test| Some((*test, good(test, target)?))).collect();
     let unit = ours.first()?.0.unit;
     let Asked::Beside { peer, .. } = asked else {
         return Some((plain(goal.measure, &ours)?, number_unit(goal.measure, unit)));
@@ -206,7 +210,7 @@ fn exactly(value: f64) -> Ratio {
     Ratio { value, low: value, high: value, has_interval: false }
 }
 
-fn judge(ratio: &Ratio, unit: Unit, asked: &Asked, floor: f64, measure: Measure, worst: String) -> Reached {
+fn judge(ratio: &Ratio, unit: Unit, asked: &Asked, noise: f64, measure: Measure, worst: String) -> Reached {
     // Both are turned so that more than 1 is enough.
     let (margin, ends) = match asked {
         Asked::Beside { factor, .. } => (ratio.value / factor, (ratio.low / factor, ratio.high / factor)),
@@ -215,7 +219,7 @@ fn judge(ratio: &Ratio, unit: Unit, asked: &Asked, floor: f64, measure: Measure,
     };
     // What is counted does not vary with the machine; what several medians or a whole distribution say is near enough.
     let counted = matches!(measure, Measure::Writes | Measure::Flushes | Measure::Memory);
-    let floor = if counted { 0.02 } else { floor };
+    let noise = if counted { 0.02 } else { noise };
     let distance = margin.max(1.0 / margin) - 1.0;
     let settled = match measure {
         Measure::Value => ratio.has_interval,
@@ -224,11 +228,11 @@ fn judge(ratio: &Ratio, unit: Unit, asked: &Asked, floor: f64, measure: Measure,
     let judged = match () {
         () if matches!(asked, Asked::Shown(_)) => Judged::Shown,
         () if !settled => Judged::Unknown,
-        () if counted && margin >= 1.0 - floor => Judged::Met,
-        () if distance <= floor || (ends.0 <= 1.0 && ends.1 >= 1.0) => Judged::WithinNoise,
+        () if counted && margin >= 1.0 - noise => Judged::Met,
+        () if distance <= noise || (ends.0 <= 1.0 && ends.1 >= 1.0) => Judged::WithinNoise,
         () if margin > 1.0 => Judged::Met,
         () => Judged::NotMet,
     };
     let interval = ratio.has_interval.then_some((ratio.low, ratio.high));
-    Reached { value: ratio.value, interval, judged, margin, worst, unit }
+    Reached { value: ratio.value, interval, judged, margin, worst, floor: None, unit }
 }
