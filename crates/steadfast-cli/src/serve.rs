@@ -7,13 +7,14 @@ use std::fs::{self, OpenOptions as FileOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use steadfast::{OpenOptions, TransactionMask};
 use steadfast_fuse::watch::Snapshot;
-use steadfast_fuse::{Commands, MountOptions};
+use steadfast_fuse::{Commands, MountOptions, UnmountHandle};
 use steadfast_host::BackgroundThread;
 
 use crate::behaviour::Behaviour;
@@ -38,10 +39,11 @@ const FUSE_DEVICE: &str = "/dev/fuse";
 /// # Errors
 /// What keeps it from being mounted, and the failure of the last transaction point.
 pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
-    // Signals are caught from before the mount exists: one that ended this process would leave a dead mount.
-    let signals = catch_signals();
+    // Signals are caught from before the mount exists: one that ended this process would leave a dead mount. Like the thread in the
+    // background the one that watches for them is there before the workers, of which as many stand by as there are threads left.
+    let unmount_at_signals = watch_signals();
     let prepared = prepare(image, directory, settings, &ready);
-    let (volume, session, metrics) = match prepared {
+    let Prepared { volume, background, session, metrics } = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
             ready.failed(&failure);
@@ -61,14 +63,10 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
             info.replayed_records,
         ),
     );
-    let background =
-        BackgroundThread::spawn(Arc::clone(&volume), |failure| message(Priority::Error, failure));
-    if let Err(error) = &background {
-        message(Priority::Error, format_args!("no background thread, no timer: {}", text_os(error)));
-    }
     let _socket = metrics.and_then(|server| serve_metrics(server, &volume, &session, image));
-    if let Some(signals) = signals {
-        watch_signals(signals, session.unmount_handle());
+    if let Some(at_signals) = unmount_at_signals {
+        // The thread receives it at the first signal.
+        let _ = at_signals.send(session.unmount_handle());
     }
     if let Err(error) = ready.mounted() {
         message(
@@ -111,13 +109,16 @@ impl Snapshots for Scheduled {
 
 type Session = steadfast_fuse::Session<HostMedium, steadfast_host::HostPlatform>;
 
+/// A mount that waits to be served.
+struct Prepared {
+    volume: Arc<HostVolume>,
+    background: Option<BackgroundThread>,
+    session: Session,
+    metrics: Option<Server>,
+}
+
 /// Everything up to the mount itself; on error nothing is left behind.
-fn prepare(
-    image: &Path,
-    directory: &Path,
-    settings: &MountSettings,
-    ready: &Ready,
-) -> Outcome<(Arc<HostVolume>, Session, Option<Server>)> {
+fn prepare(image: &Path, directory: &Path, settings: &MountSettings, ready: &Ready) -> Outcome<Prepared> {
     check_host(directory)?;
     let metrics = settings.metrics.as_ref().map(Server::bind).transpose()?;
     let options = OpenOptions {
@@ -151,13 +152,24 @@ fn prepare(
         mount_options.threads = threads;
     }
     let volume = Arc::new(volume);
+    let background = start_background(&volume);
     match steadfast_fuse::mount(Arc::clone(&volume), directory, &mount_options) {
-        Ok(session) => Ok((volume, session, metrics)),
+        Ok(session) => Ok(Prepared { volume, background, session, metrics }),
         Err(error) => {
+            drop(background);
             let _ = volume.close();
             Err(mount_failure(&error, directory, settings))
         }
     }
+}
+
+/// The thread of the timer and of checkpoints. A volume can be used without it, and more slowly.
+fn start_background(volume: &Arc<HostVolume>) -> Option<BackgroundThread> {
+    BackgroundThread::spawn(Arc::clone(volume), |failure| message(Priority::Error, failure))
+        .inspect_err(|error| {
+            message(Priority::Error, format_args!("no background thread, no timer: {}", text_os(error)));
+        })
+        .ok()
 }
 
 /// Whether this machine can mount something on this directory.
@@ -280,6 +292,12 @@ fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) 
             place,
             "use another directory, or unmount what is there",
         ),
+        Some(Errno::AGAIN) => Failure::new(
+            Exit::CannotMount,
+            "too few threads are allowed here",
+            place,
+            "raise the limit of processes ('ulimit -u', or pids.max of the cgroup)",
+        ),
         Some(Errno::NOENT) => Failure::new(
             Exit::CannotMount,
             "fusermount3 is missing",
@@ -324,29 +342,28 @@ fn serve_metrics(
     })
 }
 
-/// Signals that ask for an end, kept until somebody looks.
-fn catch_signals() -> Option<Signals> {
-    Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .inspect_err(|error| {
-            message(Priority::Warning, format_args!("cannot watch for signals: {}", text_os(error)));
-        })
-        .ok()
-}
-
-/// Unmounts at the first signal; while files are open the mount is taken out of the tree, and served on until they
-/// are closed. A second signal ends the wait.
-fn watch_signals(mut signals: Signals, handle: steadfast_fuse::UnmountHandle) {
-    let watch = move || {
-        for signal in signals.forever() {
-            message(Priority::Info, format_args!("signal {signal}: unmounting"));
-            if let Err(error) = handle.unmount() {
-                message(Priority::Warning, format_args!("cannot unmount: {}", text_os(&error)));
+/// Watches for signals that ask for an end, and unmounts what it is told then; one that comes before that waits for it. While files
+/// are open the mount is taken out of the tree, and served on until they are closed. A second signal ends the wait.
+fn watch_signals() -> Option<Sender<UnmountHandle>> {
+    let (sender, receiver) = mpsc::channel::<UnmountHandle>();
+    let started = Signals::new([SIGTERM, SIGINT, SIGHUP]).and_then(|mut signals| {
+        let watch = move || {
+            let mut told = None;
+            for signal in signals.forever() {
+                let Some(mount) = told.take().or_else(|| receiver.recv().ok()) else { return };
+                message(Priority::Info, format_args!("signal {signal}: unmounting"));
+                if let Err(error) = mount.unmount() {
+                    message(Priority::Warning, format_args!("cannot unmount: {}", text_os(&error)));
+                }
+                told = Some(mount);
             }
-        }
-    };
-    if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(watch) {
-        message(Priority::Warning, format_args!("cannot watch for signals: {}", text_os(&error)));
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(watch)
+    });
+    if let Err(error) = &started {
+        message(Priority::Warning, format_args!("cannot watch for signals: {}", text_os(error)));
     }
+    started.ok().map(|_| sender)
 }
 
 /// A panic that was caught is one line in the log, not a trace on a terminal.

@@ -169,7 +169,8 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
 
 impl<M: Medium + 'static, P: Platform + 'static> Drop for Session<M, P> {
     fn drop(&mut self) {
-        if !self.workers.is_empty() || self.control.is_some() {
+        // Also where no thread could be started: the mount is there.
+        if !self.end.0.over.load(Ordering::Acquire) {
             let _ = self.end.unmount();
             if self.end.0.is_detached() {
                 let _ = self.end.unmount();

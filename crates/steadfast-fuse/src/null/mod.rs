@@ -51,7 +51,11 @@ pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Res
     let owner = (mount::effective_uid(), mount::effective_gid());
     let shared = Arc::new(Shared { tree: RwLock::new(Tree::new(capacity, owner)) });
     let mut session = NullSession { mount, workers: Workers::default() };
-    session.workers.start(&shared, "null", &device, options.threads, rings, false)?;
+    let started = session.workers.start(&shared, "null", &device, options.threads, rings, false);
+    started.inspect_err(|_| {
+        // Also where none could be started.
+        let _ = session.mount.detach(true);
+    })?;
     session.mount.raise_cache_limits();
     Ok(session)
 }
