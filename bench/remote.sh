@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Remote memory: lat_fs (creating and deleting FILES of 2 KB, the test of the network RAM disks), writing and reading 64 MiB,
 # and synced writes of 4 KiB, by policy; on loopback, and on servers with added latency. Beside a RAM file system, a local
-# image, ext4 on a local image, and ext4 on the same kind of server (nbdfuse and a loop device: no nbd module is needed). Then random
-# reads, and what a server that dies or stops costs; and the floor: our server beside nbdkit's memory under fio's nbd engine, and
+# image, ext4 on a local image, and ext4 on the same kind of server (nbdfuse and a loop device: no nbd module is needed). Then lat_fs
+# by policy beside `none`, all mounted at once and in turn; random reads, and what a server that dies or stops costs; and the floor: our server beside nbdkit's memory under fio's nbd engine, and
 # arrays beside raw requests without a mount (cargo). Prints Markdown.
 #
-# Root, /dev/fuse, python3. FILES (16384), ROUNDS (3; the median is told), LATENCY (1ms, whole milliseconds),
-# STEADFAST, TEST_DIR (/tmp). nbdkit, nbdfuse, losetup, fio with its nbd engine: what is missing is left out, and said.
-# About five minutes on two idle processors.
+# Root, /dev/fuse, python3. FILES (16384), ROUNDS (3; the median is told), TURNS (9, of lat_fs beside none), LATENCY (1ms, whole
+# milliseconds), STEADFAST, TEST_DIR (/tmp). nbdkit, nbdfuse, losetup, fio with its nbd engine: what is missing is left out, and said.
+# About ten minutes on two idle processors.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -15,6 +15,7 @@ STEADFAST=$(realpath "${STEADFAST:-target/release/steadfast}")
 [ -x "$STEADFAST" ] || { echo "bench/remote.sh: no binary at $STEADFAST: cargo build --release" >&2; exit 1; }
 FILES=${FILES:-16384}
 ROUNDS=${ROUNDS:-3}
+TURNS=${TURNS:-9}
 LATENCY=${LATENCY:-1ms}
 WORK=$(mktemp -d "${TEST_DIR:-/tmp}/steadfast-bench-remote.XXXXXX")
 PIDS=()
@@ -28,7 +29,7 @@ end_servers() {
 cleanup() {
     trap - EXIT
     set +e
-    timeout 60 "$STEADFAST" umount "$WORK/mnt" >/dev/null 2>&1
+    for mount in "$WORK"/mnt*; do timeout 60 "$STEADFAST" umount "$mount" >/dev/null 2>&1; done
     umount "$WORK/ram" "$WORK/ext4" 2>/dev/null
     for loop in "${LOOPS[@]}"; do losetup -d "$loop" 2>/dev/null; done
     fusermount3 -u "$WORK/nbd" 2>/dev/null || umount "$WORK/nbd" 2>/dev/null
@@ -98,6 +99,54 @@ figures = [statistics.median(column) for column in zip(*(one(number) for number 
 print(" | ".join(f"{figure:,.0f}" for figure in figures))
 PY
 
+# lat_fs on several mounts in turn, the first of which is the peer: of each other the ratio to it, round by round, as a geometric mean
+# with its 95 % interval (Student's t).
+cat >"$WORK/turns.py" <<'PY'
+import math, os, statistics, sys, time
+count, rounds, mounts = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+data, clock = b"x" * 2048, time.perf_counter
+T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262, 12: 2.201, 15: 2.145, 20: 2.093}
+
+def sync(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+def timed(work, directory):
+    start = clock()
+    for index in range(count):
+        work(f"{directory}/{index}")
+    sync(directory)
+    return clock() - start
+
+def create(path):
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644)
+    os.write(fd, data)
+    os.close(fd)
+
+found = {mount: [] for mount in mounts}
+for turn in range(rounds):
+    # Nobody is always first, or always behind the same one.
+    for mount in mounts[turn % len(mounts):] + mounts[:turn % len(mounts)]:
+        directory = f"{mount}/turn{turn}"
+        os.mkdir(directory)
+        found[mount].append((timed(create, directory), timed(os.unlink, directory)))
+        os.rmdir(directory)
+        sync(mount)
+
+def beside(mount, part):
+    logs = [math.log(peer[part] / own[part]) for own, peer in zip(found[mount], found[mounts[0]])]
+    mean, off = statistics.mean(logs), 0
+    if rounds > 1:
+        t = T[max(n for n in T if n <= rounds)]
+        off = t * statistics.stdev(logs) / math.sqrt(rounds)
+    return f"{math.exp(mean):.0%} | {math.exp(mean - off):.0%} – {math.exp(mean + off):.0%}"
+
+for mount in mounts:
+    rates = [count / statistics.median(times[part] for times in found[mount]) for part in (0, 1)]
+    print(f"| {mount.rsplit('mnt-', 1)[1]} | {rates[0]:,.0f} | {beside(mount, 0)} | {rates[1]:,.0f} | {beside(mount, 1)} |")
+PY
+
 # Random reads that no cache answers, and synced writes while a server gets a signal: the longest before and after, ms. What
 # was written is compared.
 cat >"$WORK/loss.py" <<'PY'
@@ -156,19 +205,34 @@ slow() {
     done
     ADDRESS=127.0.0.1:$port
 }
-# array KIND POLICY: a volume on as many servers as the policy needs.
-array() {
-    local kind=$1 policy=$2 count index servers=()
-    case $policy in none | mirror) count=2 ;; parity) count=3 ;; *) count=4 ;; esac
-    for ((index = 0; index < count; index++)); do
+# mount_array KIND POLICY DIRECTORY: a volume on as many servers as the policy needs; COUNT is how many.
+mount_array() {
+    local kind=$1 policy=$2 index servers=()
+    case $policy in none | mirror) COUNT=2 ;; parity*) COUNT=3 ;; *) COUNT=4 ;; esac
+    for ((index = 0; index < COUNT; index++)); do
         "$kind"
         servers+=("$ADDRESS")
     done
     local address="remote://$(IFS=,; echo "${servers[*]}")?timeout=5000&witness=$WORK/witness"
     timeout 60 "$STEADFAST" mkfs "$address&policy=$policy" >/dev/null
-    timeout 60 "$STEADFAST" mount "$address" "$WORK/mnt"
-    row "Steadfast, $policy on $count$3" "$WORK/mnt"
+    timeout 60 "$STEADFAST" mount "$address" "$3"
+}
+array() {
+    mount_array "$1" "$2" "$WORK/mnt"
+    row "Steadfast, $2 on $COUNT$3" "$WORK/mnt"
     timeout 60 "$STEADFAST" umount "$WORK/mnt" >/dev/null
+    end_servers
+}
+# turns POLICY...: lat_fs on all of them in turn.
+turns() {
+    local policy mounts=()
+    for policy; do
+        mkdir "$WORK/mnt-$policy"
+        mounts+=("$WORK/mnt-$policy")
+        mount_array ours "$policy" "$WORK/mnt-$policy"
+    done
+    timeout 1200 python3 "$WORK/turns.py" "$FILES" "$TURNS" "${mounts[@]}" || echo "| failed |"
+    for policy in "${mounts[@]}"; do timeout 60 "$STEADFAST" umount "$policy" >/dev/null; done
     end_servers
 }
 # loss POLICY SIGNAL WHAT: what a server that gets a signal costs, with the patience that is the default.
@@ -234,6 +298,13 @@ if command -v nbdkit >/dev/null && nbdkit --filter=delay null --dump-plugin >/de
 else
     echo "no nbdkit with its delay filter: added latency is left out" >&2
 fi
+
+echo
+echo "$TURNS rounds in turn, loopback: times better than none, geometric mean of the rounds and its 95 % interval"
+echo
+echo "| policy | create/s | beside none | 95 % | delete/s | beside none | 95 % |"
+echo "|---|---:|---:|---:|---:|---:|---:|"
+turns none mirror parity ec=2+2
 
 echo
 echo "| on | random 4 KiB reads/s | longest synced 4 KiB write, ms | after the signal, ms |"
