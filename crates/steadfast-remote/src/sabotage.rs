@@ -15,6 +15,10 @@ pub enum Sabotage {
     RepairWhereItWas,
     /// What waited of a block that was written over in one piece is kept in memory for it.
     HoldOlder,
+    /// A stripe of homes is overwritten though some of its blocks are nowhere else.
+    HomeBeforeComplete,
+    /// Segments are marked before older ones, though blocks are at home.
+    MarkYounger,
 }
 
 #[cfg(not(feature = "sabotage"))]

@@ -83,7 +83,7 @@ fn right(medium: &RemoteMedium, from: u64, count: u64, number: u8) {
 
 #[test]
 fn servers_die_and_are_rebuilt_while_the_medium_is_used() {
-    for (policy, count) in [("mirror", 2), ("parity", 3), ("ec=2+2", 4)] {
+    for (policy, count) in [("mirror", 2), ("parity", 3), ("parity-in-place", 3), ("ec=2+2", 4)] {
         let mut fixture = fixture(&policy.replace(['=', '+'], "-"), policy, count);
         let medium = RemoteMedium::create(&fixture.address, [7; 16]).unwrap();
         assert!(matches!(RemoteMedium::open(&fixture.address), Err(RemoteError::InUse)));
@@ -120,22 +120,25 @@ fn servers_die_and_are_rebuilt_while_the_medium_is_used() {
 
 #[test]
 fn many_callers_at_once() {
-    let fixture = fixture("callers", "parity", 3);
-    let medium = RemoteMedium::create(&fixture.address, [8; 16]).unwrap();
-    std::thread::scope(|scope| {
-        for caller in 0..8_u64 {
-            let medium = &medium;
-            scope.spawn(move || {
-                for round in 0..20 {
-                    fill(medium, caller * 40, 40, round);
-                    right(medium, caller * 40, 40, round);
-                }
-            });
-        }
-    });
-    drop(medium);
-    let medium = RemoteMedium::open(&fixture.address).unwrap();
-    right(&medium, 0, 320, 19);
+    for policy in ["parity", "parity-in-place"] {
+        let fixture = fixture(&format!("callers-{policy}"), policy, 3);
+        let medium = RemoteMedium::create(&fixture.address, [8; 16]).unwrap();
+        std::thread::scope(|scope| {
+            for caller in 0..8_u64 {
+                let medium = &medium;
+                scope.spawn(move || {
+                    for round in 0..20 {
+                        fill(medium, caller * 40, 40, round);
+                        right(medium, caller * 40, 40, round);
+                    }
+                });
+            }
+        });
+        drop(medium);
+        let medium = RemoteMedium::open(&fixture.address).unwrap();
+        right(&medium, 0, 320, 19);
+        assert_eq!(medium.status().0.policy.to_string(), policy);
+    }
 }
 
 /// Whoever serves others is told before a short read waits for the servers, and not of long ones.

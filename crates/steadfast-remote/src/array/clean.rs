@@ -3,7 +3,8 @@
 //! Blocks that are still needed are appended again, a flush and a mark later the segment is free (see `mark.rs`). Blocks of
 //! the medium are at most four fifths of what fits, so the emptiest segment always has room to gain. Segments of small
 //! flushes are mostly padding; the newest of them are packed from memory (see `hold.rs`), the others are read first: their
-//! headers in one round, their blocks in one for each record that comes of them.
+//! headers in one round, their blocks in one for each record that comes of them. Where blocks have homes they are brought there
+//! instead (see `bring.rs`).
 
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use crate::sabotage::{Sabotage, planted};
 const FREE_MIN: usize = 5;
 /// Segments emptied for one that is needed, at most: bounds the work of a write.
 const TURNS_MAX: usize = 64;
+/// Free segments below which blocks are brought home: that takes some.
+const FREE_MIN_HOMES: usize = 8;
 
 /// A segment to be emptied.
 enum Victim {
@@ -31,10 +34,15 @@ enum Victim {
 impl<F: Fleet> Array<F> {
     /// Sees to it that there are segments to append to. Called before a change, with the log held.
     pub(crate) fn make_room(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
-        if log.free.len() >= FREE_MIN {
+        let (least, turns) = match self.shape.has_homes() {
+            // Checksums may take as much room as is gained until theirs is the oldest segment.
+            true => (FREE_MIN_HOMES, TURNS_MAX.max(2 * self.shape.slots as usize)),
+            false => (FREE_MIN, TURNS_MAX),
+        };
+        if log.free.len() >= least {
             return Ok(());
         }
-        for _ in 0..TURNS_MAX {
+        for _ in 0..turns {
             // What is done with is marked after a flush and free after another.
             if !planted(Sabotage::MarkBeforeFlush) {
                 self.flush_held(log)?;
@@ -43,10 +51,14 @@ impl<F: Fleet> Array<F> {
             if !log.marked.is_empty() {
                 self.flush_held(log)?;
             }
-            if log.free.len() >= FREE_MIN {
+            if log.free.len() >= least {
                 return Ok(());
             }
-            if !self.clean_one(log)? {
+            let cleaned = match self.shape.has_homes() {
+                true => self.bring_oldest(log)?,
+                false => self.clean_one(log)?,
+            };
+            if !cleaned {
                 break;
             }
         }
@@ -109,7 +121,7 @@ impl<F: Fleet> Array<F> {
     }
 
     /// The blocks that are needed of a segment, from the headers of its records.
-    fn live_in(&self, slot: u32, records: &[Meta]) -> Result<Vec<u32>, ArrayError> {
+    pub(crate) fn live_in(&self, slot: u32, records: &[Meta]) -> Result<Vec<u32>, ArrayError> {
         let headers = self.headers_of(slot, records)?;
         let map = self.map.read();
         let mut blocks = Vec::new();

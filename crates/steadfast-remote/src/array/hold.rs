@@ -11,7 +11,7 @@
 //!   away from its place takes the bytes as well, and a segment that begins anew holds nothing. So what is held is never
 //!   older than what the map leads to.
 //! - Nothing depends on it. What is held was sent, and is flushed or not, exactly as if it were not held.
-//! - At most so many bytes of blocks as were given, and at most [`SEGMENTS_MAX`] segments. The segments alone are no bound: up
+//! - At most so many bytes of blocks as were given, and at most [`SEGMENTS_MAX`] segments (or [`SEGMENTS_MAX_HOMES`]). The segments alone are no bound: up
 //!   to half as many blocks as there are data shards share a row.
 
 use std::collections::{HashMap, VecDeque};
@@ -22,6 +22,8 @@ use super::shape::Shape;
 
 /// Segments whose blocks are held, the open one among them: cleaning is behind by a flush and a mark.
 const SEGMENTS_MAX: usize = 4;
+/// The same where blocks are brought home from there: what is oldest is cleaned first.
+const SEGMENTS_MAX_HOMES: usize = 64;
 
 /// A segment's rows that are held.
 struct Held {
@@ -33,14 +35,16 @@ struct Held {
 /// What is held.
 pub(crate) struct Hold {
     blocks_max: u64,
+    segments_max: usize,
     /// Newest segment last.
     newest: VecDeque<Held>,
 }
 
 impl Hold {
     /// For at most so many bytes of blocks.
-    pub(crate) fn new(bytes_max: u64) -> Hold {
-        Hold { blocks_max: bytes_max / BLOCK as u64, newest: VecDeque::new() }
+    pub(crate) fn new(shape: &Shape, bytes_max: u64) -> Hold {
+        let segments_max = if shape.has_homes() { SEGMENTS_MAX_HOMES } else { SEGMENTS_MAX };
+        Hold { blocks_max: bytes_max / BLOCK as u64, segments_max, newest: VecDeque::new() }
     }
 
     /// Whether blocks of a record are worth it: where at least half of its stripes is padding. Packed, they take at most half
@@ -53,7 +57,7 @@ impl Hold {
     pub(crate) fn begin(&mut self, slot: u32) {
         self.forget(slot);
         self.newest.push_back(Held { slot, rows: HashMap::new() });
-        while self.newest.len() > SEGMENTS_MAX {
+        while self.newest.len() > self.segments_max {
             self.newest.pop_front();
         }
     }
@@ -131,7 +135,7 @@ mod tests {
         let bytes = || Arc::new([7; BLOCK]);
         let room = |blocks: u64| blocks * BLOCK as u64;
         for (bytes_max, kept) in [(0, 0), (room(3), 3), (room(11), 10), (room(14) + 9, 14), (u64::MAX, 20)] {
-            let mut hold = Hold::new(bytes_max);
+            let mut hold = Hold::new(&shape, bytes_max);
             for slot in 0..9 {
                 hold.begin(slot);
                 for row in 0..5 {
@@ -148,12 +152,12 @@ mod tests {
             assert!(kept == 0 || hold.total() > 0);
         }
         // Two blocks in a row of four data shards: more bytes than the segment has on each server.
-        let mut hold = Hold::new(u64::from(shape.segment));
+        let mut hold = Hold::new(&shape, u64::from(shape.segment));
         hold.begin(0);
         let rows = shape.segment / (BLOCK as u32 + 512);
         (0..rows).for_each(|row| (0..2).for_each(|shard| hold.put(entry(0, row, shard), 2 * row, bytes())));
         assert_eq!(hold.total() * BLOCK as u64, u64::from(shape.segment));
-        let mut hold = Hold::new(u64::MAX);
+        let mut hold = Hold::new(&shape, u64::MAX);
         hold.begin(3);
         for (row, shard, block) in [(2, 0, 30), (0, 1, 20), (0, 0, 10)] {
             hold.put(entry(3, row, shard), block, bytes());

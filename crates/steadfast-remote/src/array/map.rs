@@ -4,12 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::hold::Hold;
+use super::home::kept;
 use super::record::{Header, Meta};
 use super::shape::Shape;
-use super::{Array, ArrayError, BLOCK, Fleet, Policy, Status};
+use super::{Array, ArrayError, BLOCK, Fleet, Status, crc32c};
 
 /// A block that nobody has written.
 const NOWHERE: u32 = u32::MAX;
+
+/// A block that is at home and not in the log.
+pub(crate) const HOME: u32 = u32::MAX - 1;
 
 /// Where a block is: 16 bytes for each 4 KiB of the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) slot: u32,
     /// First byte within the segment.
     pub(crate) offset: u32,
-    /// Its checksum.
+    /// Its checksum; that of a home is never 0.
     pub(crate) crc: u32,
     /// Which member has it.
     pub(crate) member: u8,
@@ -28,6 +32,17 @@ pub(crate) struct Entry {
 
 impl Entry {
     const NONE: Entry = Entry { slot: NOWHERE, offset: 0, crc: 0, member: 0, shard: 0 };
+
+    /// Whether the block is at home.
+    pub(crate) fn is_home(&self) -> bool {
+        self.slot == HOME
+    }
+
+    /// Whether these are the bytes of the block.
+    pub(crate) fn fits(&self, bytes: &[u8]) -> bool {
+        let crc = crc32c(bytes);
+        self.crc == if self.is_home() { kept(crc) } else { crc }
+    }
 }
 
 /// What a segment holds.
@@ -39,6 +54,8 @@ pub(crate) struct Segment {
     pub(crate) records: Vec<Meta>,
     /// Blocks whose newest version is here.
     pub(crate) live: u32,
+    /// Its records are staged.
+    pub(crate) staged: bool,
 }
 
 impl Segment {
@@ -60,17 +77,25 @@ pub(crate) struct Map {
     pub(crate) segments: Vec<Segment>,
     /// On the servers, and in memory as well.
     pub(crate) hold: Hold,
+    /// Of each block of checksums, its newest version.
+    pub(crate) made: Vec<u64>,
 }
 
 impl Map {
     pub(crate) fn new(shape: &Shape, hold_bytes: u64) -> Result<Map, ArrayError> {
         let mut entries = Vec::new();
         entries
-            .try_reserve_exact(shape.blocks as usize)
+            .try_reserve_exact(shape.all_blocks() as usize)
             .map_err(|_| ArrayError::Invalid("no memory for the map of this array".to_owned()))?;
-        entries.resize(shape.blocks as usize, Entry::NONE);
+        entries.resize(shape.all_blocks() as usize, Entry::NONE);
         let segments = vec![Segment::default(); shape.slots as usize];
-        Ok(Map { entries, pending: HashMap::new(), segments, hold: Hold::new(hold_bytes) })
+        Ok(Map {
+            entries,
+            pending: HashMap::new(),
+            segments,
+            hold: Hold::new(shape, hold_bytes),
+            made: vec![0; shape.sums() as usize],
+        })
     }
 
     /// Where a block is, if it was written.
@@ -84,6 +109,7 @@ impl Map {
         if let Some(segment) = self.segments.get_mut(slot as usize) {
             segment.generation = generation;
             segment.records.clear();
+            segment.staged = false;
         }
     }
 
@@ -92,6 +118,7 @@ impl Map {
         let meta = Meta::of(header, shape);
         if let Some(segment) = self.segments.get_mut(header.slot as usize) {
             segment.records.push(meta);
+            segment.staged = header.staged;
         }
         for (index, (block, crc)) in header.entries.iter().enumerate() {
             let shard = index / header.rows as usize;
@@ -120,7 +147,8 @@ impl Map {
         self.set(block, Entry::NONE);
     }
 
-    fn set(&mut self, block: u32, entry: Entry) {
+    /// A block is here from now on.
+    pub(crate) fn set(&mut self, block: u32, entry: Entry) {
         let Some(place) = self.entries.get_mut(block as usize) else { return };
         let before = std::mem::replace(place, entry);
         self.hold.drop_at(&before);
@@ -140,7 +168,7 @@ impl<F: Fleet> Array<F> {
         let members = self.members.read();
         let mut status = Status {
             uuid: members.superblock.uuid,
-            policy: Policy::of_shards(self.shape.data, self.shape.parity),
+            policy: self.shape.policy(),
             epoch: members.superblock.epoch,
             members: (0..members.seats.len())
                 .map(|member| (members.state(member), members.seat(member)))

@@ -8,8 +8,11 @@
 //! # Invariants
 //! - A mark is written only after everything that makes the segment unneeded is flushed, and the segment is used again
 //!   only after the mark is: no server can come back without both.
+//! - Where blocks have homes the order matters, and marks of one round may survive in any. So a mark says up to where segments are
+//!   not needed, and one that is found stands for all of them.
 //! - Until all servers have answered the mark, the segment is given to a member that is being rebuilt.
 
+use super::map::{Map, Segment};
 use super::record::Header;
 use super::seal::Log;
 use super::shape::SECTOR;
@@ -51,9 +54,16 @@ impl<F: Fleet> Array<F> {
             let members = self.members.read();
             (members.writable_seats(), members.trim.clone(), members.superblock.clone())
         };
+        if self.shape.has_homes() && !planted(Sabotage::MarkYounger) {
+            let map = self.map.read();
+            let marked = slots.iter().filter_map(|slot| map.segments.get(*slot as usize));
+            // Of those that are marked already, or never counted, the generation says nothing.
+            let done = marked.filter(|segment| !segment.staged && !segment.records.is_empty());
+            log.floor = log.floor.max(done.map(|segment| segment.generation).max().unwrap_or(0));
+        }
         let mut heads = Vec::with_capacity(slots.len());
         for slot in &slots {
-            let head = Header::mark(&self.shape, &superblock, log.next, log.durable, *slot);
+            let head = Header::mark(&self.shape, &superblock, log.next, log.durable, *slot, log.floor);
             heads.push((*slot, log.next, head.encode(&self.shape)));
             log.next += 1;
         }
@@ -108,11 +118,32 @@ impl<F: Fleet> Array<F> {
         let taken = log.unmarked.len().min(most);
         let mut slots: Vec<u32> = log.unmarked.iter().take(taken).copied().collect();
         let map = self.map.read();
+        if self.shape.has_homes() && !planted(Sabotage::MarkYounger) {
+            slots.extend(self.done_with_in_order(log, &map).into_iter().take(most - taken));
+            return (slots, taken);
+        }
         let empty = map.segments.iter().enumerate().filter(|(slot, segment)| {
             segment.live == 0 && !segment.records.is_empty() && !log.is_open(*slot as u32)
         });
         slots.extend(empty.map(|(slot, _)| slot as u32).take(most - taken));
         (slots, taken)
+    }
+
+    /// The same where blocks have homes: a block that is at home may have older versions in older segments, so none is
+    /// marked before those that are older. Staged segments have what is at home, and are marked before anything else that is
+    /// newer.
+    fn done_with_in_order(&self, log: &Log, map: &Map) -> Vec<u32> {
+        let used = map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
+        let (staged, mut others): (Vec<_>, Vec<_>) =
+            used.filter(|(_, segment)| !segment.records.is_empty()).partition(|(_, segment)| segment.staged);
+        let staged_first = staged.iter().map(|(_, segment)| segment.generation).min().unwrap_or(u64::MAX);
+        others.sort_unstable_by_key(|(_, segment)| segment.generation);
+        let done = |(slot, segment): &(u32, &Segment)| segment.live == 0 && !log.is_open(*slot);
+        let older =
+            |segment: &Segment| segment.records.last().is_none_or(|last| last.sequence < staged_first);
+        let staged = staged.into_iter().filter(done);
+        let others = others.into_iter().take_while(|pair| done(pair) && older(pair.1));
+        staged.chain(others).map(|(slot, _)| slot).collect()
     }
 
     /// Gives back what can be given back while nobody waits for it: for whoever looks after the array, now and then.

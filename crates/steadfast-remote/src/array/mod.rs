@@ -7,6 +7,8 @@
 //! # Invariants
 //! - Nothing that was flushed is overwritten while it is needed: records are appended to **segments** of the servers, and
 //!   a segment is used again only once everything in it has newer versions that are flushed. There is no write hole.
+//! - Where blocks have homes besides ([`home`]) the log is the journal of these: a home is overwritten only while the log has all
+//!   of its stripe ([`bring`]).
 //! - Every block is read against a checksum that the client holds, every header against its own. What a server says is
 //!   never believed without.
 //! - Who belongs to the array, and in which state, is written to every good server under a growing **epoch** before
@@ -17,12 +19,14 @@
 //!   anything else is written, or it and what is newer never counts again.
 //! - The engine does no I/O of its own: servers are behind [`Fleet`], time and randomness come from the caller.
 
+mod bring;
 mod checksum;
 mod clean;
 mod code;
 mod fleet;
 mod flush;
 mod hold;
+mod home;
 mod map;
 mod mark;
 mod medium;
@@ -40,6 +44,7 @@ mod scan;
 mod seal;
 mod send;
 mod shape;
+mod sums;
 mod superblock;
 
 use parking_lot::{Mutex, RwLock};

@@ -9,7 +9,8 @@ use super::read::Lates;
 use super::seal::Log;
 use super::shape::{SECTOR, Shape};
 use super::{
-    Array, ArrayError, ArrayOptions, Call, Code, Contact, CreateOptions, Fleet, LogUse, Outcome, Superblock,
+    Array, ArrayError, ArrayOptions, Call, Code, Contact, CreateOptions, Fleet, LogUse, Outcome, Policy,
+    Superblock,
 };
 use crate::client::Ask;
 
@@ -49,7 +50,11 @@ impl<F: Fleet> Array<F> {
         }
         let size = contacts.iter().map(|contact| contact.size).min().unwrap_or(0);
         usable(&contacts)?;
-        let shape = Shape::plan(data, parity, size).map_err(ArrayError::Invalid)?;
+        let shape = match create.policy {
+            Policy::ParityInPlace => Shape::in_place(data, size),
+            _ => Shape::plan(data, parity, size),
+        }
+        .map_err(ArrayError::Invalid)?;
         let mut superblock = Superblock::first(create.uuid, shape, options.now);
         (superblock.unfinished, superblock.logged) = (unfinished, options.log == LogUse::Kept);
         let seats = (0..shape.servers()).collect();
@@ -214,6 +219,7 @@ impl<F: Fleet> Array<F> {
             unmarked: Vec::new(),
             marked: Vec::new(),
             unflushed: false,
+            floor: 0,
             parity: Vec::new(),
             gathered: Vec::new(),
         };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::map::Entry;
 use super::members::State;
-use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock, crc32c};
+use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock};
 use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};
 
@@ -120,7 +120,14 @@ impl<F: Fleet> Array<F> {
             if wanted.is_empty() {
                 break;
             }
-            wanted = self.attempt(asked, buffer, &wanted, held)?;
+            wanted = match self.attempt(asked, buffer, &wanted, held) {
+                // A stripe of homes may have been written over meanwhile, with the same in this block as before.
+                Err(ArrayError::Unreadable(_)) if !held && self.shape.has_homes() => {
+                    let _log = self.log.lock();
+                    self.attempt(asked, buffer, &wanted, true)?
+                }
+                attempted => attempted?,
+            };
         }
         match wanted.first() {
             None => {
@@ -128,6 +135,14 @@ impl<F: Fleet> Array<F> {
                 Ok(())
             }
             Some(index) => Err(ArrayError::Unreadable(asked.block(*index))),
+        }
+    }
+
+    /// Where a block is on its server.
+    fn byte_of(&self, block: u32, entry: &Entry) -> u64 {
+        match entry.is_home() {
+            true => self.shape.home_start(self.shape.stripe_of(block)),
+            false => self.shape.slot_start(entry.slot) + u64::from(entry.offset),
         }
     }
 
@@ -170,7 +185,7 @@ impl<F: Fleet> Array<F> {
                     let index = run.index + index;
                     let bytes = buffer.get(index * BLOCK..(index + 1) * BLOCK);
                     let done = outcome == Outcome::Done;
-                    if !done || bytes.is_none_or(|bytes| crc32c(bytes) != entry.crc) {
+                    if !done || bytes.is_none_or(|bytes| !entry.fits(bytes)) {
                         hard.push(Hard { index, entry: *entry, wrong: done.then_some(run.member) });
                     }
                 }
@@ -236,7 +251,7 @@ impl<F: Fleet> Array<F> {
                     continue;
                 }
             };
-            let offset = self.shape.slot_start(entry.slot) + u64::from(entry.offset);
+            let offset = self.byte_of(block, &entry);
             match runs.last_mut() {
                 Some(run)
                     if run.member == member
@@ -277,8 +292,14 @@ impl<F: Fleet> Array<F> {
             Some(segment) => segment.record_at(entry.offset),
             None => None,
         };
-        let Some(meta) = meta else { return Ok(None) };
-        let offset = self.shape.slot_start(entry.slot) + u64::from(entry.offset);
+        let turn = match meta {
+            Some(meta) => meta.sequence,
+            None if entry.is_home() => self.shape.turn(self.shape.stripe_of(block)),
+            None => return Ok(None),
+        };
+        // A stripe of homes is always whole.
+        let is_empty = |shard: usize| meta.is_some_and(|meta| meta.is_empty(shard, &self.shape));
+        let offset = self.byte_of(block, &entry);
         let own = usize::from(entry.member);
         let sources: Vec<(usize, usize)> = {
             let members = self.members.read();
@@ -286,8 +307,8 @@ impl<F: Fleet> Array<F> {
             // Last, the one that should have it: it may only have been slow.
             others
                 .chain(members.in_state(State::Good).filter(|member| *member == own))
-                .map(|member| (members.seat(member), self.shape.shard_of(member, meta.sequence)))
-                .filter(|(_, shard)| !meta.is_empty(*shard, &self.shape))
+                .map(|member| (members.seat(member), self.shape.shard_of(member, turn)))
+                .filter(|(_, shard)| !is_empty(*shard))
                 .collect()
         };
         let mut buffers = vec![vec![0; BLOCK]; sources.len()];
@@ -300,10 +321,8 @@ impl<F: Fleet> Array<F> {
         let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
         drop(calls);
         let zeros = vec![0; BLOCK];
-        let mut rows: Vec<(usize, &[u8])> = (0..self.shape.data)
-            .filter(|shard| meta.is_empty(*shard, &self.shape))
-            .map(|shard| (shard, &zeros[..]))
-            .collect();
+        let mut rows: Vec<(usize, &[u8])> =
+            (0..self.shape.data).filter(|shard| is_empty(*shard)).map(|shard| (shard, &zeros[..])).collect();
         let own_row = sources
             .iter()
             .zip(&buffers)
@@ -311,7 +330,7 @@ impl<F: Fleet> Array<F> {
             .find(|(((_, shard), _), done)| **done && *shard == usize::from(entry.shard))
             .map(|((_, buffer), _)| buffer);
         if let Some(row) = own_row
-            && crc32c(row) == entry.crc
+            && entry.fits(row)
         {
             return Ok(Some(row.clone()));
         }
@@ -335,7 +354,7 @@ impl<F: Fleet> Array<F> {
                 .map(|(_, row)| *row)
                 .collect();
             if let Some(bytes) = self.code.recover(usize::from(entry.shard), &chosen)
-                && crc32c(&bytes) == entry.crc
+                && entry.fits(&bytes)
             {
                 self.tally.reconstructed(1);
                 self.repair(block, entry, own, &bytes, held);
@@ -363,7 +382,7 @@ impl<F: Fleet> Array<F> {
         if state != State::Good {
             return;
         }
-        let offset = self.shape.slot_start(entry.slot) + u64::from(entry.offset);
+        let offset = self.byte_of(block, &entry);
         let pieces = [bytes];
         let mut calls = [Call::new(seat, offset, Ask::Write(&pieces, false))];
         self.fleet.round(&mut calls, self.options.patience_ms);

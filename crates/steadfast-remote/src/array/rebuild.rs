@@ -1,4 +1,4 @@
-//! Rebuilding a member, in steps of one segment, while everything else goes on.
+//! Rebuilding a member, in steps of one segment, and of some stripes of homes behind them, while everything else goes on.
 //!
 //! From the first step on the member takes every new record, in segments that are new, too. Older segments are given to
 //! it one by one: their records never change. When all are there, and flushed, it is good.
@@ -16,7 +16,7 @@ pub struct Rebuild {
     member: usize,
     /// Segments from this generation on have what is new.
     from: u64,
-    /// Next segment.
+    /// Next segment; behind the last one, steps of homes.
     slot: u32,
     /// Bytes written to the member so far.
     pub bytes: u64,
@@ -25,7 +25,7 @@ pub struct Rebuild {
 /// What is left of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// So many of so many segments are done.
+    /// So many of so many segments are done; stripes of homes count, too.
     Going(u32, u32),
     /// The member is good.
     Done,
@@ -66,7 +66,7 @@ impl<F: Fleet> Array<F> {
             return Err(ArrayError::WrongState(member));
         }
         let contact = self.fleet.contact(seat).map_err(|why| ArrayError::Unreachable(seat, why))?;
-        let needed = self.shape.slot_start(self.shape.slots);
+        let needed = self.shape.end();
         if contact.size < needed || contact.block_min > 512 {
             return Err(ArrayError::Unreachable(seat, format!("lends less than the {needed} bytes needed")));
         }
@@ -122,6 +122,13 @@ impl<F: Fleet> Array<F> {
         if self.members.read().state(rebuild.member) != State::Rebuilding {
             return Err(ArrayError::WrongState(rebuild.member));
         }
+        let steps = self.shape.slots.saturating_add(self.home_steps());
+        if rebuild.slot >= self.shape.slots && rebuild.slot < steps {
+            let step = rebuild.slot - self.shape.slots;
+            rebuild.bytes += self.give_homes(&mut log, rebuild.member, step)?;
+            rebuild.slot += 1;
+            return Ok(Progress::Going(rebuild.slot, steps));
+        }
         if rebuild.slot < self.shape.slots {
             let segment = self.map.read().segments.get(rebuild.slot as usize).cloned();
             if let Some(segment) = segment
@@ -131,7 +138,7 @@ impl<F: Fleet> Array<F> {
                 rebuild.bytes += self.give(&mut log, rebuild.member, rebuild.slot, &segment)?;
             }
             rebuild.slot += 1;
-            return Ok(Progress::Going(rebuild.slot, self.shape.slots));
+            return Ok(Progress::Going(rebuild.slot, steps));
         }
         self.flush_held(&mut log)?;
         if self.members.read().state(rebuild.member) != State::Rebuilding {

@@ -32,6 +32,10 @@ pub(crate) struct Header {
     pub(crate) rows: u32,
     /// Checksums of the shards, data first. 0 for a data shard without blocks, which is not written.
     pub(crate) shards: Vec<u32>,
+    /// Its blocks are at home as well, or will be before this one is done with (`bring.rs`).
+    pub(crate) staged: bool,
+    /// Of a mark: no segment whose first record is up to this one is needed. 0 where nobody says so.
+    pub(crate) floor: u64,
     /// Blocks and their checksums: the first `rows` are those of the first data shard, and so on. None in a **mark**: it
     /// says that nothing older in the segment is needed.
     pub(crate) entries: Vec<(u32, u32)>,
@@ -45,11 +49,25 @@ impl Header {
         sequence: u64,
         durable: u64,
         slot: u32,
+        floor: u64,
     ) -> Header {
         let (uuid, session) = (superblock.uuid, superblock.stamp);
         let (generation, offset, rows) = (sequence, 0, 1);
-        let (shards, entries) = (vec![0; shape.servers()], Vec::new());
-        Header { uuid, session, generation, sequence, durable, slot, offset, rows, shards, entries }
+        let (staged, shards, entries) = (false, vec![0; shape.servers()], Vec::new());
+        Header {
+            uuid,
+            session,
+            generation,
+            sequence,
+            durable,
+            slot,
+            offset,
+            rows,
+            shards,
+            staged,
+            floor,
+            entries,
+        }
     }
 
     /// Whether this is a mark.
@@ -81,6 +99,8 @@ impl Header {
         bytes.extend_from_slice(&self.durable.to_le_bytes());
         bytes.extend_from_slice(&self.rows.to_le_bytes());
         bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
+        let last = if self.is_mark() { self.floor } else { u64::from(self.staged) };
+        bytes.extend_from_slice(&last.to_le_bytes());
         bytes.resize(FIXED_BYTES, 0);
         self.shards.iter().for_each(|crc| bytes.extend_from_slice(&crc.to_le_bytes()));
         for (block, crc) in &self.entries {
@@ -121,6 +141,8 @@ impl Header {
             durable: u64_at(56)?,
             rows,
             shards: Vec::new(),
+            staged: count > 0 && u64_at(72)? == 1,
+            floor: if count > 0 { 0 } else { u64_at(72)? },
             entries: Vec::new(),
         };
         let whole = bytes.get(..header.bytes(shape))?;
@@ -137,7 +159,7 @@ impl Header {
         }
         for _ in 0..count {
             let (block, crc) = (u32_at(at)?, u32_at(at + 4)?);
-            if block >= shape.blocks {
+            if block >= shape.all_blocks() {
                 return None;
             }
             header.entries.push((block, crc));
@@ -200,6 +222,8 @@ mod tests {
             offset: 1024,
             rows: 2,
             shards: vec![1, 2, 3, 4],
+            staged: false,
+            floor: 0,
             entries: vec![(1, 10), (2, 20), (9, 90), (0, 1), (7, 7)],
         };
         let bytes = header.encode(&shape);
@@ -216,7 +240,9 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(decode(&bytes[..length]), None);
         }
-        let void = Header { entries: Vec::new(), ..header.clone() };
+        let staged = Header { staged: true, ..header.clone() };
+        assert_eq!(decode(&staged.encode(&shape)).unwrap(), staged);
+        let void = Header { floor: 7, entries: Vec::new(), ..header.clone() };
         assert_eq!(void.encode(&shape).len(), bytes.len());
         assert_eq!(decode(&void.encode(&shape)).unwrap(), void);
     }

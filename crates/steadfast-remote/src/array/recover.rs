@@ -43,6 +43,16 @@ impl<F: Fleet> Array<F> {
         }
         // Nothing behind the first one that cannot be completed counts, so that one number says for ever what does.
         doubtful.extend(records.drain(kept..).map(|(header, _)| header.slot));
+        // Of marks that went out together some may be there: each stands for all, and they are made again.
+        log.floor = records.iter().map(|(header, _)| header.floor).max().unwrap_or(0);
+        let good = self.members.read().in_state(State::Good).fold(0, |good, member| good | 1 << member);
+        for (header, holders) in records.iter().filter(|_| self.shape.has_homes()) {
+            let again =
+                if header.is_mark() { holders & good != good } else { header.generation <= log.floor };
+            if again {
+                doubtful.insert(header.slot);
+            }
+        }
         let end = records.last().map_or(0, |(header, _)| header.sequence);
         {
             let mut map = self.map.write();
@@ -50,7 +60,7 @@ impl<F: Fleet> Array<F> {
                 if header.offset == 0 {
                     map.begin(header.slot, header.generation);
                 }
-                if !header.is_mark() {
+                if !header.is_mark() && header.generation > log.floor {
                     map.place(header, &self.shape);
                 }
             }
@@ -61,6 +71,7 @@ impl<F: Fleet> Array<F> {
             log.free =
                 (0..self.shape.slots).filter(free).filter(|slot| !log.unmarked.contains(slot)).collect();
         }
+        self.load_homes()?;
         // A client that died was about to use the free segments behind its last one: half of the others come first.
         let used = records.last().map_or(0, |(header, _)| header.slot);
         let behind = log.free.range(used..).chain(log.free.range(..used));
@@ -75,7 +86,13 @@ impl<F: Fleet> Array<F> {
         self.flush_servers(&mut log)?;
         self.members.write().superblock.end_sessions(end);
         self.publish()?;
-        self.mark(&mut log)
+        self.mark(&mut log)?;
+        // An older segment must not be needed again because a newer one is used again.
+        while self.shape.has_homes() && !(log.unmarked.is_empty() && log.marked.is_empty()) {
+            self.flush_held(&mut log)?;
+            self.mark(&mut log)?;
+        }
+        Ok(())
     }
 
     /// Gives records that are needed, and that a member has not, to that member: a write that a dead client had under way
@@ -245,6 +262,6 @@ impl<F: Fleet> Array<F> {
             }
             slot = behind;
         }
-        Ok(())
+        self.wipe_sums(seat)
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct Log {
     pub(crate) marked: Vec<u32>,
     /// Something was sent that no flush covers.
     pub(crate) unflushed: bool,
+    /// What marks say: nothing older is needed.
+    pub(crate) floor: u64,
     /// Parity of the last record: memory for that of the next one.
     pub(crate) parity: Vec<Vec<u8>>,
     /// What the last record gathered: the same.

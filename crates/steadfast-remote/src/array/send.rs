@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::record::Header;
-use super::seal::{Log, Open};
+use super::seal::{Log, Open, Stream};
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, checksum, crc32c};
 use crate::client::Ask;
 
@@ -56,6 +56,8 @@ impl<F: Fleet> Array<F> {
             offset: open.offset,
             rows: rows as u32,
             shards: checksums,
+            staged: shape.has_homes() && open.stream == Stream::Moved,
+            floor: 0,
             entries,
         };
         log.next += 1;

@@ -1,6 +1,6 @@
 //! [`Shape`]: sizes that never change while an array exists.
 
-use super::BLOCK;
+use super::{BLOCK, Policy};
 
 /// Where segments begin on a server; superblocks are before.
 pub(crate) const AREA: u64 = 64 << 10;
@@ -24,6 +24,8 @@ pub(crate) struct Shape {
     pub(crate) slots: u32,
     /// Blocks of the medium.
     pub(crate) blocks: u32,
+    /// Stripes that blocks have homes in, behind the segments; none where the log is all there is.
+    pub(crate) homes: u32,
 }
 
 impl Shape {
@@ -36,7 +38,7 @@ impl Shape {
         let segment = (room / 256).next_power_of_two().clamp(32 << 10, 4 << 20) as u32;
         let slots = u32::try_from(room / u64::from(segment))
             .map_err(|_| "the servers lend more than an array can hold".to_owned())?;
-        let mut shape = Shape { data, parity, segment, slots, blocks: 0 };
+        let mut shape = Shape { data, parity, segment, slots, blocks: 0, homes: 0 };
         let filled = u64::from(slots).saturating_sub(RESERVE_SLOTS);
         // Four fifths, so that the emptiest segment always has a fifth to gain.
         let blocks = filled * shape.rows_per_segment() as u64 * data as u64 * 4 / 5;
@@ -48,6 +50,11 @@ impl Shape {
             0 => Err("the servers lend too little for an array: give 1 MiB or more each".to_owned()),
             _ => Ok(shape),
         }
+    }
+
+    /// How blocks are spread.
+    pub(crate) fn policy(&self) -> Policy {
+        if self.has_homes() { Policy::ParityInPlace } else { Policy::of_shards(self.data, self.parity) }
     }
 
     /// Servers.
@@ -120,7 +127,12 @@ impl Shape {
             && (32 << 10..=4 << 20).contains(&self.segment)
             && self.slots as u64 > RESERVE_SLOTS
             && self.blocks > 0
-            && u64::from(self.blocks)
-                <= u64::from(self.slots) * u64::from(self.segment) / BLOCK as u64 * self.data as u64
+            && match self.has_homes() {
+                true => self.homes_are_sound(),
+                false => {
+                    u64::from(self.blocks)
+                        <= u64::from(self.slots) * u64::from(self.segment) / BLOCK as u64 * self.data as u64
+                }
+            }
     }
 }

@@ -15,6 +15,10 @@ const VERSION: u32 = 2;
 const UNFINISHED: u32 = 1 << 16;
 /// The same while there is a write-behind log that has to be kept up to date.
 const LOGGED: u32 = 1 << 17;
+/// The same where blocks have homes besides the log: their number is in the last bytes.
+const IN_PLACE: u32 = 1 << 18;
+/// Where that is.
+const HOMES_AT: usize = BLOCK - 8;
 /// Places for superblocks on each server.
 const PLACES: u64 = 16;
 /// Epochs that whoever opens an array leaves out: those that a client which died may have written to a few servers.
@@ -76,7 +80,7 @@ impl Superblock {
 
     /// How blocks are spread.
     pub fn policy(&self) -> super::Policy {
-        super::Policy::of_shards(self.shape.data, self.shape.parity)
+        self.shape.policy()
     }
 
     /// Bytes at the front of a server that superblocks are in.
@@ -109,7 +113,8 @@ impl Superblock {
         bytes.extend_from_slice(&[0; 4]);
         let unfinished = if self.unfinished { UNFINISHED } else { 0 };
         let logged = if self.logged { LOGGED } else { 0 };
-        let version = VERSION | unfinished | logged;
+        let in_place = if self.shape.has_homes() { IN_PLACE } else { 0 };
+        let version = VERSION | unfinished | logged | in_place;
         bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&self.uuid);
         for number in [self.epoch, self.previous, self.stamp, self.floor] {
@@ -134,6 +139,7 @@ impl Superblock {
             bytes.extend_from_slice(&sequence.to_le_bytes());
         }
         bytes.resize(BLOCK, 0);
+        bytes[HOMES_AT..HOMES_AT + 4].copy_from_slice(&self.shape.homes.to_le_bytes());
         let crc = crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -147,7 +153,7 @@ impl Superblock {
             return None;
         }
         let flags = u32_at(12)? ^ VERSION;
-        if flags & !(UNFINISHED | LOGGED) != 0 {
+        if flags & !(UNFINISHED | LOGGED | IN_PLACE) != 0 {
             return None;
         }
         let shape = Shape {
@@ -156,7 +162,11 @@ impl Superblock {
             segment: u32_at(80)?,
             slots: u32_at(84)?,
             blocks: u32_at(88)?,
+            homes: if flags & IN_PLACE != 0 { u32_at(HOMES_AT)? } else { 0 },
         };
+        if (flags & IN_PLACE != 0) != shape.has_homes() {
+            return None;
+        }
         let (index, count) = (u32_at(68)? as usize, u32_at(92)? as usize);
         if !shape.is_sound() || index >= shape.servers() || count > CUTOFFS_MAX {
             return None;
@@ -244,6 +254,20 @@ mod tests {
         assert_eq!(superblock.order(), (1100, 12));
         superblock.begin_session(7000);
         assert!(superblock.admits(1100, 5000) && superblock.stamp == 7000);
+    }
+
+    #[test]
+    fn homes_go_both_ways_and_are_not_there_without_their_flag() {
+        let shape = Shape::in_place(3, 64 << 20).unwrap();
+        let superblock = Superblock::first([9; 16], shape, 1000);
+        assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+        assert_eq!(superblock.policy(), super::super::Policy::ParityInPlace);
+        // As an array without homes that has something there.
+        let mut bytes = superblock.encode();
+        bytes[14] = 0;
+        let crc = crc32c(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        assert!(Superblock::decode(&bytes).is_none_or(|found| found.shape.homes == 0));
     }
 
     #[test]

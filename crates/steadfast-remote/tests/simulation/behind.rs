@@ -321,6 +321,7 @@ fn world(seed: u64, tally: &mut Tally) -> Result<(), String> {
     let policies = [
         (Policy::Mirror, 2),
         (Policy::Parity, 3),
+        (Policy::ParityInPlace, 3),
         (Policy::None, 2),
         (Policy::Erasure { data: 2, parity: 2 }, 4),
     ];

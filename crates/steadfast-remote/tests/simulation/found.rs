@@ -48,7 +48,7 @@ pub fn versions(array: &impl Medium) -> Vec<u64> {
     (0..BLOCKS).map(version).collect()
 }
 
-fn rebuild(array: &Array<Arc<SimFleet>>, member: usize) {
+pub fn rebuild(array: &Array<Arc<SimFleet>>, member: usize) {
     let mut rebuild = array.begin_rebuild(member, member).unwrap();
     while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
 }
@@ -95,6 +95,7 @@ fn what_a_dead_client_sent_hides_nothing_when_it_arrives_late() {
     for (policy, servers) in [
         (Policy::Mirror, 2),
         (Policy::Parity, 3),
+        (Policy::ParityInPlace, 3),
         (Policy::None, 2),
         (Policy::Erasure { data: 2, parity: 2 }, 4),
     ] {
@@ -152,6 +153,7 @@ fn what_was_flushed_survives_the_power_of_all_servers() {
         (Policy::None, 2),
         (Policy::Mirror, 2),
         (Policy::Parity, 3),
+        (Policy::ParityInPlace, 3),
         (Policy::Erasure { data: 2, parity: 2 }, 4),
     ] {
         for seed in 1..5 {

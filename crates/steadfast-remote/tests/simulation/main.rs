@@ -9,6 +9,7 @@
 mod behind;
 mod fleet;
 mod found;
+mod homes;
 mod refusals;
 mod sabotage;
 mod volume;
@@ -26,7 +27,7 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
 fn nothing_flushed_is_lost_and_nothing_wrong_is_read() {
     let mut tally = world::Tally::default();
     let mut failed = Vec::new();
-    for seed in seeds(0..21) {
+    for seed in seeds(0..27) {
         let mut world = World::new(seed);
         if let Err(what) = world.run(250) {
             println!("seed {seed}: {what}\n  {}", world.history());

@@ -37,6 +37,7 @@ fn every_number_of_losses_is_survived_that_is_promised_and_not_one_more() {
         (Policy::None, 2),
         (Policy::Mirror, 3),
         (Policy::Parity, 4),
+        (Policy::ParityInPlace, 4),
         (Policy::Erasure { data: 3, parity: 2 }, 5),
     ] {
         let promised = policy.shards(servers).unwrap().1;

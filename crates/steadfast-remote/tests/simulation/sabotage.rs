@@ -12,6 +12,7 @@ use steadfast_remote::sabotage::{Sabotage, plant};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
 use crate::found::{SIZE, STRIPED, packed, rack, versions, write};
+use crate::homes::dies;
 use crate::world::{fill, options};
 
 /// Whether a world fails with the bug in it.
@@ -184,4 +185,24 @@ fn older_bytes_in_memory_are_found() {
         written_over(policy, servers);
         assert!(fails(Sabotage::HoldOlder, || written_over(policy, servers)), "{policy}");
     }
+}
+
+/// Some death of a client, of those that `homes.rs` survives, is not survived with the bug.
+fn some_death_is_found(bug: Sabotage) {
+    let fails = |calls| {
+        let mut died = true;
+        fails(bug, || died = dies(3, calls, 1 + calls % 3)) || !died
+    };
+    let found = (0..).step_by(5).find(|calls| fails(*calls)).unwrap();
+    assert!(dies(3, found, 1 + found % 3), "not found within {found} calls");
+}
+
+#[test]
+fn homes_overwritten_too_early_are_found() {
+    some_death_is_found(Sabotage::HomeBeforeComplete);
+}
+
+#[test]
+fn marks_out_of_order_are_found() {
+    some_death_is_found(Sabotage::MarkYounger);
 }

@@ -14,7 +14,8 @@ use crate::world::options;
 #[test]
 fn a_volume_survives_its_client_and_a_server() {
     for seed in 0..6 {
-        let (policy, servers) = [(Policy::Mirror, 2), (Policy::Parity, 3)][seed as usize % 2];
+        let (policy, servers) =
+            [(Policy::Mirror, 2), (Policy::Parity, 3), (Policy::ParityInPlace, 3)][seed as usize % 3];
         let fleet = Arc::new(SimFleet::new(servers, 8 << 20, seed));
         let notebook = Arc::new(Notebook::default());
         let create = CreateOptions { policy, uuid: [2; 16], spares: 0 };

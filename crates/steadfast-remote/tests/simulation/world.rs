@@ -95,12 +95,14 @@ impl World {
             (Policy::None, 2),
             (Policy::Parity, 4),
             (Policy::Erasure { data: 4, parity: 2 }, 6),
+            (Policy::ParityInPlace, 3),
+            (Policy::ParityInPlace, 5),
         ];
         let (policy, members) = policies[seed as usize % policies.len()];
-        let spares = (seed / 7 % 2) as usize;
+        let spares = (seed / 9 % 2) as usize;
         let fleet = Arc::new(SimFleet::new(members + spares, SERVER_BYTES, seed));
         let notebook = Arc::new(Notebook::default());
-        let hold = [16 << 20, 0, 64 << 10][(seed / 14 % 3) as usize];
+        let hold = [16 << 20, 0, 64 << 10][(seed / 18 % 3) as usize];
         let options = ArrayOptions { hold_bytes: hold, ..options(&notebook) };
         let create = CreateOptions { policy, uuid: [seed as u8; 16], spares };
         let array = Array::create(fleet.clone(), &create, options).expect("an array on good servers");

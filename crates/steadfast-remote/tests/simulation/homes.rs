@@ -1,0 +1,189 @@
+//! Parity in place: clients die, and servers are lost, while blocks go home.
+
+use std::sync::Arc;
+
+use steadfast_media::Medium;
+use steadfast_remote::array::{Array, BLOCK, CreateOptions, Policy, Progress};
+
+use crate::fleet::{Notebook, Random, SimFleet, Trouble};
+use crate::found::{SIZE, rebuild};
+use crate::world::{fill, options};
+
+const POLICY: Policy = Policy::ParityInPlace;
+
+/// An array of which the log is as full as it gets, and what is in it.
+struct Full {
+    fleet: Arc<SimFleet>,
+    notebook: Arc<Notebook>,
+    array: Option<Array<Arc<SimFleet>>>,
+    random: Random,
+    /// What each block was when it was flushed last.
+    flushed: Vec<u64>,
+    /// Written and not flushed: block and version.
+    under_way: Vec<(u64, u64)>,
+    version: u64,
+}
+
+impl Full {
+    fn new(servers: usize, seed: u64) -> Full {
+        let fleet = Arc::new(SimFleet::new(servers, SIZE, seed));
+        let notebook = Arc::new(Notebook::default());
+        let create = CreateOptions { policy: POLICY, uuid: [3; 16], spares: 0 };
+        let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
+        let blocks = array.geometry().size / BLOCK as u64;
+        let random = Random::new(seed);
+        let flushed = vec![0; blocks as usize];
+        let mut full =
+            Full { fleet, notebook, array: Some(array), random, flushed, under_way: Vec::new(), version: 0 };
+        // Some blocks are never written.
+        full.write(0, blocks - 5).unwrap();
+        full.array().flush().unwrap();
+        full.note();
+        while full.array().status().cleaned == 0 {
+            full.one().unwrap();
+        }
+        full
+    }
+
+    fn array(&self) -> &Array<Arc<SimFleet>> {
+        self.array.as_ref().unwrap()
+    }
+
+    fn write(&mut self, first: u64, count: u64) -> Result<(), steadfast_media::MediumError> {
+        self.version += 1;
+        let bytes: Vec<u8> = (first..first + count).flat_map(|block| fill(self.version, block)).collect();
+        self.under_way.extend((first..first + count).map(|block| (block, self.version)));
+        self.array().write(first * BLOCK as u64, &bytes)
+    }
+
+    /// What is under way is flushed.
+    fn note(&mut self) {
+        for (block, version) in self.under_way.drain(..) {
+            self.flushed[block as usize] = version;
+        }
+    }
+
+    /// One block, or a few, somewhere, and a flush.
+    fn one(&mut self) -> Result<(), steadfast_media::MediumError> {
+        let count = if self.random.one_in(5) { 1 + self.random.below(40) } else { 1 };
+        let first = self.random.below(self.flushed.len() as u64 - count);
+        self.write(first, count)?;
+        self.array().flush()?;
+        self.note();
+        Ok(())
+    }
+
+    /// The client is gone, and another one opens the array.
+    fn reopen(&mut self, context: &str) {
+        self.array = None;
+        self.fleet.revive_client();
+        self.array = Some(Array::open(self.fleet.clone(), options(&self.notebook)).expect(context));
+    }
+
+    /// Every block is what was flushed, or what was under way; that is what it is from now on.
+    fn check(&mut self, context: &str) {
+        let mut found = vec![0; BLOCK];
+        for block in 0..self.flushed.len() as u64 {
+            self.array()
+                .read(block * BLOCK as u64, &mut found)
+                .unwrap_or_else(|error| panic!("{context}: {error}"));
+            let newer = self.under_way.iter().filter(|(of, _)| *of == block).map(|(_, version)| *version);
+            let known =
+                newer.chain([self.flushed[block as usize]]).find(|version| found == fill(*version, block));
+            let Some(known) = known else {
+                let is = (0..=self.version).find(|version| found == fill(*version, block));
+                panic!("{context}: block {block} is {is:?}, not {}", self.flushed[block as usize]);
+            };
+            self.flushed[block as usize] = known;
+        }
+        self.under_way.clear();
+    }
+}
+
+/// A client dies at its `calls`-th call while the log is full; the power of all servers goes, and one of them comes back with
+/// nothing. It is rebuilt, and another one goes. Whether the client has died before its end.
+pub fn dies(servers: usize, calls: u64, seed: u64) -> bool {
+    let context = format!("{servers} servers, {calls} calls, seed {seed}");
+    let mut full = Full::new(servers, seed);
+    let before = full.array().status().cleaned;
+    full.fleet.arm_death(calls);
+    let ended = (0..40).all(|_| full.one().is_ok());
+    let cleaned = full.array().status().cleaned - before;
+    assert_eq!(ended, !full.fleet.is_dead(), "{context}");
+    assert!(!ended || cleaned > 5, "{context}: {cleaned} cleaned");
+    let lost = (calls % servers as u64) as usize;
+    for server in 0..servers {
+        match server == lost {
+            true => full.fleet.restart_empty(server),
+            false => full.fleet.restart_flushed(server),
+        }
+    }
+    full.reopen(&context);
+    full.check(&format!("{context}, opened"));
+    // It goes on with one missing, cleaning included.
+    (0..10).for_each(|_| full.one().expect(&context));
+    rebuild(full.array(), lost);
+    (0..10).for_each(|_| full.one().expect(&context));
+    full.check(&format!("{context}, rebuilt"));
+    let next = (lost + 1) % servers;
+    full.fleet.set_trouble(next, Trouble::Down);
+    full.check(&context);
+    full.reopen(&context);
+    full.check(&context);
+    assert_eq!(full.array().lost(), [next], "{context}");
+    !ended
+}
+
+#[test]
+fn blocks_on_their_way_home_survive_the_client_and_a_server() {
+    for servers in [3, 4] {
+        let deaths = (0..).step_by(5).take_while(|calls| dies(servers, *calls, 1 + calls % 3)).count();
+        assert!(deaths > 50, "{servers}: {deaths}");
+    }
+}
+
+/// All that a client sends when it dies arrives only after the next one has brought other things home. Whether it has died.
+fn late(calls: u64, more: u64) -> bool {
+    let context = format!("{calls} calls, {more} more");
+    let mut full = Full::new(3, 1);
+    full.fleet.hold(true);
+    full.fleet.arm_death(calls);
+    let ended = (0..20).all(|_| full.one().is_ok());
+    full.fleet.hold(false);
+    full.reopen(&context);
+    full.check(&format!("{context}, opened"));
+    (0..more).for_each(|_| full.one().expect(&context));
+    full.check(&format!("{context}, written"));
+    full.fleet.deliver();
+    full.check(&format!("{context}, delivered"));
+    full.reopen(&context);
+    full.check(&format!("{context}, opened again"));
+    assert!(full.array().lost().is_empty(), "{context}: {:?} are lost", full.array().lost());
+    !ended
+}
+
+#[test]
+fn what_a_dead_client_was_bringing_home_hides_nothing_when_it_arrives_late() {
+    let deaths = (0..).take_while(|calls| late(*calls, calls % 6)).count();
+    assert!(deaths > 30, "{deaths}");
+}
+
+#[test]
+fn what_waits_is_not_taken_for_what_is_at_home() {
+    for block in (0..180).step_by(9) {
+        for lost in 0..3 {
+            let context = format!("block {block}, member {lost}");
+            let mut full = Full::new(3, 1 + block % 4);
+            full.fleet.restart_empty(lost);
+            full.one().expect(&context);
+            let mut going = full.array().begin_rebuild(lost, lost).expect(&context);
+            full.write(block, 1).expect(&context);
+            while full.array().rebuild_step(&mut going).expect(&context) != Progress::Done {}
+            full.array().flush().expect(&context);
+            full.note();
+            full.check(&context);
+            full.fleet.set_trouble((lost + 1) % 3, Trouble::Down);
+            full.check(&context);
+        }
+    }
+}
