@@ -136,7 +136,7 @@ pub fn dies(servers: usize, calls: u64, seed: u64) -> bool {
 
 #[test]
 fn blocks_on_their_way_home_survive_the_client_and_a_server() {
-    for servers in [3, 4] {
+    for servers in [3, 4, 6] {
         let deaths = (0..).step_by(5).take_while(|calls| dies(servers, *calls, 1 + calls % 3)).count();
         assert!(deaths > 50, "{servers}: {deaths}");
     }
