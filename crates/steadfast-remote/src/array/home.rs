@@ -125,6 +125,12 @@ pub(crate) fn kept(crc: u32) -> u32 {
     crc.max(1)
 }
 
+/// The checksum that a block of checksums has of itself. Not the CRC-32C as it is: what ends with that has always the same CRC-32C
+/// as a whole, and the map could not tell an old version from a new one.
+fn own(bytes: &[u8]) -> u32 {
+    crc32c(bytes).wrapping_mul(0x9e37_79b1)
+}
+
 /// What a block of checksums says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sums {
@@ -144,7 +150,7 @@ impl Sums {
         let trailer = SUMS as usize * 4;
         bytes[trailer..trailer + 8].copy_from_slice(&self.version.to_le_bytes());
         bytes[trailer + 8..trailer + 12].copy_from_slice(&number.to_le_bytes());
-        let crc = crc32c(&bytes[..BLOCK - 4]);
+        let crc = own(&bytes[..BLOCK - 4]);
         bytes[BLOCK - 4..].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
@@ -161,7 +167,7 @@ impl Sums {
         }
         let trailer = SUMS as usize * 4;
         let version = u64::from_le_bytes(*bytes.get(trailer..)?.first_chunk()?);
-        if u32_at(BLOCK - 4)? != crc32c(bytes.get(..BLOCK - 4)?)
+        if u32_at(BLOCK - 4)? != own(bytes.get(..BLOCK - 4)?)
             || u32_at(trailer + 8)? != number
             || version == 0
         {
@@ -211,6 +217,9 @@ mod tests {
         let bytes = sums.encode(5);
         assert_eq!(Sums::decode(&bytes, 5).unwrap(), sums);
         assert_eq!(Sums::decode(&bytes, 6), None);
+        // As blocks they differ by what the map has of them, too.
+        let later = Sums { version: 78, ..sums.clone() }.encode(5);
+        assert_ne!(crc32c(&bytes), crc32c(&later));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
