@@ -19,6 +19,12 @@ pub enum Sabotage {
     HomeBeforeComplete,
     /// Segments are marked before older ones, though blocks are at home.
     MarkYounger,
+    /// A stripe of homes is overwritten though its checksums are not flushed.
+    HomeBeforeSums,
+    /// A write to a home that was not answered is made again, and the member stays.
+    HomeWrittenTwice,
+    /// What nobody has answered is taken for gone.
+    UnansweredIsGone,
 }
 
 #[cfg(not(feature = "sabotage"))]

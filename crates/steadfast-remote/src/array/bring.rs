@@ -4,32 +4,38 @@
 //! - **The write-hole rule**: a stripe of homes is overwritten only while every block of it that counts is in the log, flushed
 //!   there with its parity. So blocks that are nowhere but at home are first put into the log as well, into segments of
 //!   their own (**staged** records). A client that dies in between leaves stripes of which nothing is needed.
-//! - Checksums of the new homes are in the log, flushed, before the homes are overwritten; what they say of a block counts only
-//!   once it is in the log no more.
+//! - Checksums of the new homes are in the log, flushed, before the homes are overwritten (`sums.rs`).
 //! - The map leads to a home only once it is flushed on every member that takes writes.
 //! - Segments are marked in the order of their age (`mark.rs`): of a block that is at home an old version would count
 //!   again otherwise, in a segment that is older. Staged records are as their homes and are marked before anything younger is.
+//! - **Nothing that cleaning writes goes where new blocks go.** Staged records are needed no more when their stripes are home, and
+//!   checksums take no more segments than they may, so each segment of new blocks that is brought home is a segment gained.
+//! - A home is written once. What is not answered may still arrive when something newer is there, so it costs the member: a
+//!   rebuild gives it what belongs there. A log comes back to a place after a rotation, a home may be written again at once.
+//! - That a block is gone is believed only when every good member has answered and nothing fits. Where somebody has not answered
+//!   the step ends, and nothing has been overwritten.
 //!
 //! What a dead client had on its way home and what arrives late is the same as what the next one finds in the log. It does harm
 //! where that one has brought something newer home by then: homes are no log, and only fencing (etcd) helps.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::home::{SUMS, Sums, kept};
+use super::home::{LOST, kept};
 use super::members::State;
-use super::record::Meta;
+use super::read::Remade;
 use super::seal::{Log, Stream};
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, crc32c};
 use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};
 
-/// The oldest segments are brought home together, so many at most.
+/// Segments of which blocks are brought home together, at most: neighbours of a block may be in the next ones.
 const WINDOW: usize = 4;
-/// Free segments below which staged records give way before more are made.
-const FREE_LOW: usize = 3;
+/// So often every good member has to have answered with something wrong before a block is gone.
+const ANSWERS: usize = 3;
+/// What is brought home at once where a write has to wait for it.
+const PARTS_WAITED_FOR: usize = 4;
 
 /// Stretches of shards that follow each other on a server: (member, server, first byte, pieces).
 type Run<'a> = (usize, usize, u64, Vec<&'a [u8]>);
@@ -38,183 +44,209 @@ type Run<'a> = (usize, usize, u64, Vec<&'a [u8]>);
 type Fetched = (Vec<u32>, Vec<u8>, BTreeSet<u32>);
 
 impl<F: Fleet> Array<F> {
-    /// Brings what is needed of the oldest segments home. `false`: there are none.
-    pub(crate) fn bring_oldest(&self, log: &mut MutexGuard<'_, Log>) -> Result<bool, ArrayError> {
-        let window = self.oldest(log);
-        let mut blocks = BTreeSet::new();
-        let mut cleaned = 0;
-        for (slot, live, records) in &window {
-            if *live == 0 || (!blocks.is_empty() && blocks.len() + *live as usize > self.shape.batch()) {
-                continue;
+    /// Sees to it that there are segments to append to, for a write of so many blocks. As long as there are some it brings home
+    /// in proportion to what is written; otherwise it goes on until there are. So a write brings home twice its stripes
+    /// and one step more, or what a few segments hold.
+    pub(crate) fn make_room_homes(
+        &self,
+        log: &mut MutexGuard<'_, Log>,
+        blocks: usize,
+    ) -> Result<(), ArrayError> {
+        let (least, enough) = self.shape.free_homes();
+        if log.free.len() >= enough {
+            return Ok(());
+        }
+        self.release(log)?;
+        let mut parts = 1 + 2 * blocks.div_ceil(self.shape.stripes_at_once());
+        while log.free.len() < enough && (parts > 0 || log.free.len() < least) {
+            let most = if parts > 0 { parts } else { PARTS_WAITED_FOR };
+            let brought = self.bring_some(log, most)?;
+            parts = parts.saturating_sub(brought);
+            let before = log.free.len();
+            self.release(log)?;
+            // Every block that is brought home leaves the log, so this ends.
+            if brought == 0 && log.free.len() <= before {
+                break;
             }
-            blocks.extend(self.live_in(*slot, records)?);
-            cleaned += 1;
         }
-        if blocks.is_empty() {
-            // Those that nothing is needed of are marked next.
-            return Ok(!window.is_empty());
+        match log.free.is_empty() {
+            true => Err(ArrayError::NoSpace),
+            false => Ok(()),
         }
-        let slots: BTreeSet<u32> = window.iter().map(|(slot, ..)| *slot).collect();
-        let stripes: BTreeSet<u32> = blocks.iter().map(|block| self.shape.stripe_of(*block)).collect();
-        let (data, sums): (Vec<u32>, Vec<u32>) =
-            stripes.into_iter().partition(|stripe| *stripe < self.shape.stripe_of_sums());
-        self.bring_home(log, &data)?;
-        // Those of which there are newer checksums by now stay where these are.
-        let sums: Vec<u32> = {
-            let map = self.map.read();
-            let needed = |block: &u32| map.entry(*block).is_some_and(|entry| slots.contains(&entry.slot));
-            let needed: BTreeSet<u32> = blocks
-                .iter()
-                .filter(|block| needed(block))
-                .map(|block| self.shape.stripe_of(*block))
-                .collect();
-            sums.into_iter().filter(|stripe| needed.contains(stripe)).collect()
-        };
-        self.bring_home(log, &sums)?;
-        self.tally.cleaned(cleaned);
-        self.tally.moved(blocks.len() as u64);
-        Ok(true)
     }
 
-    /// The staged segments that are closed, and the oldest of the others: slot, blocks that are needed, records.
-    fn oldest(&self, log: &Log) -> Vec<(u32, u32, Vec<Meta>)> {
+    /// Makes segments free that are done with.
+    fn release(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
+        // What is done with is marked after a flush and free after another.
+        if !planted(Sabotage::MarkBeforeFlush) {
+            self.flush_held(log)?;
+        }
+        self.mark(log)?;
+        if !log.marked.is_empty() {
+            self.flush_held(log)?;
+        }
+        Ok(())
+    }
+
+    /// Brings home what is needed of staged segments, if a client died that had some, and otherwise of the oldest ones, in so
+    /// many parts at most: how many there were.
+    fn bring_some(&self, log: &mut MutexGuard<'_, Log>, most: usize) -> Result<usize, ArrayError> {
+        let room = self.shape.stripes_at_once();
+        let (mut stripes, mut slots) = (BTreeSet::new(), Vec::new());
+        let mut parts: Vec<u32> = Vec::new();
+        for (slot, staged) in self.oldest(log) {
+            // Those of the oldest segment come first, and what a dead client had begun comes alone.
+            if parts.len() >= most.saturating_mul(room) || (!staged && parts.len() >= room) {
+                break;
+            }
+            let records = match self.map.read().segments.get(slot as usize) {
+                Some(segment) => segment.records.clone(),
+                None => continue,
+            };
+            let blocks = self.live_in(slot, &records)?;
+            slots.push(slot);
+            let new: BTreeSet<u32> = blocks.iter().map(|block| self.shape.stripe_of(*block)).collect();
+            parts.extend(new.into_iter().filter(|stripe| stripes.insert(*stripe)));
+        }
+        parts.truncate(most.saturating_mul(room));
+        self.bring_home(log, &parts)?;
+        let map = self.map.read();
+        let emptied =
+            |slot: &&u32| map.segments.get(**slot as usize).is_some_and(|segment| segment.live == 0);
+        self.tally.cleaned(slots.iter().filter(emptied).count() as u64);
+        Ok(parts.len().div_ceil(room))
+    }
+
+    /// The closed segments of which something is needed, staged ones or else the oldest of what was new, and which of both.
+    fn oldest(&self, log: &Log) -> Vec<(u32, bool)> {
         let map = self.map.read();
         let mut closed: Vec<(bool, u64, u32)> = map
             .segments
             .iter()
             .enumerate()
-            .filter(|(slot, segment)| !segment.records.is_empty() && !log.is_open(*slot as u32))
-            .map(|(slot, segment)| (!segment.staged, segment.generation, slot as u32))
+            .filter(|(slot, segment)| {
+                segment.live > 0 && segment.stream != Stream::Sums && !log.is_open(*slot as u32)
+            })
+            .map(|(slot, segment)| (segment.stream == Stream::Fresh, segment.generation, slot as u32))
             .collect();
         closed.sort_unstable();
         let staged = closed.iter().filter(|(fresh, ..)| !fresh).count();
-        closed.truncate(staged + WINDOW);
-        let of = |(_, _, slot): (bool, u64, u32)| {
-            let segment = map.segments.get(slot as usize)?;
-            Some((slot, segment.live, segment.records.clone()))
-        };
-        closed.into_iter().filter_map(of).collect()
+        closed.truncate(if staged > 0 { staged } else { WINDOW });
+        closed.into_iter().map(|(fresh, _, slot)| (slot, !fresh)).collect()
     }
 
-    fn put_copy(&self, log: &mut Log, block: u32, bytes: &[u8]) {
-        let mut copy = [0; BLOCK];
-        copy.copy_from_slice(bytes);
-        self.put(log, block, Arc::new(copy));
-    }
-
-    /// Brings whole stripes home: either of the medium, or of checksums. Everything that was taken in is flushed.
+    /// Brings whole stripes home. Everything that was taken in is flushed.
     pub(crate) fn bring_home(
         &self,
         log: &mut MutexGuard<'_, Log>,
         stripes: &[u32],
     ) -> Result<(), ArrayError> {
-        for part in stripes.chunks((self.shape.batch() / self.shape.data).max(1)) {
-            self.room_for_stage(log)?;
-            self.bring_part(log, part)?;
-        }
+        let brought = stripes.chunks(self.shape.stripes_at_once()).try_for_each(|part| {
+            for packed in [false, true] {
+                if log.free.len() < self.shape.part_segments() {
+                    log.moved = None;
+                    self.release(log)?;
+                }
+                if !packed {
+                    self.pack_sums(log)?;
+                }
+            }
+            self.bring_part(log, part)
+        });
+        // What is staged is done with; an open segment would not be marked.
         log.moved = None;
-        Ok(())
-    }
-
-    /// Sees to it that there is a segment for staged records, and never more than two of them.
-    fn room_for_stage(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
-        let closed = {
-            let map = self.map.read();
-            let mut segments = map.segments.iter().enumerate();
-            segments.any(|(slot, segment)| {
-                segment.staged
-                    && segment.live == 0
-                    && !segment.records.is_empty()
-                    && !log.is_open(slot as u32)
-            })
-        };
-        if closed || log.free.len() < FREE_LOW {
-            log.moved = None;
-            self.flush_held(log)?;
-            self.mark(log)?;
-            self.flush_held(log)?;
-        }
-        Ok(())
+        brought
     }
 
     fn bring_part(&self, log: &mut MutexGuard<'_, Log>, stripes: &[u32]) -> Result<(), ArrayError> {
+        debug_assert!(log.waiting.is_empty() && stripes.len() <= self.shape.stripes_at_once());
         let (blocks, bytes, gone) = self.fetch_stripes(stripes)?;
-        let contents = || blocks.iter().zip(bytes.chunks_exact(BLOCK));
         let at_home: BTreeSet<u32> = {
             let map = self.map.read();
             let at_home = |block: &u32| map.entry(*block).is_some_and(|entry| entry.is_home());
             blocks.iter().copied().filter(at_home).collect()
         };
+        let unchanged: BTreeSet<u32> = at_home.difference(&gone).copied().collect();
         if !planted(Sabotage::HomeBeforeComplete) {
-            for (block, bytes) in contents() {
-                if at_home.contains(block) && !gone.contains(block) {
-                    self.put_copy(log, *block, bytes);
+            let staged: Vec<u32> = blocks.iter().copied().filter(|block| unchanged.contains(block)).collect();
+            let mut copies = Vec::with_capacity(staged.len() * BLOCK);
+            for (block, bytes) in blocks.iter().zip(bytes.chunks_exact(BLOCK)) {
+                if unchanged.contains(block) {
+                    copies.extend_from_slice(bytes);
                 }
             }
-            self.seal(log, Stream::Moved, false)?;
+            self.seal_blocks(log, Stream::Moved, &staged, &copies, false)?;
         }
-        let of_medium = blocks.iter().filter(|block| **block < self.shape.blocks);
-        let sums: BTreeSet<u32> = of_medium.map(|block| block / SUMS).collect();
-        for number in sums {
-            let version = log.next;
-            let bytes = self.sums_of(number, version).encode(number);
-            self.put(log, self.shape.blocks + number, Arc::new(bytes));
-            if let Some(made) = self.map.write().made.get_mut(number as usize) {
-                *made = version;
-            }
-            if log.waiting.len() >= self.shape.batch() {
-                self.seal(log, Stream::Fresh, false)?;
-            }
+        self.write_sums(log, &blocks, &gone)?;
+        if !planted(Sabotage::HomeBeforeSums) {
+            self.flush_held(log)?;
         }
-        self.flush_held(log)?;
-        let unchanged: BTreeSet<u32> = at_home.difference(&gone).copied().collect();
         self.write_homes(log, stripes, &bytes, &unchanged, None)?;
         self.flush_servers(log)?;
         self.alive()?;
         let mut map = self.map.write();
-        for (block, bytes) in contents() {
-            if map.entry(*block).is_some() && !gone.contains(block) {
-                map.set(*block, self.shape.at_home(*block, crc32c(bytes)));
+        let mut moved = 0;
+        for (block, bytes) in blocks.iter().zip(bytes.chunks_exact(BLOCK)) {
+            let crc = if gone.contains(block) { LOST } else { kept(crc32c(bytes)) };
+            if map.entry(*block).is_some() {
+                moved += u64::from(!at_home.contains(block));
+                map.set(*block, self.shape.at_home(*block, crc));
             }
         }
+        self.tally.moved(moved);
         Ok(())
     }
 
-    /// What the checksums of homes will be once everything is there that the map knows of.
-    fn sums_of(&self, number: u32, version: u64) -> Sums {
-        let map = self.map.read();
-        let first = number * SUMS;
-        let crc = |block: u32| map.entry(block).map_or(0, |entry| kept(entry.crc));
-        let behind = first.saturating_add(SUMS).min(self.shape.blocks);
-        Sums { version, crcs: (first..behind).map(crc).collect() }
-    }
-
-    /// All blocks of stripes, shard by shard; what nobody has written is zeros. And those that are at home and that no server
-    /// has any more: zeros as well, which do not fit their checksums.
-    pub(crate) fn fetch_stripes(&self, stripes: &[u32]) -> Result<Fetched, ArrayError> {
+    /// All blocks of stripes, shard by shard; what nobody has written is zeros. And those that no server has any more: zeros as
+    /// well, which nobody takes for theirs.
+    fn fetch_stripes(&self, stripes: &[u32]) -> Result<Fetched, ArrayError> {
         let shard = |shard: usize| stripes.iter().map(move |stripe| self.shape.home_block(*stripe, shard));
         let blocks: Vec<u32> = (0..self.shape.data).flat_map(shard).collect();
         let mut bytes = vec![0; blocks.len() * BLOCK];
+        let gone = self.fetch_surely(&blocks, &mut bytes)?;
+        Ok((blocks, bytes, gone))
+    }
+
+    /// Blocks, and those of them that are gone for certain: a discarded one may be, after a client has died, or more is wrong than
+    /// the policy survives. Their neighbours have to go on. The log is held.
+    pub(crate) fn fetch_surely(&self, blocks: &[u32], bytes: &mut [u8]) -> Result<BTreeSet<u32>, ArrayError> {
+        match self.fetch_each(blocks, bytes, true) {
+            Err(ArrayError::Unreadable(_)) => {}
+            fetched => return fetched.map(|()| BTreeSet::new()),
+        }
         let mut gone = BTreeSet::new();
-        match self.fetch_each(&blocks, &mut bytes, true) {
-            Err(ArrayError::Unreadable(_)) => {
-                for (block, bytes) in blocks.iter().zip(bytes.chunks_exact_mut(BLOCK)) {
-                    let fetched = self.fetch(*block, bytes, true);
-                    let at_home = || self.map.read().entry(*block).is_some_and(|entry| entry.is_home());
-                    match fetched {
-                        // It was discarded before a client died, or more is wrong than the policy survives. Its neighbours
-                        // have to go on.
-                        Err(ArrayError::Unreadable(_)) if at_home() => {
-                            bytes.fill(0);
-                            gone.insert(*block);
-                        }
-                        fetched => fetched?,
+        for (block, bytes) in blocks.iter().zip(bytes.chunks_exact_mut(BLOCK)) {
+            match self.fetch(*block, bytes, true) {
+                Err(ArrayError::Unreadable(_)) => {
+                    if self.is_gone(*block, bytes)? {
+                        bytes.fill(0);
+                        gone.insert(*block);
                     }
                 }
+                fetched => fetched?,
             }
-            fetched => fetched?,
         }
-        Ok((blocks, bytes, gone))
+        Ok(gone)
+    }
+
+    /// Whether all good members answer, again and again, and no choice of what they say is the block. If one is, it is in `bytes`.
+    fn is_gone(&self, block: u32, bytes: &mut [u8]) -> Result<bool, ArrayError> {
+        for _ in 0..ANSWERS {
+            let Some(entry) = self.map.read().entry(block) else {
+                return Err(ArrayError::Unreadable(block));
+            };
+            match self.reconstruct(block, entry, true)? {
+                Remade::Bytes(found) => {
+                    bytes.copy_from_slice(&found);
+                    return Ok(false);
+                }
+                Remade::Wrong => {}
+                Remade::Unanswered if planted(Sabotage::UnansweredIsGone) => {}
+                Remade::Unanswered | Remade::Moved => return Err(ArrayError::Unreadable(block)),
+            }
+        }
+        self.alive()?;
+        Ok(true)
     }
 
     /// Writes stripes to the homes of every member that takes writes, or of one: how many bytes that member gets. `bytes` are
@@ -269,7 +301,10 @@ impl<F: Fleet> Array<F> {
             .iter()
             .map(|(_, seat, start, pieces)| Call::new(*seat, *start, Ask::Write(pieces, false)))
             .collect();
-        self.insist_unflushed(log, &mut calls);
+        match planted(Sabotage::HomeWrittenTwice) {
+            true => self.insist_unflushed(log, &mut calls),
+            false => self.once_unflushed(log, &mut calls),
+        }
         let refused = runs.iter().zip(&calls).filter(|(_, call)| call.outcome != Outcome::Done);
         let mut lost: Vec<usize> = refused.map(|((member, ..), _)| *member).collect();
         lost.dedup();
@@ -280,14 +315,9 @@ impl<F: Fleet> Array<F> {
         Ok(length as u64)
     }
 
-    /// Stripes of a step of a rebuild.
-    fn stripes_at_once(&self) -> u32 {
-        (self.shape.batch() / self.shape.data).max(1) as u32
-    }
-
     /// Steps of a rebuild that homes take.
     pub(crate) fn home_steps(&self) -> u32 {
-        self.shape.homes.div_ceil(self.stripes_at_once())
+        self.shape.homes.div_ceil(self.shape.stripes_at_once() as u32)
     }
 
     /// Gives a member that is being rebuilt its homes of some stripes: how many bytes. Where only some blocks of a stripe
@@ -300,11 +330,12 @@ impl<F: Fleet> Array<F> {
     ) -> Result<u64, ArrayError> {
         // What waits is not at home yet, and would be read instead of what is.
         if !log.waiting.is_empty() {
-            self.make_room(log)?;
+            self.make_room(log, 0)?;
             self.flush_held(log)?;
         }
-        let first = step * self.stripes_at_once();
-        let behind = (first + self.stripes_at_once()).min(self.shape.homes);
+        let room = self.shape.stripes_at_once() as u32;
+        let first = step.saturating_mul(room);
+        let behind = first.saturating_add(room).min(self.shape.homes);
         let (mut whole, mut partly) = (Vec::new(), Vec::new());
         {
             let map = self.map.read();
@@ -329,12 +360,9 @@ impl<F: Fleet> Array<F> {
         }
         if !partly.is_empty() {
             partly.sort_unstable();
-            self.make_room(log)?;
+            self.make_room(log, 0)?;
             self.flush_held(log)?;
-            let (data, sums): (Vec<u32>, Vec<u32>) =
-                partly.iter().partition(|stripe| **stripe < self.shape.stripe_of_sums());
-            self.bring_home(log, &data)?;
-            self.bring_home(log, &sums)?;
+            self.bring_home(log, &partly)?;
             given += (partly.len() * BLOCK) as u64;
         }
         match self.members.read().state(member) {

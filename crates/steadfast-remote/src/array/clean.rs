@@ -20,8 +20,6 @@ use crate::sabotage::{Sabotage, planted};
 const FREE_MIN: usize = 5;
 /// Segments emptied for one that is needed, at most: bounds the work of a write.
 const TURNS_MAX: usize = 64;
-/// Free segments below which blocks are brought home: that takes some.
-const FREE_MIN_HOMES: usize = 8;
 
 /// A segment to be emptied.
 enum Victim {
@@ -32,17 +30,15 @@ enum Victim {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Sees to it that there are segments to append to. Called before a change, with the log held.
-    pub(crate) fn make_room(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
-        let (least, turns) = match self.shape.has_homes() {
-            // Checksums may take as much room as is gained until theirs is the oldest segment.
-            true => (FREE_MIN_HOMES, TURNS_MAX.max(2 * self.shape.slots as usize)),
-            false => (FREE_MIN, TURNS_MAX),
-        };
-        if log.free.len() >= least {
+    /// Sees to it that there are segments to append to, for a write of so many blocks. Called before a change, with the log held.
+    pub(crate) fn make_room(&self, log: &mut MutexGuard<'_, Log>, blocks: usize) -> Result<(), ArrayError> {
+        if self.shape.has_homes() {
+            return self.make_room_homes(log, blocks);
+        }
+        if log.free.len() >= FREE_MIN {
             return Ok(());
         }
-        for _ in 0..turns {
+        for _ in 0..TURNS_MAX {
             // What is done with is marked after a flush and free after another.
             if !planted(Sabotage::MarkBeforeFlush) {
                 self.flush_held(log)?;
@@ -51,14 +47,10 @@ impl<F: Fleet> Array<F> {
             if !log.marked.is_empty() {
                 self.flush_held(log)?;
             }
-            if log.free.len() >= least {
+            if log.free.len() >= FREE_MIN {
                 return Ok(());
             }
-            let cleaned = match self.shape.has_homes() {
-                true => self.bring_oldest(log)?,
-                false => self.clean_one(log)?,
-            };
-            if !cleaned {
+            if !self.clean_one(log)? {
                 break;
             }
         }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::hold::Hold;
-use super::home::kept;
+use super::home::{LOST, kept};
 use super::record::{Header, Meta};
+use super::seal::Stream;
 use super::shape::Shape;
 use super::{Array, ArrayError, BLOCK, Fleet, Status, crc32c};
 
@@ -22,7 +23,7 @@ pub(crate) struct Entry {
     pub(crate) slot: u32,
     /// First byte within the segment.
     pub(crate) offset: u32,
-    /// Its checksum; that of a home is never 0.
+    /// Its checksum; for a home as it is [`kept`].
     pub(crate) crc: u32,
     /// Which member has it.
     pub(crate) member: u8,
@@ -41,7 +42,10 @@ impl Entry {
     /// Whether these are the bytes of the block.
     pub(crate) fn fits(&self, bytes: &[u8]) -> bool {
         let crc = crc32c(bytes);
-        self.crc == if self.is_home() { kept(crc) } else { crc }
+        match self.is_home() {
+            true => self.crc != LOST && self.crc == kept(crc),
+            false => self.crc == crc,
+        }
     }
 }
 
@@ -54,8 +58,8 @@ pub(crate) struct Segment {
     pub(crate) records: Vec<Meta>,
     /// Blocks whose newest version is here.
     pub(crate) live: u32,
-    /// Its records are staged.
-    pub(crate) staged: bool,
+    /// What it is for.
+    pub(crate) stream: Stream,
 }
 
 impl Segment {
@@ -64,6 +68,15 @@ impl Segment {
         let behind = self.records.partition_point(|record| record.offset <= offset);
         self.records.get(behind.checked_sub(1)?).copied()
     }
+}
+
+/// As many as a superblock says: there may be no memory for them.
+fn many<T: Clone>(count: u32, of: T) -> Result<Vec<T>, ArrayError> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count as usize)
+        .map_err(|_| ArrayError::Invalid("no memory for the map of this array".to_owned()))?;
+    all.resize(count as usize, of);
+    Ok(all)
 }
 
 /// A block's bytes before they are on a server.
@@ -77,24 +90,18 @@ pub(crate) struct Map {
     pub(crate) segments: Vec<Segment>,
     /// On the servers, and in memory as well.
     pub(crate) hold: Hold,
-    /// Of each block of checksums, its newest version.
+    /// Of each block of checksums, when a home that it covers was written last.
     pub(crate) made: Vec<u64>,
 }
 
 impl Map {
     pub(crate) fn new(shape: &Shape, hold_bytes: u64) -> Result<Map, ArrayError> {
-        let mut entries = Vec::new();
-        entries
-            .try_reserve_exact(shape.all_blocks() as usize)
-            .map_err(|_| ArrayError::Invalid("no memory for the map of this array".to_owned()))?;
-        entries.resize(shape.all_blocks() as usize, Entry::NONE);
-        let segments = vec![Segment::default(); shape.slots as usize];
         Ok(Map {
-            entries,
+            entries: many(shape.all_blocks(), Entry::NONE)?,
             pending: HashMap::new(),
-            segments,
+            segments: many(shape.slots, Segment::default())?,
             hold: Hold::new(shape, hold_bytes),
-            made: vec![0; shape.sums() as usize],
+            made: many(shape.sums(), 0)?,
         })
     }
 
@@ -109,7 +116,7 @@ impl Map {
         if let Some(segment) = self.segments.get_mut(slot as usize) {
             segment.generation = generation;
             segment.records.clear();
-            segment.staged = false;
+            segment.stream = Stream::Fresh;
         }
     }
 
@@ -118,7 +125,7 @@ impl Map {
         let meta = Meta::of(header, shape);
         if let Some(segment) = self.segments.get_mut(header.slot as usize) {
             segment.records.push(meta);
-            segment.staged = header.staged;
+            segment.stream = header.stream;
         }
         for (index, (block, crc)) in header.entries.iter().enumerate() {
             let shard = index / header.rows as usize;

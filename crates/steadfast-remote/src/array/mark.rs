@@ -14,7 +14,7 @@
 
 use super::map::{Map, Segment};
 use super::record::Header;
-use super::seal::Log;
+use super::seal::{Log, Stream};
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
@@ -58,7 +58,8 @@ impl<F: Fleet> Array<F> {
             let map = self.map.read();
             let marked = slots.iter().filter_map(|slot| map.segments.get(*slot as usize));
             // Of those that are marked already, or never counted, the generation says nothing.
-            let done = marked.filter(|segment| !segment.staged && !segment.records.is_empty());
+            let done =
+                marked.filter(|segment| segment.stream == Stream::Fresh && !segment.records.is_empty());
             log.floor = log.floor.max(done.map(|segment| segment.generation).max().unwrap_or(0));
         }
         let mut heads = Vec::with_capacity(slots.len());
@@ -131,19 +132,22 @@ impl<F: Fleet> Array<F> {
 
     /// The same where blocks have homes: a block that is at home may have older versions in older segments, so none is
     /// marked before those that are older. Staged segments have what is at home, and are marked before anything else that is
-    /// newer.
+    /// newer. Of checksums the newest are always in the log, so theirs are marked whenever nothing in them is needed.
     fn done_with_in_order(&self, log: &Log, map: &Map) -> Vec<u32> {
-        let used = map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
-        let (staged, mut others): (Vec<_>, Vec<_>) =
-            used.filter(|(_, segment)| !segment.records.is_empty()).partition(|(_, segment)| segment.staged);
-        let staged_first = staged.iter().map(|(_, segment)| segment.generation).min().unwrap_or(u64::MAX);
-        others.sort_unstable_by_key(|(_, segment)| segment.generation);
+        let used = |stream: Stream| {
+            let segments = map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
+            segments.filter(move |(_, segment)| !segment.records.is_empty() && segment.stream == stream)
+        };
         let done = |(slot, segment): &(u32, &Segment)| segment.live == 0 && !log.is_open(*slot);
+        let staged_first =
+            used(Stream::Moved).map(|(_, segment)| segment.generation).min().unwrap_or(u64::MAX);
+        let mut fresh: Vec<_> = used(Stream::Fresh).collect();
+        fresh.sort_unstable_by_key(|(_, segment)| segment.generation);
         let older =
             |segment: &Segment| segment.records.last().is_none_or(|last| last.sequence < staged_first);
-        let staged = staged.into_iter().filter(done);
-        let others = others.into_iter().take_while(|pair| done(pair) && older(pair.1));
-        staged.chain(others).map(|(slot, _)| slot).collect()
+        let fresh = fresh.into_iter().take_while(|pair| done(pair) && older(pair.1));
+        let others = used(Stream::Moved).chain(used(Stream::Sums)).filter(done);
+        others.chain(fresh).map(|(slot, _)| slot).collect()
     }
 
     /// Gives back what can be given back while nobody waits for it: for whoever looks after the array, now and then.

@@ -244,6 +244,16 @@ impl<F: Fleet> Array<F> {
         }
     }
 
+    /// Makes writes that the next flush has to cover, and none of them again.
+    pub(crate) fn once_unflushed(&self, log: &mut Log, calls: &mut [Call<'_>]) {
+        let before = self.breaks();
+        self.fleet.round(calls, 2 * self.options.patience_ms);
+        if !log.unflushed {
+            self.members.write().breaks = before;
+            log.unflushed = true;
+        }
+    }
+
     /// Makes calls; those that found no connection are made once more, on a new one.
     pub(crate) fn insist(&self, calls: &mut [Call<'_>]) {
         if calls.is_empty() {

@@ -101,6 +101,17 @@ impl<F: Fleet> Array<F> {
         if newest.logged && options.log == LogUse::Unsaid && !options.read_only {
             return Err(ArrayError::Logged);
         }
+        // What a superblock says is not believed where its server has not so much.
+        let holder =
+            found.iter().position(|own| own.as_ref().is_some_and(|own| own.order() == newest.order()));
+        let lent =
+            holder.and_then(|server| contacts.get(server).copied().flatten()).map_or(0, |own| own.size);
+        if newest.shape.end() > lent {
+            return Err(ArrayError::Invalid(format!(
+                "this array needs {} bytes of each server, and one lends {lent}",
+                newest.shape.end()
+            )));
+        }
         let count = newest.shape.servers();
         if servers < count {
             return Err(ArrayError::Invalid(format!("this array has {count} servers, {servers} are given")));
@@ -211,6 +222,7 @@ impl<F: Fleet> Array<F> {
         let log = Log {
             fresh: None,
             moved: None,
+            sums: None,
             next,
             durable: next - 1,
             waiting: Vec::new(),

@@ -71,6 +71,17 @@ struct Hard {
     wrong: Option<usize>,
 }
 
+/// A block from other servers.
+pub(crate) enum Remade {
+    Bytes(Vec<u8>),
+    /// It is not there any more.
+    Moved,
+    /// All good members have answered, and nothing of it fits.
+    Wrong,
+    /// Nothing fits of what was answered, and somebody has not.
+    Unanswered,
+}
+
 /// Blocks that follow each other on a server.
 struct Run {
     member: usize,
@@ -200,7 +211,7 @@ impl<F: Fleet> Array<F> {
             let block = asked.block(index);
             let found = self.reconstruct(block, entry, held)?;
             match (found, buffer.get_mut(index * BLOCK..(index + 1) * BLOCK)) {
-                (Some(bytes), Some(target)) => {
+                (Remade::Bytes(bytes), Some(target)) => {
                     target.copy_from_slice(&bytes);
                     // A copy that is not the first one; that one was seen to already.
                     if let Some(member) = wrong.filter(|member| *member != usize::from(entry.member)) {
@@ -281,13 +292,8 @@ impl<F: Fleet> Array<F> {
         (runs, hard, hedge)
     }
 
-    /// A block from the other servers. `None` where it is not there any more, or nobody has it.
-    pub(crate) fn reconstruct(
-        &self,
-        block: u32,
-        entry: Entry,
-        held: bool,
-    ) -> Result<Option<Vec<u8>>, ArrayError> {
+    /// A block from the other servers.
+    pub(crate) fn reconstruct(&self, block: u32, entry: Entry, held: bool) -> Result<Remade, ArrayError> {
         let meta = match self.map.read().segments.get(entry.slot as usize) {
             Some(segment) => segment.record_at(entry.offset),
             None => None,
@@ -295,7 +301,7 @@ impl<F: Fleet> Array<F> {
         let turn = match meta {
             Some(meta) => meta.sequence,
             None if entry.is_home() => self.shape.turn(self.shape.stripe_of(block)),
-            None => return Ok(None),
+            None => return Ok(Remade::Moved),
         };
         // A stripe of homes is always whole.
         let is_empty = |shard: usize| meta.is_some_and(|meta| meta.is_empty(shard, &self.shape));
@@ -332,7 +338,7 @@ impl<F: Fleet> Array<F> {
         if let Some(row) = own_row
             && entry.fits(row)
         {
-            return Ok(Some(row.clone()));
+            return Ok(Remade::Bytes(row.clone()));
         }
         rows.extend(
             sources
@@ -358,10 +364,10 @@ impl<F: Fleet> Array<F> {
             {
                 self.tally.reconstructed(1);
                 self.repair(block, entry, own, &bytes, held);
-                return Ok(Some(bytes));
+                return Ok(Remade::Bytes(bytes));
             }
         }
-        Ok(None)
+        Ok(if done.iter().all(|done| *done) { Remade::Wrong } else { Remade::Unanswered })
     }
 
     /// Puts a block right on a good server that had it wrong: its own, or one with a copy.
@@ -379,15 +385,20 @@ impl<F: Fleet> Array<F> {
             let members = self.members.read();
             (members.state(member), members.seat(member))
         };
-        if state != State::Good {
+        // Where no more can be lost a home stays as it is, for what comes of the write may not be known.
+        let enough = self.members.read().good() > self.shape.data;
+        if state != State::Good || (entry.is_home() && !enough) {
             return;
         }
         let offset = self.byte_of(block, &entry);
         let pieces = [bytes];
         let mut calls = [Call::new(seat, offset, Ask::Write(&pieces, false))];
         self.fleet.round(&mut calls, self.options.patience_ms);
-        if calls[0].outcome == Outcome::Done {
-            self.tally.repaired(1);
+        match calls[0].outcome {
+            Outcome::Done => self.tally.repaired(1),
+            // It may arrive when something newer is there (`bring.rs`). What comes of that the next one sees who is alive.
+            _ if entry.is_home() => drop(self.lose(&[member])),
+            _ => {}
         }
     }
 

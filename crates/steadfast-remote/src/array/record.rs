@@ -3,6 +3,7 @@
 //! All numbers little-endian. A header is a multiple of 512 bytes; its checksum covers everything after itself. Every
 //! server has the same header, so that one of them tells what is in all shards.
 
+use super::seal::Stream;
 use super::shape::Shape;
 use super::{BLOCK, Superblock, crc32c};
 
@@ -32,8 +33,8 @@ pub(crate) struct Header {
     pub(crate) rows: u32,
     /// Checksums of the shards, data first. 0 for a data shard without blocks, which is not written.
     pub(crate) shards: Vec<u32>,
-    /// Its blocks are at home as well, or will be before this one is done with (`bring.rs`).
-    pub(crate) staged: bool,
+    /// What its segment is for, where blocks have homes (`bring.rs`); otherwise that makes no difference, and is not written.
+    pub(crate) stream: Stream,
     /// Of a mark: no segment whose first record is up to this one is needed. 0 where nobody says so.
     pub(crate) floor: u64,
     /// Blocks and their checksums: the first `rows` are those of the first data shard, and so on. None in a **mark**: it
@@ -53,7 +54,7 @@ impl Header {
     ) -> Header {
         let (uuid, session) = (superblock.uuid, superblock.stamp);
         let (generation, offset, rows) = (sequence, 0, 1);
-        let (staged, shards, entries) = (false, vec![0; shape.servers()], Vec::new());
+        let (stream, shards, entries) = (Stream::Fresh, vec![0; shape.servers()], Vec::new());
         Header {
             uuid,
             session,
@@ -64,7 +65,7 @@ impl Header {
             offset,
             rows,
             shards,
-            staged,
+            stream,
             floor,
             entries,
         }
@@ -99,7 +100,12 @@ impl Header {
         bytes.extend_from_slice(&self.durable.to_le_bytes());
         bytes.extend_from_slice(&self.rows.to_le_bytes());
         bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
-        let last = if self.is_mark() { self.floor } else { u64::from(self.staged) };
+        let last = match (self.is_mark(), self.stream) {
+            (true, _) => self.floor,
+            (false, Stream::Fresh) => 0,
+            (false, Stream::Moved) => 1,
+            (false, Stream::Sums) => 2,
+        };
         bytes.extend_from_slice(&last.to_le_bytes());
         bytes.resize(FIXED_BYTES, 0);
         self.shards.iter().for_each(|crc| bytes.extend_from_slice(&crc.to_le_bytes()));
@@ -131,6 +137,11 @@ impl Header {
         if rows == 0 || rows as usize > shape.rows_max() || count as usize > rows as usize * shape.data {
             return None;
         }
+        let stream = match u64_at(72)? {
+            1 if count > 0 => Stream::Moved,
+            2 if count > 0 => Stream::Sums,
+            _ => Stream::Fresh,
+        };
         let mut header = Header {
             uuid: *uuid,
             session: u64_at(24)?,
@@ -141,7 +152,7 @@ impl Header {
             durable: u64_at(56)?,
             rows,
             shards: Vec::new(),
-            staged: count > 0 && u64_at(72)? == 1,
+            stream,
             floor: if count > 0 { 0 } else { u64_at(72)? },
             entries: Vec::new(),
         };
@@ -222,7 +233,7 @@ mod tests {
             offset: 1024,
             rows: 2,
             shards: vec![1, 2, 3, 4],
-            staged: false,
+            stream: Stream::Fresh,
             floor: 0,
             entries: vec![(1, 10), (2, 20), (9, 90), (0, 1), (7, 7)],
         };
@@ -240,8 +251,10 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(decode(&bytes[..length]), None);
         }
-        let staged = Header { staged: true, ..header.clone() };
-        assert_eq!(decode(&staged.encode(&shape)).unwrap(), staged);
+        for stream in [Stream::Moved, Stream::Sums] {
+            let other = Header { stream, ..header.clone() };
+            assert_eq!(decode(&other.encode(&shape)).unwrap(), other);
+        }
         let void = Header { floor: 7, entries: Vec::new(), ..header.clone() };
         assert_eq!(void.encode(&shape).len(), bytes.len());
         assert_eq!(decode(&void.encode(&shape)).unwrap(), void);

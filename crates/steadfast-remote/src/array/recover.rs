@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::members::State;
 use super::record::{Header, Meta};
 use super::scan::{Finds, SLOTS_AT_ONCE};
-use super::seal::Log;
+use super::seal::{Log, Stream};
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock, crc32c};
 use crate::client::Ask;
@@ -31,9 +31,12 @@ impl<F: Fleet> Array<F> {
             self.scan(first..behind, &mut finds)?;
             first = behind;
         }
-        let Finds { mut records, last, mut doubtful } = finds;
+        let Finds { mut records, last, mut doubtful, mut hidden } = finds;
         records.sort_by_key(|(header, _)| header.sequence);
         let durable = records.iter().map(|(header, _)| header.durable).max().unwrap_or(0);
+        // The segment that was begun last: streams have one each, so the last record may be in an older one.
+        let begun = records.iter().filter(|(header, _)| !header.is_mark());
+        let begun = begun.max_by_key(|(header, _)| header.generation).map_or(0, |(header, _)| header.slot);
         let mut kept = 0;
         for (header, holders) in &mut records {
             if header.sequence > durable && !header.is_mark() && !self.settle(&mut log, header, holders)? {
@@ -45,13 +48,14 @@ impl<F: Fleet> Array<F> {
         doubtful.extend(records.drain(kept..).map(|(header, _)| header.slot));
         // Of marks that went out together some may be there: each stands for all, and they are made again.
         log.floor = records.iter().map(|(header, _)| header.floor).max().unwrap_or(0);
-        let good = self.members.read().in_state(State::Good).fold(0, |good, member| good | 1 << member);
-        for (header, holders) in records.iter().filter(|_| self.shape.has_homes()) {
-            let again =
-                if header.is_mark() { holders & good != good } else { header.generation <= log.floor };
-            if again {
-                doubtful.insert(header.slot);
-            }
+        let floor = log.floor;
+        let counts = |header: &Header| {
+            !header.is_mark() && (header.stream == Stream::Sums || header.generation > floor)
+        };
+        if self.shape.has_homes() {
+            doubtful.append(&mut hidden);
+            let below = records.iter().filter(|(header, _)| !header.is_mark() && !counts(header));
+            doubtful.extend(below.map(|(header, _)| header.slot));
         }
         let end = records.last().map_or(0, |(header, _)| header.sequence);
         {
@@ -60,7 +64,7 @@ impl<F: Fleet> Array<F> {
                 if header.offset == 0 {
                     map.begin(header.slot, header.generation);
                 }
-                if !header.is_mark() && header.generation > log.floor {
+                if counts(header) {
                     map.place(header, &self.shape);
                 }
             }
@@ -73,8 +77,7 @@ impl<F: Fleet> Array<F> {
         }
         self.load_homes()?;
         // A client that died was about to use the free segments behind its last one: half of the others come first.
-        let used = records.last().map_or(0, |(header, _)| header.slot);
-        let behind = log.free.range(used..).chain(log.free.range(..used));
+        let behind = log.free.range(begun..).chain(log.free.range(..begun));
         log.cursor = behind.copied().nth(log.free.len() / 2).unwrap_or(0).wrapping_sub(1);
         log.next = last + 1;
         log.durable = last;
@@ -262,6 +265,6 @@ impl<F: Fleet> Array<F> {
             }
             slot = behind;
         }
-        self.wipe_sums(seat)
+        Ok(())
     }
 }

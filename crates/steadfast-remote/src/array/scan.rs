@@ -25,6 +25,8 @@ pub(super) struct Finds {
     pub(super) last: u64,
     /// Segments with a record that does not count.
     pub(super) doubtful: BTreeSet<u32>,
+    /// Segments with a mark that some member has not, who has records there instead.
+    pub(super) hidden: BTreeSet<u32>,
 }
 
 /// How far a segment has been read.
@@ -107,6 +109,9 @@ impl<F: Fleet> Array<F> {
                 let next = walk.offset as usize + header.record_bytes(&self.shape).next_multiple_of(SECTOR);
                 if !header.is_mark() && next + SECTOR + BLOCK <= self.shape.segment as usize {
                     further.push(Walk { offset: next as u32, of: Some(identity(&header)), ..*walk });
+                }
+                if header.is_mark() && found.iter().any(|(_, own)| *own != header) {
+                    finds.hidden.insert(walk.slot);
                 }
                 finds.records.push((header, holders));
             }

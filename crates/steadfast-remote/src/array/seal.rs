@@ -22,12 +22,15 @@ use crate::sabotage::{Sabotage, planted};
 const DIRECT_MIN: usize = 128;
 
 /// What is appended where: what is new dies sooner than what has been moved, so they do not share segments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Stream {
     /// Blocks as they are written.
+    #[default]
     Fresh,
-    /// Blocks that cleaning moves.
+    /// Blocks that cleaning moves; where blocks have homes, those that are at home and about to be written there anew.
     Moved,
+    /// Checksums of homes.
+    Sums,
 }
 
 /// A segment that records are appended to.
@@ -47,6 +50,7 @@ pub(crate) struct Log {
     /// The segment of each stream.
     pub(crate) fresh: Option<Open>,
     pub(crate) moved: Option<Open>,
+    pub(crate) sums: Option<Open>,
     /// Sequence number of the next record.
     pub(crate) next: u64,
     /// Every record up to this one is flushed.
@@ -78,18 +82,19 @@ impl Log {
 
     /// Whether a segment may still be appended to.
     pub(crate) fn is_open(&self, slot: u32) -> bool {
-        [self.fresh, self.moved].iter().flatten().any(|open| open.slot == slot)
+        [self.fresh, self.moved, self.sums].iter().flatten().any(|open| open.slot == slot)
     }
 
     /// The next records begin segments.
     pub(crate) fn close(&mut self) {
-        (self.fresh, self.moved) = (None, None);
+        (self.fresh, self.moved, self.sums) = (None, None, None);
     }
 
     fn open(&mut self, stream: Stream) -> &mut Option<Open> {
         match stream {
             Stream::Fresh => &mut self.fresh,
             Stream::Moved => &mut self.moved,
+            Stream::Sums => &mut self.sums,
         }
     }
 }
@@ -99,7 +104,7 @@ impl<F: Fleet> Array<F> {
     pub(crate) fn append(&self, first: u32, data: &[u8]) -> Result<(), ArrayError> {
         self.writes_allowed()?;
         let mut log = self.log.lock();
-        self.make_room(&mut log)?;
+        self.make_room(&mut log, 0)?;
         let (mut block, mut rest) = (first, data);
         while rest.len() >= BLOCK {
             let taken = if rest.len() / BLOCK >= DIRECT_MIN.min(self.shape.batch()) {
@@ -118,7 +123,7 @@ impl<F: Fleet> Array<F> {
                 }
                 taken
             };
-            self.make_room(&mut log)?;
+            self.make_room(&mut log, taken)?;
             block += taken as u32;
             rest = rest.get(taken * BLOCK..).unwrap_or_default();
         }
@@ -171,6 +176,27 @@ impl<F: Fleet> Array<F> {
             self.seal_record(log, open, &blocks, Cow::Borrowed(&bytes), keep, durable && last)?;
             log.gathered = bytes;
             log.waiting.drain(..count);
+        }
+        Ok(())
+    }
+
+    /// Sends blocks that do not wait, in as many records as it takes; `durable` as for [`seal`](Self::seal).
+    pub(crate) fn seal_blocks(
+        &self,
+        log: &mut Log,
+        stream: Stream,
+        mut blocks: &[u32],
+        mut bytes: &[u8],
+        durable: bool,
+    ) -> Result<(), ArrayError> {
+        while !blocks.is_empty() {
+            let open = self.room(log, stream)?;
+            let count = blocks.len().min(self.fits(&open));
+            let (now, later) = blocks.split_at(count);
+            let (mine, rest) = bytes.split_at(bytes.len().min(count * BLOCK));
+            let last = later.is_empty();
+            self.seal_record(log, open, now, Cow::Borrowed(mine), false, durable && last)?;
+            (blocks, bytes) = (later, rest);
         }
         Ok(())
     }

@@ -56,7 +56,7 @@ impl<F: Fleet> Array<F> {
             offset: open.offset,
             rows: rows as u32,
             shards: checksums,
-            staged: shape.has_homes() && open.stream == Stream::Moved,
+            stream: if shape.has_homes() { open.stream } else { Stream::Fresh },
             floor: 0,
             entries,
         };

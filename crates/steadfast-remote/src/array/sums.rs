@@ -1,156 +1,135 @@
-//! Parity in place: what is at home, found when the array is opened, and cleared when a server is taken in.
+//! Parity in place: the checksums of homes, which are always in the log.
 //!
-//! A block of checksums that is at home has no checksum but its own, so an old one of a server that was hit by a late write would
-//! be believed. It is read from its own server and computed from the others, and the later one of both counts.
+//! # Invariants
+//! - The newest version of each block of checksums is in the log, in segments of this **stream**, under the rules for every record:
+//!   it is on all members or completed there, flushed, and given to who is rebuilt. Nothing older is ever believed.
+//! - What it says of a block is the checksum of its newest version when it was written, in the order of records, and counts only where
+//!   the log has not that block: then that version is at home, or the block was discarded.
+//! - Its segments are marked in any order, and those of which little is needed are packed, so that there are never more than
+//!   [`Shape::sums_segments`](super::Shape) of which any is. What is packed is made of the map, not read.
 
-use super::home::{SUMS, Sums};
+use std::collections::BTreeSet;
+
+use super::home::{LOST, SUMS, Sums, kept_of};
 use super::map::Map;
-use super::members::State;
-use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, crc32c};
-use crate::client::Ask;
-
-/// Rows that are read at once.
-const ROWS: u32 = 64;
-/// So often they are read where what is found is nothing.
-const ATTEMPTS: usize = 4;
-
-/// Rows of all good members: member and bytes.
-type Rows = Vec<(usize, Vec<u8>)>;
+use super::seal::{Log, Stream};
+use super::{Array, ArrayError, BLOCK, Fleet};
 
 impl<F: Fleet> Array<F> {
     /// Puts the homes into the map, behind what the log has.
     pub(crate) fn load_homes(&self) -> Result<(), ArrayError> {
-        let mut stripe = self.shape.stripe_of_sums();
-        while self.shape.has_homes() && stripe < self.shape.homes {
-            let behind = (stripe + ROWS).min(self.shape.homes);
-            let mut wanted: Vec<u32> = (stripe..behind)
-                .flat_map(|stripe| {
-                    (0..self.shape.data).map(move |shard| self.shape.home_block(stripe, shard))
-                })
-                .filter(|block| (self.shape.blocks..self.shape.all_blocks()).contains(block))
-                .collect();
-            for _ in 0..ATTEMPTS {
-                if wanted.is_empty() {
-                    break;
-                }
-                let rows = self.rows(stripe, behind)?;
-                let mut left = Vec::new();
-                for block in wanted {
-                    if !self.load_block(block, stripe, &rows)? {
-                        left.push(block);
-                    }
-                }
-                wanted = left;
+        let written: Vec<u32> = {
+            let map = self.map.read();
+            (self.shape.blocks..self.shape.all_blocks()).filter(|block| map.entry(*block).is_some()).collect()
+        };
+        let mut bytes = Vec::new();
+        for part in written.chunks(self.shape.batch()) {
+            bytes.resize(part.len() * BLOCK, 0);
+            let gone = self.fetch_surely(part, &mut bytes)?;
+            let mut map = self.map.write();
+            for (block, bytes) in part.iter().zip(bytes.chunks_exact(BLOCK)) {
+                let known = if gone.contains(block) { None } else { Sums::decode(bytes) };
+                self.note_sums(&mut map, block - self.shape.blocks, known.as_ref());
             }
-            if let Some(block) = wanted.first() {
-                let first = (block - self.shape.blocks) * SUMS;
-                return Err(ArrayError::Invalid(format!(
-                    "no server has the checksums of the {SUMS} blocks from {first} on right"
-                )));
-            }
-            stripe = behind;
         }
         Ok(())
     }
 
-    /// The homes of some stripes, from every good member.
-    fn rows(&self, first: u32, behind: u32) -> Result<Rows, ArrayError> {
-        let seats: Vec<(usize, usize)> = {
-            let members = self.members.read();
-            members.in_state(State::Good).map(|member| (member, members.seat(member))).collect()
-        };
-        let length = (behind - first) as usize * BLOCK;
-        let mut rows: Rows = seats.iter().map(|(member, _)| (*member, vec![0; length])).collect();
-        let mut calls: Vec<Call<'_>> = seats
-            .iter()
-            .zip(&mut rows)
-            .map(|((_, seat), (_, bytes))| Call::new(*seat, self.shape.home_start(first), Ask::Read(bytes)))
-            .collect();
-        self.insist(&mut calls);
-        let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
-        drop(calls);
-        let lost: Vec<usize> =
-            seats.iter().zip(&done).filter(|(_, done)| !**done).map(|((member, _), _)| *member).collect();
-        self.lose(&lost)?;
-        rows.retain(|(member, _)| !lost.contains(member));
-        Ok(rows)
-    }
-
-    /// Puts what a block of checksums says into the map: whether it could be read.
-    fn load_block(&self, block: u32, first: u32, rows: &Rows) -> Result<bool, ArrayError> {
-        let number = block - self.shape.blocks;
-        let logged = self.map.read().entry(block);
-        if logged.is_some_and(|entry| !entry.is_home()) {
-            let mut bytes = vec![0; BLOCK];
-            self.fetch(block, &mut bytes, true)?;
-            let sums = Sums::decode(&bytes, number)
-                .ok_or_else(|| ArrayError::Invalid(format!("checksums {number} are none")))?;
-            self.note_sums(&mut self.map.write(), number, &sums);
-            return Ok(true);
-        }
-        let at = (self.shape.stripe_of(block) - first) as usize * BLOCK;
-        let own = usize::from(self.shape.at_home(block, 0).member);
-        let row = |bytes: &Vec<u8>| bytes.get(at..at + BLOCK).map(<[u8]>::to_vec);
-        let read = rows.iter().find(|(member, _)| *member == own).and_then(|(_, bytes)| row(bytes));
-        let others: Vec<Vec<u8>> =
-            rows.iter().filter(|(member, _)| *member != own).filter_map(|(_, bytes)| row(bytes)).collect();
-        let computed = (others.len() == self.shape.data).then(|| {
-            others.iter().fold(vec![0; BLOCK], |mut sum, other| {
-                sum.iter_mut().zip(other).for_each(|(sum, byte)| *sum ^= byte);
-                sum
-            })
-        });
-        let candidates = [read, computed];
-        let best = candidates
-            .iter()
-            .flatten()
-            .filter_map(|bytes| Some((Sums::decode(bytes, number)?, bytes)))
-            .max_by_key(|(sums, _)| sums.version);
-        let Some((sums, bytes)) = best else { return Ok(false) };
-        let mut map = self.map.write();
-        if sums.version > 0 {
-            map.set(block, self.shape.at_home(block, crc32c(bytes)));
-        }
-        self.note_sums(&mut map, number, &sums);
-        Ok(true)
-    }
-
-    fn note_sums(&self, map: &mut Map, number: u32, sums: &Sums) {
+    /// What a block of checksums says; where nobody has it, nothing of what it covers can be believed.
+    fn note_sums(&self, map: &mut Map, number: u32, known: Option<&Sums>) {
         let first = number * SUMS;
-        for (block, crc) in (first..self.shape.blocks).zip(&sums.crcs) {
-            if *crc != 0 && map.entry(block).is_none() {
-                map.set(block, self.shape.at_home(block, *crc));
+        let behind = first.saturating_add(SUMS).min(self.shape.blocks);
+        for (index, block) in (first..behind).enumerate() {
+            let crc = known.map_or(Some(LOST), |known| known.crcs.get(index).copied()).unwrap_or(0);
+            if crc != 0 && map.entry(block).is_none() {
+                map.set(block, self.shape.at_home(block, crc));
             }
         }
         if let Some(made) = map.made.get_mut(number as usize) {
-            *made = sums.version;
+            *made = known.map_or(u64::MAX, |known| known.made);
         }
     }
 
-    /// Takes everything off a server that could be taken for checksums. It is looked at first: what is zeros stays untouched.
-    pub(crate) fn wipe_sums(&self, seat: usize) -> Result<(), ()> {
-        let mut stripe = self.shape.stripe_of_sums();
-        let zeros = vec![0; ROWS as usize * BLOCK];
-        while self.shape.has_homes() && stripe < self.shape.homes {
-            let behind = (stripe + ROWS).min(self.shape.homes);
-            let length = (behind - stripe) as usize * BLOCK;
-            let start = self.shape.home_start(stripe);
-            let mut found = vec![0; length];
-            let mut calls = [Call::new(seat, start, Ask::Read(&mut found))];
-            self.insist(&mut calls);
-            if calls[0].outcome != Outcome::Done {
-                return Err(());
-            }
-            if found.iter().any(|byte| *byte != 0) {
-                let pieces = [zeros.get(..length).unwrap_or_default()];
-                let mut calls = [Call::new(seat, start, Ask::Write(&pieces, false))];
-                self.insist(&mut calls);
-                if calls[0].outcome != Outcome::Done {
-                    return Err(());
+    /// Blocks of checksums, where these blocks are gone.
+    fn sums_of(&self, numbers: &[u32], gone: &BTreeSet<u32>) -> Vec<u8> {
+        let map = self.map.read();
+        let mut bytes = Vec::with_capacity(numbers.len() * BLOCK);
+        for number in numbers {
+            let first = number * SUMS;
+            let behind = first.saturating_add(SUMS).min(self.shape.blocks);
+            let crc = |block: u32| match gone.contains(&block) {
+                true => LOST,
+                false => kept_of(map.entry(block)),
+            };
+            let made = map.made.get(*number as usize).copied().unwrap_or(0);
+            bytes.extend_from_slice(&Sums { made, crcs: (first..behind).map(crc).collect() }.encode());
+        }
+        bytes
+    }
+
+    /// Sends the checksums of what is about to be brought home; they are flushed with the next flush.
+    pub(crate) fn write_sums(
+        &self,
+        log: &mut Log,
+        blocks: &[u32],
+        gone: &BTreeSet<u32>,
+    ) -> Result<(), ArrayError> {
+        let numbers: BTreeSet<u32> = blocks.iter().map(|block| block / SUMS).collect();
+        {
+            let mut map = self.map.write();
+            for number in &numbers {
+                if let Some(made) = map.made.get_mut(*number as usize) {
+                    *made = log.next;
                 }
             }
-            stripe = behind;
+        }
+        let numbers: Vec<u32> = numbers.into_iter().collect();
+        self.seal_sums(log, &numbers, gone, true)
+    }
+
+    fn seal_sums(
+        &self,
+        log: &mut Log,
+        numbers: &[u32],
+        gone: &BTreeSet<u32>,
+        durable: bool,
+    ) -> Result<(), ArrayError> {
+        for part in numbers.chunks(self.shape.batch()) {
+            let bytes = self.sums_of(part, gone);
+            let blocks: Vec<u32> = part.iter().map(|number| self.shape.blocks + number).collect();
+            self.seal_blocks(log, Stream::Sums, &blocks, &bytes, durable)?;
         }
         Ok(())
+    }
+
+    /// Packs checksums until no more segments hold them than may. Each time at most half a segment is sent, and one is done with.
+    pub(crate) fn pack_sums(&self, log: &mut Log) -> Result<(), ArrayError> {
+        for _ in 0..self.shape.slots {
+            let Some(slot) = self.sums_victim(log) else { break };
+            let numbers: Vec<u32> = {
+                let map = self.map.read();
+                let here = |block: &u32| map.entry(*block).is_some_and(|entry| entry.slot == slot);
+                let all = self.shape.blocks..self.shape.all_blocks();
+                all.filter(here).map(|block| block - self.shape.blocks).collect()
+            };
+            debug_assert!(2 * numbers.len() <= self.shape.segment_blocks());
+            self.seal_sums(log, &numbers, &BTreeSet::new(), false)?;
+        }
+        debug_assert!(self.sums_victim(log).is_none());
+        Ok(())
+    }
+
+    /// The segment of checksums that the fewest are needed of, where there are too many.
+    fn sums_victim(&self, log: &Log) -> Option<u32> {
+        let map = self.map.read();
+        let segments = map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
+        let closed: Vec<(u32, u32)> = segments
+            .filter(|(slot, segment)| {
+                segment.stream == Stream::Sums && segment.live > 0 && !log.is_open(*slot)
+            })
+            .map(|(slot, segment)| (segment.live, slot))
+            .collect();
+        let most = self.shape.sums_segments();
+        closed.iter().min().filter(|_| closed.len() > most).map(|(_, slot)| *slot)
     }
 }

@@ -90,6 +90,10 @@ struct World {
     /// What a client sends when it dies is kept until somebody says so.
     hold: bool,
     held: Vec<(usize, u64, Late)>,
+    /// After so many writes from this offset on one is not answered, and is kept as well.
+    keeps: Option<(u64, u64)>,
+    /// The servers among these, as bits, do not answer, for so many calls to them.
+    stall: (u32, u64, bool),
     dead: bool,
     /// Writes, trims and flushes that clients have asked for.
     changes: u64,
@@ -129,6 +133,8 @@ impl SimFleet {
                 dies_in: None,
                 hold: false,
                 held: Vec::new(),
+                keeps: None,
+                stall: (0, 0, false),
                 dead: false,
                 changes: 0,
             }),
@@ -185,6 +191,19 @@ impl SimFleet {
         damaged
     }
 
+    /// Turns a bit in every sector of a server there that is not zeros and no header of a record.
+    pub fn scramble(&self, server: usize, place: std::ops::Range<u64>) {
+        let server = &mut self.world.lock().servers[server];
+        let mut sector = [0; 512];
+        for offset in place.step_by(sector.len()) {
+            server.disk.read(offset, &mut sector).unwrap();
+            if !sector.starts_with(b"SfRr") && sector != [0; 512] {
+                sector[100] ^= 4;
+                server.disk.write(offset, &sector).unwrap();
+            }
+        }
+    }
+
     /// It is there again, with an old state.
     pub fn restart_with(&self, server: usize, image: &MemoryMedium) {
         let mut world = self.world.lock();
@@ -211,6 +230,22 @@ impl SimFleet {
     /// From now on whether all that a client sends when it dies is kept for later.
     pub fn hold(&self, hold: bool) {
         self.world.lock().hold = hold;
+    }
+
+    /// The write after so many others behind this offset is not answered, and arrives when somebody says so.
+    pub fn keep_write(&self, offset: u64, writes: u64) {
+        self.world.lock().keeps = Some((offset, writes));
+    }
+
+    /// Servers of which a write is kept.
+    pub fn kept(&self) -> Vec<usize> {
+        self.world.lock().held.iter().map(|(server, ..)| *server).collect()
+    }
+
+    /// So many calls to these servers, as bits, are not answered; what they ask for is done or not.
+    /// `only_reads`: of what is behind the superblocks, so that each of them can still show its own.
+    pub fn stall(&self, servers: u32, calls: u64, only_reads: bool) {
+        self.world.lock().stall = (servers, calls, only_reads);
     }
 
     /// All that was kept arrives.
@@ -312,6 +347,25 @@ impl World {
                 }
             }
             return Outcome::Lost;
+        }
+        let (stalled, left, only_reads) = &mut self.stall;
+        let behind = matches!(call.ask, Ask::Read(_)) && call.offset >= 64 << 10;
+        if *stalled & 1 << call.server != 0 && *left > 0 && (behind || !*only_reads) {
+            *left -= 1;
+            if random.one_in(2) {
+                server.execute(call.offset, &mut call.ask);
+            }
+            return Outcome::Late;
+        }
+        if let (Some((from, left)), Ask::Write(..)) = (&mut self.keeps, &call.ask)
+            && call.offset >= *from
+        {
+            if *left == 0 {
+                self.keeps = None;
+                self.held.extend(Late::of(&call.ask).map(|late| (call.server, call.offset, late)));
+                return Outcome::Late;
+            }
+            *left -= 1;
         }
         match server.trouble {
             Trouble::Down => {

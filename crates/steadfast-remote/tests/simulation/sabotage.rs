@@ -12,7 +12,7 @@ use steadfast_remote::sabotage::{Sabotage, plant};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
 use crate::found::{SIZE, STRIPED, packed, rack, versions, write};
-use crate::homes::dies;
+use crate::homes::{dies, late_at_home, stalls};
 use crate::world::{fill, options};
 
 /// Whether a world fails with the bug in it.
@@ -191,10 +191,10 @@ fn older_bytes_in_memory_are_found() {
 fn some_death_is_found(bug: Sabotage) {
     let fails = |calls| {
         let mut died = true;
-        fails(bug, || died = dies(3, calls, 1 + calls % 3)) || !died
+        fails(bug, || died = dies(3, calls, 1 + calls % 3, calls as usize % 3)) || !died
     };
     let found = (0..).step_by(5).find(|calls| fails(*calls)).unwrap();
-    assert!(dies(3, found, 1 + found % 3), "not found within {found} calls");
+    assert!(dies(3, found, 1 + found % 3, found as usize % 3), "not found within {found} calls");
 }
 
 #[test]
@@ -205,4 +205,22 @@ fn homes_overwritten_too_early_are_found() {
 #[test]
 fn marks_out_of_order_are_found() {
     some_death_is_found(Sabotage::MarkYounger);
+}
+
+#[test]
+fn homes_overwritten_ahead_of_their_checksums_are_found() {
+    some_death_is_found(Sabotage::HomeBeforeSums);
+}
+
+#[test]
+fn homes_written_twice_are_found() {
+    let found = (0..60).find(|writes| fails(Sabotage::HomeWrittenTwice, || _ = late_at_home(3, *writes)));
+    assert!(late_at_home(3, found.expect("a write that hurts")));
+}
+
+#[test]
+fn silence_taken_for_loss_is_found() {
+    let case = |case: u64| _ = stalls(3, case % 12, 1 + case / 12 * 7);
+    let found = (0..120).find(|number| fails(Sabotage::UnansweredIsGone, || case(*number)));
+    case(found.expect("a stall that hurts"));
 }

@@ -95,8 +95,8 @@ impl World {
             (Policy::None, 2),
             (Policy::Parity, 4),
             (Policy::Erasure { data: 4, parity: 2 }, 6),
-            (Policy::ParityInPlace, 3),
-            (Policy::ParityInPlace, 5),
+            (Policy::ParityInPlace, [3, 4][(seed / 9 % 2) as usize]),
+            (Policy::ParityInPlace, [6, 9, 5, 16][(seed / 9 % 4) as usize]),
         ];
         let (policy, members) = policies[seed as usize % policies.len()];
         let spares = (seed / 9 % 2) as usize;

@@ -1,9 +1,12 @@
 //! Parity in place beside the log-structured one, counted over the same servers.
 
-use steadfast_media::Medium;
-use steadfast_remote::array::{BLOCK, Policy};
+use std::sync::Arc;
 
-use super::{SIZE, array, small_writes};
+use steadfast_media::Medium;
+use steadfast_remote::array::{Array, ArrayOptions, BLOCK, CreateOptions, Policy};
+
+use super::counting::Counting;
+use super::{Places, SIZE, array, small_writes};
 
 /// Everything twice, in pieces of 1 MiB with a flush behind each: the second time is counted.
 fn large_writes(policy: Policy, servers: usize) -> (f64, f64, f64) {
@@ -62,4 +65,49 @@ fn more_of_what_is_lent_is_room() {
     let room = |policy| array(policy, 3, 0).2 as f64 * BLOCK as f64 / (2 * SIZE) as f64;
     let (log, home) = (room(Policy::Parity), room(Policy::ParityInPlace));
     assert!(log < 0.8 && home > 0.91, "{log}, {home}");
+}
+
+/// Every block once in an order without any, one by one and without a flush, and again: more servers put more of a stripe into the log
+/// for each block that is brought home, and more checksums. Bytes sent for each byte
+/// written the second time, and the most for any write, as a part of what all servers lend.
+fn scattered(servers: usize, size: usize) -> (f64, f64) {
+    let fleet = Arc::new(Counting::new(servers, size, size));
+    let create = CreateOptions { policy: Policy::ParityInPlace, uuid: [5; 16], spares: 0 };
+    let array = Array::create(fleet.clone(), &create, ArrayOptions::default()).unwrap();
+    let blocks = array.geometry().size / BLOCK as u64;
+    let mut places = Places::new(blocks, 0);
+    let mut order: Vec<u64> = (0..blocks).collect();
+    for place in (1..order.len()).rev() {
+        order.swap(place, places.random(place as u64 + 1) as usize);
+    }
+    let (mut sent, mut most) = (0, 0);
+    for turn in 1..=2 {
+        sent = 0;
+        for (write, block) in order.iter().enumerate() {
+            let done = array.write(block * BLOCK as u64, &[turn; BLOCK]);
+            done.unwrap_or_else(|error| panic!("{servers} servers, turn {turn}, write {write}: {error}"));
+            let count = fleet.take();
+            sent += count.written;
+            most = most.max(count.written);
+        }
+    }
+    array.flush().unwrap();
+    let mut found = vec![0; BLOCK];
+    for block in 0..blocks {
+        array.read(block * BLOCK as u64, &mut found).unwrap();
+        assert!(found.iter().all(|byte| *byte == 2), "{servers} servers: block {block}");
+    }
+    (sent as f64 / (blocks * BLOCK as u64) as f64, most as f64 / (servers * size) as f64)
+}
+
+#[test]
+fn scattered_writes_never_use_up_the_log() {
+    for (servers, mebibytes) in [(3, 16), (6, 16), (9, 16), (16, 16)] {
+        let (sent, most) = scattered(servers, mebibytes << 20);
+        // What is staged, and what goes home, for each block; and no write brings all of the log home, which is half of all here.
+        assert!(sent < servers as f64 + 4.0 && most < 0.15, "{servers} servers: {sent}, {most}");
+        println!(
+            "{servers} servers of {mebibytes} MiB: {sent:.2} bytes for each, at most {most:.4} of all in a write"
+        );
+    }
 }
