@@ -112,9 +112,20 @@ impl<F: Fleet> Array<F> {
         })
     }
 
-    /// The blocks that are needed of a segment, from the headers of its records.
+    /// The blocks that are needed of a segment, from the headers of its records. Where a header is gone (a mark of a client that
+    /// died, which thought the segment done with, may arrive late) from all the map.
     pub(crate) fn live_in(&self, slot: u32, records: &[Meta]) -> Result<Vec<u32>, ArrayError> {
-        let headers = self.headers_of(slot, records)?;
+        let headers = match self.headers_of(slot, records) {
+            Err(ArrayError::Invalid(_)) => {
+                let map = self.map.read();
+                let here = |block: &u32| {
+                    map.entry(*block).is_some_and(|entry| entry.slot == slot)
+                        && !map.pending.contains_key(block)
+                };
+                return Ok((0..self.shape.all_blocks()).filter(here).collect());
+            }
+            headers => headers?,
+        };
         let map = self.map.read();
         let mut blocks = Vec::new();
         for (record, header) in records.iter().zip(&headers) {

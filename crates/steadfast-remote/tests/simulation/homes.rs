@@ -163,6 +163,11 @@ fn late(calls: u64, more: u64) -> bool {
     full.check(&format!("{context}, written"));
     full.fleet.deliver();
     full.check(&format!("{context}, delivered"));
+    if calls.is_multiple_of(2) {
+        // Without a look at what has become of the headers.
+        (0..12).for_each(|_| full.one().expect(&context));
+        full.check(&format!("{context}, written again"));
+    }
     full.reopen(&context);
     full.check(&format!("{context}, opened again"));
     assert!(full.array().lost().is_empty(), "{context}: {:?} are lost", full.array().lost());
@@ -350,4 +355,24 @@ fn rebuild_from_nothing(full: &mut Full, server: usize, context: &str) {
     full.fleet.restart_empty(server);
     full.one().expect(context);
     rebuild(full.array(), server);
+}
+
+/// A block at home is wrong, and what puts it right is not answered in time: that costs the member, as with any write home.
+#[test]
+fn a_home_that_is_put_right_late_costs_the_member() {
+    let mut late = 0;
+    for seed in 1..20 {
+        let mut full = Full::new(3, seed);
+        (0..20).for_each(|_| full.one().unwrap());
+        let (block, server) = (full.random.below(200), full.random.below(3) as usize);
+        full.fleet.damage(server, &fill(full.flushed[block as usize], block)[..64]);
+        full.fleet.keep_write(first_home(full.array()), 0);
+        full.array().read(block * BLOCK as u64, &mut [0; BLOCK]).unwrap();
+        let kept = full.fleet.kept();
+        assert_eq!(full.array().lost(), kept, "seed {seed}");
+        late += kept.len();
+        full.fleet.deliver();
+        full.check(&format!("seed {seed}"));
+    }
+    assert!(late > 2, "{late}");
 }
