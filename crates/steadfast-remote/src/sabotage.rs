@@ -23,6 +23,10 @@ pub enum Sabotage {
     HomeBeforeSums,
     /// A write to a home that was not answered is made again, and the member stays.
     HomeWrittenTwice,
+    /// Each fourth mark does not arrive, and the others do not stand for it, which must do no harm where blocks have homes.
+    MarksLost,
+    /// The same, and what the log has of a block counts, however old it is.
+    OldRecordCounts,
     /// What nobody has answered is taken for gone.
     UnansweredIsGone,
 }

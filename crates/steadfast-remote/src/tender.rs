@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::array::{Array, Progress, Rebuild};
+use crate::array::{Array, Progress, Rebuild, State};
 use crate::client::TcpFleet;
 use crate::etcd::Session;
 use crate::live::LiveRebuild;
 
 /// How often both are looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// So often a step of a rebuild is tried, one after the other: a server that it reads from may be slow for a while.
+const TRIES: u32 = 20;
 
 /// What the tender and its owner tell each other.
 #[derive(Default)]
@@ -141,7 +143,26 @@ fn carry_out(
 ) -> bool {
     let begun = Instant::now();
     let mut before = 0;
-    while let Ok(Progress::Going(done, segments)) = array.rebuild_step(rebuild) {
+    let mut failed = 0;
+    loop {
+        let (done, segments) = match array.rebuild_step(rebuild) {
+            Ok(Progress::Going(done, segments)) => (done, segments),
+            Ok(Progress::Done) => return false,
+            Err(_) => {
+                let status = array.status();
+                let goes_on =
+                    status.members.get(member).is_some_and(|(state, _)| *state == State::Rebuilding);
+                failed += 1;
+                if status.failed || !goes_on || failed == TRIES {
+                    return false;
+                }
+                if shared.rest(INTERVAL) {
+                    return true;
+                }
+                continue;
+            }
+        };
+        failed = 0;
         let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX).max(1);
         let so_far = u128::from(rebuild.bytes) * 1_000_000 / u128::from(micros);
         *shared.rebuild.lock() = Some(LiveRebuild {
@@ -164,5 +185,4 @@ fn carry_out(
             }
         }
     }
-    false
 }

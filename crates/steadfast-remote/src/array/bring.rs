@@ -210,6 +210,31 @@ impl<F: Fleet> Array<F> {
     /// Blocks, and those of them that are gone for certain: a discarded one may be, after a client has died, or more is wrong than
     /// the policy survives. Their neighbours have to go on. The log is held.
     pub(crate) fn fetch_surely(&self, blocks: &[u32], bytes: &mut [u8]) -> Result<BTreeSet<u32>, ArrayError> {
+        let mut gone: BTreeSet<u32> = {
+            let map = self.map.read();
+            let lost =
+                |block: &u32| map.entry(*block).is_some_and(|entry| entry.is_home() && entry.crc == LOST);
+            blocks.iter().copied().filter(lost).collect()
+        };
+        if gone.is_empty() {
+            return self.fetch_known(blocks, bytes);
+        }
+        // Nobody is asked for what is known to be gone: who does not answer would be waited for in vain.
+        let rest: Vec<u32> = blocks.iter().copied().filter(|block| !gone.contains(block)).collect();
+        let mut known = vec![0; rest.len() * BLOCK];
+        let more = self.fetch_known(&rest, &mut known)?;
+        let mut known = known.chunks_exact(BLOCK);
+        for (block, bytes) in blocks.iter().zip(bytes.chunks_exact_mut(BLOCK)) {
+            match if gone.contains(block) { None } else { known.next() } {
+                Some(found) => bytes.copy_from_slice(found),
+                None => bytes.fill(0),
+            }
+        }
+        gone.extend(more);
+        Ok(gone)
+    }
+
+    fn fetch_known(&self, blocks: &[u32], bytes: &mut [u8]) -> Result<BTreeSet<u32>, ArrayError> {
         match self.fetch_each(blocks, bytes, true) {
             Err(ArrayError::Unreadable(_)) => {}
             fetched => return fetched.map(|()| BTreeSet::new()),
@@ -230,8 +255,10 @@ impl<F: Fleet> Array<F> {
     }
 
     /// Whether all good members answer, again and again, and no choice of what they say is the block. If one is, it is in `bytes`.
+    /// Who does not answer has to show its proof, or is out of the array, and the others are asked again.
     fn is_gone(&self, block: u32, bytes: &mut [u8]) -> Result<bool, ArrayError> {
-        for _ in 0..ANSWERS {
+        let (mut wrong, mut unanswered) = (0, 0);
+        while wrong < ANSWERS {
             let Some(entry) = self.map.read().entry(block) else {
                 return Err(ArrayError::Unreadable(block));
             };
@@ -240,8 +267,13 @@ impl<F: Fleet> Array<F> {
                     bytes.copy_from_slice(&found);
                     return Ok(false);
                 }
-                Remade::Wrong => {}
-                Remade::Unanswered if planted(Sabotage::UnansweredIsGone) => {}
+                Remade::Wrong => wrong += 1,
+                Remade::Unanswered if planted(Sabotage::UnansweredIsGone) => wrong += 1,
+                Remade::Unanswered if unanswered < ANSWERS => {
+                    unanswered += 1;
+                    let good: Vec<usize> = self.members.read().in_state(State::Good).collect();
+                    good.into_iter().try_for_each(|member| self.suspect(member, true))?;
+                }
                 Remade::Unanswered | Remade::Moved => return Err(ArrayError::Unreadable(block)),
             }
         }

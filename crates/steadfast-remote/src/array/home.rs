@@ -145,7 +145,7 @@ impl Shape {
 }
 
 /// Kept for a block that nobody has written.
-const NONE: u32 = 0;
+pub(crate) const NONE: u32 = 0;
 /// Kept for a block that no server has any more: nothing fits it.
 pub(crate) const LOST: u32 = 1;
 

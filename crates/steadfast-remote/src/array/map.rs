@@ -141,6 +141,11 @@ impl Map {
         }
     }
 
+    /// The number of the record that has this version of a block; none for what is at home.
+    pub(crate) fn sequence_of(&self, entry: &Entry) -> Option<u64> {
+        Some(self.segments.get(entry.slot as usize)?.record_at(entry.offset)?.sequence)
+    }
+
     /// A block of a record that was just placed stays in memory.
     pub(crate) fn keep(&mut self, block: u32, bytes: Bytes) {
         if let Some(entry) = self.entry(block) {

@@ -54,7 +54,9 @@ impl<F: Fleet> Array<F> {
             let members = self.members.read();
             (members.writable_seats(), members.trim.clone(), members.superblock.clone())
         };
-        if self.shape.has_homes() && !planted(Sabotage::MarkYounger) {
+        let forgetful = planted(Sabotage::MarksLost) || planted(Sabotage::OldRecordCounts);
+        let arrives = |slot: u32| !forgetful || !slot.is_multiple_of(4);
+        if self.shape.has_homes() && !planted(Sabotage::MarkYounger) && !forgetful {
             let map = self.map.read();
             let marked = slots.iter().filter_map(|slot| map.segments.get(*slot as usize));
             // Of those that are marked already, or never counted, the generation says nothing.
@@ -71,7 +73,8 @@ impl<F: Fleet> Array<F> {
         let pieces: Vec<[&[u8]; 1]> = heads.iter().map(|(_, _, head)| [&head[..]]).collect();
         let mut calls = Vec::with_capacity(seats.len() * heads.len());
         for (_, seat) in &seats {
-            for ((slot, _, _), pieces) in heads.iter().zip(&pieces) {
+            let sent = heads.iter().zip(&pieces).filter(|((slot, ..), _)| arrives(*slot));
+            for ((slot, _, _), pieces) in sent {
                 calls.push(Call::new(*seat, self.shape.slot_start(*slot), Ask::Write(pieces, false)));
             }
         }
@@ -101,7 +104,8 @@ impl<F: Fleet> Array<F> {
         let mut calls: Vec<Call<'_>> = trimmed
             .flat_map(|(_, seat)| {
                 let start = |slot: u32| self.shape.slot_start(slot) + BLOCK as u64;
-                heads.iter().map(move |(slot, ..)| Call::new(*seat, start(*slot), Ask::Trim(length)))
+                let sent = heads.iter().filter(move |(slot, ..)| arrives(*slot));
+                sent.map(move |(slot, ..)| Call::new(*seat, start(*slot), Ask::Trim(length)))
             })
             .collect();
         debug_assert!(heads.iter().all(|(_, _, head)| head.len() <= SECTOR));

@@ -101,11 +101,12 @@ impl<F: Fleet> Array<F> {
         if newest.logged && options.log == LogUse::Unsaid && !options.read_only {
             return Err(ArrayError::Logged);
         }
-        // What a superblock says is not believed where its server has not so much.
-        let holder =
-            found.iter().position(|own| own.as_ref().is_some_and(|own| own.order() == newest.order()));
-        let lent =
-            holder.and_then(|server| contacts.get(server).copied().flatten()).map_or(0, |own| own.size);
+        // What a superblock says is not believed where none of those that say so has so much.
+        let say_so = found
+            .iter()
+            .zip(&contacts)
+            .filter(|(own, _)| own.as_ref().is_some_and(|own| own.order() == newest.order()));
+        let lent = say_so.filter_map(|(_, contact)| Some(contact.as_ref()?.size)).max().unwrap_or(0);
         if newest.shape.end() > lent {
             return Err(ArrayError::Invalid(format!(
                 "this array needs {} bytes of each server, and one lends {lent}",

@@ -340,6 +340,8 @@ impl<F: Fleet> Array<F> {
         {
             return Ok(Remade::Bytes(row.clone()));
         }
+        // Who has not answered may have it right, and would not answer a write home in time either.
+        let wrong = own_row.is_some() || !entry.is_home();
         rows.extend(
             sources
                 .iter()
@@ -363,7 +365,9 @@ impl<F: Fleet> Array<F> {
                 && entry.fits(&bytes)
             {
                 self.tally.reconstructed(1);
-                self.repair(block, entry, own, &bytes, held);
+                if wrong {
+                    self.repair(block, entry, own, &bytes, held);
+                }
                 return Ok(Remade::Bytes(bytes));
             }
         }

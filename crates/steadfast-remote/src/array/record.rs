@@ -170,7 +170,8 @@ impl Header {
         }
         for _ in 0..count {
             let (block, crc) = (u32_at(at)?, u32_at(at + 4)?);
-            if block >= shape.all_blocks() {
+            // Blocks of checksums are behind those of the medium, and in records of their own.
+            if block >= shape.all_blocks() || (block >= shape.blocks) != (stream == Stream::Sums) {
                 return None;
             }
             header.entries.push((block, crc));

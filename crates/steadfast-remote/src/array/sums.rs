@@ -4,16 +4,18 @@
 //! - The newest version of each block of checksums is in the log, in segments of this **stream**, under the rules for every record:
 //!   it is on all members or completed there, flushed, and given to who is rebuilt. Nothing older is ever believed.
 //! - What it says of a block is the checksum of its newest version when it was written, in the order of records, and counts only where
-//!   the log has not that block: then that version is at home, or the block was discarded.
+//!   the log has not that block, or has an older version only: then that version is at home, or the block was discarded. So an old
+//!   version does not count again where the mark of its segment was lost, or came late.
 //! - Its segments are marked in any order, and those of which little is needed are packed, so that there are never more than
 //!   [`Shape::sums_segments`](super::Shape) of which any is. What is packed is made of the map, not read.
 
 use std::collections::BTreeSet;
 
-use super::home::{LOST, SUMS, Sums, kept_of};
+use super::home::{LOST, NONE, SUMS, Sums, kept_of};
 use super::map::Map;
 use super::seal::{Log, Stream};
 use super::{Array, ArrayError, BLOCK, Fleet};
+use crate::sabotage::{Sabotage, planted};
 
 impl<F: Fleet> Array<F> {
     /// Puts the homes into the map, behind what the log has.
@@ -29,19 +31,29 @@ impl<F: Fleet> Array<F> {
             let mut map = self.map.write();
             for (block, bytes) in part.iter().zip(bytes.chunks_exact(BLOCK)) {
                 let known = if gone.contains(block) { None } else { Sums::decode(bytes) };
-                self.note_sums(&mut map, block - self.shape.blocks, known.as_ref());
+                let sequence = map.entry(*block).and_then(|entry| map.sequence_of(&entry)).unwrap_or(0);
+                self.note_sums(&mut map, block - self.shape.blocks, known.as_ref(), sequence);
             }
         }
         Ok(())
     }
 
-    /// What a block of checksums says; where nobody has it, nothing of what it covers can be believed.
-    fn note_sums(&self, map: &mut Map, number: u32, known: Option<&Sums>) {
+    /// What a block of checksums says, from the record of this number; where nobody has it, nothing of what it covers can be believed.
+    fn note_sums(&self, map: &mut Map, number: u32, known: Option<&Sums>, sequence: u64) {
         let first = number * SUMS;
         let behind = first.saturating_add(SUMS).min(self.shape.blocks);
+        let old_counts = planted(Sabotage::OldRecordCounts) || planted(Sabotage::MarkYounger);
         for (index, block) in (first..behind).enumerate() {
-            let crc = known.map_or(Some(LOST), |known| known.crcs.get(index).copied()).unwrap_or(0);
-            if crc != 0 && map.entry(block).is_none() {
+            let crc = known.map_or(Some(LOST), |known| known.crcs.get(index).copied()).unwrap_or(NONE);
+            let at_home = match map.entry(block) {
+                None => true,
+                // When the checksums were written the newest version was another one.
+                Some(entry) if known.is_some() && !old_counts => {
+                    map.sequence_of(&entry).is_some_and(|own| own < sequence) && kept_of(Some(entry)) != crc
+                }
+                Some(_) => false,
+            };
+            if crc != NONE && at_home {
                 map.set(block, self.shape.at_home(block, crc));
             }
         }

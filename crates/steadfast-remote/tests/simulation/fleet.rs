@@ -170,6 +170,11 @@ impl SimFleet {
         server.trouble = Trouble::None;
     }
 
+    /// All servers can write durably from now on, for whoever asks them next.
+    pub fn write_durably(&self) {
+        self.world.lock().servers.iter_mut().for_each(|server| server.fua = true);
+    }
+
     /// What a server holds now, to be put back later.
     pub fn image(&self, server: usize) -> MemoryMedium {
         self.world.lock().servers[server].disk.power_cut_with(Survival::First(usize::MAX))

@@ -149,6 +149,47 @@ fn blocks_on_their_way_home_survive_the_client_and_a_server() {
     }
 }
 
+/// A client dies, the next one writes a little, and only then the power of all servers goes, with every mark that the first one had not
+/// flushed: of a block that is at home an older version may be in a segment that says nothing of that any more. Whether it has died.
+fn power_goes_later(calls: u64, more: u64, seed: u64) -> bool {
+    let context = format!("{calls} calls, {more} more, seed {seed}");
+    let mut full = Full::new(3, seed);
+    // A flush is then one durable write, which flushes nothing else where nothing else was sent.
+    full.fleet.write_durably();
+    full.fleet.arm_death(calls);
+    let ended = (0..20).all(|_| full.one().is_ok());
+    full.reopen(&context);
+    full.check(&format!("{context}, opened"));
+    for _ in 0..more {
+        let block = full.random.below(full.flushed.len() as u64);
+        full.write(block, 1).and_then(|()| full.array().flush()).expect(&context);
+        full.note();
+    }
+    full.array = None;
+    (0..3).for_each(|server| full.fleet.restart_flushed(server));
+    full.reopen(&context);
+    full.check(&format!("{context}, without power"));
+    !ended
+}
+
+#[test]
+fn marks_that_nobody_has_flushed_bring_nothing_old_back() {
+    let died =
+        |calls: &u64| [15, 30, 45].into_iter().all(|more| power_goes_later(*calls, more, 1 + calls % 5));
+    let deaths = (0..).take_while(died).count();
+    assert!(deaths > 30, "{deaths}");
+}
+
+/// Clients follow each other, with a bug planted or not.
+pub fn one_after_the_other(seed: u64) {
+    let mut full = Full::new(3, seed);
+    for life in 0..4 {
+        (0..25).for_each(|_| full.one().unwrap());
+        full.reopen("opened");
+        full.check(&format!("seed {seed}, life {life}"));
+    }
+}
+
 /// All that a client sends when it dies arrives only after the next one has brought other things home. Whether it has died.
 fn late(calls: u64, more: u64, goes_on: bool) -> bool {
     let context = format!("{calls} calls, {more} more, goes on: {goes_on}");

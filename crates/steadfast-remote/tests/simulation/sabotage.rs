@@ -12,7 +12,7 @@ use steadfast_remote::sabotage::{Sabotage, plant};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
 use crate::found::{SIZE, STRIPED, packed, rack, versions, write};
-use crate::homes::{dies, late_at_home, stalls};
+use crate::homes::{dies, late_at_home, one_after_the_other, stalls};
 use crate::world::{fill, options};
 
 /// Whether a world fails with the bug in it.
@@ -223,4 +223,13 @@ fn silence_taken_for_loss_is_found() {
     let case = |case: u64| _ = stalls(3, case % 12, 1 + case / 12 * 7);
     let found = (0..120).find(|number| fails(Sabotage::UnansweredIsGone, || case(*number)));
     case(found.expect("a stall that hurts"));
+}
+
+/// Where blocks have homes the checksums tell old versions from new ones, should marks not arrive.
+#[test]
+fn old_versions_that_count_again_are_found() {
+    let harmless = |seed| !fails(Sabotage::MarksLost, || one_after_the_other(seed));
+    let found = |seed| fails(Sabotage::OldRecordCounts, || one_after_the_other(seed));
+    assert!((1..12).all(harmless));
+    assert!((1..12).any(found));
 }
