@@ -252,12 +252,39 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(decode(&bytes[..length]), None);
         }
-        for stream in [Stream::Moved, Stream::Sums] {
-            let other = Header { stream, ..header.clone() };
-            assert_eq!(decode(&other.encode(&shape)).unwrap(), other);
-        }
+        let moved = Header { stream: Stream::Moved, ..header.clone() };
+        assert_eq!(decode(&moved.encode(&shape)).unwrap(), moved);
         let void = Header { floor: 7, entries: Vec::new(), ..header.clone() };
         assert_eq!(void.encode(&shape).len(), bytes.len());
         assert_eq!(decode(&void.encode(&shape)).unwrap(), void);
+    }
+
+    #[test]
+    fn blocks_of_checksums_are_in_records_of_their_own() {
+        let shape = Shape::in_place(3, 8 << 20).unwrap();
+        for stream in [Stream::Fresh, Stream::Moved, Stream::Sums] {
+            for block in [0, shape.blocks - 1, shape.blocks, shape.all_blocks() - 1, shape.all_blocks()] {
+                let header = Header {
+                    uuid: [7; 16],
+                    session: 3,
+                    generation: 40,
+                    sequence: 41,
+                    durable: 39,
+                    slot: 5,
+                    offset: 0,
+                    rows: 1,
+                    shards: vec![1, 2, 3, 4],
+                    stream,
+                    floor: 0,
+                    entries: vec![(block, 10)],
+                };
+                let right = match stream {
+                    Stream::Sums => (shape.blocks..shape.all_blocks()).contains(&block),
+                    _ => block < shape.blocks,
+                };
+                let found = Header::decode(&header.encode(&shape), &shape, &[7; 16], 5, 0);
+                assert_eq!(found, right.then_some(header), "{stream:?} {block}");
+            }
+        }
     }
 }
