@@ -189,10 +189,14 @@ kill_daemon() {
     umount -l "$MNT" 2>/dev/null || true
 }
 
-# gone PID SECONDS: waits for a process that is not our child.
+# gone PID SECONDS: waits for a process that is not our child. Its first thread is a zombie before the others have let go of what is open.
 gone() {
-    local deadline=$(($(date +%s) + $2))
-    while [ -d "/proc/$1" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ]; do
+    local deadline=$(($(date +%s) + $2)) threads
+    while [ -d "/proc/$1" ]; do
+        threads=("/proc/$1/task"/*)
+        if [ "${#threads[@]}" -le 1 ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" = Z ]; then
+            break
+        fi
         [ "$(date +%s)" -lt "$deadline" ] || return 1
         sleep 0.05
     done

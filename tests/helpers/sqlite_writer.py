@@ -6,7 +6,9 @@ Each row holds its number and a text that follows from it, so that a reader can 
 acknowledged rows lies on another file system.
 """
 
+import errno
 import hashlib
+import os
 import sqlite3
 import sys
 
@@ -25,6 +27,16 @@ def connect(path, journal):
     return database
 
 
+def check_alive(path):
+    """Asks the file system something that it has to answer itself. SQLite takes a directory that cannot be opened for one that is
+    synced, so where the daemon dies between the removal of the journal and that, COMMIT succeeds though nobody has acknowledged it."""
+    try:
+        os.stat(f"{path}-{os.urandom(8).hex()}")
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            raise
+
+
 def main():
     path, acknowledged, journal = sys.argv[1:]
     database = connect(path, journal)
@@ -40,6 +52,7 @@ def main():
                 # Something besides appending: touches old pages too.
                 database.execute("UPDATE rows SET content = content WHERE number = ?", (number // 2,))
             database.execute("COMMIT")
+            check_alive(path)
             log.write(f"{number}\n")
 
 
