@@ -298,11 +298,7 @@ impl<F: Fleet> Array<F> {
         }
         let data: Vec<&[u8]> = bytes.chunks_exact(length).collect();
         let mut buffers = std::mem::take(&mut log.parity);
-        let parity = self
-            .code
-            .encode(&data, &mut buffers)
-            .ok_or_else(|| ArrayError::Invalid("no parity".to_owned()))?;
-        let shards: Vec<&[u8]> = data.iter().copied().chain(parity).collect();
+        let shards = self.with_parity(data, &mut buffers)?;
         let (mut seats, good): (Vec<(usize, usize)>, BTreeSet<usize>) = {
             let members = self.members.read();
             (members.writable_seats(), members.in_state(State::Good).collect())

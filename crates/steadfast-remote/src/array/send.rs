@@ -8,6 +8,17 @@ use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, checksum, crc32c};
 use crate::client::Ask;
 
 impl<F: Fleet> Array<F> {
+    /// Data shards and the parity of them, which `buffers` are memory for.
+    pub(crate) fn with_parity<'a>(
+        &self,
+        data: Vec<&'a [u8]>,
+        buffers: &'a mut Vec<Vec<u8>>,
+    ) -> Result<Vec<&'a [u8]>, ArrayError> {
+        let parity = self.code.encode(&data, buffers);
+        let parity = parity.ok_or_else(|| ArrayError::Invalid("no parity".to_owned()))?;
+        Ok(data.into_iter().chain(parity).collect())
+    }
+
     /// Makes a record of `blocks`, whose `bytes` follow each other, and sends it to every member. It counts once `k` of the
     /// good ones have it, and those that have it not are out of the array. With `durable` it is written so where servers
     /// can, and what was answered before is flushed in the same round.
@@ -35,11 +46,7 @@ impl<F: Fleet> Array<F> {
         let data: Vec<&[u8]> = bytes.chunks_exact(rows * BLOCK).collect();
         // Given back when the record is sent.
         let mut buffers = std::mem::take(&mut log.parity);
-        let parity = self
-            .code
-            .encode(&data, &mut buffers)
-            .ok_or_else(|| ArrayError::Invalid("no parity".to_owned()))?;
-        let shards: Vec<&[u8]> = data.iter().copied().chain(parity).collect();
+        let shards = self.with_parity(data, &mut buffers)?;
         let checksums = self.sums(&entries, rows, &shards);
         let (seats, fua, uuid, session) = {
             let members = self.members.read();
