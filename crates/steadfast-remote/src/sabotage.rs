@@ -21,6 +21,8 @@ pub enum Sabotage {
     MarkYounger,
     /// A stripe of homes is overwritten though its checksums are not flushed.
     HomeBeforeSums,
+    /// Segments of checksums are marked as soon as what was needed of them is packed, and not flushed.
+    PackedIsFlushed,
     /// A write to a home that was not answered is made again, and the member stays.
     HomeWrittenTwice,
     /// Each fourth mark does not arrive, and the others do not stand for it, which must do no harm where blocks have homes.

@@ -126,6 +126,11 @@ impl<F: Fleet> Array<F> {
             };
             debug_assert!(2 * numbers.len() <= self.shape.segment_blocks());
             self.seal_sums(log, &numbers, &BTreeSet::new(), false)?;
+            self.tally.packed(numbers.len() as u64);
+            if planted(Sabotage::PackedIsFlushed) {
+                log.durable = log.next - 1;
+                self.mark(log)?;
+            }
         }
         debug_assert!(self.sums_victim(log).is_none());
         Ok(())

@@ -85,6 +85,8 @@ struct Server {
 struct World {
     servers: Vec<Server>,
     random: Random,
+    /// Of all clients.
+    calls: u64,
     /// Calls until the client dies.
     dies_in: Option<u64>,
     /// What a client sends when it dies is kept until somebody says so.
@@ -130,6 +132,7 @@ impl SimFleet {
             world: Mutex::new(World {
                 servers,
                 random,
+                calls: 0,
                 dies_in: None,
                 hold: false,
                 held: Vec::new(),
@@ -217,6 +220,11 @@ impl SimFleet {
         server.incarnation += 1;
         server.delayed.clear();
         server.trouble = Trouble::None;
+    }
+
+    /// How many calls there were.
+    pub fn calls(&self) -> u64 {
+        self.world.lock().calls
     }
 
     /// The client dies after so many calls.
@@ -317,6 +325,7 @@ impl Server {
 
 impl World {
     fn call(&mut self, call: &mut Call<'_>) -> Outcome {
+        self.calls += 1;
         self.changes += u64::from(!matches!(call.ask, Ask::Read(_)));
         if let Some(left) = &mut self.dies_in {
             if *left == 0 {

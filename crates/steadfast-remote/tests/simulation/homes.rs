@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steadfast_media::Medium;
-use steadfast_remote::array::{Array, BLOCK, CreateOptions, Policy, Progress};
+use steadfast_remote::array::{Array, BLOCK, CreateOptions, Fleet, Policy, Progress};
 
 use crate::fleet::{Notebook, Random, SimFleet, Trouble};
 use crate::found::{SIZE, rebuild};
@@ -17,6 +17,8 @@ struct Full {
     notebook: Arc<Notebook>,
     array: Option<Array<Arc<SimFleet>>>,
     random: Random,
+    /// Blocks that are written once it is full: so many, from the first on.
+    hot: u64,
     /// What each block was when it was flushed last.
     flushed: Vec<u64>,
     /// Written and not flushed: block and version.
@@ -26,15 +28,33 @@ struct Full {
 
 impl Full {
     fn new(servers: usize, seed: u64) -> Full {
-        let fleet = Arc::new(SimFleet::new(servers, SIZE, seed));
+        Full::sized(servers, SIZE, u64::MAX, seed)
+    }
+
+    /// So many blocks of checksums that those of a few are packed again and again while the others stay: they have segments of
+    /// their own, and what is written is covered by the first of them.
+    fn packing() -> Full {
+        Full::sized(16, 2 << 20, 1000, 1)
+    }
+
+    fn sized(servers: usize, size: u64, hot: u64, seed: u64) -> Full {
+        let fleet = Arc::new(SimFleet::new(servers, size, seed));
         let notebook = Arc::new(Notebook::default());
         let create = CreateOptions { policy: POLICY, uuid: [3; 16], spares: 0 };
         let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
         let blocks = array.geometry().size / BLOCK as u64;
         let random = Random::new(seed);
         let flushed = vec![0; blocks as usize];
-        let mut full =
-            Full { fleet, notebook, array: Some(array), random, flushed, under_way: Vec::new(), version: 0 };
+        let mut full = Full {
+            fleet,
+            notebook,
+            array: Some(array),
+            random,
+            hot: hot.min(blocks),
+            flushed,
+            under_way: Vec::new(),
+            version: 0,
+        };
         // Some blocks are never written.
         full.write(0, blocks - 5).unwrap();
         full.array().flush().unwrap();
@@ -66,7 +86,7 @@ impl Full {
     /// One block, or a few, somewhere, and a flush.
     fn one(&mut self) -> Result<(), steadfast_media::MediumError> {
         let count = if self.random.one_in(5) { 1 + self.random.below(40) } else { 1 };
-        let first = self.random.below(self.flushed.len() as u64 - count);
+        let first = self.random.below(self.hot - count);
         self.write(first, count)?;
         self.array().flush()?;
         self.note();
@@ -103,8 +123,32 @@ impl Full {
 /// A client dies at its `calls`-th call while the log is full; the power of all servers goes, and one of them comes back with
 /// nothing. It is rebuilt, and another one goes. Whether the client has died before its end.
 pub fn dies(servers: usize, calls: u64, seed: u64, lost: usize) -> bool {
-    let context = format!("{servers} servers, {calls} calls, seed {seed}, {lost} lost");
-    let mut full = Full::new(servers, seed);
+    dies_in(Full::new(servers, seed), calls, lost, &format!("{servers} servers, seed {seed}"))
+}
+
+/// After which calls checksums are being packed, if nobody dies.
+pub fn packing() -> Vec<u64> {
+    let mut full = Full::packing();
+    let first = full.fleet.calls();
+    let mut packing = Vec::new();
+    for _ in 0..40 {
+        let before = (full.fleet.calls(), full.array().status().packed);
+        full.one().unwrap();
+        if full.array().status().packed > before.1 {
+            packing.extend(before.0 - first..full.fleet.calls() - first);
+        }
+    }
+    packing
+}
+
+/// A client dies after so many calls, as in [`dies`].
+pub fn dies_packing(calls: u64) -> bool {
+    dies_in(Full::packing(), calls, calls as usize % 16, "packing")
+}
+
+fn dies_in(mut full: Full, calls: u64, lost: usize, world: &str) -> bool {
+    let context = format!("{world}, {calls} calls, {lost} lost");
+    let servers = full.fleet.servers();
     let before = full.array().status().cleaned;
     full.fleet.arm_death(calls);
     let ended = (0..40).all(|_| full.one().is_ok());
@@ -133,10 +177,14 @@ pub fn dies(servers: usize, calls: u64, seed: u64, lost: usize) -> bool {
     !ended
 }
 
+fn every_death() -> bool {
+    std::env::var("STEADFAST_DEATHS").is_ok_and(|text| text == "all")
+}
+
 /// Every fifth call, with one of the servers; with STEADFAST_DEATHS=all every call, with each of them.
 #[test]
 fn blocks_on_their_way_home_survive_the_client_and_a_server() {
-    let all = std::env::var("STEADFAST_DEATHS").is_ok_and(|text| text == "all");
+    let all = every_death();
     for servers in [3, 4, 6] {
         let died = |calls: u64| {
             let turn = (calls % servers as u64) as usize;
@@ -147,6 +195,15 @@ fn blocks_on_their_way_home_survive_the_client_and_a_server() {
         println!("{servers} servers: {deaths} deaths");
         assert!(deaths > 50, "{servers}: {deaths}");
     }
+}
+
+/// Every eleventh call of those during which checksums are packed; with STEADFAST_DEATHS=all every one.
+#[test]
+fn checksums_that_are_packed_survive_the_client_and_a_server() {
+    let packing = packing();
+    assert!(packing.len() > 100, "{} calls", packing.len());
+    let some = packing.iter().step_by(if every_death() { 1 } else { 11 });
+    assert!(some.into_iter().all(|calls| dies_packing(*calls)));
 }
 
 /// A client dies, the next one writes a little, and only then the power of all servers goes, with every mark that the first one had not

@@ -12,7 +12,7 @@ use steadfast_remote::sabotage::{Sabotage, plant};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
 use crate::found::{SIZE, STRIPED, packed, rack, versions, write};
-use crate::homes::{dies, late_at_home, one_after_the_other, stalls};
+use crate::homes::{dies, dies_packing, late_at_home, one_after_the_other, packing, stalls};
 use crate::world::{fill, options};
 
 /// Whether a world fails with the bug in it.
@@ -210,6 +210,16 @@ fn marks_out_of_order_are_found() {
 #[test]
 fn homes_overwritten_ahead_of_their_checksums_are_found() {
     some_death_is_found(Sabotage::HomeBeforeSums);
+}
+
+#[test]
+fn checksums_marked_ahead_of_what_was_packed_are_found() {
+    let fails = |calls| {
+        let mut died = true;
+        fails(Sabotage::PackedIsFlushed, || died = dies_packing(calls)) || !died
+    };
+    let found = packing().into_iter().step_by(7).find(|calls| fails(*calls)).expect("a death that hurts");
+    assert!(dies_packing(found), "not found within {found} calls");
 }
 
 #[test]
