@@ -126,6 +126,7 @@ impl<F: Fleet> Array<F> {
             };
             debug_assert!(2 * numbers.len() <= self.shape.segment_blocks());
             self.seal_sums(log, &numbers, &BTreeSet::new(), false)?;
+            self.tally.moved(numbers.len() as u64);
             self.tally.packed(numbers.len() as u64);
             if planted(Sabotage::PackedIsFlushed) {
                 log.durable = log.next - 1;
