@@ -80,6 +80,9 @@ pub struct Live {
     /// Of those, the ones that no server was asked for.
     #[serde(default)]
     pub packed: u64,
+    /// Groups of homes that were written without the log.
+    #[serde(default)]
+    pub groups: u64,
     /// Blocks on the servers that are in memory as well.
     #[serde(default)]
     pub held: u64,

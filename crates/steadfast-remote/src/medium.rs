@@ -148,6 +148,7 @@ impl Open {
             cleaned: status.cleaned,
             moved: status.moved,
             packed: status.packed,
+            groups: status.groups,
             held: status.held,
             read_latency: self.times.reads.summary(),
             write_latency: self.times.writes.summary(),

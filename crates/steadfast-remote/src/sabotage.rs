@@ -29,6 +29,14 @@ pub enum Sabotage {
     MarksLost,
     /// The same, and what the log has of a block counts, however old it is.
     OldRecordCounts,
+    /// Checksums say where groups are before what is there is flushed.
+    CommitBeforeFlush,
+    /// A place is written again as soon as its group is elsewhere, though the servers do not know that.
+    LeftIsFree,
+    /// Segments are marked though what makes them unneeded is a group that is not committed.
+    MarkUncommitted,
+    /// A place is used again though somebody has not answered what was written there.
+    SpoiledIsFree,
     /// What nobody has answered is taken for gone.
     UnansweredIsGone,
 }

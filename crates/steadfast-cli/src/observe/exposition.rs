@@ -144,6 +144,7 @@ fn array(page: &mut Page, live: &Live) {
         ("remote_cleaned_segments_total", counter, "Segments emptied to be used again.", live.cleaned),
         ("remote_moved_blocks_total", counter, "Blocks that were in emptied segments.", live.moved),
         ("remote_packed_blocks_total", counter, "Of those, the ones moved from memory.", live.packed),
+        ("remote_groups_total", counter, "Groups of homes written without the log.", live.groups),
         ("remote_held_blocks", gauge, "Blocks on the servers that are in memory as well.", live.held),
     ] {
         page.family(name, kind, help).sample(&[], value);

@@ -5,7 +5,7 @@
 //!   there with its parity. So blocks that are nowhere but at home are first put into the log as well, into segments of
 //!   their own (**staged** records). A client that dies in between leaves stripes of which nothing is needed.
 //! - Checksums of the new homes are in the log, flushed, before the homes are overwritten (`sums.rs`).
-//! - The map leads to a home only once it is flushed on every member that takes writes.
+//! - The map leads to a home that was overwritten only once it is flushed on every member that takes writes.
 //! - Segments are marked in the order of their age (`mark.rs`): of a block that is at home an old version would count
 //!   again otherwise, in a segment that is older. Staged records are as their homes and are marked before anything younger is.
 //! - **Nothing that cleaning writes goes where new blocks go.** Staged records are needed no more when their stripes are home, and
@@ -22,12 +22,12 @@ use std::collections::BTreeSet;
 
 use parking_lot::MutexGuard;
 
-use super::home::{LOST, kept};
 use super::members::State;
 use super::read::Remade;
+use super::runs::Runs;
 use super::seal::{Log, Stream};
-use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, crc32c};
-use crate::client::Ask;
+use super::sums::{LOST, kept};
+use super::{Array, ArrayError, BLOCK, Fleet, crc32c};
 use crate::sabotage::{Sabotage, planted};
 
 /// Segments of which blocks are brought home together, at most: neighbours of a block may be in the next ones.
@@ -36,9 +36,6 @@ const WINDOW: usize = 4;
 const ANSWERS: usize = 3;
 /// What is brought home at once where a write has to wait for it.
 const PARTS_WAITED_FOR: usize = 4;
-
-/// Stretches of shards that follow each other on a server: (member, server, first byte, pieces).
-type Run<'a> = (usize, usize, u64, Vec<&'a [u8]>);
 
 /// Blocks of stripes, their bytes, and those of them that nobody has any more.
 type Fetched = (Vec<u32>, Vec<u8>, BTreeSet<u32>);
@@ -135,7 +132,7 @@ impl<F: Fleet> Array<F> {
         closed.into_iter().map(|(fresh, _, slot)| (slot, !fresh)).collect()
     }
 
-    /// Brings whole stripes home. Everything that was taken in is flushed.
+    /// Brings whole stripes home. Everything that was taken in is flushed, and all groups are committed.
     pub(crate) fn bring_home(
         &self,
         log: &mut MutexGuard<'_, Log>,
@@ -148,7 +145,7 @@ impl<F: Fleet> Array<F> {
                     self.release(log)?;
                 }
                 if !packed {
-                    self.pack_sums(log)?;
+                    self.pack_sums(log, self.shape.slots as usize)?;
                 }
             }
             self.bring_part(log, part)
@@ -304,11 +301,13 @@ impl<F: Fleet> Array<F> {
             (members.writable_seats(), members.in_state(State::Good).collect())
         };
         seats.retain(|(member, _)| only.is_none_or(|only| *member == only));
-        let mut runs: Vec<Run<'_>> = Vec::new();
+        let starts: Vec<u64> = {
+            let map = self.map.read();
+            stripes.iter().map(|stripe| map.home_start(shape, *stripe)).collect()
+        };
+        let mut runs = Runs::default();
         for (member, seat) in &seats {
-            let mut end = None;
-            for (row, stripe) in stripes.iter().enumerate() {
-                let start = shape.home_start(*stripe);
+            for ((row, stripe), start) in stripes.iter().enumerate().zip(&starts) {
                 let shard = shape.shard_of(*member, shape.turn(*stripe));
                 if shard < shape.data
                     && good.contains(member)
@@ -317,26 +316,11 @@ impl<F: Fleet> Array<F> {
                     continue;
                 }
                 let piece = shards.get(shard).and_then(|shard| shard.get(row * BLOCK..(row + 1) * BLOCK));
-                let piece = piece.unwrap_or_default();
-                match runs.last_mut() {
-                    Some((.., pieces)) if end == Some(start) => pieces.push(piece),
-                    _ => runs.push((*member, *seat, start, vec![piece])),
-                }
-                end = Some(start + BLOCK as u64);
+                runs.push((*member, *seat), *start, piece.unwrap_or_default());
             }
         }
-        let mut calls: Vec<Call<'_>> = runs
-            .iter()
-            .map(|(_, seat, start, pieces)| Call::new(*seat, *start, Ask::Write(pieces, false)))
-            .collect();
-        match planted(Sabotage::HomeWrittenTwice) {
-            true => self.insist_unflushed(log, &mut calls),
-            false => self.once_unflushed(log, &mut calls),
-        }
-        let refused = runs.iter().zip(&calls).filter(|(_, call)| call.outcome != Outcome::Done);
-        let mut lost: Vec<usize> = refused.map(|((member, ..), _)| *member).collect();
-        lost.dedup();
-        drop(calls);
+        let twice = planted(Sabotage::HomeWrittenTwice);
+        let lost = self.write_runs(log, &runs, 2 * self.options.patience_ms, twice);
         drop(runs);
         log.parity = buffers;
         self.lose_behind(&lost)?;
@@ -345,7 +329,7 @@ impl<F: Fleet> Array<F> {
 
     /// Steps of a rebuild that homes take.
     pub(crate) fn home_steps(&self) -> u32 {
-        self.shape.homes.div_ceil(self.shape.stripes_at_once() as u32)
+        self.shape.stripes().div_ceil(self.shape.stripes_at_once() as u32)
     }
 
     /// Gives a member that is being rebuilt its homes of some stripes: how many bytes. Where only some blocks of a stripe
@@ -363,7 +347,7 @@ impl<F: Fleet> Array<F> {
         }
         let room = self.shape.stripes_at_once() as u32;
         let first = step.saturating_mul(room);
-        let behind = first.saturating_add(room).min(self.shape.homes);
+        let behind = first.saturating_add(room).min(self.shape.stripes());
         let (mut whole, mut partly) = (Vec::new(), Vec::new());
         {
             let map = self.map.read();

@@ -1,13 +1,15 @@
 //! Flushes: what was taken in is made durable, in as few round trips as there can be.
 //!
 //! The last record of a flush is written durably and takes along a flush of everything that was answered before. So a
-//! flush is one round trip, however much was written before it, where servers can write durably (FUA).
+//! flush is one round trip, however much was written before it, where servers can write durably (FUA). Where whole groups
+//! of homes were written (`group.rs`) one more says where they are, once that is done.
 
 use parking_lot::MutexGuard;
 
 use super::seal::{Log, Stream};
 use super::{Array, ArrayError, Call, Fleet, Outcome};
 use crate::client::Ask;
+use crate::sabotage::{Sabotage, planted};
 
 impl<F: Fleet> Array<F> {
     /// Makes everything durable that was taken in.
@@ -25,12 +27,15 @@ impl<F: Fleet> Array<F> {
     /// As [`flush_all`](Self::flush_all), where the log is held.
     pub(crate) fn flush_held(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
         self.seal(log, Stream::Fresh, true)?;
+        if planted(Sabotage::CommitBeforeFlush) {
+            self.commit_groups(log)?;
+        }
         self.flush_servers(log)?;
         self.alive()?;
         log.durable = log.next - 1;
         let marked = std::mem::take(&mut log.marked);
         log.free.extend(marked);
-        Ok(())
+        self.commit_groups(log)
     }
 
     /// Flushes what was sent, where something was.

@@ -1,20 +1,29 @@
 //! Parity in place: where the home of each block is, and what the blocks of checksums say.
 //!
 //! Behind the segments of each server are its homes, a row of one block for each **stripe**. A stripe is `k` blocks and their
-//! parity. Blocks that follow each other are in one chunk of a server, so that long reads and writes are long there, too; the
-//! servers take turns from one group of chunks to the next.
+//! parity. Blocks that follow each other are in one chunk of a server, so that long reads and writes are long there, too. The
+//! chunks that make stripes with each other are a **group**; the servers take turns from one to the next.
 //!
-//! A home has no room for a checksum, so blocks behind those of the medium hold them, 1,020 each. Those have no homes: the newest of
-//! each is always in the log, in segments of their own, so that what is known of records is known of them (`sums.rs`).
+//! A group lies in a **place**, a chunk of every server. There are more places than groups, so that whole groups can be written
+//! without the log (`group.rs`).
+//!
+//! A home has no room for a checksum, so blocks behind those of the medium hold them, those of a few whole groups each, and where these
+//! groups are. Those blocks have no homes: the newest of each is always in the log, in segments of their own, so that what is known of
+//! records is known of them (`sums.rs`).
 
 use super::BLOCK;
+use super::group::COMMIT_SEGMENTS;
 use super::map::{Entry, HOME};
 use super::shape::{AREA, RECORD_BLOCKS_MAX, Shape};
 
 /// Blocks that follow each other on one server.
-const CHUNK: u32 = 16;
-/// Checksums in a block.
-pub(crate) const SUMS: u32 = 1020;
+pub(crate) const CHUNK: u32 = 16;
+/// One of so many places has no group, ...
+const SPARE_PART: u64 = 64;
+/// ... and so many at least, for a large write or two, ...
+const SPARE_MIN: u64 = 8;
+/// ... but never more than this part of them.
+const SPARE_MOST: u64 = 4;
 /// What a log has at least: room for cleaning, and some for what is new.
 const LOG_MIN: u64 = 16 * (32 << 10);
 /// Part of each server that is the log.
@@ -32,19 +41,22 @@ impl Shape {
         let many = || "the servers lend more than an array can hold: 16 TiB".to_owned();
         let mut shape = Shape { data, parity: 1, segment, slots: 0, blocks: 0, homes: 0 };
         // Checksums are there once, and as often again where they are old.
-        let sums = (room - log.min(room)) / BLOCK as u64 * data as u64 / u64::from(SUMS);
+        let sums = (room - log.min(room)) / BLOCK as u64 * data as u64 / u64::from(shape.sums_each().max(1));
         let slots = log / u64::from(segment) + 2 * (sums / shape.segment_blocks() as u64);
         shape.slots = u32::try_from(slots).map_err(|_| many())?;
         let rows = room.saturating_sub(slots * u64::from(segment)) / BLOCK as u64;
-        let (groups, group) = (rows / u64::from(CHUNK), u64::from(CHUNK) * data as u64);
+        let places = rows / u64::from(CHUNK);
+        let groups = places.saturating_sub(spare_places(places));
         if groups == 0 {
             return Err("the servers lend too little for an array: give 1 MiB or more each".to_owned());
         }
-        let blocks = groups.saturating_mul(group);
-        if blocks + blocks.div_ceil(u64::from(SUMS)) >= u64::from(HOME) {
-            return Err(many());
-        }
-        (shape.homes, shape.blocks) = (groups as u32 * CHUNK, blocks as u32);
+        let blocks = groups.saturating_mul(u64::from(shape.group()));
+        let sums = groups.div_ceil(u64::from(shape.groups_each()));
+        (shape.homes, shape.blocks) = match (u32::try_from(places * u64::from(CHUNK)), u32::try_from(blocks))
+        {
+            (Ok(homes), Ok(blocks)) if u64::from(blocks) + sums < u64::from(HOME) => (homes, blocks),
+            _ => return Err(many()),
+        };
         Ok(shape)
     }
 
@@ -55,7 +67,27 @@ impl Shape {
 
     /// Blocks of checksums: those behind the blocks of the medium.
     pub(crate) fn sums(&self) -> u32 {
-        if self.has_homes() { self.blocks.div_ceil(SUMS) } else { 0 }
+        if self.has_homes() { self.groups().div_ceil(self.groups_each()) } else { 0 }
+    }
+
+    /// Groups that a block of checksums is for: each takes its place, a bit and a checksum for each block (`sums.rs`).
+    pub(crate) fn groups_each(&self) -> u32 {
+        (BLOCK as u32 - 8) / (4 + self.group() / 8 + 4 * self.group())
+    }
+
+    /// Blocks that a block of checksums is for.
+    pub(crate) fn sums_each(&self) -> u32 {
+        self.groups_each() * self.group()
+    }
+
+    /// Groups; none where the log is all there is.
+    pub(crate) fn groups(&self) -> u32 {
+        if self.has_homes() { self.blocks / self.group() } else { 0 }
+    }
+
+    /// Places that groups can lie in.
+    pub(crate) fn places(&self) -> u32 {
+        self.homes / CHUNK
     }
 
     /// Closed segments of checksums of which some are needed, at most: with one more the emptiest is at most half full, and less
@@ -79,8 +111,8 @@ impl Shape {
 
     /// Free segments below which a write waits until there are as many again, and below which it brings some home as it goes.
     pub(crate) fn free_homes(&self) -> (usize, usize) {
-        // What waits is flushed first, and old checksums may have to be packed.
-        let least = self.part_segments() + 3;
+        // What waits is flushed first, groups that were written are committed, and old checksums may have to be packed.
+        let least = self.part_segments() + 3 + COMMIT_SEGMENTS;
         // The more there are, the longer it takes until one is used again: what arrives late is harmless until then.
         (least, least + (self.slots as usize / 8).max(2))
     }
@@ -90,9 +122,14 @@ impl Shape {
         self.blocks.saturating_add(self.sums())
     }
 
-    /// Blocks of the chunks that make stripes with each other.
-    fn group(&self) -> u32 {
+    /// Blocks of a group.
+    pub(crate) fn group(&self) -> u32 {
         CHUNK * self.data as u32
+    }
+
+    /// The group of a block.
+    pub(crate) fn group_of(&self, block: u32) -> u32 {
+        block / self.group()
     }
 
     /// The stripe of a block.
@@ -115,25 +152,36 @@ impl Shape {
         u64::from(stripe / CHUNK)
     }
 
-    /// First byte of a stripe on each server.
-    pub(crate) fn home_start(&self, stripe: u32) -> u64 {
-        self.slot_start(self.slots) + u64::from(stripe) * BLOCK as u64
+    /// Stripes that blocks have homes in.
+    pub(crate) fn stripes(&self) -> u32 {
+        self.groups() * CHUNK
+    }
+
+    /// First byte of a place on each server.
+    pub(crate) fn place_start(&self, place: u32) -> u64 {
+        self.slot_start(self.slots) + u64::from(place) * u64::from(CHUNK) * BLOCK as u64
+    }
+
+    /// First byte of a stripe on each server, where its group is in this place.
+    pub(crate) fn home_start(&self, place: u32, stripe: u32) -> u64 {
+        self.place_start(place) + u64::from(stripe % CHUNK) * BLOCK as u64
     }
 
     /// Bytes that a server has to lend.
     pub(crate) fn end(&self) -> u64 {
-        self.home_start(self.homes)
+        self.place_start(self.places())
     }
 
     /// Whether the homes fit the rest.
     pub(crate) fn homes_are_sound(&self) -> bool {
-        let blocks = u64::from(self.homes) * self.data as u64;
+        let places = u64::from(self.places());
         self.parity == 1
             && self.data > 1
             && u64::from(self.slots) * u64::from(self.segment) < 1 << 44
             && self.homes.is_multiple_of(CHUNK)
-            && u64::from(self.blocks) == blocks
-            && blocks + blocks.div_ceil(u64::from(SUMS)) < u64::from(HOME)
+            && self.blocks.is_multiple_of(self.group())
+            && u64::from(self.groups()) == places - spare_places(places)
+            && u64::from(self.blocks) + u64::from(self.sums()) < u64::from(HOME)
     }
 
     /// That a block is at home, with this checksum as it is kept.
@@ -144,55 +192,9 @@ impl Shape {
     }
 }
 
-/// Kept for a block that nobody has written.
-pub(crate) const NONE: u32 = 0;
-/// Kept for a block that no server has any more: nothing fits it.
-pub(crate) const LOST: u32 = 1;
-
-/// A checksum as it is kept for a home.
-pub(crate) fn kept(crc: u32) -> u32 {
-    crc.max(LOST + 1)
-}
-
-/// What a block of checksums says. That it is whole is known from the header of its record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sums {
-    /// When a home was written last, as the number of a record.
-    pub(crate) made: u64,
-    /// Of homes, as they are kept.
-    pub(crate) crcs: Vec<u32>,
-}
-
-impl Sums {
-    /// As the bytes of a block.
-    pub(crate) fn encode(&self) -> [u8; BLOCK] {
-        let mut bytes = [0; BLOCK];
-        for (place, crc) in bytes.chunks_exact_mut(4).zip(&self.crcs) {
-            place.copy_from_slice(&crc.to_le_bytes());
-        }
-        let trailer = SUMS as usize * 4;
-        bytes[trailer..trailer + 8].copy_from_slice(&self.made.to_le_bytes());
-        bytes
-    }
-
-    /// From the bytes of a block.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Sums> {
-        let crcs = bytes.chunks_exact(4).take(SUMS as usize);
-        Some(Sums {
-            made: u64::from_le_bytes(*bytes.get(SUMS as usize * 4..)?.first_chunk()?),
-            crcs: crcs.filter_map(|crc| crc.first_chunk().copied().map(u32::from_le_bytes)).collect(),
-        })
-    }
-}
-
-/// What is kept of a block, wherever its newest version is. Where that is in the log and has not been brought home, what is at home
-/// does not fit, and is not taken for it whatever becomes of the log.
-pub(crate) fn kept_of(entry: Option<Entry>) -> u32 {
-    match entry {
-        Some(entry) if entry.is_home() => entry.crc,
-        Some(entry) => kept(entry.crc),
-        None => NONE,
-    }
+/// Places without a group, of so many.
+fn spare_places(places: u64) -> u64 {
+    (places / SPARE_PART).max(SPARE_MIN).min(places.div_ceil(SPARE_MOST))
 }
 
 #[cfg(test)]
@@ -207,12 +209,13 @@ mod tests {
             for size in [1 << 20, 3 << 20, (70 << 20) + 12345] {
                 let shape = Shape::in_place(data, size).unwrap();
                 assert!(shape.is_sound() && shape.end() <= size, "{shape:?}");
-                assert!(shape.blocks <= shape.sums() * SUMS);
+                assert!(shape.blocks <= shape.sums() * shape.sums_each() && shape.sums_each() > 800);
+                assert!(shape.groups() < shape.places());
                 let mut places = BTreeSet::new();
                 for block in 0..shape.blocks {
                     let (stripe, shard) = (shape.stripe_of(block), shape.home_shard(block));
                     assert_eq!(shape.home_block(stripe, shard), block);
-                    assert!(stripe < shape.homes && shard < data);
+                    assert!(stripe < shape.stripes() && shard < data);
                     let entry = shape.at_home(block, 0);
                     assert!(places.insert((stripe, entry.member)));
                 }
@@ -220,20 +223,9 @@ mod tests {
         }
         assert!(Shape::in_place(2, 512 << 10).is_err());
         assert!(Shape::in_place(2, u64::MAX).is_err());
-        // Fifteen sixteenths, but for what checksums take.
+        // Fifteen sixteenths, but for what checksums take, and spare places.
         let large = Shape::in_place(2, 1 << 30).unwrap();
-        assert!(u64::from(large.blocks) * BLOCK as u64 > (2 << 30) * 93 / 100);
-    }
-
-    #[test]
-    fn checksums_go_both_ways() {
-        let sums = Sums { made: 77, crcs: (0..SUMS).map(|number| number * 7).collect() };
-        assert_eq!(Sums::decode(&sums.encode()).unwrap(), sums);
-        assert_eq!(Sums::decode(&[0; BLOCK]).unwrap().crcs, [NONE; SUMS as usize]);
-        assert_eq!(Sums::decode(&[0; 100]), None);
-        for crc in [0, LOST, LOST + 1, u32::MAX] {
-            assert!(![NONE, LOST].contains(&kept(crc)));
-        }
+        assert!(u64::from(large.blocks) * BLOCK as u64 > (2 << 30) * 91 / 100);
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::hold::Hold;
-use super::home::{LOST, kept};
+use super::home::CHUNK;
 use super::record::{Header, Meta};
 use super::seal::Stream;
 use super::shape::Shape;
+use super::sums::{LOST, kept};
 use super::{Array, ArrayError, BLOCK, Fleet, Status, crc32c};
 
 /// A block that nobody has written.
@@ -92,16 +93,21 @@ pub(crate) struct Map {
     pub(crate) hold: Hold,
     /// Of each block of checksums, when a home that it covers was written last.
     pub(crate) made: Vec<u64>,
+    /// Of each group of homes, in which place it lies.
+    pub(crate) places: Vec<u32>,
 }
 
 impl Map {
     pub(crate) fn new(shape: &Shape, hold_bytes: u64) -> Result<Map, ArrayError> {
+        let mut places = many(shape.groups(), 0)?;
+        places.iter_mut().zip(0..).for_each(|(place, group)| *place = group);
         Ok(Map {
             entries: many(shape.all_blocks(), Entry::NONE)?,
             pending: HashMap::new(),
             segments: many(shape.slots, Segment::default())?,
             hold: Hold::new(shape, hold_bytes),
             made: many(shape.sums(), 0)?,
+            places,
         })
     }
 
@@ -139,6 +145,12 @@ impl Map {
             };
             self.set(*block, entry);
         }
+    }
+
+    /// Where the stripe of a block is on each server.
+    pub(crate) fn home_start(&self, shape: &Shape, stripe: u32) -> u64 {
+        let place = self.places.get((stripe / CHUNK) as usize).copied().unwrap_or(0);
+        shape.home_start(place, stripe)
     }
 
     /// The number of the record that has this version of a block; none for what is at home.
@@ -195,6 +207,7 @@ impl<F: Fleet> Array<F> {
             cleaned: 0,
             moved: 0,
             packed: 0,
+            groups: 0,
             held: self.map.read().hold.total(),
             records: 0,
             hedged: 0,

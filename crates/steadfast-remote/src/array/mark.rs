@@ -42,8 +42,9 @@ impl<F: Fleet> Array<F> {
     }
 
     fn mark_some(&self, log: &mut Log, least: usize, most: usize) -> Result<(), ArrayError> {
-        // What is newer than something in them may not be flushed.
-        if log.durable + 1 != log.next && !planted(Sabotage::MarkBeforeFlush) {
+        // What is newer than something in them may not be flushed, or, where groups were written, not be known to be there.
+        let covered = log.places.are_committed() || planted(Sabotage::MarkUncommitted);
+        if (log.durable + 1 != log.next || !covered) && !planted(Sabotage::MarkBeforeFlush) {
             return Ok(());
         }
         let (slots, unmarked) = self.done_with(log, most);

@@ -245,9 +245,9 @@ impl<F: Fleet> Array<F> {
     }
 
     /// Makes writes that the next flush has to cover, and none of them again.
-    pub(crate) fn once_unflushed(&self, log: &mut Log, calls: &mut [Call<'_>]) {
+    pub(crate) fn once_unflushed(&self, log: &mut Log, calls: &mut [Call<'_>], patience_ms: u64) {
         let before = self.breaks();
-        self.fleet.round(calls, 2 * self.options.patience_ms);
+        self.fleet.round(calls, patience_ms);
         if !log.unflushed {
             self.members.write().breaks = before;
             log.unflushed = true;

@@ -8,7 +8,7 @@
 //! - Nothing that was flushed is overwritten while it is needed: records are appended to **segments** of the servers, and
 //!   a segment is used again only once everything in it has newer versions that are flushed. There is no write hole.
 //! - Where blocks have homes besides ([`home`]) the log is the journal of these: a home is overwritten only while the log has all
-//!   of its stripe ([`bring`]).
+//!   of its stripe ([`bring`]). Whole groups of homes go without it to where no group is ([`group`]).
 //! - Every block is read against a checksum that the client holds, every header against its own. What a server says is
 //!   never believed without.
 //! - Who belongs to the array, and in which state, is written to every good server under a growing **epoch** before
@@ -25,6 +25,7 @@ mod clean;
 mod code;
 mod fleet;
 mod flush;
+mod group;
 mod hold;
 mod home;
 mod map;
@@ -40,6 +41,7 @@ mod rebuild;
 mod record;
 mod recover;
 mod resume;
+mod runs;
 mod scan;
 mod seal;
 mod send;

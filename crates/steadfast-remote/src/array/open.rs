@@ -2,6 +2,7 @@
 
 use parking_lot::{Mutex, RwLock};
 
+use super::group::Places;
 use super::map::Map;
 use super::members::{Members, State};
 use super::options::Tally;
@@ -234,6 +235,8 @@ impl<F: Fleet> Array<F> {
             unflushed: false,
             floor: 0,
             parity: Vec::new(),
+            parities: Vec::new(),
+            places: Places::new(&shape),
             gathered: Vec::new(),
         };
         Array {

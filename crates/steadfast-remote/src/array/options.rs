@@ -144,6 +144,7 @@ pub(crate) struct Tally {
     cleaned: AtomicU64,
     moved: AtomicU64,
     packed: AtomicU64,
+    groups: AtomicU64,
     records: AtomicU64,
     hedged: AtomicU64,
     trimmed: AtomicU64,
@@ -158,7 +159,7 @@ macro_rules! count {
 }
 
 impl Tally {
-    count!(losses, reconstructed, repaired, cleaned, moved, packed, records, hedged, trimmed);
+    count!(losses, reconstructed, repaired, cleaned, moved, packed, groups, records, hedged, trimmed);
 
     pub(crate) fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Ordering::Relaxed);
@@ -195,6 +196,7 @@ impl Tally {
         status.cleaned = get(&self.cleaned);
         status.moved = get(&self.moved);
         status.packed = get(&self.packed);
+        status.groups = get(&self.groups);
         status.records = get(&self.records);
         status.hedged = get(&self.hedged);
         status.trimmed = get(&self.trimmed);
@@ -232,6 +234,8 @@ pub struct Status {
     pub moved: u64,
     /// Of those, the ones that no server was asked for.
     pub packed: u64,
+    /// Groups of homes that were written without the log.
+    pub groups: u64,
     /// Blocks on the servers that are in memory as well.
     pub held: u64,
     /// Records written.

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::map::Entry;
+use super::map::{Entry, Map};
 use super::members::State;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock};
 use crate::client::Ask;
@@ -150,9 +150,9 @@ impl<F: Fleet> Array<F> {
     }
 
     /// Where a block is on its server.
-    fn byte_of(&self, block: u32, entry: &Entry) -> u64 {
+    fn byte_of(&self, map: &Map, block: u32, entry: &Entry) -> u64 {
         match entry.is_home() {
-            true => self.shape.home_start(self.shape.stripe_of(block)),
+            true => map.home_start(&self.shape, self.shape.stripe_of(block)),
             false => self.shape.slot_start(entry.slot) + u64::from(entry.offset),
         }
     }
@@ -262,7 +262,7 @@ impl<F: Fleet> Array<F> {
                     continue;
                 }
             };
-            let offset = self.byte_of(block, &entry);
+            let offset = self.byte_of(&map, block, &entry);
             match runs.last_mut() {
                 Some(run)
                     if run.member == member
@@ -305,7 +305,7 @@ impl<F: Fleet> Array<F> {
         };
         // A stripe of homes is always whole.
         let is_empty = |shard: usize| meta.is_some_and(|meta| meta.is_empty(shard, &self.shape));
-        let offset = self.byte_of(block, &entry);
+        let offset = self.byte_of(&self.map.read(), block, &entry);
         let own = usize::from(entry.member);
         let sources: Vec<(usize, usize)> = {
             let members = self.members.read();
@@ -394,7 +394,7 @@ impl<F: Fleet> Array<F> {
         if state != State::Good || (entry.is_home() && !enough) {
             return;
         }
-        let offset = self.byte_of(block, &entry);
+        let offset = self.byte_of(&self.map.read(), block, &entry);
         let pieces = [bytes];
         let mut calls = [Call::new(seat, offset, Ask::Write(&pieces, false))];
         self.fleet.round(&mut calls, self.options.patience_ms);

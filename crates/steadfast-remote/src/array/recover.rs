@@ -75,7 +75,7 @@ impl<F: Fleet> Array<F> {
             log.free =
                 (0..self.shape.slots).filter(free).filter(|slot| !log.unmarked.contains(slot)).collect();
         }
-        self.load_homes()?;
+        self.load_homes(&mut log)?;
         // A client that died was about to use the free segments behind its last one: half of the others come first.
         let behind = log.free.range(begun..).chain(log.free.range(..begun));
         log.cursor = behind.copied().nth(log.free.len() / 2).unwrap_or(0).wrapping_sub(1);

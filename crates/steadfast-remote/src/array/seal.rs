@@ -11,6 +11,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
+
+use super::group::Places;
 use super::hold::Hold;
 use super::map::Bytes;
 use super::shape::SECTOR;
@@ -71,6 +74,10 @@ pub(crate) struct Log {
     pub(crate) floor: u64,
     /// Parity of the last record: memory for that of the next one.
     pub(crate) parity: Vec<Vec<u8>>,
+    /// That of the last groups, one by one: the same.
+    pub(crate) parities: Vec<Vec<Vec<u8>>>,
+    /// Where groups of homes can be written.
+    pub(crate) places: Places,
     /// What the last record gathered: the same.
     pub(crate) gathered: Vec<u8>,
 }
@@ -107,28 +114,47 @@ impl<F: Fleet> Array<F> {
         self.make_room(&mut log, 0)?;
         let (mut block, mut rest) = (first, data);
         while rest.len() >= BLOCK {
+            let (count, home) = self.next_part(&mut log, block, rest.len() / BLOCK)?;
+            let (part, behind) = rest.split_at(rest.len().min(count * BLOCK));
+            match home && self.send_groups(&mut log, block, part)? {
+                true => self.make_room(&mut log, 0)?,
+                false => self.take_in(&mut log, block, part)?,
+            }
+            (block, rest) = (block + count as u32, behind);
+        }
+        self.tally.written(data.len());
+        self.alive()
+    }
+
+    /// Puts blocks into the log, or where they wait for that.
+    fn take_in(
+        &self,
+        log: &mut MutexGuard<'_, Log>,
+        mut block: u32,
+        mut rest: &[u8],
+    ) -> Result<(), ArrayError> {
+        while rest.len() >= BLOCK {
             let taken = if rest.len() / BLOCK >= DIRECT_MIN.min(self.shape.batch()) {
-                self.mark_ahead(&mut log)?;
-                self.seal_direct(&mut log, block, rest)?
+                self.mark_ahead(log)?;
+                self.seal_direct(log, block, rest)?
             } else {
                 let room = self.shape.batch().saturating_sub(log.waiting.len()).max(1);
                 let taken = room.min(rest.len() / BLOCK);
                 for (index, bytes) in rest.chunks_exact(BLOCK).take(taken).enumerate() {
                     let mut copy = [0; BLOCK];
                     copy.copy_from_slice(bytes);
-                    self.put(&mut log, block + index as u32, Arc::new(copy));
+                    self.put(log, block + index as u32, Arc::new(copy));
                 }
                 if log.waiting.len() >= self.shape.batch() {
-                    self.seal(&mut log, Stream::Fresh, false)?;
+                    self.seal(log, Stream::Fresh, false)?;
                 }
                 taken
             };
-            self.make_room(&mut log, taken)?;
+            self.make_room(log, taken)?;
             block += taken as u32;
             rest = rest.get(taken * BLOCK..).unwrap_or_default();
         }
-        self.tally.written(data.len());
-        self.alive()
+        Ok(())
     }
 
     /// A block waits.
@@ -216,7 +242,8 @@ impl<F: Fleet> Array<F> {
             let mut map = self.map.write();
             map.place(&header, &self.shape);
             for block in blocks {
-                if let Some(bytes) = map.pending.remove(block)
+                if !map.pending.is_empty()
+                    && let Some(bytes) = map.pending.remove(block)
                     && keep
                 {
                     map.keep(*block, bytes);

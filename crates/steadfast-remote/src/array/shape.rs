@@ -24,7 +24,7 @@ pub(crate) struct Shape {
     pub(crate) slots: u32,
     /// Blocks of the medium.
     pub(crate) blocks: u32,
-    /// Stripes that blocks have homes in, behind the segments; none where the log is all there is.
+    /// Rows of a block that homes are in, behind the segments; none where the log is all there is.
     pub(crate) homes: u32,
 }
 

@@ -1,60 +1,196 @@
-//! Parity in place: the checksums of homes, which are always in the log.
+//! Parity in place: the checksums of homes and the places of groups, which are always in the log.
 //!
 //! # Invariants
 //! - The newest version of each block of checksums is in the log, in segments of this **stream**, under the rules for every record:
 //!   it is on all members or completed there, flushed, and given to who is rebuilt. Nothing older is ever believed.
-//! - What it says of a block is the checksum of its newest version when it was written, in the order of records, and counts only where
-//!   the log has not that block, or has an older version only: then that version is at home, or the block was discarded. So an old
-//!   version does not count again where the mark of its segment was lost, or came late.
-//! - Its segments are marked in any order, and those of which little is needed are packed, so that there are never more than
+//! - What it says of a block is the checksum of its newest version when it was written, in the order of records, and whether that was at
+//!   home, complete and flushed. Where the log has the block in a newer record the log is right. In an older one it is right only if that
+//!   is the version meant: not where it was at home, nor where the checksum is another one. So an old version does not count
+//!   again because the mark of its segment was lost, or came late, or was never made.
+//! - It is written only while all groups are committed (`group.rs`), or to commit them: then what it says of places is flushed.
+//! - Its segments are marked in any order, and those of which little is needed are packed, so that there are hardly more than
 //!   [`Shape::sums_segments`](super::Shape) of which any is. What is packed is made of the map, not read.
 
 use std::collections::BTreeSet;
 
-use super::home::{LOST, NONE, SUMS, Sums, kept_of};
-use super::map::Map;
+use super::map::{Entry, Map};
 use super::seal::{Log, Stream};
+use super::shape::Shape;
 use super::{Array, ArrayError, BLOCK, Fleet};
 use crate::sabotage::{Sabotage, planted};
 
-impl<F: Fleet> Array<F> {
-    /// Puts the homes into the map, behind what the log has.
-    pub(crate) fn load_homes(&self) -> Result<(), ArrayError> {
-        let written: Vec<u32> = {
-            let map = self.map.read();
-            (self.shape.blocks..self.shape.all_blocks()).filter(|block| map.entry(*block).is_some()).collect()
+/// Kept for a block that nobody has written.
+pub(crate) const NONE: u32 = 0;
+/// Kept for a block that no server has any more: nothing fits it.
+pub(crate) const LOST: u32 = 1;
+
+/// A checksum as it is kept for a home.
+pub(crate) fn kept(crc: u32) -> u32 {
+    crc.max(LOST + 1)
+}
+
+/// What a block of checksums says. That it is whole is known from the header of its record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// When a home was written last, as the number of a record.
+    pub(crate) made: u64,
+    /// Of each group its place.
+    pub(crate) places: Vec<u32>,
+    /// Of each block the checksum as it is kept, and whether the block was at home then.
+    pub(crate) blocks: Vec<(u32, bool)>,
+}
+
+impl Sums {
+    /// As the bytes of a block: places, a bit for each block, checksums, and at the end when.
+    pub(crate) fn encode(&self, shape: &Shape) -> [u8; BLOCK] {
+        let mut bytes = [0; BLOCK];
+        let (bits, crcs) = Sums::layout(shape);
+        for (field, place) in bytes.chunks_exact_mut(4).zip(&self.places) {
+            field.copy_from_slice(&place.to_le_bytes());
+        }
+        let fields = bytes.get_mut(crcs..).unwrap_or_default();
+        for (field, (crc, _)) in fields.chunks_exact_mut(4).zip(&self.blocks) {
+            field.copy_from_slice(&crc.to_le_bytes());
+        }
+        for (index, _) in self.blocks.iter().enumerate().filter(|(_, (_, home))| *home) {
+            if let Some(byte) = bytes.get_mut(bits + index / 8) {
+                *byte |= 1 << (index % 8);
+            }
+        }
+        if let Some(last) = bytes.last_chunk_mut() {
+            *last = self.made.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// From the bytes of a block.
+    pub(crate) fn decode(bytes: &[u8], shape: &Shape) -> Option<Sums> {
+        let (bits, crcs) = Sums::layout(shape);
+        let fields = |from: usize, count: u32| {
+            let fields = bytes.get(from..).unwrap_or_default().chunks_exact(4).take(count as usize);
+            fields.filter_map(|field| field.first_chunk().copied().map(u32::from_le_bytes))
         };
+        let home =
+            |index: usize| bytes.get(bits + index / 8).is_some_and(|byte| byte & 1 << (index % 8) != 0);
+        if bytes.len() != BLOCK {
+            return None;
+        }
+        Some(Sums {
+            made: u64::from_le_bytes(*bytes.last_chunk()?),
+            places: fields(0, shape.groups_each()).collect(),
+            blocks: fields(crcs, shape.sums_each()).enumerate().map(|(at, crc)| (crc, home(at))).collect(),
+        })
+    }
+
+    /// Where the bits begin, and the checksums.
+    fn layout(shape: &Shape) -> (usize, usize) {
+        let bits = 4 * shape.groups_each() as usize;
+        (bits, bits + shape.sums_each() as usize / 8)
+    }
+}
+
+/// What is kept of a block, wherever its newest version is. Where that is in the log and has not been brought home, what is at home
+/// does not fit, and is not taken for it whatever becomes of the log.
+pub(crate) fn kept_of(entry: Option<Entry>) -> u32 {
+    match entry {
+        Some(entry) if entry.is_home() => entry.crc,
+        Some(entry) => kept(entry.crc),
+        None => NONE,
+    }
+}
+
+impl<F: Fleet> Array<F> {
+    /// Puts the homes into the map, behind what the log has, and finds out which places are free.
+    pub(crate) fn load_homes(&self, log: &mut Log) -> Result<(), ArrayError> {
+        if !self.shape.has_homes() {
+            return Ok(());
+        }
+        // The newest first: should two say the same of a place, the older one is wrong.
+        let mut written: Vec<(u64, u32)> = {
+            let map = self.map.read();
+            let numbers = self.shape.blocks..self.shape.all_blocks();
+            let sequence = |block| map.entry(block).and_then(|entry| map.sequence_of(&entry));
+            numbers.filter_map(|block| Some((sequence(block)?, block))).collect()
+        };
+        written.sort_unstable_by(|one, other| other.cmp(one));
+        let mut taken = vec![false; self.shape.places() as usize];
+        let mut claimed = vec![false; self.shape.groups() as usize];
         let mut bytes = Vec::new();
         for part in written.chunks(self.shape.batch()) {
             bytes.resize(part.len() * BLOCK, 0);
-            let gone = self.fetch_surely(part, &mut bytes)?;
+            let blocks: Vec<u32> = part.iter().map(|(_, block)| *block).collect();
+            let gone = self.fetch_surely(&blocks, &mut bytes)?;
             let mut map = self.map.write();
-            for (block, bytes) in part.iter().zip(bytes.chunks_exact(BLOCK)) {
-                let known = if gone.contains(block) { None } else { Sums::decode(bytes) };
-                let sequence = map.entry(*block).and_then(|entry| map.sequence_of(&entry)).unwrap_or(0);
-                self.note_sums(&mut map, block - self.shape.blocks, known.as_ref(), sequence);
+            for ((sequence, block), bytes) in part.iter().zip(bytes.chunks_exact(BLOCK)) {
+                let known = if gone.contains(block) { None } else { Sums::decode(bytes, &self.shape) };
+                let number = block - self.shape.blocks;
+                for (index, group) in self.groups_of(number).enumerate() {
+                    let place = known.as_ref().and_then(|known| known.places.get(index)).copied();
+                    let free = |place: &u32| taken.get(*place as usize) == Some(&false);
+                    if let Some(place) = place.filter(free)
+                        && let (Some(of), Some(taken)) =
+                            (map.places.get_mut(group as usize), taken.get_mut(place as usize))
+                    {
+                        (*of, *taken) = (place, true);
+                        claimed[group as usize] = true;
+                    }
+                }
+                self.note_sums(&mut map, number, known.as_ref(), *sequence, &claimed);
             }
         }
+        let mut map = self.map.write();
+        // Nobody has written to these groups: they are where they began, where nobody else is.
+        let unclaimed = map.places.iter_mut().zip(&claimed).filter(|(_, claimed)| !**claimed);
+        let mut adrift = Vec::new();
+        for (place, _) in unclaimed {
+            match taken.get_mut(*place as usize) {
+                Some(taken) if !*taken => *taken = true,
+                _ => adrift.push(place),
+            }
+        }
+        // Of those of which nobody knows where they are no home is believed. There are more places than groups.
+        let left = (0..).zip(&taken).filter(|(_, taken)| !**taken).map(|(place, _)| place);
+        let mut left: BTreeSet<u32> = left.collect();
+        for place in adrift {
+            *place = left.pop_first().ok_or(ArrayError::NoSpace)?;
+        }
+        log.places.begin(left);
         Ok(())
     }
 
-    /// What a block of checksums says, from the record of this number; where nobody has it, nothing of what it covers can be believed.
-    fn note_sums(&self, map: &mut Map, number: u32, known: Option<&Sums>, sequence: u64) {
-        let first = number * SUMS;
-        let behind = first.saturating_add(SUMS).min(self.shape.blocks);
+    /// The groups that a block of checksums is for.
+    fn groups_of(&self, number: u32) -> std::ops::Range<u32> {
+        let first = number * self.shape.groups_each();
+        first..first.saturating_add(self.shape.groups_each()).min(self.shape.groups())
+    }
+
+    /// The blocks that a block of checksums is for.
+    fn blocks_of(&self, number: u32) -> std::ops::Range<u32> {
+        let groups = self.groups_of(number);
+        groups.start * self.shape.group()..groups.end * self.shape.group()
+    }
+
+    /// What a block of checksums says, from the record of this number; where nobody has it, or of groups that cannot be
+    /// where it says, no home can be believed.
+    fn note_sums(&self, map: &mut Map, number: u32, known: Option<&Sums>, sequence: u64, claimed: &[bool]) {
         let old_counts = planted(Sabotage::OldRecordCounts) || planted(Sabotage::MarkYounger);
-        for (index, block) in (first..behind).enumerate() {
-            let crc = known.map_or(Some(LOST), |known| known.crcs.get(index).copied()).unwrap_or(NONE);
-            let at_home = match map.entry(block) {
-                None => true,
-                // When the checksums were written the newest version was another one.
-                Some(entry) if known.is_some() && !old_counts => {
-                    map.sequence_of(&entry).is_some_and(|own| own < sequence) && kept_of(Some(entry)) != crc
-                }
-                Some(_) => false,
+        for (index, block) in self.blocks_of(number).enumerate() {
+            let said = known.and_then(|known| known.blocks.get(index).copied());
+            let in_log = map.entry(block).and_then(|entry| Some((map.sequence_of(&entry)?, entry)));
+            let log_is_right = match (in_log, said) {
+                (None, _) => false,
+                (Some((own, _)), Some(_)) if own > sequence || old_counts => true,
+                // When the checksums were written this was the newest version, or another one was.
+                (Some((_, entry)), Some((crc, at_home))) => !at_home && kept_of(Some(entry)) == crc,
+                (Some(_), None) => true,
             };
-            if crc != NONE && at_home {
-                map.set(block, self.shape.at_home(block, crc));
+            if log_is_right {
+                continue;
+            }
+            let is_placed = claimed.get(self.shape.group_of(block) as usize) == Some(&true);
+            match said.map_or(LOST, |(crc, _)| crc) {
+                NONE => map.clear(block),
+                crc => map.set(block, self.shape.at_home(block, if is_placed { crc } else { LOST })),
             }
         }
         if let Some(made) = map.made.get_mut(number as usize) {
@@ -67,14 +203,18 @@ impl<F: Fleet> Array<F> {
         let map = self.map.read();
         let mut bytes = Vec::with_capacity(numbers.len() * BLOCK);
         for number in numbers {
-            let first = number * SUMS;
-            let behind = first.saturating_add(SUMS).min(self.shape.blocks);
-            let crc = |block: u32| match gone.contains(&block) {
-                true => LOST,
-                false => kept_of(map.entry(block)),
+            let said = |block: u32| {
+                let entry = map.entry(block);
+                let kept = if gone.contains(&block) { LOST } else { kept_of(entry) };
+                (kept, entry.is_some_and(|entry| entry.is_home()))
             };
-            let made = map.made.get(*number as usize).copied().unwrap_or(0);
-            bytes.extend_from_slice(&Sums { made, crcs: (first..behind).map(crc).collect() }.encode());
+            let place = |group: u32| map.places.get(group as usize).copied().unwrap_or(u32::MAX);
+            let sums = Sums {
+                made: map.made.get(*number as usize).copied().unwrap_or(0),
+                places: self.groups_of(*number).map(place).collect(),
+                blocks: self.blocks_of(*number).map(said).collect(),
+            };
+            bytes.extend_from_slice(&sums.encode(&self.shape));
         }
         bytes
     }
@@ -86,7 +226,18 @@ impl<F: Fleet> Array<F> {
         blocks: &[u32],
         gone: &BTreeSet<u32>,
     ) -> Result<(), ArrayError> {
-        let numbers: BTreeSet<u32> = blocks.iter().map(|block| block / SUMS).collect();
+        debug_assert!(log.places.are_committed());
+        let numbers: BTreeSet<u32> = blocks.iter().map(|block| block / self.shape.sums_each()).collect();
+        self.renew_sums(log, numbers.into_iter().collect(), gone)
+    }
+
+    /// The same for these blocks of checksums.
+    pub(crate) fn renew_sums(
+        &self,
+        log: &mut Log,
+        numbers: Vec<u32>,
+        gone: &BTreeSet<u32>,
+    ) -> Result<(), ArrayError> {
         {
             let mut map = self.map.write();
             for number in &numbers {
@@ -95,7 +246,6 @@ impl<F: Fleet> Array<F> {
                 }
             }
         }
-        let numbers: Vec<u32> = numbers.into_iter().collect();
         self.seal_sums(log, &numbers, gone, true)
     }
 
@@ -106,17 +256,19 @@ impl<F: Fleet> Array<F> {
         gone: &BTreeSet<u32>,
         durable: bool,
     ) -> Result<(), ArrayError> {
-        for part in numbers.chunks(self.shape.batch()) {
+        let mut parts = numbers.chunks(self.shape.batch()).peekable();
+        while let Some(part) = parts.next() {
             let bytes = self.sums_of(part, gone);
             let blocks: Vec<u32> = part.iter().map(|number| self.shape.blocks + number).collect();
-            self.seal_blocks(log, Stream::Sums, &blocks, &bytes, durable)?;
+            self.seal_blocks(log, Stream::Sums, &blocks, &bytes, durable && parts.peek().is_none())?;
         }
         Ok(())
     }
 
-    /// Packs checksums until no more segments hold them than may. Each time at most half a segment is sent, and one is done with.
-    pub(crate) fn pack_sums(&self, log: &mut Log) -> Result<(), ArrayError> {
-        for _ in 0..self.shape.slots {
+    /// Packs checksums until no more segments hold them than may, but no more than so many. Each time at most half a segment is sent,
+    /// and one is done with. All groups are committed, or flushed and about to be.
+    pub(crate) fn pack_sums(&self, log: &mut Log, most: usize) -> Result<(), ArrayError> {
+        for _ in 0..most {
             let Some(slot) = self.sums_victim(log) else { break };
             let numbers: Vec<u32> = {
                 let map = self.map.read();
@@ -133,7 +285,6 @@ impl<F: Fleet> Array<F> {
                 self.mark(log)?;
             }
         }
-        debug_assert!(self.sums_victim(log).is_none());
         Ok(())
     }
 
@@ -149,5 +300,29 @@ impl<F: Fleet> Array<F> {
             .collect();
         let most = self.shape.sums_segments();
         closed.iter().min().filter(|_| closed.len() > most).map(|(_, slot)| *slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_go_both_ways() {
+        for data in 2..=15 {
+            let shape = Shape::in_place(data, 8 << 20).unwrap();
+            let sums = Sums {
+                made: u64::MAX - 5,
+                places: (0..shape.groups_each()).map(|group| group * 3 + 1).collect(),
+                blocks: (0..shape.sums_each()).map(|block| (block * 7, block % 3 == 0)).collect(),
+            };
+            assert_eq!(Sums::decode(&sums.encode(&shape), &shape).unwrap(), sums);
+            let nothing = Sums::decode(&[0; BLOCK], &shape).unwrap();
+            assert!(nothing.blocks.iter().all(|said| *said == (NONE, false)));
+            assert_eq!(Sums::decode(&[0; 100], &shape), None);
+        }
+        for crc in [0, LOST, LOST + 1, u32::MAX] {
+            assert!(![NONE, LOST].contains(&kept(crc)));
+        }
     }
 }

@@ -15,7 +15,7 @@ const VERSION: u32 = 2;
 const UNFINISHED: u32 = 1 << 16;
 /// The same while there is a write-behind log that has to be kept up to date.
 const LOGGED: u32 = 1 << 17;
-/// The same where blocks have homes besides the log: their number is in the last bytes.
+/// The same where blocks have homes besides the log: how many rows these take is in the last bytes.
 const IN_PLACE: u32 = 1 << 18;
 /// Where that is.
 const HOMES_AT: usize = BLOCK - 8;

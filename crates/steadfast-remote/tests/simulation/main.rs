@@ -9,6 +9,7 @@
 mod behind;
 mod fleet;
 mod found;
+mod groups;
 mod homes;
 mod refusals;
 mod sabotage;
@@ -40,7 +41,7 @@ fn nothing_flushed_is_lost_and_nothing_wrong_is_read() {
     // The worlds are worth something only if all of this happens in them.
     assert!(tally.crashes > 50 && tally.losses > 50 && tally.rebuilt > 10 && tally.cleaned > 50, "{tally:?}");
     assert!(tally.looks > 20 && tally.outages > 3, "{tally:?}");
-    assert!(tally.reconstructed > 100 && tally.packed > 100, "{tally:?}");
+    assert!(tally.reconstructed > 100 && tally.packed > 100 && tally.groups > 20, "{tally:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use steadfast_remote::sabotage::{Sabotage, plant};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
 use crate::found::{SIZE, STRIPED, packed, rack, versions, write};
+use crate::groups::{dies_with_groups, late_in_a_place};
 use crate::homes::{dies, dies_packing, late_at_home, one_after_the_other, packing, stalls};
 use crate::world::{fill, options};
 
@@ -220,6 +221,40 @@ fn checksums_marked_ahead_of_what_was_packed_are_found() {
     };
     let found = packing().into_iter().step_by(7).find(|calls| fails(*calls)).expect("a death that hurts");
     assert!(dies_packing(found), "not found within {found} calls");
+}
+
+/// Some death of a client that writes groups, of those that `groups.rs` survives, is not survived with the bug.
+fn some_death_with_groups_is_found(bug: Sabotage) {
+    let world = |calls: u64| (3, [1 << 20, 2 << 20][calls as usize % 2], calls, 1 + calls % 7);
+    let fails = |calls| {
+        let (servers, size, calls, seed) = world(calls);
+        let mut died = true;
+        fails(bug, || died = dies_with_groups(servers, size, calls, seed)) || !died
+    };
+    let found = (0..600).step_by(3).find(|calls| fails(*calls)).expect("a death that hurts");
+    let (servers, size, calls, seed) = world(found);
+    assert!(dies_with_groups(servers, size, calls, seed), "not found within {found} calls");
+}
+
+#[test]
+fn groups_committed_ahead_of_their_flush_are_found() {
+    some_death_with_groups_is_found(Sabotage::CommitBeforeFlush);
+}
+
+#[test]
+fn places_that_are_free_too_early_are_found() {
+    some_death_with_groups_is_found(Sabotage::LeftIsFree);
+}
+
+#[test]
+fn marks_ahead_of_a_commit_are_found() {
+    some_death_with_groups_is_found(Sabotage::MarkUncommitted);
+}
+
+#[test]
+fn places_used_again_too_early_are_found() {
+    let found = (0..30).find(|writes| fails(Sabotage::SpoiledIsFree, || _ = late_in_a_place(3, *writes)));
+    assert!(late_in_a_place(3, found.expect("a write that hurts")));
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub struct Tally {
     pub cleaned: u64,
     /// Blocks that cleaning took from memory.
     pub packed: u64,
+    pub groups: u64,
     pub reconstructed: u64,
     pub repaired: u64,
     pub records: u64,
@@ -36,6 +37,7 @@ impl Tally {
         self.rebuilt += other.rebuilt;
         self.cleaned += other.cleaned;
         self.packed += other.packed;
+        self.groups += other.groups;
         self.reconstructed += other.reconstructed;
         self.repaired += other.repaired;
         self.records += other.records;
@@ -214,7 +216,13 @@ impl World {
     }
 
     fn write(&mut self) -> Result<(), String> {
-        let count = 1 + self.random.below(if self.random.clone().one_in(4) { 30 } else { 3 });
+        let most = match self.random.clone().below(8) {
+            // Whole groups, where blocks have homes.
+            0 => 120,
+            1 => 30,
+            _ => 3,
+        };
+        let count = (1 + self.random.below(most)).min(self.blocks / 2);
         // Few places are hot.
         let span = if self.random.one_in(2) { 20.min(self.blocks) } else { self.blocks };
         let first = self.random.below(span).min(self.blocks.saturating_sub(count));
@@ -490,6 +498,7 @@ impl World {
         self.tally.losses += status.losses;
         self.tally.cleaned += status.cleaned;
         self.tally.packed += status.packed;
+        self.tally.groups += status.groups;
         self.tally.reconstructed += status.reconstructed;
         self.tally.repaired += status.repaired;
         self.tally.records += status.records;

@@ -1,0 +1,210 @@
+//! Parity in place: large writes go home at once, whole groups to places that are free.
+//!
+//! A group is the chunks of as many stripes as a chunk has blocks; there are more places than groups ([`home`](super::home)). A write of
+//! whole groups overwrites nothing that is needed, so it needs no log: it is sent where it stays, once, with its parity.
+//!
+//! # Invariants
+//! - A group is **committed** with the next flush: what was sent is flushed on all members, then the checksums that say where it is
+//!   are, and only then the places that groups have left are free. Whoever opens the array finds a group as it was or as it is.
+//! - Until then nothing that it makes unneeded is marked (`mark.rs`), and no other checksums are written.
+//! - A place is written once and then only as homes are (`bring.rs`). Where somebody has not answered the write may arrive later, when
+//!   another group is there. So the place is not used again as long as the array is open, the blocks go to the log, and
+//!   nobody is out of the array for it who answers.
+
+use std::collections::BTreeSet;
+
+use parking_lot::MutexGuard;
+
+use super::home::CHUNK;
+use super::runs::Runs;
+use super::seal::Log;
+use super::shape::{RECORD_BLOCKS_MAX, Shape};
+use super::sums::kept;
+use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock, crc32c};
+use crate::client::Ask;
+use crate::sabotage::{Sabotage, planted};
+
+/// Blocks of whole groups that are worth a commit, where a record has room for them.
+const GROUPS_MIN: usize = 128;
+/// Segments of the log that a commit takes at most, packing included.
+pub(crate) const COMMIT_SEGMENTS: usize = 2;
+
+/// Places that no group is in.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    free: BTreeSet<u32>,
+    /// The one that was taken last: they take turns, so that what is written together lies together.
+    cursor: u32,
+    /// What groups have left since the last commit.
+    left: Vec<u32>,
+    /// Blocks of checksums that have to say where groups are now.
+    uncommitted: BTreeSet<u32>,
+}
+
+impl Places {
+    /// Of a new array.
+    pub(crate) fn new(shape: &Shape) -> Places {
+        Places { free: (shape.groups()..shape.places()).collect(), ..Places::default() }
+    }
+
+    /// With these free ones.
+    pub(crate) fn begin(&mut self, free: BTreeSet<u32>) {
+        *self = Places { free, ..Places::default() };
+    }
+
+    /// Whether the servers know where all groups are.
+    pub(crate) fn are_committed(&self) -> bool {
+        self.uncommitted.is_empty()
+    }
+
+    fn take(&mut self, count: usize) -> Vec<u32> {
+        let behind = self.free.range(self.cursor.saturating_add(1)..);
+        let taken: Vec<u32> = behind.chain(self.free.range(..=self.cursor)).take(count).copied().collect();
+        taken.iter().for_each(|place| _ = self.free.remove(place));
+        self.cursor = taken.last().copied().unwrap_or(self.cursor);
+        taken
+    }
+}
+
+impl Shape {
+    /// Groups that are written together.
+    fn groups_at_once(&self) -> usize {
+        (RECORD_BLOCKS_MAX / self.group() as usize).max(1)
+    }
+
+    /// Blocks of checksums that are written together, so that a commit takes no more segments than it may.
+    fn commit_max(&self) -> usize {
+        self.batch().min(self.segment_blocks()) / 2
+    }
+}
+
+impl<F: Fleet> Array<F> {
+    /// What comes next of a write of so many blocks from `first` on: how many of them, and whether they are whole groups that there
+    /// is room for.
+    pub(crate) fn next_part(
+        &self,
+        log: &mut MutexGuard<'_, Log>,
+        first: u32,
+        blocks: usize,
+    ) -> Result<(usize, bool), ArrayError> {
+        let group = self.shape.group() as usize;
+        if !self.shape.has_homes() {
+            return Ok((blocks, false));
+        }
+        let lead = (first as usize).next_multiple_of(group) - first as usize;
+        let whole = blocks.saturating_sub(lead) / group;
+        if whole == 0 || whole * group < GROUPS_MIN.min(self.shape.batch()) {
+            return Ok((blocks, false));
+        }
+        if lead > 0 {
+            return Ok((lead, false));
+        }
+        let count = whole.min(self.shape.groups_at_once());
+        let sums = log.places.uncommitted.len() + count.div_ceil(self.shape.groups_each() as usize) + 1;
+        if log.places.free.len() < count || sums > self.shape.commit_max() {
+            self.flush_held(log)?;
+        }
+        Ok(match count.min(log.places.free.len()) {
+            0 => (whole * group, false),
+            count => (count * group, true),
+        })
+    }
+
+    /// Writes whole groups to free places: whether all who take writes have them now. Otherwise nothing has changed.
+    pub(crate) fn send_groups(&self, log: &mut Log, first: u32, data: &[u8]) -> Result<bool, ArrayError> {
+        let shape = &self.shape;
+        let size = shape.group() as usize * BLOCK;
+        let groups = shape.group_of(first)..shape.group_of(first) + (data.len() / size) as u32;
+        let places = log.places.take(groups.len());
+        // Given back when all is sent.
+        let mut parities = std::mem::take(&mut log.parities);
+        parities.resize_with(groups.len().max(parities.len()), Vec::new);
+        let chunks = data.chunks_exact(size).zip(&mut parities);
+        let chunks = chunks.map(|(group, buffers)| {
+            self.with_parity(group.chunks_exact(CHUNK as usize * BLOCK).collect(), buffers)
+        });
+        let chunks: Vec<Vec<&[u8]>> = chunks.collect::<Result<_, _>>()?;
+        let mut runs = Runs::default();
+        for (member, seat) in self.members.read().writable_seats() {
+            for ((group, place), chunks) in groups.clone().zip(&places).zip(&chunks) {
+                let chunk = chunks.get(shape.shard_of(member, u64::from(group)));
+                runs.push((member, seat), shape.place_start(*place), chunk.copied().unwrap_or_default());
+            }
+        }
+        let covered = log.unflushed;
+        let refused = self.write_runs(log, &runs, self.options.patience_ms, false);
+        drop(runs);
+        log.parities = parities;
+        if !refused.is_empty() {
+            // Nothing of it counts, so the next flush need not answer for the connections that it went over.
+            log.unflushed = covered;
+            if planted(Sabotage::SpoiledIsFree) {
+                log.places.free.extend(places);
+            }
+            self.have_proof(&refused)?;
+            return Ok(false);
+        }
+        let blocks = first..first + (data.len() / BLOCK) as u32;
+        log.waiting.retain(|block| !blocks.contains(block));
+        let crcs: Vec<u32> = data.chunks_exact(BLOCK).map(|bytes| kept(crc32c(bytes))).collect();
+        let mut map = self.map.write();
+        for (block, crc) in blocks.zip(crcs) {
+            if !map.pending.is_empty() {
+                map.pending.remove(&block);
+            }
+            map.set(block, shape.at_home(block, crc));
+        }
+        for (group, place) in groups.zip(places) {
+            if let Some(of) = map.places.get_mut(group as usize) {
+                log.places.left.push(std::mem::replace(of, place));
+            }
+            log.places.uncommitted.insert(group / shape.groups_each());
+            self.tally.groups(1);
+        }
+        if planted(Sabotage::LeftIsFree) {
+            let left = std::mem::take(&mut log.places.left);
+            log.places.free.extend(left);
+        }
+        Ok(true)
+    }
+
+    /// Says on the servers where groups are now. What was sent is flushed.
+    pub(crate) fn commit_groups(&self, log: &mut Log) -> Result<(), ArrayError> {
+        if log.places.are_committed() {
+            return Ok(());
+        }
+        // Before, so that nothing is sent behind what is flushed.
+        self.pack_sums(log, 1)?;
+        let numbers = log.places.uncommitted.iter().copied().collect();
+        self.renew_sums(log, numbers, &BTreeSet::new())?;
+        self.flush_servers(log)?;
+        self.alive()?;
+        log.durable = log.next - 1;
+        let left = std::mem::take(&mut log.places.left);
+        log.places.free.extend(left);
+        log.places.uncommitted.clear();
+        Ok(())
+    }
+
+    /// Members that have not answered are asked for their proof, once, and are out of the array if they do not show it: with what
+    /// they were asked before that is as often as for every call.
+    fn have_proof(&self, members: &[usize]) -> Result<(), ArrayError> {
+        let (seats, present): (Vec<usize>, Superblock) = {
+            let held = self.members.read();
+            (members.iter().map(|member| held.seat(*member)).collect(), held.superblock.clone())
+        };
+        let mut proofs = vec![vec![0; BLOCK]; seats.len()];
+        let asked = seats.iter().zip(&mut proofs);
+        let mut calls: Vec<Call<'_>> = asked
+            .map(|(seat, proof)| Call::new(*seat, Superblock::offset(present.epoch), Ask::Read(proof)))
+            .collect();
+        self.fleet.round(&mut calls, self.options.patience_ms);
+        let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
+        drop(calls);
+        let lost = members.iter().zip(&proofs).zip(done).filter(|((_, proof), done)| {
+            !done || Superblock::decode(proof).is_none_or(|found| found.order() != present.order())
+        });
+        let lost: Vec<usize> = lost.map(|((member, _), _)| *member).collect();
+        self.lose_behind(&lost)
+    }
+}

@@ -1,0 +1,108 @@
+//! Parity in place: clients die, and servers are lost, while whole groups are written without the log.
+
+use steadfast_media::Medium;
+use steadfast_remote::array::{BLOCK, Fleet};
+
+use crate::fleet::Trouble;
+use crate::found::rebuild;
+use crate::homes::{Full, dies_in, every_death, first_home};
+
+/// Sizes of servers with two spare places, and with six.
+const SIZES: [u64; 2] = [1 << 20, 2 << 20];
+
+/// A client dies at its `calls`-th call, as in `homes.rs`. Whether it has died before its end.
+pub fn dies_with_groups(servers: usize, size: u64, calls: u64, seed: u64) -> bool {
+    let lost = (calls % servers as u64) as usize;
+    let full = Full::groups(servers, size, seed);
+    dies_in(full, calls, lost, &format!("groups, {servers} servers of {size}, seed {seed}"))
+}
+
+/// Some calls; with STEADFAST_DEATHS=all every one.
+#[test]
+fn groups_survive_the_client_and_a_server() {
+    let worlds = [(3, SIZES[0], 47), (3, SIZES[1], 47), (4, SIZES[1], 97), (6, SIZES[1], 211)];
+    for (servers, size, step) in worlds {
+        let died = |calls: &u64| dies_with_groups(servers, size, *calls, 1 + calls % 7);
+        let deaths = (0..).step_by(if every_death() { 1 } else { step }).take_while(died).count();
+        println!("{servers} servers of {size}: {deaths} deaths");
+        assert!(deaths > 10, "{servers}, {size}: {deaths}");
+    }
+}
+
+/// A living client's write of a group, the one after `writes` others, is not answered in time, and arrives after much else was written.
+/// Nobody is lost for it, and it hurts nothing. Whether there were so many writes.
+pub fn late_in_a_place(servers: usize, writes: u64) -> bool {
+    let context = format!("{servers} servers, {writes} writes");
+    // Nothing else goes home.
+    let mut full = Full::empty(servers, SIZES[1], 1 + writes % 4);
+    let group = 16 * (servers as u64 - 1);
+    let groups = full.array().geometry().size / BLOCK as u64 / group;
+    full.fleet.keep_write(first_home(full.array()), writes);
+    (0..20).for_each(|turn| full.write(turn % groups * group, group).expect(&context));
+    let late = !full.fleet.kept().is_empty();
+    full.flush(&context);
+    assert!(full.array().lost().is_empty(), "{context}: {:?} are lost", full.array().lost());
+    // Every place that is free is used again.
+    for turn in 0..4 * groups {
+        full.write(turn % groups * group, group).expect(&context);
+        full.flush(&context);
+    }
+    full.fleet.deliver();
+    full.check(&format!("{context}, delivered"));
+    for lost in 0..servers {
+        full.fleet.set_trouble(lost, Trouble::Down);
+        full.check(&format!("{context}, delivered, {lost} is lost"));
+        full.fleet.set_trouble(lost, Trouble::None);
+        if full.array().lost() == [lost] {
+            rebuild(full.array(), lost);
+        }
+    }
+    late
+}
+
+#[test]
+fn a_group_that_arrives_late_hurts_nothing_and_costs_nobody() {
+    for servers in [3, 5] {
+        let late = (0..30).take_while(|writes| late_in_a_place(servers, *writes)).count();
+        assert!(late > 15, "{servers}: {late}");
+    }
+}
+
+/// A connection that was idle breaks, and a large write is what finds out.
+#[test]
+fn a_connection_that_breaks_between_writes_costs_nobody() {
+    for seed in 1..20 {
+        let mut full = Full::groups(3, SIZES[1], seed);
+        full.flush("flushed");
+        let before = full.array().status().groups;
+        for server in 0..3 {
+            full.fleet.restart_without_unflushed(server);
+            full.write(0, 96).unwrap();
+            full.flush("flushed");
+            full.write(32, 64).unwrap();
+            full.flush("flushed");
+        }
+        assert!(full.array().status().groups > before, "seed {seed}");
+        assert!(full.array().lost().is_empty(), "seed {seed}: {:?} are lost", full.array().lost());
+        full.check(&format!("seed {seed}"));
+    }
+}
+
+/// Clients follow each other, each of which writes groups, over blocks that are in the log.
+#[test]
+fn groups_are_where_they_were_when_the_next_client_opens_the_array() {
+    for seed in 1..40 {
+        let mut full = Full::groups(3 + seed as usize % 3, SIZES[seed as usize % 2], seed);
+        for life in 0..4 {
+            let context = format!("seed {seed}, life {life}");
+            (0..25).for_each(|_| full.one().expect(&context));
+            let written = full.array().status().groups;
+            full.reopen(&context);
+            full.check(&context);
+            assert!(written > 5, "{context}: {written} groups");
+        }
+        let servers = full.fleet.servers();
+        full.fleet.set_trouble(seed as usize % servers, Trouble::Down);
+        full.check(&format!("seed {seed}, degraded"));
+    }
+}
