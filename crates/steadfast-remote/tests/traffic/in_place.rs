@@ -8,9 +8,10 @@ use steadfast_remote::array::{Array, ArrayOptions, BLOCK, CreateOptions, Policy}
 use super::counting::Counting;
 use super::{Places, SIZE, array, small_writes};
 
+const PIECE: usize = 1 << 20;
+
 /// Everything twice, in pieces of 1 MiB with a flush behind each: the second time is counted.
 fn large_writes(policy: Policy, servers: usize) -> (f64, f64, f64) {
-    const PIECE: usize = 1 << 20;
     let (fleet, array, blocks) = array(policy, servers, 16 << 20);
     for turn in 1..=2 {
         fleet.take();
@@ -33,7 +34,7 @@ fn what_parity_in_place_costs() {
     println!("| servers | written | log: sent | read | rounds | in place: sent | read | rounds |");
     println!("|---|---|---:|---:|---:|---:|---:|---:|");
     let policies = [Policy::Parity, Policy::ParityInPlace];
-    for servers in [3, 5] {
+    for servers in [3, 4, 5] {
         let row = |what: &str, [log, home]: [(f64, f64, f64); 2]| {
             println!(
                 "| {servers} | {what} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
@@ -54,8 +55,9 @@ fn what_parity_in_place_costs() {
         let [log, home] = policies.map(|policy| large_writes(policy, servers));
         row("1 MiB after the other", [log, home]);
         let redundancy = servers as f64 / (servers as f64 - 1.0);
-        // Everything twice, and the log once.
-        assert!(home.0 > 2.0 * redundancy && home.0 < 2.5 * redundancy, "{servers}: {home:?}");
+        // Both send everything once, but for the groups of which a piece of 1 MiB has only a part.
+        let parts = if (PIECE / BLOCK).is_multiple_of(16 * (servers - 1)) { 0.0 } else { 0.15 };
+        assert!(home.0 < (1.05 + 2.0 * parts) * redundancy && home.1 < parts + 0.01, "{servers}: {home:?}");
         assert!(log.0 < 1.2 * redundancy, "{servers}: {log:?}");
     }
 }
@@ -64,7 +66,7 @@ fn what_parity_in_place_costs() {
 fn more_of_what_is_lent_is_room() {
     let room = |policy| array(policy, 3, 0).2 as f64 * BLOCK as f64 / (2 * SIZE) as f64;
     let (log, home) = (room(Policy::Parity), room(Policy::ParityInPlace));
-    assert!(log < 0.8 && home > 0.91, "{log}, {home}");
+    assert!(log < 0.8 && home > 0.89, "{log}, {home}");
 }
 
 /// Every block once in an order without any, one by one and without a flush, and again: more servers put more of a stripe into the log
