@@ -10,6 +10,7 @@ mod behind;
 mod fleet;
 mod found;
 mod homes;
+mod late;
 mod refusals;
 mod sabotage;
 mod volume;
