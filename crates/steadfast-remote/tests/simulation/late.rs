@@ -102,7 +102,7 @@ pub fn dies_opening(policy: Policy, servers: usize, seed: u64, closed: bool, cal
     let mut full = full(policy, servers, seed);
     match closed {
         true => full.array().close().expect(&context),
-        false => assert!(die(&mut full, 10 + seed * 7 + calls % 60), "{context}"),
+        false => assert!(die(&mut full, 10 + (seed * 7 + calls) % 50), "{context}"),
     }
     full.array = None;
     full.fleet.revive_client();
