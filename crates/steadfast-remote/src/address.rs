@@ -34,6 +34,8 @@ pub struct Address {
     pub timeout: Duration,
     /// After this time a read is made from other servers.
     pub hedge: Duration,
+    /// How long what a client that died had sent may be under way.
+    pub late: Duration,
     /// Open without servers that might know better.
     pub degraded: bool,
     /// Bytes of partly filled stripes that may be kept in memory.
@@ -110,6 +112,7 @@ impl Address {
             connections: 4,
             timeout: Duration::from_millis(400),
             hedge: Duration::from_millis(50),
+            late: Duration::from_secs(2),
             degraded: false,
             hold: 16 << 20,
             rebuild_rate: 64 << 20,
@@ -140,6 +143,10 @@ impl Address {
             },
             "timeout" => self.timeout = ms()?,
             "hedge" => self.hedge = ms()?,
+            "late" => match value.strip_suffix("ms").unwrap_or(value).parse::<u64>() {
+                Ok(ms @ 0..=60_000) => self.late = Duration::from_millis(ms),
+                _ => return Err(wrong("give milliseconds, from 0 to 60000")),
+            },
             "degraded" => self.degraded = value == "yes",
             "hold" => match number()? {
                 mib @ 0..=64 => self.hold = mib << 20,
@@ -179,7 +186,7 @@ impl Address {
             }
             _ => {
                 return Err(format!(
-                    "unknown word '{key}': there are policy, ec, export, connections, timeout, hedge, degraded, hold, \
+                    "unknown word '{key}': there are policy, ec, export, connections, timeout, hedge, late, degraded, hold, \
                      rate, spare, spares, spare_after, log, log_behind, witness, tls_ca, tls_cert and tls_key; with etcd also \
                      members, takeover, etcd_wait, etcd_ca, etcd_cert and etcd_key"
                 ));
@@ -321,12 +328,13 @@ mod tests {
     #[test]
     fn addresses_are_read() {
         let address: Address =
-            "remote://a,b:1,[::1]:2?policy=parity&spare=c:3&timeout=900ms&degraded=yes&rate=5&hold=3&log=/l&log_behind=8"
+            "remote://a,b:1,[::1]:2?policy=parity&spare=c:3&timeout=900ms&late=0&degraded=yes&rate=5&hold=3&log=/l&log_behind=8"
                 .parse()
                 .unwrap();
         assert_eq!(address.servers, ["a:10809", "b:1", "[::1]:2", "c:3"]);
         assert_eq!((address.spares, address.policy), (1, Some(Policy::Parity)));
         assert!(address.degraded && address.timeout == Duration::from_millis(900));
+        assert_eq!(address.late, Duration::ZERO);
         assert_eq!((address.rebuild_rate, address.hold), (5 << 20, 3 << 20));
         assert_eq!((address.log, address.log_left, address.log_behind), (Some("/l".into()), false, 8 << 20));
         let left: Address = "remote://a?log=none".parse().unwrap();
@@ -343,6 +351,7 @@ mod tests {
             ("remote://a,a", "twice"),
             ("remote://a?colour=red", "unknown word"),
             ("remote://a?timeout=0", "milliseconds"),
+            ("remote://a?late=60001", "from 0 to 60000"),
             ("remote://a,b?policy", "no value"),
             ("remote://a?log_behind=0", "MiB, from 1"),
             ("remote://a?hold=65", "MiB, from 0"),

@@ -450,6 +450,10 @@ impl Drop for RemoteMedium {
         for thread in [self.tender.take(), self.keeper.take()].into_iter().flatten() {
             let _ = thread.join();
         }
+        // With etcd nobody waits for that, and etcd itself may be away. What fails here the next one finds not closed.
+        if self.open.session.is_none() {
+            let _ = self.open.array.close();
+        }
     }
 }
 

@@ -78,6 +78,8 @@ pub(crate) fn options(
         degraded: address.degraded,
         read_only,
         now,
+        // Servers that know of a newer token take nothing of a dead client any more.
+        late_ms: if address.etcd.is_some() { 0 } else { ms(address.late) },
         hold_bytes: address.hold,
         log: match &address.log {
             Some(_) => LogUse::Kept,

@@ -84,6 +84,8 @@ impl RemoteMedium {
                 RestoreError::Array(error) => RemoteError::Array(error),
                 error @ RestoreError::TooSmall(..) => invalid(&error.to_string()),
             })?;
+            // Otherwise the next one waits.
+            let _ = array.close();
             Ok(Restored { time_ms: point.time_ms, bytes })
         };
         let restored = made();

@@ -39,6 +39,10 @@ pub enum Sabotage {
     SpoiledIsFree,
     /// What nobody has answered is taken for gone.
     UnansweredIsGone,
+    /// Nobody waits for what a dead client has sent.
+    LateIgnored,
+    /// Who opens a closed array does not say so before he writes.
+    ClosedStands,
 }
 
 #[cfg(not(feature = "sabotage"))]

@@ -68,6 +68,8 @@ fn options(notebook: &Arc<Notebook>, token: u32) -> ArrayOptions {
         hedge_ms: 10_000,
         witness: Some(Arc::new(Page(Arc::clone(notebook), token))),
         now: token.into(),
+        // The token is what keeps the earlier one's writes off.
+        late_ms: 0,
         ..ArrayOptions::default()
     }
 }

@@ -76,6 +76,9 @@ pub trait Fleet: Send + Sync {
     /// How often a connection to the server has broken.
     fn breaks(&self, server: usize) -> u64;
 
+    /// Lets so many milliseconds pass, for what somebody else has sent to arrive meanwhile.
+    fn pause(&self, ms: u64);
+
     /// Whether another client has taken the array over, as far as anybody has said: then nothing more is done here.
     fn fenced(&self) -> bool {
         false
@@ -97,6 +100,9 @@ impl<F: Fleet + ?Sized> Fleet for std::sync::Arc<F> {
     }
     fn breaks(&self, server: usize) -> u64 {
         (**self).breaks(server)
+    }
+    fn pause(&self, ms: u64) {
+        (**self).pause(ms);
     }
     fn fenced(&self) -> bool {
         (**self).fenced()

@@ -160,9 +160,8 @@ impl<F: Fleet> Array<F> {
     /// # Errors
     /// More servers were lost than the policy survives.
     pub fn tidy(&self) -> Result<(), ArrayError> {
-        self.writes_allowed()?;
         for _ in 0..TURNS_MAX {
-            let mut log = self.log.lock();
+            let mut log = self.log_to_write()?;
             self.mark(&mut log)?;
             // What waits is for its owner to flush; where nothing does, nobody would.
             if log.marked.is_empty() || !log.waiting.is_empty() {

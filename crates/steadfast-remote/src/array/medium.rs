@@ -10,6 +10,7 @@ fn failed(operation: MediumOperation, offset: u64, length: u64, error: &ArrayErr
     let class = match error {
         ArrayError::TooManyLost
         | ArrayError::Fenced
+        | ArrayError::Closed
         | ArrayError::Unreachable(..)
         | ArrayError::Witness(_) => ErrorClass::Gone,
         _ => ErrorClass::Permanent,
@@ -70,8 +71,7 @@ impl<F: Fleet> Medium for Array<F> {
 impl<F: Fleet> Array<F> {
     /// Forgets blocks: their room comes back when their segments are marked or cleaned.
     fn forget(&self, first: u32, count: u32) -> Result<(), ArrayError> {
-        self.writes_allowed()?;
-        let mut log = self.log.lock();
+        let mut log = self.log_to_write()?;
         let range = first..first.saturating_add(count);
         log.waiting.retain(|block| !range.contains(block));
         let mut map = self.map.write();

@@ -1,5 +1,7 @@
 //! [`Members`]: who belongs to the array, where, and in which state.
 
+use parking_lot::MutexGuard;
+
 use super::seal::Log;
 use super::{Array, ArrayError, Call, Fleet, Outcome, Superblock};
 use crate::client::Ask;
@@ -47,8 +49,12 @@ pub(crate) struct Members {
     pub(crate) trim: Vec<bool>,
     /// Connections of each server that had broken before the first write that no flush covers was answered.
     pub(crate) breaks: Vec<u64>,
+    /// Something that was to be changed has no answer, or had none at first: it may still be under way.
+    pub(crate) unanswered: bool,
     /// More were lost than can be: nothing is answered any more.
     pub(crate) failed: bool,
+    /// The array was closed here: nothing is written any more.
+    pub(crate) closed: bool,
     /// Why the newest epoch could not be noted; then it has failed for that reason.
     pub(crate) unnoted: Option<String>,
 }
@@ -76,6 +82,21 @@ impl Members {
     pub(crate) fn good(&self) -> usize {
         self.in_state(State::Good).count()
     }
+
+    /// These are lost: whether any was not before.
+    pub(crate) fn strike(&mut self, lost: &[usize]) -> bool {
+        let mut changed = false;
+        for member in lost {
+            if let Some(state) = self.superblock.states.get_mut(*member)
+                && *state != State::Lost
+            {
+                *state = State::Lost;
+                changed = true;
+            }
+        }
+        self.unanswered |= changed;
+        changed
+    }
 }
 
 impl<F: Fleet> Array<F> {
@@ -87,7 +108,16 @@ impl<F: Fleet> Array<F> {
         self.alive()
     }
 
-    /// Fails when more were lost than the policy survives, an epoch could not be noted, or another client has taken over.
+    /// The log, for who changes anything: fails as [`writes_allowed`](Self::writes_allowed), and nobody closes the array
+    /// while it is held.
+    pub(crate) fn log_to_write(&self) -> Result<MutexGuard<'_, Log>, ArrayError> {
+        let log = self.log.lock();
+        self.writes_allowed()?;
+        Ok(log)
+    }
+
+    /// Fails when more were lost than the policy survives, an epoch could not be noted, another client has taken over, or the
+    /// array was closed.
     pub(crate) fn alive(&self) -> Result<(), ArrayError> {
         if self.fleet.fenced() {
             return Err(ArrayError::Fenced);
@@ -95,6 +125,7 @@ impl<F: Fleet> Array<F> {
         let members = self.members.read();
         match &members.unnoted {
             Some(why) => Err(ArrayError::Witness(why.clone())),
+            None if members.closed => Err(ArrayError::Closed),
             None if members.failed => Err(ArrayError::TooManyLost),
             None => Ok(()),
         }
@@ -102,18 +133,7 @@ impl<F: Fleet> Array<F> {
 
     /// Takes members out of the array, before anything is answered that they do not have. The log is held.
     pub(crate) fn lose(&self, lost: &[usize]) -> Result<(), ArrayError> {
-        let mut changed = false;
-        {
-            let mut members = self.members.write();
-            for member in lost {
-                if let Some(state) = members.superblock.states.get_mut(*member)
-                    && *state != State::Lost
-                {
-                    *state = State::Lost;
-                    changed = true;
-                }
-            }
-        }
+        let changed = self.members.write().strike(lost);
         if changed {
             self.tally.losses(lost.len() as u64);
             self.publish()?;
@@ -143,66 +163,71 @@ impl<F: Fleet> Array<F> {
             if self.fleet.fenced() {
                 return Err(ArrayError::Fenced);
             }
-            let (superblock, seats, fua) = {
+            let (superblock, seats) = {
                 let mut members = self.members.write();
+                if members.closed {
+                    return Err(ArrayError::Closed);
+                }
                 if members.failed || members.good() < self.shape.data {
                     members.failed = true;
                     return Err(ArrayError::TooManyLost);
                 }
                 members.superblock.epoch += 1 + std::mem::take(&mut members.skip);
                 members.superblock.previous = members.complete;
-                (members.superblock.clone(), members.writable_seats(), members.fua.clone())
+                (members.superblock.clone(), members.writable_seats())
             };
-            let offset = Superblock::offset(superblock.epoch);
-            let bytes: Vec<Vec<u8>> = seats
-                .iter()
-                .map(|(member, _)| Superblock { index: *member, ..superblock.clone() }.encode())
-                .collect();
-            let pieces: Vec<[&[u8]; 1]> = bytes.iter().map(|bytes| [&bytes[..]]).collect();
-            let mut refused: Vec<usize> = seats.iter().map(|(_, seat)| *seat).collect();
-            // Twice, from the beginning: a flush that is answered on a new connection says nothing of what went over the
-            // old one.
-            for _ in 0..2 {
-                let before = self.breaks();
-                let durable = |seat: usize| fua.get(seat).copied().unwrap_or(false);
-                let left = seats.iter().zip(&pieces).filter(|((_, seat), _)| refused.contains(seat));
-                let mut writes: Vec<Call<'_>> = left
-                    .map(|((_, seat), pieces)| Call::new(*seat, offset, Ask::Write(pieces, durable(*seat))))
-                    .collect();
-                if writes.is_empty() {
-                    break;
-                }
-                self.fleet.round(&mut writes, self.options.patience_ms);
-                let done = writes.iter().filter(|call| call.outcome == Outcome::Done);
-                let (all, rest): (Vec<usize>, Vec<usize>) =
-                    done.map(|call| call.server).partition(|seat| durable(*seat));
-                let mut flushes: Vec<Call<'_>> =
-                    rest.iter().map(|seat| Call::new(*seat, 0, Ask::Flush)).collect();
-                self.fleet.round(&mut flushes, self.options.patience_ms);
-                let flushed = flushes.iter().filter(|call| call.outcome == Outcome::Done);
-                let kept = flushed
-                    .map(|call| call.server)
-                    .filter(|seat| before.get(*seat).is_some_and(|count| self.fleet.breaks(*seat) == *count));
-                let written: Vec<usize> = all.into_iter().chain(kept).collect();
-                refused.retain(|seat| !written.contains(seat));
-            }
-            for ((_, seat), bytes) in seats.iter().zip(&bytes) {
-                self.fleet.set_proof(*seat, offset, bytes);
-            }
+            let refused = self.put_superblock(&superblock, &seats);
             if refused.is_empty() {
                 self.members.write().complete = superblock.epoch;
                 // Outside the locks of the engine nobody sees an epoch that is not everywhere.
                 return self.witness(superblock.order());
             }
-            let mut members = self.members.write();
-            for (member, seat) in seats {
-                if refused.contains(&seat)
-                    && let Some(state) = members.superblock.states.get_mut(member)
-                {
-                    *state = State::Lost;
-                }
-            }
+            self.members.write().strike(&refused);
         }
+    }
+
+    /// Writes a superblock to these members, each on its server, and has their connections begin with it from now on: which of
+    /// the members have not taken it.
+    pub(crate) fn put_superblock(&self, superblock: &Superblock, seats: &[(usize, usize)]) -> Vec<usize> {
+        let fua = self.members.read().fua.clone();
+        let offset = Superblock::offset(superblock.epoch);
+        let bytes: Vec<Vec<u8>> = seats
+            .iter()
+            .map(|(member, _)| Superblock { index: *member, ..superblock.clone() }.encode())
+            .collect();
+        let pieces: Vec<[&[u8]; 1]> = bytes.iter().map(|bytes| [&bytes[..]]).collect();
+        let mut refused: Vec<usize> = seats.iter().map(|(_, seat)| *seat).collect();
+        // Twice, from the beginning: a flush that is answered on a new connection says nothing of what went over the
+        // old one.
+        for _ in 0..2 {
+            let before = self.breaks();
+            let durable = |seat: usize| fua.get(seat).copied().unwrap_or(false);
+            let left = seats.iter().zip(&pieces).filter(|((_, seat), _)| refused.contains(seat));
+            let mut writes: Vec<Call<'_>> = left
+                .map(|((_, seat), pieces)| Call::new(*seat, offset, Ask::Write(pieces, durable(*seat))))
+                .collect();
+            if writes.is_empty() {
+                break;
+            }
+            self.fleet.round(&mut writes, self.options.patience_ms);
+            let done = writes.iter().filter(|call| call.outcome == Outcome::Done);
+            let (all, rest): (Vec<usize>, Vec<usize>) =
+                done.map(|call| call.server).partition(|seat| durable(*seat));
+            let mut flushes: Vec<Call<'_>> =
+                rest.iter().map(|seat| Call::new(*seat, 0, Ask::Flush)).collect();
+            self.fleet.round(&mut flushes, self.options.patience_ms);
+            let flushed = flushes.iter().filter(|call| call.outcome == Outcome::Done);
+            let kept = flushed
+                .map(|call| call.server)
+                .filter(|seat| before.get(*seat).is_some_and(|count| self.fleet.breaks(*seat) == *count));
+            let written: Vec<usize> = all.into_iter().chain(kept).collect();
+            refused.retain(|seat| !written.contains(seat));
+        }
+        for ((_, seat), bytes) in seats.iter().zip(&bytes) {
+            self.fleet.set_proof(*seat, offset, bytes);
+        }
+        let without = seats.iter().filter(|(_, seat)| refused.contains(seat));
+        without.map(|(member, _)| *member).collect()
     }
 
     pub(super) fn witness(&self, order: (u64, u64)) -> Result<(), ArrayError> {
@@ -248,8 +273,10 @@ impl<F: Fleet> Array<F> {
     pub(crate) fn once_unflushed(&self, log: &mut Log, calls: &mut [Call<'_>], patience_ms: u64) {
         let before = self.breaks();
         self.fleet.round(calls, patience_ms);
+        let mut members = self.members.write();
+        members.unanswered |= calls.iter().any(|call| call.outcome != Outcome::Done);
         if !log.unflushed {
-            self.members.write().breaks = before;
+            members.breaks = before;
             log.unflushed = true;
         }
     }
@@ -281,6 +308,9 @@ impl<F: Fleet> Array<F> {
         }
         if retry.is_empty() {
             return;
+        }
+        if retry.iter().any(|call| matches!(call.ask, Ask::Write(..) | Ask::Trim(_))) {
+            self.members.write().unanswered = true;
         }
         self.fleet.round(&mut retry, self.options.patience_ms);
         let outcomes: Vec<Outcome> = retry.iter().map(|call| call.outcome).collect();

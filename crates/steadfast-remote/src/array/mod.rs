@@ -22,6 +22,7 @@
 mod bring;
 mod checksum;
 mod clean;
+mod close;
 mod code;
 mod fleet;
 mod flush;

@@ -2,6 +2,7 @@
 
 use parking_lot::{Mutex, RwLock};
 
+use super::close::quiet;
 use super::group::Places;
 use super::map::Map;
 use super::members::{Members, State};
@@ -44,11 +45,14 @@ impl<F: Fleet> Array<F> {
     ) -> Result<Array<F>, ArrayError> {
         let count = fleet.servers().saturating_sub(create.spares);
         let (data, parity) = create.policy.shards(count).map_err(ArrayError::Invalid)?;
-        let mut contacts = Vec::new();
-        for server in 0..fleet.servers() {
-            let contact = fleet.contact(server).map_err(|why| ArrayError::Unreachable(server, why))?;
-            contacts.push(contact);
-        }
+        // Whose array that was does not matter: what he has sent would go where this one is.
+        let open = |found: &Found| found.iter().filter_map(Seen::superblock).any(|own| !own.closed);
+        let found = quiet(&fleet, &options, look(&fleet, options.patience_ms), open);
+        let reached = found
+            .into_iter()
+            .enumerate()
+            .map(|(server, seen)| seen.contact.map_err(|why| ArrayError::Unreachable(server, why)));
+        let contacts: Vec<Contact> = reached.collect::<Result<_, _>>()?;
         let size = contacts.iter().map(|contact| contact.size).min().unwrap_or(0);
         usable(&contacts)?;
         let shape = match create.policy {
@@ -80,17 +84,11 @@ impl<F: Fleet> Array<F> {
     /// [`ArrayError::Unfinished`], [`ArrayError::Logged`].
     pub fn open(fleet: F, options: ArrayOptions) -> Result<Array<F>, ArrayError> {
         let servers = fleet.servers();
-        let contacts: Vec<Option<Contact>> = (0..servers).map(|server| fleet.contact(server).ok()).collect();
-        let mut found: Vec<Option<Superblock>> = Vec::new();
-        for (server, contact) in contacts.iter().enumerate() {
-            found.push(contact.and_then(|_| newest_superblock(&fleet, server, options.patience_ms)));
-        }
-        let newest = found
-            .iter()
-            .flatten()
-            .max_by_key(|superblock| superblock.order())
-            .cloned()
-            .ok_or(ArrayError::NoArray)?;
+        let open = |found: &Found| newest_of(found).is_some_and(|newest| !newest.closed);
+        let seen = quiet(&fleet, &options, look(&fleet, options.patience_ms), open);
+        let newest = newest_of(&seen).cloned().ok_or(ArrayError::NoArray)?;
+        let (contacts, found): (Vec<Option<Contact>>, Vec<Option<Superblock>>) =
+            seen.into_iter().map(|seen| (seen.contact.ok(), seen.superblock)).unzip();
         if let Some(other) = found.iter().position(|superblock| {
             superblock.as_ref().is_some_and(|superblock| superblock.uuid != newest.uuid)
         }) {
@@ -194,6 +192,9 @@ impl<F: Fleet> Array<F> {
             members.found = newest.order();
             (members.complete, members.skip) = (complete, super::superblock::EPOCHS_SKIPPED - 1);
         }
+        if !array.is_read_only() {
+            array.announce(&newest.states)?;
+        }
         array.replay()?;
         Ok(array)
     }
@@ -218,7 +219,9 @@ impl<F: Fleet> Array<F> {
             fua: contacts.iter().map(|contact| contact.fua).collect(),
             trim: contacts.iter().map(|contact| contact.trim).collect(),
             breaks: (0..fleet.servers()).map(|server| fleet.breaks(server)).collect(),
+            unanswered: false,
             failed: false,
+            closed: false,
             unnoted: None,
         };
         let log = Log {
@@ -263,6 +266,36 @@ fn usable(contacts: &[Contact]) -> Result<(), ArrayError> {
         }
         None => Ok(()),
     }
+}
+
+/// What there is to see of a server before anybody believes it.
+pub(super) struct Seen {
+    /// Or why there is none.
+    contact: Result<Contact, String>,
+    superblock: Option<Superblock>,
+}
+
+/// Of all servers.
+pub(super) type Found = Vec<Seen>;
+
+impl Seen {
+    fn superblock(&self) -> Option<&Superblock> {
+        self.superblock.as_ref()
+    }
+}
+
+/// Gets in touch with all servers.
+pub(super) fn look<F: Fleet>(fleet: &F, patience_ms: u64) -> Found {
+    let contacts: Vec<_> = (0..fleet.servers()).map(|server| fleet.contact(server)).collect();
+    let seen = contacts.into_iter().enumerate().map(|(server, contact)| {
+        let superblock = contact.as_ref().ok().and_then(|_| newest_superblock(fleet, server, patience_ms));
+        Seen { contact, superblock }
+    });
+    seen.collect()
+}
+
+fn newest_of(found: &Found) -> Option<&Superblock> {
+    found.iter().filter_map(Seen::superblock).max_by_key(|superblock| superblock.order())
 }
 
 /// The newest superblock of a server that is whole.

@@ -47,6 +47,9 @@ pub struct ArrayOptions {
     /// Milliseconds since any time that is the same for all clients: of two that open an array without having seen each
     /// other, the later one has to have the larger number.
     pub now: u64,
+    /// So many milliseconds pass before an array is used that nobody has closed: what its last client had sent arrives within
+    /// them, or never.
+    pub late_ms: u64,
     /// Bytes of blocks of partly filled stripes that may be kept in memory, so that cleaning need not read them.
     pub hold_bytes: u64,
     /// Whether its write-behind log is kept up to date. The superblock has it until somebody says otherwise.
@@ -63,6 +66,7 @@ impl Default for ArrayOptions {
             degraded: false,
             read_only: false,
             now: 0,
+            late_ms: 2000,
             hold_bytes: 16 << 20,
             log: LogUse::Unsaid,
             witness: None,
@@ -125,6 +129,9 @@ pub enum ArrayError {
     /// Opened read-only.
     #[error("the array is open read-only")]
     ReadOnly,
+    /// It was closed here.
+    #[error("the array is closed")]
+    Closed,
     /// What was to be done is for another state of the member.
     #[error("member {0} is not in a state for that")]
     WrongState(usize),

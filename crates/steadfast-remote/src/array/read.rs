@@ -391,7 +391,7 @@ impl<F: Fleet> Array<F> {
         };
         // Where no more can be lost a home stays as it is, for what comes of the write may not be known.
         let enough = self.members.read().good() > self.shape.data;
-        if state != State::Good || (entry.is_home() && !enough) {
+        if state != State::Good || self.members.read().closed || (entry.is_home() && !enough) {
             return;
         }
         let offset = self.byte_of(&self.map.read(), block, &entry);
@@ -402,7 +402,7 @@ impl<F: Fleet> Array<F> {
             Outcome::Done => self.tally.repaired(1),
             // It may arrive when something newer is there (`bring.rs`). What comes of that the next one sees who is alive.
             _ if entry.is_home() => drop(self.lose(&[member])),
-            _ => {}
+            _ => self.members.write().unanswered = true,
         }
     }
 

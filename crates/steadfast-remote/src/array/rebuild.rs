@@ -48,8 +48,7 @@ impl<F: Fleet> Array<F> {
     /// # Errors
     /// When no more can be lost.
     pub fn drain(&self, member: usize) -> Result<(), ArrayError> {
-        self.writes_allowed()?;
-        let _log = self.log.lock();
+        let _log = self.log_to_write()?;
         if self.members.read().good() <= self.shape.data {
             return Err(ArrayError::TooManyLost);
         }
@@ -70,7 +69,7 @@ impl<F: Fleet> Array<F> {
         if contact.size < needed || contact.block_min > 512 {
             return Err(ArrayError::Unreachable(seat, format!("lends less than the {needed} bytes needed")));
         }
-        let mut log = self.log.lock();
+        let mut log = self.log_to_write()?;
         {
             let mut members = self.members.write();
             if members.seats.iter().enumerate().any(|(other, taken)| other != member && *taken == seat) {
@@ -117,8 +116,7 @@ impl<F: Fleet> Array<F> {
     /// # Errors
     /// The member was lost again, or what it needs cannot be read.
     pub fn rebuild_step(&self, rebuild: &mut Rebuild) -> Result<Progress, ArrayError> {
-        self.alive()?;
-        let mut log = self.log.lock();
+        let mut log = self.log_to_write()?;
         if self.members.read().state(rebuild.member) != State::Rebuilding {
             return Err(ArrayError::WrongState(rebuild.member));
         }

@@ -109,8 +109,7 @@ impl Log {
 impl<F: Fleet> Array<F> {
     /// Takes blocks in. They are readable at once and durable with the next flush.
     pub(crate) fn append(&self, first: u32, data: &[u8]) -> Result<(), ArrayError> {
-        self.writes_allowed()?;
-        let mut log = self.log.lock();
+        let mut log = self.log_to_write()?;
         self.make_room(&mut log, 0)?;
         let (mut block, mut rest) = (first, data);
         while rest.len() >= BLOCK {

@@ -17,6 +17,8 @@ const UNFINISHED: u32 = 1 << 16;
 const LOGGED: u32 = 1 << 17;
 /// The same where blocks have homes besides the log: how many rows these take is in the last bytes.
 const IN_PLACE: u32 = 1 << 18;
+/// The same while nobody has the array open for writing: who does not know of this would leave it standing.
+const CLOSED: u32 = 1 << 19;
 /// Where that is.
 const HOMES_AT: usize = BLOCK - 8;
 /// Places for superblocks on each server.
@@ -50,6 +52,8 @@ pub struct Superblock {
     pub unfinished: bool,
     /// Whoever opened it last for writing keeps a write-behind log.
     pub logged: bool,
+    /// Whoever had it open for writing has closed it: nothing of his is under way.
+    pub closed: bool,
     pub(crate) shape: Shape,
     /// Records up to this one count whatever their session.
     pub(crate) floor: u64,
@@ -72,6 +76,7 @@ impl Superblock {
             states,
             unfinished: false,
             logged: false,
+            closed: false,
             shape,
             floor,
             cutoffs: Vec::new(),
@@ -114,7 +119,8 @@ impl Superblock {
         let unfinished = if self.unfinished { UNFINISHED } else { 0 };
         let logged = if self.logged { LOGGED } else { 0 };
         let in_place = if self.shape.has_homes() { IN_PLACE } else { 0 };
-        let version = VERSION | unfinished | logged | in_place;
+        let closed = if self.closed { CLOSED } else { 0 };
+        let version = VERSION | unfinished | logged | in_place | closed;
         bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&self.uuid);
         for number in [self.epoch, self.previous, self.stamp, self.floor] {
@@ -153,7 +159,7 @@ impl Superblock {
             return None;
         }
         let flags = u32_at(12)? ^ VERSION;
-        if flags & !(UNFINISHED | LOGGED | IN_PLACE) != 0 {
+        if flags & !(UNFINISHED | LOGGED | IN_PLACE | CLOSED) != 0 {
             return None;
         }
         let shape = Shape {
@@ -188,6 +194,7 @@ impl Superblock {
             states: states?,
             unfinished: flags & UNFINISHED != 0,
             logged: flags & LOGGED != 0,
+            closed: flags & CLOSED != 0,
             shape,
             cutoffs: cutoffs?,
         })
@@ -200,6 +207,7 @@ impl Superblock {
         for (_, last) in self.cutoffs.drain(..surplus) {
             self.floor = self.floor.max(last);
         }
+        self.closed = false;
         self.stamp = now.max(self.stamp.saturating_add(1));
         self.session = self.session.saturating_add(1);
     }
@@ -207,6 +215,10 @@ impl Superblock {
     /// The sessions before this one end with this record.
     pub(crate) fn end_sessions(&mut self, last: u64) {
         self.cutoffs.iter_mut().filter(|(_, end)| *end == UNSEEN).for_each(|(_, end)| *end = last);
+        // So many have died while they opened it that one of them is not remembered.
+        if self.floor == UNSEEN {
+            self.floor = last;
+        }
     }
 
     /// Whether a record counts: one that a client left behind when it died, and that arrived after the next had looked,
@@ -227,8 +239,9 @@ mod tests {
         let states = vec![State::Good, State::Lost, State::Rebuilding, State::Good, State::Good, State::Good];
         let mut superblock = Superblock::first([9; 16], shape, 1000);
         (superblock.epoch, superblock.previous, superblock.index, superblock.states) = (12, 11, 5, states);
-        for (unfinished, logged) in [(false, true), (true, false), (true, true)] {
-            let flagged = Superblock { unfinished, logged, ..superblock.clone() };
+        for flags in 1..8 {
+            let (unfinished, logged, closed) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
+            let flagged = Superblock { unfinished, logged, closed, ..superblock.clone() };
             assert_eq!(Superblock::decode(&flagged.encode()).unwrap(), flagged);
         }
         for last in 0..100 {
@@ -252,8 +265,14 @@ mod tests {
         );
         // A clock that is behind does not bring an old session back.
         assert_eq!(superblock.order(), (1100, 12));
+        superblock.closed = true;
         superblock.begin_session(7000);
-        assert!(superblock.admits(1100, 5000) && superblock.stamp == 7000);
+        assert!(superblock.admits(1100, 5000) && superblock.stamp == 7000 && !superblock.closed);
+        // Many die while they open it: what they have found counts, and no more once somebody has looked.
+        (0..100).for_each(|_| superblock.begin_session(0));
+        assert!(superblock.admits(1100, 5000));
+        superblock.end_sessions(6000);
+        assert!(superblock.admits(1100, 6000) && !superblock.admits(1100, 6001));
     }
 
     #[test]

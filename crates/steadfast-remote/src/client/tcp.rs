@@ -364,4 +364,8 @@ impl Fleet for TcpFleet {
     fn breaks(&self, server: usize) -> u64 {
         self.servers.get(server).map_or(0, |server| server.pool.lock().breaks)
     }
+
+    fn pause(&self, ms: u64) {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
 }

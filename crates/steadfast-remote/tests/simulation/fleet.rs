@@ -36,6 +36,9 @@ impl Random {
     }
 }
 
+/// What a dead client has sent arrives within so many milliseconds of the next opening, or never.
+pub const LATE_MS: u64 = 2000;
+
 /// What is wrong with a server at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Trouble {
@@ -97,6 +100,8 @@ struct World {
     /// The servers among these, as bits, do not answer, for so many calls to them.
     stall: (u32, u64, bool),
     dead: bool,
+    /// How often clients have let time pass, and how many milliseconds.
+    pauses: (u64, u64),
     /// Writes, trims and flushes that clients have asked for.
     changes: u64,
 }
@@ -139,6 +144,7 @@ impl SimFleet {
                 keeps: None,
                 stall: (0, 0, false),
                 dead: false,
+                pauses: (0, 0),
                 changes: 0,
             }),
         }
@@ -267,6 +273,11 @@ impl SimFleet {
         for (server, offset, late) in std::mem::take(&mut world.held) {
             world.servers[server].arrive(offset, &late);
         }
+    }
+
+    /// How often clients have let time pass, and how many milliseconds.
+    pub fn pauses(&self) -> (u64, u64) {
+        self.world.lock().pauses
     }
 
     /// A client is there again: a new one.
@@ -483,6 +494,24 @@ impl Fleet for SimFleet {
     fn breaks(&self, server: usize) -> u64 {
         self.world.lock().servers[server].breaks
     }
+
+    /// All that is kept arrives, in any order, or some of it never does.
+    fn pause(&self, ms: u64) {
+        let mut world = self.world.lock();
+        world.pauses = (world.pauses.0 + 1, world.pauses.1 + ms);
+        if ms < LATE_MS || world.dead {
+            return;
+        }
+        let all = world.random.one_in(2);
+        let mut held = std::mem::take(&mut world.held);
+        while !held.is_empty() {
+            let next = world.random.below(held.len() as u64) as usize;
+            let (server, offset, late) = held.swap_remove(next);
+            if all || world.random.one_in(2) {
+                world.servers[server].arrive(offset, &late);
+            }
+        }
+    }
 }
 
 /// A witness that outlives the client.
@@ -497,7 +526,8 @@ pub struct Notebook {
 impl Notebook {
     /// A clock that goes on between two clients.
     pub fn now(&self) -> u64 {
-        self.clock.fetch_add(1, Ordering::Relaxed)
+        // Two that have not seen each other do not have the same stamp.
+        1 + self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
     pub fn set_away(&self, away: bool) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steadfast_media::Medium;
-use steadfast_remote::array::{Array, BLOCK, CreateOptions, Policy, Progress, State};
+use steadfast_remote::array::{Array, ArrayOptions, BLOCK, CreateOptions, Policy, Progress, State};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
 use crate::world::{fill, options};
@@ -53,9 +53,14 @@ pub fn rebuild(array: &Array<Arc<SimFleet>>, member: usize) {
     while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
 }
 
+/// Who does not wait for what a dead client has sent.
+fn at_once(notebook: &Arc<Notebook>) -> ArrayOptions {
+    ArrayOptions { late_ms: 0, ..options(notebook) }
+}
+
 /// A client dies at its `calls`-th call while it does `what`, and all that it still sends arrives only after the next one
 /// has opened the array, written and flushed. Whether it has died, and not come to its end before.
-fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
+pub fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
     let context = format!("{policy} on {servers}, {calls} calls, opening {opening}");
     let (fleet, notebook, array) = make(policy, servers);
     fleet.hold(true);
@@ -63,7 +68,7 @@ fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
         drop(array);
         fleet.revive_client();
         fleet.arm_death(calls);
-        drop(Array::open(fleet.clone(), options(&notebook)));
+        drop(Array::open(fleet.clone(), at_once(&notebook)));
     } else {
         fleet.arm_death(calls);
         let _ = write(&array, 2).and_then(|()| array.flush()).map(|()| drop(array.tidy()));
@@ -71,7 +76,7 @@ fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
     let died = fleet.is_dead();
     fleet.hold(false);
     fleet.revive_client();
-    let next = Array::open(fleet.clone(), options(&notebook)).expect(&context);
+    let next = Array::open(fleet.clone(), at_once(&notebook)).expect(&context);
     let before = versions(&next);
     // The first half is new, the other one stays what it was found to be.
     for block in 0..BLOCKS / 2 {
@@ -84,7 +89,7 @@ fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
     assert_eq!(versions(&next), expected, "{context}");
     drop(next);
     fleet.revive_client();
-    let last = Array::open(fleet, options(&notebook)).expect(&context);
+    let last = Array::open(fleet, at_once(&notebook)).expect(&context);
     assert_eq!(versions(&last), expected, "{context}");
     assert!(last.lost().is_empty(), "{context}: {:?} are lost", last.lost());
     died

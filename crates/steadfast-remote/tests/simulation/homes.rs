@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use steadfast_media::Medium;
-use steadfast_remote::array::{Array, BLOCK, CreateOptions, Fleet, Policy, Progress};
+use steadfast_remote::array::{
+    Array, ArrayError, ArrayOptions, BLOCK, CreateOptions, Fleet, Policy, Progress,
+};
 
-use crate::fleet::{Notebook, Random, SimFleet, Trouble};
+use crate::fleet::{LATE_MS, Notebook, Random, SimFleet, Trouble};
 use crate::found::{SIZE, rebuild};
 use crate::world::{fill, options};
 
@@ -16,41 +18,43 @@ pub struct Full {
     pub fleet: Arc<SimFleet>,
     notebook: Arc<Notebook>,
     pub array: Option<Array<Arc<SimFleet>>>,
-    random: Random,
+    pub random: Random,
+    /// How long whoever opens the array waits for what a dead client has sent.
+    pub late_ms: u64,
     /// Blocks that are written once it is full: so many, from the first on.
     hot: u64,
     /// Whether every other write is of whole groups.
     groups: bool,
     /// What each block was when it was flushed last.
-    flushed: Vec<u64>,
+    pub flushed: Vec<u64>,
     /// Written and not flushed: block and version.
-    under_way: Vec<(u64, u64)>,
+    pub under_way: Vec<(u64, u64)>,
     version: u64,
 }
 
 impl Full {
     pub fn new(servers: usize, seed: u64) -> Full {
-        Full::sized(servers, SIZE, u64::MAX, seed)
+        Full::sized(POLICY, servers, SIZE, u64::MAX, seed)
     }
 
     /// The same, and every other write is of whole groups.
     pub fn groups(servers: usize, size: u64, seed: u64) -> Full {
-        Full { groups: true, ..Full::sized(servers, size, u64::MAX, seed) }
+        Full { groups: true, ..Full::sized(POLICY, servers, size, u64::MAX, seed) }
     }
 
     /// The same, but nothing was written yet.
     pub fn empty(servers: usize, size: u64, seed: u64) -> Full {
-        Full { groups: true, ..Full::fresh(servers, size, u64::MAX, seed) }
+        Full { groups: true, ..Full::fresh(POLICY, servers, size, u64::MAX, seed) }
     }
 
     /// So many blocks of checksums that those of a few are packed again and again while the others stay: they have segments of
     /// their own, and what is written is covered by the first of them.
     fn packing() -> Full {
-        Full::sized(16, 2 << 20, 900, 1)
+        Full::sized(POLICY, 16, 2 << 20, 900, 1)
     }
 
-    fn sized(servers: usize, size: u64, hot: u64, seed: u64) -> Full {
-        let mut full = Full::fresh(servers, size, hot, seed);
+    pub fn sized(policy: Policy, servers: usize, size: u64, hot: u64, seed: u64) -> Full {
+        let mut full = Full::fresh(policy, servers, size, hot, seed);
         // Some blocks are never written, and none in whole groups.
         let blocks = full.flushed.len() as u64 - 5;
         (0..blocks).step_by(20).for_each(|first| full.write(first, 20.min(blocks - first)).unwrap());
@@ -61,10 +65,10 @@ impl Full {
         full
     }
 
-    fn fresh(servers: usize, size: u64, hot: u64, seed: u64) -> Full {
+    fn fresh(policy: Policy, servers: usize, size: u64, hot: u64, seed: u64) -> Full {
         let fleet = Arc::new(SimFleet::new(servers, size, seed));
         let notebook = Arc::new(Notebook::default());
-        let create = CreateOptions { policy: POLICY, uuid: [3; 16], spares: 0 };
+        let create = CreateOptions { policy, uuid: [3; 16], spares: 0 };
         let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
         let blocks = array.geometry().size / BLOCK as u64;
         let random = Random::new(seed);
@@ -74,6 +78,7 @@ impl Full {
             notebook,
             array: Some(array),
             random,
+            late_ms: LATE_MS,
             hot: hot.min(blocks),
             groups: false,
             flushed,
@@ -125,9 +130,22 @@ impl Full {
 
     /// The client is gone, and another one opens the array.
     pub fn reopen(&mut self, context: &str) {
+        self.array = Some(self.open().expect(context));
+    }
+
+    /// The same, if it can be opened.
+    pub fn open(&mut self) -> Result<Array<Arc<SimFleet>>, ArrayError> {
         self.array = None;
         self.fleet.revive_client();
-        self.array = Some(Array::open(self.fleet.clone(), options(&self.notebook)).expect(context));
+        let options = ArrayOptions { late_ms: self.late_ms, ..options(&self.notebook) };
+        Array::open(self.fleet.clone(), options)
+    }
+
+    /// The same by one who dies after so many calls.
+    pub fn open_within(&mut self, calls: u64) -> Result<Array<Arc<SimFleet>>, ArrayError> {
+        self.fleet.arm_death(calls);
+        let options = ArrayOptions { late_ms: self.late_ms, ..options(&self.notebook) };
+        Array::open(self.fleet.clone(), options)
     }
 
     /// Every block is what was flushed, or what was under way; that is what it is from now on.
@@ -275,45 +293,6 @@ pub fn one_after_the_other(seed: u64) {
         (0..25).for_each(|_| full.one().unwrap());
         full.reopen("opened");
         full.check(&format!("seed {seed}, life {life}"));
-    }
-}
-
-/// All that a client sends when it dies arrives only after the next one has brought other things home. Whether it has died.
-fn late(seed: u64, calls: u64, more: u64, goes_on: bool) -> bool {
-    let context = format!("seed {seed}, {calls} calls, {more} more, goes on: {goes_on}");
-    let mut full = Full::new(3, seed);
-    full.fleet.hold(true);
-    full.fleet.arm_death(calls);
-    let ended = (0..20).all(|_| full.one().is_ok());
-    full.fleet.hold(false);
-    full.reopen(&context);
-    full.check(&format!("{context}, opened"));
-    (0..more).for_each(|_| full.one().expect(&context));
-    full.check(&format!("{context}, written"));
-    full.fleet.deliver();
-    full.check(&format!("{context}, delivered"));
-    if goes_on {
-        // Without a look at what has become of the headers.
-        (0..12).for_each(|_| full.one().expect(&context));
-        full.check(&format!("{context}, written again"));
-    }
-    full.reopen(&context);
-    full.check(&format!("{context}, opened again"));
-    assert!(full.array().lost().is_empty(), "{context}: {:?} are lost", full.array().lost());
-    !ended
-}
-
-/// The logs of these servers are the smallest: half of their free segments, the limit of late writes, are a few, and one flush may take
-/// them. So the next client has only opened the array, but for one world, in which nothing happens within five flushes either.
-#[test]
-fn what_a_dead_client_was_bringing_home_hides_nothing_when_it_arrives_late() {
-    let died = |seed, calls, more| late(seed, calls, more, false) && late(seed, calls, more, true);
-    let deaths = (0..).take_while(|calls| died(1, *calls, calls % 6)).count();
-    assert!(deaths > 30, "{deaths}");
-    for seed in 2..13 {
-        let step = if every_death() { 1 } else { 11 };
-        let deaths = (0..).step_by(step).take_while(|calls| died(seed, *calls, 0)).count();
-        assert!(deaths > 10, "seed {seed}: {deaths}");
     }
 }
 

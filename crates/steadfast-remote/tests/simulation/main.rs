@@ -11,6 +11,7 @@ mod fleet;
 mod found;
 mod groups;
 mod homes;
+mod late;
 mod refusals;
 mod sabotage;
 mod volume;

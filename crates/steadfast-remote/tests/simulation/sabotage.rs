@@ -11,9 +11,10 @@ use steadfast_remote::export::{Catalogue, GranuleSize, MemoryPool, PoolOptions};
 use steadfast_remote::sabotage::{Sabotage, plant};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
-use crate::found::{SIZE, STRIPED, packed, rack, versions, write};
+use crate::found::{SIZE, STRIPED, late, packed, rack, versions, write};
 use crate::groups::{dies_with_groups, late_in_a_place};
 use crate::homes::{dies, dies_packing, late_at_home, one_after_the_other, packing, stalls};
+use crate::late::{dies_opening, waited};
 use crate::world::{fill, options};
 
 /// Whether a world fails with the bug in it.
@@ -108,6 +109,9 @@ impl Fleet for Hooked {
     }
     fn breaks(&self, server: usize) -> u64 {
         self.fleet.breaks(server)
+    }
+    fn pause(&self, ms: u64) {
+        self.fleet.pause(ms);
     }
 }
 
@@ -268,6 +272,36 @@ fn silence_taken_for_loss_is_found() {
     let case = |case: u64| _ = stalls(3, case % 12, 1 + case / 12 * 7);
     let found = (0..120).find(|number| fails(Sabotage::UnansweredIsGone, || case(*number)));
     case(found.expect("a stall that hurts"));
+}
+
+#[test]
+fn late_writes_that_nobody_waits_for_are_found() {
+    let policy = Policy::ParityInPlace;
+    let fails =
+        |calls: &u64| fails(Sabotage::LateIgnored, || _ = waited(policy, 3, 1 + calls % 5, *calls, 20));
+    let found = (0..200).find(fails).expect("a death that hurts");
+    waited(policy, 3, 1 + found % 5, found, 20);
+}
+
+#[test]
+fn closed_arrays_that_are_open_are_found() {
+    let policy = Policy::ParityInPlace;
+    let cases = |bug: Option<Sabotage>, case: &dyn Fn(u64)| {
+        let hurts = |calls: &u64| match bug {
+            Some(bug) => fails(bug, || case(*calls)),
+            None => {
+                case(*calls);
+                false
+            }
+        };
+        (0..150).find(hurts)
+    };
+    let closed = |calls| _ = dies_opening(policy, 3, 1, true, calls, 2);
+    let at_once = |calls| _ = late(policy, 3, calls, true);
+    for case in [&closed as &dyn Fn(u64), &at_once] {
+        let found = cases(Some(Sabotage::ClosedStands), case).expect("a death that hurts");
+        case(found);
+    }
 }
 
 /// Where blocks have homes the checksums tell old versions from new ones, should marks not arrive.

@@ -84,4 +84,5 @@ impl Fleet for Counting {
     fn breaks(&self, _: usize) -> u64 {
         0
     }
+    fn pause(&self, _: u64) {}
 }
