@@ -17,16 +17,24 @@ use steadfast_remote::{Address, RemoteError, RemoteMedium};
 const SIZE: u64 = 16 << 20;
 
 fn serve(address: &str) -> Server {
+    serve_from(address, &Arc::new(memory()))
+}
+
+fn memory() -> MemoryPool {
+    MemoryPool::new(PoolOptions {
+        limit: SIZE,
+        quota: SIZE,
+        lease: None,
+        names_max: 4,
+        granules: GranuleSize::Small,
+    })
+}
+
+fn serve_from(address: &str, memory: &Arc<MemoryPool>) -> Server {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        let pool = MemoryPool::new(PoolOptions {
-            limit: SIZE,
-            quota: SIZE,
-            lease: None,
-            names_max: 4,
-            granules: GranuleSize::Small,
-        });
-        match Server::start(address.parse().unwrap(), Arc::new(pool), ServerOptions::default()) {
+        let memory: Arc<MemoryPool> = Arc::clone(memory);
+        match Server::start(address.parse().unwrap(), memory, ServerOptions::default()) {
             Ok(server) => return server,
             Err(error) if Instant::now() > deadline => panic!("{address}: {error}"),
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
@@ -79,6 +87,36 @@ fn right(medium: &RemoteMedium, from: u64, count: u64, number: u8) {
             "block {block}"
         );
     }
+}
+
+/// Nobody has used the connections for a while, and the servers have ended them: that costs no member, whatever is written next.
+#[test]
+fn idle_connections_that_break_cost_nobody() {
+    let mut fixture = fixture("idle", "parity-in-place", 3);
+    let pools: Vec<Arc<MemoryPool>> = (0..3).map(|_| Arc::new(memory())).collect();
+    for (server, pool) in pools.iter().enumerate() {
+        fixture.servers[server] = None;
+        fixture.servers[server] = Some(serve_from(&fixture.places[server], pool));
+    }
+    let medium = RemoteMedium::create(&fixture.address, [7; 16]).unwrap();
+    let groups = |medium: &RemoteMedium| medium.status().0.groups;
+    for turn in 1..=4 {
+        let before = groups(&medium);
+        let bytes: Vec<u8> = (0..256_u64 * 4096).map(|at| (at % 251) as u8 ^ turn).collect();
+        medium.write(0, &bytes).unwrap();
+        medium.flush().unwrap();
+        assert_eq!(groups(&medium) - before, 8, "turn {turn}");
+        let server = turn as usize % 3;
+        fixture.servers[server] = None;
+        fixture.servers[server] = Some(serve_from(&fixture.places[server], &pools[server]));
+        // Until they are looked at.
+        std::thread::sleep(Duration::from_millis(150));
+        let mut found = vec![0; bytes.len()];
+        medium.read(0, &mut found).unwrap();
+        assert!(found == bytes, "turn {turn}");
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    assert_eq!(medium.status().0.losses, 0);
 }
 
 #[test]

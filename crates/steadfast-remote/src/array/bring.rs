@@ -15,8 +15,8 @@
 //! - That a block is gone is believed only when every good member has answered and nothing fits. Where somebody has not answered
 //!   the step ends, and nothing has been overwritten.
 //!
-//! What a dead client had on its way home and what arrives late is the same as what the next one finds in the log. It does harm
-//! where that one has brought something newer home by then: homes are no log, and only fencing (etcd) helps.
+//! What a dead client had on its way home and what arrives late is the same as what the next one finds in the log. It would do harm
+//! once that one has brought something newer home: homes are no log. So that one waits first (`close.rs`), or fences (etcd).
 
 use std::collections::BTreeSet;
 

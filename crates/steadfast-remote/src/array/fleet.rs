@@ -73,7 +73,7 @@ pub trait Fleet: Send + Sync {
     /// one server may be carried out in any order. A call without an answer after `patience_ms` is [`Outcome::Late`].
     fn round(&self, calls: &mut [Call<'_>], patience_ms: u64);
 
-    /// How often a connection to the server has broken.
+    /// How often a connection to the server has broken, as far as that can be seen without waiting.
     fn breaks(&self, server: usize) -> u64;
 
     /// Lets so many milliseconds pass, for what somebody else has sent to arrive meanwhile.

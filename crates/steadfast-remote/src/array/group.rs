@@ -6,10 +6,10 @@
 //! # Invariants
 //! - A group is **committed** with the next flush: what was sent is flushed on all members, then the checksums that say where it is
 //!   are, and only then the places that groups have left are free. Whoever opens the array finds a group as it was or as it is.
-//! - Until then nothing that it makes unneeded is marked (`mark.rs`), and no other checksums are written.
+//! - Until then nothing that it makes unneeded is marked (`mark.rs`), and nothing is brought home.
 //! - A place is written once and then only as homes are (`bring.rs`). Where somebody has not answered the write may arrive later, when
-//!   another group is there. So the place is not used again as long as the array is open, the blocks go to the log, and
-//!   nobody is out of the array for it who answers.
+//!   another group is there. So the places of that round are not used again as long as the array is open, and the blocks go to the log.
+//!   Nobody is out of the array for that write if he answers now; what he had not flushed before is another matter (`flush.rs`).
 
 use std::collections::BTreeSet;
 
@@ -101,8 +101,10 @@ impl<F: Fleet> Array<F> {
         }
         let count = whole.min(self.shape.groups_at_once());
         let sums = log.places.uncommitted.len() + count.div_ceil(self.shape.groups_each() as usize) + 1;
-        if log.places.free.len() < count || sums > self.shape.commit_max() {
+        let scarce = log.places.free.len() < count || sums > self.shape.commit_max();
+        if scarce && !log.places.are_committed() {
             self.flush_held(log)?;
+            self.make_room(log, 0)?;
         }
         Ok(match count.min(log.places.free.len()) {
             0 => (whole * group, false),
@@ -173,9 +175,11 @@ impl<F: Fleet> Array<F> {
         if log.places.are_committed() {
             return Ok(());
         }
+        let numbers: Vec<u32> = log.places.uncommitted.iter().copied().collect();
+        // What is packed may be some of these.
+        self.note_made(&numbers, log.next);
         // Before, so that nothing is sent behind what is flushed.
         self.pack_sums(log, 1)?;
-        let numbers = log.places.uncommitted.iter().copied().collect();
         self.renew_sums(log, numbers, &BTreeSet::new())?;
         self.flush_servers(log)?;
         self.alive()?;
@@ -201,9 +205,8 @@ impl<F: Fleet> Array<F> {
         self.fleet.round(&mut calls, self.options.patience_ms);
         let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
         drop(calls);
-        let lost = members.iter().zip(&proofs).zip(done).filter(|((_, proof), done)| {
-            !done || Superblock::decode(proof).is_none_or(|found| found.order() != present.order())
-        });
+        let shown = members.iter().zip(&proofs).zip(done);
+        let lost = shown.filter(|((_, proof), done)| !(*done && present.is_shown_by(proof)));
         let lost: Vec<usize> = lost.map(|((member, _), _)| *member).collect();
         self.lose_behind(&lost)
     }

@@ -41,7 +41,7 @@ impl Shape {
         let many = || "the servers lend more than an array can hold: 16 TiB".to_owned();
         let mut shape = Shape { data, parity: 1, segment, slots: 0, blocks: 0, homes: 0 };
         // Checksums are there once, and as often again where they are old.
-        let sums = (room - log.min(room)) / BLOCK as u64 * data as u64 / u64::from(shape.sums_each().max(1));
+        let sums = (room - log.min(room)) / BLOCK as u64 * data as u64 / u64::from(shape.sums_each());
         let slots = log / u64::from(segment) + 2 * (sums / shape.segment_blocks() as u64);
         shape.slots = u32::try_from(slots).map_err(|_| many())?;
         let rows = room.saturating_sub(slots * u64::from(segment)) / BLOCK as u64;

@@ -15,7 +15,7 @@ pub enum Policy {
     Mirror,
     /// One parity shard: one loss is survived.
     Parity,
-    /// One parity shard, and for each block a place of its own, behind a log: one loss is survived.
+    /// One parity shard, and for each block a home, behind a log: one loss is survived.
     ParityInPlace,
     /// `data` data shards and `parity` parity shards: as many losses are survived as there are parity shards.
     Erasure {

@@ -420,10 +420,7 @@ impl<F: Fleet> Array<F> {
         let mut calls = [Call::new(seat, Superblock::offset(present.epoch), Ask::Read(&mut bytes))];
         self.insist(&mut calls);
         let answered = calls[0].outcome == Outcome::Done;
-        let proven = answered
-            && Superblock::decode(&bytes)
-                .is_some_and(|found| found.uuid == present.uuid && found.order() == present.order());
-        match proven {
+        match answered && present.is_shown_by(&bytes) {
             true => {
                 self.lates.note(seat, false);
                 Ok(())

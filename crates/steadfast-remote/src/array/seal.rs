@@ -115,9 +115,8 @@ impl<F: Fleet> Array<F> {
         while rest.len() >= BLOCK {
             let (count, home) = self.next_part(&mut log, block, rest.len() / BLOCK)?;
             let (part, behind) = rest.split_at(rest.len().min(count * BLOCK));
-            match home && self.send_groups(&mut log, block, part)? {
-                true => self.make_room(&mut log, 0)?,
-                false => self.take_in(&mut log, block, part)?,
+            if !(home && self.send_groups(&mut log, block, part)?) {
+                self.take_in(&mut log, block, part)?;
             }
             (block, rest) = (block + count as u32, behind);
         }

@@ -171,7 +171,7 @@ impl<F: Fleet> Array<F> {
     }
 
     /// What a block of checksums says, from the record of this number; where nobody has it, or of groups that cannot be
-    /// where it says, no home can be believed.
+    /// where it says, no home can be believed, nor, without it, what the log has of before.
     fn note_sums(&self, map: &mut Map, number: u32, known: Option<&Sums>, sequence: u64, claimed: &[bool]) {
         let old_counts = planted(Sabotage::OldRecordCounts) || planted(Sabotage::MarkYounger);
         for (index, block) in self.blocks_of(number).enumerate() {
@@ -179,10 +179,10 @@ impl<F: Fleet> Array<F> {
             let in_log = map.entry(block).and_then(|entry| Some((map.sequence_of(&entry)?, entry)));
             let log_is_right = match (in_log, said) {
                 (None, _) => false,
-                (Some((own, _)), Some(_)) if own > sequence || old_counts => true,
+                (Some((own, _)), _) if own > sequence || old_counts => true,
                 // When the checksums were written this was the newest version, or another one was.
                 (Some((_, entry)), Some((crc, at_home))) => !at_home && kept_of(Some(entry)) == crc,
-                (Some(_), None) => true,
+                (Some(_), None) => false,
             };
             if log_is_right {
                 continue;
@@ -238,15 +238,18 @@ impl<F: Fleet> Array<F> {
         numbers: Vec<u32>,
         gone: &BTreeSet<u32>,
     ) -> Result<(), ArrayError> {
-        {
-            let mut map = self.map.write();
-            for number in &numbers {
-                if let Some(made) = map.made.get_mut(*number as usize) {
-                    *made = log.next;
-                }
+        self.note_made(&numbers, log.next);
+        self.seal_sums(log, &numbers, gone, true)
+    }
+
+    /// What these blocks of checksums are for was written by the record of this number.
+    pub(crate) fn note_made(&self, numbers: &[u32], sequence: u64) {
+        let mut map = self.map.write();
+        for number in numbers {
+            if let Some(made) = map.made.get_mut(*number as usize) {
+                *made = sequence;
             }
         }
-        self.seal_sums(log, &numbers, gone, true)
     }
 
     fn seal_sums(

@@ -106,6 +106,12 @@ impl Superblock {
         area.chunks_exact(BLOCK).filter_map(Superblock::decode).max_by_key(Superblock::order)
     }
 
+    /// Whether these bytes of a server are this superblock, for whichever member.
+    pub(crate) fn is_shown_by(&self, bytes: &[u8]) -> bool {
+        Superblock::decode(bytes)
+            .is_some_and(|found| found.uuid == self.uuid && found.order() == self.order())
+    }
+
     /// Whether a server with this superblock took part in everything that `newest` depends on. One that is behind is where
     /// a client died while it wrote the epochs between, and then nothing depends on those.
     pub fn keeps_up_with(&self, newest: &Superblock) -> bool {

@@ -98,6 +98,11 @@ impl Link {
         Ok(Link { stream, info, structured, cookie: 0 })
     }
 
+    /// Whether the server is known to have ended the connection.
+    pub fn has_ended(&self) -> bool {
+        self.stream.has_ended()
+    }
+
     /// What the server says about the export.
     pub fn info(&self) -> ExportInfo {
         self.info

@@ -49,12 +49,28 @@ pub trait Transport: Read + Write + Send {
     /// # Errors
     /// What the operating system says.
     fn set_patience(&self, patience: Duration) -> io::Result<()>;
+
+    /// Whether the other end is known to be gone. Nobody is waited for.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 impl Transport for TcpStream {
     fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(patience))?;
         self.set_write_timeout(Some(patience))
+    }
+
+    fn has_ended(&self) -> bool {
+        let looked = self.set_nonblocking(true).and_then(|()| self.peek(&mut [0]));
+        let blocks = self.set_nonblocking(false);
+        let open = match looked {
+            // What nobody has asked for: a ticket of TLS.
+            Ok(bytes) => bytes > 0,
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        };
+        !open || blocks.is_err()
     }
 }
 
@@ -72,6 +88,15 @@ impl Stream {
             Stream::Plain(transport) => transport.set_patience(patience),
             Stream::Tls(stream) => stream.sock.set_patience(patience),
             Stream::Gone => Err(gone()),
+        }
+    }
+
+    /// As [`Transport::has_ended`].
+    pub(super) fn has_ended(&self) -> bool {
+        match self {
+            Stream::Plain(transport) => transport.has_ended(),
+            Stream::Tls(stream) => stream.sock.has_ended(),
+            Stream::Gone => true,
         }
     }
 

@@ -22,6 +22,8 @@ use crate::protocol::wire;
 const QUESTIONS_MAX: usize = 64;
 /// After a failure a server is asked again at the earliest after this time: nobody waits for it with every call.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Connections that nobody has used for so long are looked at before they are.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// How connections are used.
 #[derive(Debug, Clone)]
@@ -51,6 +53,8 @@ struct Pool {
     breaks: u64,
     /// Grows when all connections are given up; those that are out then do not come back.
     generation: u64,
+    /// When a caller gave a connection back last.
+    used: Instant,
     failed: Option<(Instant, Outcome)>,
 }
 
@@ -61,6 +65,25 @@ impl Pool {
         self.generation += 1;
         self.proof = None;
         self.failed = None;
+    }
+
+    /// Connections that have broken so far. Where nobody has used them for a while they are looked at first: a server that has
+    /// started again is found before anything is sent over one of them, and not by what is then lost.
+    fn breaks(&mut self) -> u64 {
+        if self.used.elapsed() > IDLE {
+            self.used = Instant::now();
+            if self.idle.iter().any(Link::has_ended) {
+                self.broke();
+            }
+        }
+        self.breaks
+    }
+
+    /// A connection broke: the others to the same server are given up with it.
+    fn broke(&mut self) {
+        self.idle.clear();
+        self.generation += 1;
+        self.breaks += 1;
     }
 }
 
@@ -95,6 +118,7 @@ impl TcpFleet {
                     proof: None,
                     breaks: 0,
                     generation: 0,
+                    used: Instant::now(),
                     failed: None,
                 }),
                 returned: Condvar::new(),
@@ -178,18 +202,17 @@ impl TcpFleet {
         pool.out = pool.out.saturating_sub(1);
         if taken.generation == pool.generation {
             pool.idle.push(taken.link);
+            pool.used = Instant::now();
         }
         server.returned.notify_one();
     }
 
-    /// A connection is of no more use. Where it broke, the others to the same server are given up with it.
+    /// A connection is of no more use.
     fn give_up(&self, server: &Server, outcome: Outcome) {
         let mut pool = server.pool.lock();
         pool.out = pool.out.saturating_sub(1);
         if outcome != Outcome::Late {
-            pool.idle.clear();
-            pool.generation += 1;
-            pool.breaks += 1;
+            pool.broke();
         }
         server.returned.notify_one();
     }
@@ -362,7 +385,7 @@ impl Fleet for TcpFleet {
     }
 
     fn breaks(&self, server: usize) -> u64 {
-        self.servers.get(server).map_or(0, |server| server.pool.lock().breaks)
+        self.servers.get(server).map_or(0, |server| server.pool.lock().breaks())
     }
 
     fn pause(&self, ms: u64) {

@@ -40,6 +40,11 @@ impl Wire {
         self.stream.set_patience(self.patience)
     }
 
+    /// As [`Transport::has_ended`].
+    pub(super) fn has_ended(&self) -> bool {
+        self.stream.has_ended()
+    }
+
     /// Goes on in TLS.
     pub(super) fn start_tls(&mut self, tls: &ClientTls, host: &str) -> io::Result<()> {
         if self.start != self.end {

@@ -15,6 +15,8 @@ use crate::world::{fill, options};
 const SERVER_BYTES: u64 = 1 << 20;
 /// Blocks that the log may be behind.
 const BOUND: usize = 24;
+/// The same where whole groups of homes are written, each in one piece.
+const BOUND_GROUPS: usize = 132;
 /// A discarded block may be anything.
 const ANY: u64 = u64::MAX;
 
@@ -48,8 +50,8 @@ fn log_options(bytes: u64) -> SimOptions {
     SimOptions::new(bytes, 512)
 }
 
-fn disk(size: u64) -> SimMedium {
-    let bytes = WriteBehind::<SimMedium>::bytes_needed(size, (BOUND * BLOCK) as u64).unwrap();
+fn disk(size: u64, bound: usize) -> SimMedium {
+    let bytes = WriteBehind::<SimMedium>::bytes_needed(size, (bound * BLOCK) as u64).unwrap();
     SimMedium::new(log_options(bytes))
 }
 
@@ -65,6 +67,8 @@ struct Pair {
     array: Array<Arc<SimFleet>>,
     disk: Arc<SimMedium>,
     log: WriteBehind<Arc<SimMedium>>,
+    /// Blocks that it may be behind.
+    bound: usize,
     now: State,
     /// The state at the last flush that was answered.
     flushed: State,
@@ -76,15 +80,19 @@ struct Pair {
 
 impl Pair {
     fn new(policy: Policy, servers: usize, seed: u64) -> Pair {
+        Pair::bounded(policy, servers, seed, BOUND)
+    }
+
+    fn bounded(policy: Policy, servers: usize, seed: u64, bound: usize) -> Pair {
         let fleet = Arc::new(SimFleet::new(servers, SERVER_BYTES, seed));
         let notebook = Arc::new(Notebook::default());
         let create = CreateOptions { policy, uuid: [9; 16], spares: 0 };
         let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
-        let disk = Arc::new(disk(array.geometry().size));
-        let bound = (BOUND * BLOCK) as u64;
-        let log = WriteBehind::create(disk.clone(), &array, bound, true, clock).unwrap();
+        let disk = Arc::new(disk(array.geometry().size, bound));
+        let bytes = (bound * BLOCK) as u64;
+        let log = WriteBehind::create(disk.clone(), &array, bytes, true, clock).unwrap();
         let (now, flushed, since) = (State::new(), State::new(), BTreeMap::new());
-        Pair { fleet, notebook, array, disk, log, now, flushed, since, points: Vec::new(), next: 1 }
+        Pair { fleet, notebook, array, disk, log, bound, now, flushed, since, points: Vec::new(), next: 1 }
     }
 
     fn blocks(&self) -> u64 {
@@ -154,7 +162,7 @@ impl Pair {
         let array = Array::open(self.fleet.clone(), options(&self.notebook));
         self.array = array.map_err(|error| format!("does not open: {error}"))?;
         let kept = Kept::look(self.disk.clone()).map_err(|error| error.to_string())?.ok_or("no log")?;
-        let log = WriteBehind::open(kept, &self.array, (BOUND * BLOCK) as u64, clock);
+        let log = WriteBehind::open(kept, &self.array, (self.bound * BLOCK) as u64, clock);
         self.log = log.map_err(|error| format!("the log: {error}"))?;
         let mut bytes = vec![0; BLOCK];
         for block in 0..self.blocks() {
@@ -181,7 +189,7 @@ impl Pair {
         let matching = self.points.iter().rev().find(|point| is(found, point));
         let point = matching.ok_or("what was restored was never a flush point")?;
         match self.points.last().map_or(0, |last| differences(point, last)) {
-            behind if behind > BOUND => Err(format!("{behind} blocks are older than they may be")),
+            behind if behind > self.bound => Err(format!("{behind} blocks are older than they may be")),
             _ => Ok(point.clone()),
         }
     }
@@ -298,7 +306,7 @@ fn a_log_that_fails_is_not_taken_for_a_current_one() {
 #[test]
 fn all_servers_are_lost_and_the_array_is_restored() {
     let mut tally = Tally::default();
-    for seed in crate::seeds(0..24) {
+    for seed in crate::seeds(0..30) {
         world(seed, &mut tally).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
     println!("{tally:?}");
@@ -325,12 +333,16 @@ fn world(seed: u64, tally: &mut Tally) -> Result<(), String> {
         (Policy::None, 2),
         (Policy::Erasure { data: 2, parity: 2 }, 4),
     ];
-    let (policy, servers) = policies[seed as usize % policies.len()];
-    let mut pair = Pair::new(policy, servers, seed);
+    let groups = seed >= 24;
+    let (policy, servers) =
+        if groups { (Policy::ParityInPlace, 3) } else { policies[seed as usize % policies.len()] };
+    let mut pair = Pair::bounded(policy, servers, seed, if groups { BOUND_GROUPS } else { BOUND });
     let mut random = Random::new(seed ^ 0x55aa);
     for _ in 0..160 {
         let span = if random.one_in(2) { 30 } else { pair.blocks() - 8 };
         match random.below(20) {
+            // One or two whole groups at once.
+            0..4 if groups => pair.write(random.below(3) * 32, 32 + random.below(33))?,
             0..8 => pair.write(random.below(span), 1 + random.below(4))?,
             8..11 => pair.flush()?,
             11 => pair.discard(random.below(span), 1 + random.below(8))?,

@@ -29,6 +29,50 @@ fn groups_survive_the_client_and_a_server() {
     }
 }
 
+/// Groups are written over what the log has, again and again, somebody tidies meanwhile, and the client dies at its `calls`-th call. The
+/// power of all servers goes. Whether the client has died before its end.
+pub fn dies_committing(calls: u64, seed: u64) -> bool {
+    let context = format!("{calls} calls, seed {seed}");
+    let mut full = Full::empty(3, SIZES[seed as usize % 2], seed);
+    let part = 64;
+    full.write(0, part).expect(&context);
+    full.flush(&context);
+    // As many segments as that takes, and nothing else in them.
+    for first in (0..part).step_by(8) {
+        full.write(first, 8).expect(&context);
+        full.flush(&context);
+    }
+    full.fleet.arm_death(calls);
+    let go = |full: &mut Full| -> Option<()> {
+        for turn in 0..4 {
+            full.write(0, part).ok()?;
+            full.array().tidy().ok()?;
+            if turn % 2 == 1 {
+                full.array().flush().ok()?;
+                full.note();
+            }
+        }
+        Some(())
+    };
+    let ended = go(&mut full).is_some();
+    (0..3).for_each(|server| full.fleet.restart_flushed(server));
+    full.reopen(&context);
+    full.check(&context);
+    full.write(0, part).expect(&context);
+    full.flush(&context);
+    full.fleet.set_trouble((calls % 3) as usize, Trouble::Down);
+    full.check(&context);
+    !ended
+}
+
+#[test]
+fn a_commit_survives_the_client_and_the_power_at_any_moment() {
+    for seed in crate::seeds(1..8) {
+        let deaths = (0..).take_while(|calls| dies_committing(*calls, seed)).count();
+        assert!(deaths > 20, "seed {seed}: {deaths}");
+    }
+}
+
 /// A living client's write of a group, the one after `writes` others, is not answered in time, and arrives after much else was written.
 /// Nobody is lost for it, and it hurts nothing. Whether there were so many writes.
 pub fn late_in_a_place(servers: usize, writes: u64) -> bool {

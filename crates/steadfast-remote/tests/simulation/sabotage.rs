@@ -12,7 +12,7 @@ use steadfast_remote::sabotage::{Sabotage, plant};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
 use crate::found::{SIZE, STRIPED, late, packed, rack, versions, write};
-use crate::groups::{dies_with_groups, late_in_a_place};
+use crate::groups::{dies_committing, late_in_a_place};
 use crate::homes::{dies, dies_packing, late_at_home, one_after_the_other, packing, stalls};
 use crate::late::{dies_opening, waited};
 use crate::world::{fill, options};
@@ -229,15 +229,14 @@ fn checksums_marked_ahead_of_what_was_packed_are_found() {
 
 /// Some death of a client that writes groups, of those that `groups.rs` survives, is not survived with the bug.
 fn some_death_with_groups_is_found(bug: Sabotage) {
-    let world = |calls: u64| (3, [1 << 20, 2 << 20][calls as usize % 2], calls, 1 + calls % 7);
-    let fails = |calls| {
-        let (servers, size, calls, seed) = world(calls);
+    let fails = |seed, calls| {
         let mut died = true;
-        fails(bug, || died = dies_with_groups(servers, size, calls, seed)) || !died
+        fails(bug, || died = dies_committing(calls, seed)) && died
     };
-    let found = (0..600).step_by(3).find(|calls| fails(*calls)).expect("a death that hurts");
-    let (servers, size, calls, seed) = world(found);
-    assert!(dies_with_groups(servers, size, calls, seed), "not found within {found} calls");
+    let found = (1..40).find_map(|seed| (0..60).find(|calls| fails(seed, *calls)).map(|calls| (seed, calls)));
+    let (seed, calls) = found.expect("a death that hurts");
+    println!("{bug:?}: seed {seed}, {calls} calls");
+    dies_committing(calls, seed);
 }
 
 #[test]
