@@ -1,7 +1,7 @@
 //! Closing: the client says that nothing of his is under way, so that the next one need not wait for it.
 //!
 //! What a client that died had sent may arrive at a server after the next one has opened the array. So whoever opens one for
-//! writing that nobody has closed lets some time pass before he looks ([`quiet`](Array::quiet)): everything that arrives late is
+//! writing that nobody has closed lets some time pass before he looks ([`quiet`]): everything that arrives late is
 //! then like something that was there before.
 //!
 //! # Invariants
