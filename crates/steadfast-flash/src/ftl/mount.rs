@@ -39,6 +39,10 @@ impl<N: Nand> Ftl<N> {
         let (tag, state, changes) = ftl.find_journal()?;
         let clean = state.flags & FLAG_CLEAN != 0;
         ftl.load(&tag, state, changes)?;
+        if clean && ftl.journal.since_anchor > 0 {
+            // The power may have gone in the anchor behind this journal page: the next one goes to the next block.
+            ftl.journal.ring.1 = ftl.geometry.pages_per_block;
+        }
         if !clean {
             ftl.info.recovered = true;
             match ftl.recover(read_only) {

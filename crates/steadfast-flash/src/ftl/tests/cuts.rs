@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Oracle, churn, formatted, recover, run, small};
+use super::{Oracle, Step, churn, formatted, recover, run, small};
 use crate::model::{Ageing, Interrupted, NandModel};
 use crate::nand::Pairing;
 
@@ -41,6 +41,35 @@ fn every_operation_of_a_full_part_can_be_cut() {
 #[test]
 fn every_operation_of_a_full_part_with_shared_cells_can_be_cut() {
     every_cut(Pairing::Distance3, 1);
+}
+
+/// A clean mount may follow a cut in closing: the journal says that everything is there, and its anchor is torn.
+#[test]
+fn closing_can_be_cut() {
+    for pairing in [Pairing::None, Pairing::Distance3] {
+        let part = small(pairing, 48);
+        for count in 0..24 {
+            let oracle = Oracle::new(512);
+            let mut steps = churn(count, 3);
+            let nand = formatted(&part, 5, Ageing::NONE);
+            steps.push(Step::Remount);
+            for at in 0.. {
+                let mut cut = false;
+                for outcome in Interrupted::ALL {
+                    let (mut nand, mut oracle) = (nand.clone(), oracle.clone());
+                    nand.reseed(at);
+                    nand.cut_after(at, outcome);
+                    let (nand, gone) = run(nand, &mut oracle, &steps);
+                    cut |= gone;
+                    let nand = recover(nand, &mut oracle, Vec::new());
+                    run(nand, &mut oracle, &churn(60, 4));
+                }
+                if !cut {
+                    break;
+                }
+            }
+        }
+    }
 }
 
 /// A power supply that fails again soon after each start: no block is used up.
