@@ -110,8 +110,16 @@ impl Aligned {
 #[allow(dead_code)]
 pub fn forget_pages(path: &std::path::Path) -> bool {
     let file = std::fs::File::open(path).unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    is_cached(path, 0) == Some(false)
+    let length = file.metadata().unwrap().len();
+    // Pages that the system is just doing something with stay: it is asked again.
+    (0..20).any(|_| {
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let gone = (0..length.max(1)).step_by(64 << 10).all(|at| is_cached(path, at) != Some(true));
+        if !gone {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        gone
+    }) && is_cached(path, 0) == Some(false)
 }
 
 /// Whether the byte at `offset` of a file or device is in the page cache; `None` where the system does not tell.
