@@ -1,5 +1,7 @@
 //! Parity in place: clients die, and servers are lost, while whole groups are written without the log.
 
+use std::ops::Range;
+
 use steadfast_media::Medium;
 use steadfast_remote::array::{BLOCK, Fleet};
 
@@ -148,5 +150,63 @@ fn groups_are_where_they_were_when_the_next_client_opens_the_array() {
         let servers = full.fleet.servers();
         full.fleet.set_trouble(seed as usize % servers, Trouble::Down);
         full.check(&format!("seed {seed}, degraded"));
+    }
+}
+
+/// Who keeps a copy beside the servers (`behind`) asks the next client what has changed since a flush, by checksums that a commit has
+/// packed with others or not. A client dies at its `calls`-th call, if there are so many; whatever of the last write is there is told.
+/// The calls in which others' checksums were packed.
+fn changes_are_told(calls: Option<u64>, seed: u64) -> Vec<Range<u64>> {
+    let context = format!("{calls:?} calls, seed {seed}");
+    let mut full = Full::empty(16, 3 << 20, seed);
+    let group = 240;
+    let groups = full.flushed.len() as u64 / group;
+    (0..groups).for_each(|number| full.write(number * group, group).expect(&context));
+    full.flush(&context);
+    let mut point = full.array().point();
+    let first = full.fleet.calls();
+    if let Some(calls) = calls {
+        full.fleet.arm_death(calls);
+    }
+    let mut packing = Vec::new();
+    for _ in 0..160 {
+        let before = (full.fleet.calls() - first, full.array().status().packed);
+        let number = full.random.below(groups);
+        if full.write(number * group, group).and_then(|()| full.array().flush()).is_err() {
+            break;
+        }
+        full.note();
+        point = full.array().point();
+        if full.array().status().packed > before.1 {
+            packing.push(before.0..full.fleet.calls() - first);
+        }
+    }
+    let before = full.flushed.clone();
+    let under_way = full.under_way.clone();
+    full.reopen(&context);
+    assert!(full.array().follows(&point), "{context}");
+    full.check(&context);
+    for (block, _) in under_way {
+        if full.flushed[block as usize] != before[block as usize] {
+            let block = block as u32;
+            assert_eq!(full.array().changed_since(&point, block), Some(block), "{context}");
+        }
+    }
+    packing
+}
+
+/// Some calls of commits that pack checksums of other groups, too; with STEADFAST_DEATHS=all every one, in three worlds.
+#[test]
+fn whoever_keeps_a_copy_learns_of_every_group_that_was_written() {
+    let (seeds, commits, step) = match every_death() {
+        true => (1..4, usize::MAX, 1),
+        false => (1..2, 2, 8),
+    };
+    for seed in seeds {
+        let packing = changes_are_told(None, seed);
+        assert!(packing.len() > 1, "seed {seed}: {packing:?}");
+        for calls in packing.into_iter().take(commits).flatten().step_by(step) {
+            changes_are_told(Some(calls), seed);
+        }
     }
 }
