@@ -238,7 +238,7 @@ turns() {
 # loss POLICY SIGNAL WHAT: what a server that gets a signal costs, with the patience that is the default.
 loss() {
     local policy=$1 count index servers=()
-    case $policy in mirror) count=2 ;; parity) count=3 ;; *) count=4 ;; esac
+    case $policy in mirror) count=2 ;; parity*) count=3 ;; *) count=4 ;; esac
     for ((index = 0; index < count; index++)); do
         ours
         servers+=("$ADDRESS")
@@ -294,7 +294,7 @@ fi
 for policy in none mirror parity parity-in-place ec=2+2; do array ours "$policy" ""; done
 if command -v nbdkit >/dev/null && nbdkit --filter=delay null --dump-plugin >/dev/null 2>&1; then
     # The kernel's netem would delay the network itself; many kernels have none. The servers wait instead.
-    for policy in none mirror parity; do array slow "$policy" ", servers that take $LATENCY more"; done
+    for policy in none mirror parity parity-in-place; do array slow "$policy" ", servers that take $LATENCY more"; done
 else
     echo "no nbdkit with its delay filter: added latency is left out" >&2
 fi
@@ -309,7 +309,7 @@ turns none mirror parity parity-in-place ec=2+2
 echo
 echo "| on | random 4 KiB reads/s | longest synced 4 KiB write, ms | after the signal, ms |"
 echo "|---|---:|---:|---:|"
-for policy in mirror parity ec=2+2; do
+for policy in mirror parity parity-in-place ec=2+2; do
     loss "$policy" 9 "is killed"
     loss "$policy" 19 "is stopped"
 done
@@ -335,7 +335,7 @@ if command -v nbdkit >/dev/null && fio --enghelp 2>/dev/null | grep -q nbd; then
                 --iodepth="$depth" --size=256M --runtime=3 --time_based --output-format=terse 2>/dev/null | tail -1 | cut -d';' -f"$field" || true)
             figures+=("${result:-0}")
         done
-        printf '| %s | %s | %s | %s | %s |\n' "${target%%=*}" "${figures[2]}" "${figures[3]}" $((figures[0] / 1024)) $((figures[1] / 1024))
+        printf '| %s | %s | %s | %s | %s |\n' "${target%%=*}" "${figures[2]}" "${figures[3]}" $((figures[0] * 1024 / 1000000)) $((figures[1] * 1024 / 1000000))
     done
     end_servers
 else
