@@ -121,8 +121,11 @@ impl<F: Fleet> Array<F> {
         // Given back when all is sent.
         let mut parities = std::mem::take(&mut log.parities);
         parities.resize_with(groups.len().max(parities.len()), Vec::new);
+        let mut crcs: Vec<u32> = Vec::with_capacity(data.len() / BLOCK);
         let chunks = data.chunks_exact(size).zip(&mut parities);
         let chunks = chunks.map(|(group, buffers)| {
+            // Here, for parity needs the same bytes in the cache.
+            crcs.extend(group.chunks_exact(BLOCK).map(|bytes| kept(crc32c(bytes))));
             self.with_parity(group.chunks_exact(CHUNK as usize * BLOCK).collect(), buffers)
         });
         let chunks: Vec<Vec<&[u8]>> = chunks.collect::<Result<_, _>>()?;
@@ -148,7 +151,6 @@ impl<F: Fleet> Array<F> {
         }
         let blocks = first..first + (data.len() / BLOCK) as u32;
         log.waiting.retain(|block| !blocks.contains(block));
-        let crcs: Vec<u32> = data.chunks_exact(BLOCK).map(|bytes| kept(crc32c(bytes))).collect();
         let mut map = self.map.write();
         for (block, crc) in blocks.zip(crcs) {
             if !map.pending.is_empty() {
