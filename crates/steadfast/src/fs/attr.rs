@@ -225,12 +225,15 @@ pub struct Statistics {
     pub blocks: u64,
     /// Blocks not in use, counting those that become reusable at the next checkpoint.
     pub blocks_free: u64,
-    /// Blocks that files can still take (free less the reserve).
+    /// Blocks of data that one new file can still take: free less the reserve, what a checkpoint needs, and the nodes
+    /// that map the data.
     pub blocks_available: u64,
     /// Blocks in use that only snapshots hold.
     pub blocks_snapshots: u64,
     /// Freed blocks that become reusable at the next durable checkpoint.
     pub blocks_almost_free: u64,
+    /// Blocks handed out to writes that are under way, not yet part of any file; they count as free.
+    pub blocks_reserved: u64,
     /// Inodes in use.
     pub inodes: u64,
     /// Longest name, bytes.

@@ -29,7 +29,7 @@ mod path;
 mod permissions;
 mod pieces;
 mod prepare;
-mod publish;
+pub(crate) mod publish;
 mod read;
 mod relocate;
 mod rename;

@@ -59,6 +59,11 @@ impl Space {
         Ok(addresses)
     }
 
+    /// The next node goes where no data may be, if there is room.
+    pub fn look_for_nodes_behind_data(&mut self) {
+        self.node_cursor = self.data_end;
+    }
+
     fn allocate<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,

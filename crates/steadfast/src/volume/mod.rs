@@ -45,6 +45,9 @@ mod resize;
 mod rollback;
 mod room;
 mod room_check;
+mod room_data;
+#[cfg(test)]
+mod room_data_tests;
 #[cfg(test)]
 mod room_tests;
 mod scrub;

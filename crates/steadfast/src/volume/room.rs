@@ -37,6 +37,21 @@ pub(super) struct More {
     pub dead: u64,
 }
 
+/// What waits for the next freeze; nothing right behind one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Unsettled {
+    /// Groups whose bitmap has changed.
+    pub groups: u64,
+    /// Entries of the newest snapshot's dead list.
+    pub dead: u64,
+}
+
+impl Unsettled {
+    pub fn of(working: &Working) -> Unsettled {
+        Unsettled { groups: working.space.dirty_groups() as u64, dead: working.dying.len() as u64 }
+    }
+}
+
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Blocks of all copies of one node.
     pub(super) fn node_cost(&self) -> u64 {
@@ -54,8 +69,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Blocks that the next freeze may need to write the bitmaps of changed groups and the dead list: an estimate for any
     /// tree, without a look at it.
     pub(super) fn freeze_cost(&self, working: &Working, root: &Root, more: More) -> u64 {
+        self.freeze_cost_of(working, root, Unsettled::of(working), more)
+    }
+
+    /// As [`freeze_cost`](Self::freeze_cost), where so much waits for the freeze.
+    pub(super) fn freeze_cost_of(
+        &self,
+        working: &Working,
+        root: &Root,
+        unsettled: Unsettled,
+        more: More,
+    ) -> u64 {
         let all = working.space.groups();
-        let groups = (working.space.dirty_groups() as u64 + 2).min(all);
+        let groups = unsettled.groups.saturating_add(2).min(all);
         let more_groups = more.groups.min(all - groups);
         let height = u64::from(root.height);
         // Each changed group copies its path; copying frees old nodes, which may change as many groups again. Those of
@@ -63,17 +89,17 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let copies = (2 * groups * height + 2 * more_groups).min(working.nodes.saturating_add(height));
         // A group that was full or empty gets a bitmap, which may split its leaf.
         let splits = 3 * (groups + more_groups) / 2 + 2 * height + 1;
-        let dead = self.dead_list_cost(working, root, more.dead, copies);
+        let dead = self.dead_list_cost(working, root, unsettled.dead.saturating_add(more.dead), copies);
         copies.saturating_add(splits).saturating_add(dead).saturating_mul(self.node_cost())
     }
 
-    /// Nodes that the dead list may need when `more` entries and those for `copies` nodes come to what there is.
-    fn dead_list_cost(&self, working: &Working, root: &Root, more: u64, copies: u64) -> u64 {
+    /// Nodes that the dead list may need for so many entries and those for `copies` nodes.
+    fn dead_list_cost(&self, working: &Working, root: &Root, entries: u64, copies: u64) -> u64 {
         if working.snapshots.newest.0 == 0 {
             return 0;
         }
         let old_nodes = copies.min(working.snapshots.shared_nodes).saturating_mul(self.copies());
-        let entries = (working.dying.len() as u64).saturating_add(more).saturating_add(old_nodes);
+        let entries = entries.saturating_add(old_nodes);
         self.dead_nodes(entries).saturating_add(u64::from(root.height) + 2)
     }
 
@@ -147,10 +173,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working.space.available() + working.pool.len() as u64 * self.node_cost()
     }
 
-    /// Blocks of file data that can be reserved now: what is free less the reserve.
-    pub(super) fn available_for_data(&self, working: &Working) -> u64 {
-        let kept = self.kept_from_data(working);
-        self.available(working).saturating_sub(kept).min(working.space.available_for_data())
+    /// Blocks handed out to writes that are under way. Those set aside for nodes are none of them.
+    pub(super) fn reserved_for_data(&self, working: &Working) -> u64 {
+        working.space.reserved().saturating_sub(working.pool.len() as u64 * self.node_cost())
     }
 
     /// Blocks that data leaves: for the freeze, the reserve, and what is kept for removals.

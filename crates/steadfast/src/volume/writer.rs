@@ -15,6 +15,7 @@ use crate::key::Key;
 use crate::keyspace::{Batch, Keyspace, KeyspaceRead, SpaceClass, Version, Versioned, Visit};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
+use crate::space::Roots;
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
 
 /// Checkpoints that an operation tries before it reports that there is no space.
@@ -96,15 +97,40 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if !self.has_room(working, &roots, kept)? {
             return Err(Error::NoSpace);
         }
-        if self.available_for_data(working) < blocks {
-            let together = self.store.superblock.node_blocks() > 1;
-            self.trim_pool(working, if together { kept.div_ceil(self.node_cost()) } else { 0 });
-        }
-        let blocks = blocks.min(self.available_for_data(working));
+        let blocks = blocks.min(self.available(working).saturating_sub(kept));
         if blocks == 0 {
             return Err(Error::NoSpace);
         }
-        working.space.reserve_data(&self.store, &roots, blocks, goal)
+        let together = self.store.superblock.node_blocks() > 1;
+        if working.space.available() < blocks {
+            self.trim_pool(working, if together { kept.div_ceil(self.node_cost()) } else { 0 });
+        }
+        match working.space.reserve_data(&self.store, &roots, blocks, goal) {
+            Err(Error::NoSpace) if together => self.reserve_before_nodes(working, &roots, blocks, goal, kept),
+            reserved => reserved,
+        }
+    }
+
+    /// Nodes that were set aside lie where data may be, and what is free lies where it may not: sets them aside anew behind
+    /// the data. Where they do not find their place then, nothing is reserved.
+    fn reserve_before_nodes(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        blocks: u64,
+        goal: Option<BlockAddress>,
+        kept: u64,
+    ) -> Result<BlockRun> {
+        self.empty_pool(working);
+        let run = working.space.reserve_data(&self.store, roots, blocks, goal)?;
+        working.space.look_for_nodes_behind_data();
+        let has_room = self.has_room(working, roots, kept);
+        if !matches!(has_room, Ok(true)) {
+            working.space.release(run);
+            has_room?;
+            return Err(Error::NoSpace);
+        }
+        Ok(run)
     }
 
     /// Space ran out: sets a transaction point where that frees some and the mask allows it. `true`: try again.
