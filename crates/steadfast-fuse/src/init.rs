@@ -55,6 +55,10 @@ impl Agreement {
 }
 
 /// What the daemon would like.
+///
+/// ASYNC_DIO is not in it: the kernel then forgets to drop the pages of its cache behind an asynchronous direct write, and what a
+/// reader has put there meanwhile stays, is read, and goes back to the volume with the next store into that page. Without it
+/// each direct write is waited for, and the pages go after it (decision 0034).
 fn wanted(options: &MountOptions) -> u64 {
     let mut flags = flag::ASYNC_READ
         | flag::ATOMIC_O_TRUNC
@@ -64,7 +68,6 @@ fn wanted(options: &MountOptions) -> u64 {
         | flag::HAS_IOCTL_DIR
         | flag::DO_READDIRPLUS
         | flag::READDIRPLUS_AUTO
-        | flag::ASYNC_DIO
         | flag::PARALLEL_DIROPS
         | flag::ABORT_ERROR
         | flag::MAX_PAGES

@@ -10,7 +10,6 @@ pub(crate) mod init {
     pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
-    pub(crate) const ASYNC_DIO: u64 = 1 << 15;
     pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;
     pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
     pub(crate) const POSIX_ACL: u64 = 1 << 20;
@@ -41,7 +40,6 @@ pub(crate) mod setattr {
 pub(crate) mod fopen {
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
     pub(crate) const NOFLUSH: u32 = 1 << 5;
-    pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
 /// `OpenIn::open_flags` and `CreateIn::open_flags`: clear set-user-id and set-group-id while truncating.

@@ -132,7 +132,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
         let handle = Handle::new(flags);
         self.files.opened(nodeid, handle);
-        let mut open_flags = fopen::KEEP_CACHE | fopen::PARALLEL_DIRECT_WRITES;
+        let mut open_flags = fopen::KEEP_CACHE;
         if !handle.is_writable() {
             open_flags |= fopen::NOFLUSH;
         }

@@ -253,7 +253,7 @@ impl Shared {
 }
 
 fn opened(flags: u32, out: &mut AnswerBuffer) -> Result<(), Errno> {
-    let mut open_flags = fopen::KEEP_CACHE | fopen::PARALLEL_DIRECT_WRITES;
+    let mut open_flags = fopen::KEEP_CACHE;
     if flags as i32 & libc::O_ACCMODE == libc::O_RDONLY {
         open_flags |= fopen::NOFLUSH;
     }

@@ -7,8 +7,10 @@ mod commands;
 mod crashes;
 mod data;
 mod ending;
+mod engines;
 mod handles;
 mod linear;
+mod mixed;
 mod names;
 mod rollback;
 mod snapshots;
@@ -23,4 +25,11 @@ mod watching;
 #[ignore = "the main function of a daemon, started by other tests"]
 fn daemon_process() {
     support::daemon_main();
+}
+
+/// One of the processes of a test that needs several.
+#[test]
+#[ignore = "the main function of a process, started by another test"]
+fn mixed_process() {
+    mixed::worker_main();
 }

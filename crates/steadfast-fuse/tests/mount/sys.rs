@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 
 use crate::support::c_path;
 
@@ -163,6 +164,19 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.at.add(offset), data.len()) }
     }
 
+    pub fn read(&self, offset: usize, data: &mut [u8]) {
+        assert!(offset + data.len() <= self.length);
+        // SAFETY: inside the mapping, which lives as long as self.
+        unsafe { std::ptr::copy_nonoverlapping(self.at.add(offset), data.as_mut_ptr(), data.len()) }
+    }
+
+    /// The `index`-th number of four bytes, shared with all who map the file.
+    pub fn counter(&self, index: usize) -> &AtomicU32 {
+        assert!((index + 1) * 4 <= self.length);
+        // SAFETY: inside the mapping, which lives as long as self, starts on a page and is never used other than by this.
+        unsafe { AtomicU32::from_ptr(self.at.cast::<u32>().add(index)) }
+    }
+
     pub fn sync(&self) -> io::Result<()> {
         // SAFETY: the mapping of this object.
         check(unsafe { libc::msync(self.at.cast(), self.length, libc::MS_SYNC) }).map(drop)
@@ -245,6 +259,23 @@ pub fn open_handle(handle: &Handle, mount_point: &Path, flags: libc::c_int) -> i
 /// Opens a file again by its handle, as an NFS server does; the kernel's caches are dropped in between.
 pub fn reopen_by_handle(path: &Path, mount_point: &Path) -> io::Result<File> {
     open_handle(&handle(path)?, mount_point, libc::O_RDONLY)
+}
+
+/// Drops what the cache holds of a file and need not be written.
+pub fn forget_pages(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Writes dirty pages, and nothing else of the file.
+pub fn write_pages(file: &File) -> io::Result<()> {
+    let all =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) }).map(drop)
 }
 
 pub fn syncfs(file: &File) -> io::Result<()> {
