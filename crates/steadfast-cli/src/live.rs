@@ -97,6 +97,13 @@ impl Live {
         Ok(Atomic { live: self, control })
     }
 
+    /// Bytes of cached writes that could not be stored since the volume was mounted, and why the last of them could not.
+    pub fn lost_writes(&self) -> Option<(u64, io::Error)> {
+        let lost = ioctl::lost_writes(&self.file).ok().filter(|lost| lost.errno != 0)?;
+        let errno = i32::try_from(lost.errno).unwrap_or(Errno::IO.raw_os_error());
+        Some((lost.bytes, io::Error::from_raw_os_error(errno)))
+    }
+
     /// Whether a program was told that there is no space since the volume was held.
     pub fn ran_out_of_space(&self) -> bool {
         ioctl::atomic_status(&self.file).is_ok_and(|status| status.flags & ioctl::atomic_flag::NO_SPACE != 0)

@@ -22,6 +22,7 @@ use crate::ioctl::SnapshotArgument;
 use crate::log::{log_error, log_info, log_warning};
 use crate::metrics::Timing;
 use crate::node;
+use crate::open::Handle;
 use crate::request::Request;
 use crate::service::{Answer, Return};
 
@@ -108,6 +109,18 @@ pub(crate) enum Job {
         offset: u64,
         to: SeekTo,
     },
+    /// A write that waits for its admission, see [`crate::filesystem`].
+    Admit {
+        ticket: Ticket,
+        nodeid: u64,
+        handle: Handle,
+    },
+    /// The next write to the file has to ask.
+    Ask {
+        nodeid: u64,
+    },
+    /// The room of the volume has changed.
+    Room,
     Lease {
         ticket: Option<Ticket>,
         job: LeaseJob,
@@ -166,6 +179,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 });
                 ticket.answer(result.as_ref().map(|out| out.as_bytes()).map_err(|errno| *errno));
             }
+            Job::Admit { ticket, nodeid, handle } => self.execute_admission(ticket, nodeid, handle),
+            Job::Ask { nodeid } => self.have_ask(nodeid),
+            Job::Room => self.look_at_room(),
             Job::Lease { ticket, job } => self.execute_lease(ticket, job),
             Job::Rescue { done } => {
                 if let Err(errno) = self.pull_all() {
@@ -244,7 +260,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         first_error
     }
 
-    fn pull(&self, nodeid: u64) -> Result<(), Errno> {
+    pub(crate) fn pull(&self, nodeid: u64) -> Result<(), Errno> {
         let Some(puller) = self.puller.get() else { return Err(Errno(libc::EIO)) };
         puller.pull(nodeid).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
     }
@@ -287,6 +303,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             self.volume.attributes(inode).is_ok_and(|attributes| attributes.kind == FileKind::Directory)
         });
         let open = self.files.take();
+        self.lost.forget_all();
         self.let_all_go();
         let report = |what: &str, result: std::io::Result<()>| {
             if let Err(error) = result {

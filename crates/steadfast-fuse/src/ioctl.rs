@@ -87,6 +87,8 @@ pub const ATOMIC_STATUS: u32 = number(READ, 35, size_of::<AtomicArgument>());
 
 /// `_IOW(TYPE, 36, u64)`: makes the volume, and the image file below it, larger: bytes. For the user who mounted, and root.
 pub const GROW: u32 = number(WRITE, 36, size_of::<u64>());
+/// `_IOR(TYPE, 39, LostWritesArgument)`: cached writes that could not be stored since the volume was mounted.
+pub const LOST_WRITES: u32 = number(READ, 39, size_of::<LostWritesArgument>());
 /// `_IOWR(TYPE, 37, DefragmentArgument)`, on a regular file: one bounded step of bringing its blocks together. Start with
 /// zeros, and give back what it returns until `done` is set. For the user who mounted, and root.
 pub const DEFRAGMENT: u32 = number(READ | WRITE, 37, size_of::<DefragmentArgument>());
@@ -115,6 +117,18 @@ pub struct FragmentationArgument {
     pub blocks: u64,
     pub extents: u64,
     pub runs: u64,
+}
+
+/// Argument of [`LOST_WRITES`]: writes of the kernel's cache, which had told their callers that all was well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct LostWritesArgument {
+    /// Bytes in them.
+    pub bytes: u64,
+    /// How many there were.
+    pub writes: u64,
+    /// Why the last one failed; 0: there was none.
+    pub errno: u64,
 }
 
 /// Name of a file in the root directory of every mount that is not listed and not part of the volume; a file of the volume
@@ -260,6 +274,16 @@ pub fn atomic_abort(control: &File) -> io::Result<()> {
 pub fn atomic_status(file: &File) -> io::Result<AtomicArgument> {
     let mut argument = AtomicArgument { flags: 0, process: 0 };
     call(file, ATOMIC_STATUS, &mut argument)?;
+    Ok(argument)
+}
+
+/// Cached writes that could not be stored since the volume was mounted.
+///
+/// # Errors
+/// ENOTTY.
+pub fn lost_writes(file: &File) -> io::Result<LostWritesArgument> {
+    let mut argument = LostWritesArgument { bytes: 0, writes: 0, errno: 0 };
+    call(file, LOST_WRITES, &mut argument)?;
     Ok(argument)
 }
 
@@ -452,6 +476,7 @@ mod tests {
         assert_eq!(CHECKPOINT, 0x0000_d506);
         assert_eq!([ATOMIC_BEGIN, ATOMIC_COMMIT, ATOMIC_ABORT], [0xd520, 0xd521, 0xd522]);
         assert_eq!(ATOMIC_STATUS, 0x8008_d523);
+        assert_eq!(LOST_WRITES, 0x8018_d527);
         assert_eq!([GROW, DEFRAGMENT, FRAGMENTATION], [0x4008_d524, 0xc018_d525, 0x8018_d526]);
     }
 

@@ -13,6 +13,8 @@ pub(crate) struct Handle(pub(crate) u64);
 impl Handle {
     const WRITABLE: u64 = 1;
     const SYNC: u64 = 2;
+    const APPEND: u64 = 4;
+    const EMPTY: u64 = 8;
 
     /// From the flags of open(2).
     pub(crate) fn new(flags: u32) -> Handle {
@@ -24,11 +26,27 @@ impl Handle {
         if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {
             bits |= Handle::SYNC;
         }
+        if flags & libc::O_APPEND != 0 {
+            bits |= Handle::APPEND;
+        }
+        if flags & (libc::O_CREAT | libc::O_TRUNC | libc::O_TMPFILE) != 0 {
+            bits |= Handle::EMPTY;
+        }
         Handle(bits)
     }
 
     pub(crate) fn is_writable(self) -> bool {
         self.0 & Handle::WRITABLE != 0
+    }
+
+    /// Opened with O_APPEND.
+    pub(crate) fn appends(self) -> bool {
+        self.0 & Handle::APPEND != 0
+    }
+
+    /// Made or truncated by opening it: what is in the file was written since.
+    pub(crate) fn starts_empty(self) -> bool {
+        self.0 & Handle::EMPTY != 0
     }
 
     /// Opened with O_SYNC or O_DSYNC.

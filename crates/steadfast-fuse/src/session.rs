@@ -101,7 +101,11 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
     }));
     let mut session = Session { filesystem, end, workers: Workers::default(), control: None, scrub: None };
     session.start(&device, options.threads, rings, received)?;
-    mount.raise_cache_limits();
+    let limits = mount.cache_limits();
+    if let Some(limits) = &limits {
+        limits.raise();
+    }
+    session.filesystem.begin_admission(limits);
     Ok(session)
 }
 

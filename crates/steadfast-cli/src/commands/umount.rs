@@ -5,6 +5,7 @@
 //! lock on the image until the volume is closed, so the lock is what it waits for.
 
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,7 +21,7 @@ use steadfast::TransactionMask;
 use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::live::Live;
 use crate::mounts::{self, Mount};
-use crate::{host, output};
+use crate::{host, output, size};
 
 /// How often the lock is looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -59,12 +60,16 @@ pub fn run(args: &Args) -> Outcome {
         Ok(kept) => (kept, None),
         Err(failure) => (LastPoint::Unseen, Some(failure)),
     };
+    let lost = Live::open(&mount.directory).ok().and_then(|live| live.lost_writes());
     let daemon = Daemon::of(&mount);
     take_out(&mount)?;
     wait_closed(&mount)?;
     daemon.wait_ended();
     if let Some(failure) = warning {
         return Err(failure);
+    }
+    if let Some((bytes, error)) = lost {
+        return Err(lost_writes(&mount, bytes, &error));
     }
     if args.quiet {
         return Ok(());
@@ -84,6 +89,21 @@ pub fn run(args: &Args) -> Outcome {
             "{image}: the mount on {directory} had lost its daemon and is cleared; the volume is at its last transaction point"
         )),
     }
+}
+
+/// The kernel's cache had accepted what the volume could not store.
+fn lost_writes(mount: &Mount, bytes: u64, error: &io::Error) -> Failure {
+    let full = Errno::from_io_error(error) == Some(Errno::NOSPC);
+    Failure::new(
+        if full { Exit::NoSpace } else { Exit::Failed },
+        format!(
+            "unmounted, but {} that programs had written could not be stored: {}",
+            size::human(bytes),
+            text_os(error)
+        ),
+        mount.source.display(),
+        "the daemon's messages name the inodes; write those files again",
+    )
 }
 
 /// What is known about the changes made since the last transaction point.

@@ -23,6 +23,9 @@ pub(crate) mod init {
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
+/// `GetattrIn::getattr_flags`: there is a handle.
+pub(crate) const GETATTR_FH: u32 = 1 << 0;
+
 /// `SetattrIn::valid`.
 pub(crate) mod setattr {
     pub(crate) const MODE: u32 = 1 << 0;

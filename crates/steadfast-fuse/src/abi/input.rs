@@ -21,6 +21,7 @@ inputs! {
     ForgetIn { lookups: u64 }
     BatchForgetIn { count: u32, dummy: u32 }
     ForgetOne { nodeid: u64, lookups: u64 }
+    GetattrIn { getattr_flags: u32, dummy: u32, fh: u64 }
     SetattrIn {
         valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64, ctime: u64,
         atime_nsec: u32, mtime_nsec: u32, ctime_nsec: u32, mode: u32, unused4: u32, uid: u32, gid: u32,

@@ -8,26 +8,35 @@ use steadfast::{InodeNumber, Platform, Timestamp};
 use steadfast_media::Medium;
 
 use super::{Filesystem, Outcome, VALID_SECONDS, ready};
-use crate::abi::flags::setattr as valid;
-use crate::abi::input::SetattrIn;
+use crate::abi::flags::{GETATTR_FH, setattr as valid};
+use crate::abi::input::{GetattrIn, SetattrIn};
 use crate::abi::output::{Attr, AttrOut, EntryOut, Statx, StatxOut, StatxTime};
 use crate::buffer::AnswerBuffer;
 use crate::errno::Errno;
 use crate::node;
+use crate::open::Handle;
 use crate::request::Request;
+use crate::service::Later;
 
 /// The basic attributes and the time of creation.
 const STATX_MASK: u32 = 0x7ff | 0x800;
 const SET_ID_BITS: u32 = 0o6000;
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    pub(super) fn getattr(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+    pub(super) fn getattr(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let attributes = self.volume.attributes(self.node(request)?)?;
+        let wanted = request.arguments().take::<GetattrIn>()?;
+        let handle = Handle(wanted.fh);
+        if wanted.getattr_flags & GETATTR_FH != 0 && handle.is_writable() {
+            return self.admit(later, request, handle, &attributes, out);
+        }
+        self.keep_asking(request.header.nodeid);
         ready(out.put(&attr_out(&attributes)))
     }
 
     pub(super) fn statx(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let attributes = self.volume.attributes(self.node(request)?)?;
+        self.keep_asking(request.header.nodeid);
         ready(out.put(&StatxOut {
             attr_valid: validity(&attributes),
             stat: statx(&attributes),
@@ -37,10 +46,26 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     pub(super) fn setattr(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let change = request.arguments().take::<SetattrIn>()?;
+        self.check_lost(request.header.nodeid, &change)?;
         match self.change_attributes(request, &change) {
-            Ok(attributes) => ready(out.put(&attr_out(&attributes))),
+            Ok(attributes) => {
+                self.ask_again(request.header.nodeid);
+                ready(out.put(&attr_out(&attributes)))
+            }
             Err(errno) if is_gone(errno) && is_time_update(&change) => self.acknowledge_times(request, out),
             Err(errno) => Err(errno),
+        }
+    }
+
+    /// The kernel may give a program the error of a lost write with the result of this call alone, see [`lost`](super::lost).
+    /// Making the file empty is an end to what was lost.
+    fn check_lost(&self, nodeid: u64, change: &SetattrIn) -> Result<(), Errno> {
+        if change.valid & valid::SIZE != 0 && change.size == 0 {
+            self.lost.tell(nodeid);
+        }
+        match self.lost.peek(nodeid) {
+            Some(errno) if !is_time_update(change) => Err(errno),
+            _ => Ok(()),
         }
     }
 
@@ -95,8 +120,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     /// Names an inode to the kernel.
     pub(super) fn entry(&self, attributes: &Attributes) -> Result<EntryOut, Errno> {
+        let nodeid = self.nodes.enter(attributes)?;
+        self.keep_asking(nodeid);
         Ok(EntryOut {
-            nodeid: self.nodes.enter(attributes)?,
+            nodeid,
             generation: generation(attributes),
             entry_valid: self.name_validity(),
             attr_valid: validity(attributes),
@@ -141,7 +168,7 @@ fn validity(attributes: &Attributes) -> u64 {
     if attributes.shrinking { 0 } else { VALID_SECONDS }
 }
 
-fn attr_out(attributes: &Attributes) -> AttrOut {
+pub(super) fn attr_out(attributes: &Attributes) -> AttrOut {
     AttrOut { attr_valid: validity(attributes), attr_valid_nsec: 0, dummy: 0, attr: attr(attributes) }
 }
 

@@ -14,9 +14,9 @@ use crate::errno::Errno;
 use crate::ioctl::snapshot::text;
 use crate::ioctl::{
     ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FRAGMENTATION, FragmentationArgument, GROW,
-    INFO, InfoArgument, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument, SNAPSHOT_CREATE,
-    SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument,
-    SnapshotDiffArgument, SnapshotListArgument, TRANSACT, snapshot_flag,
+    INFO, InfoArgument, LOST_WRITES, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument,
+    SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK,
+    SnapshotArgument, SnapshotDiffArgument, SnapshotListArgument, TRANSACT, snapshot_flag,
 };
 use crate::request::{Arguments, Request};
 use crate::scrub::{self, ScrubStartArgument};
@@ -113,6 +113,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 let (blocks, extents, runs) = (found.blocks, found.extents, found.runs);
                 give(&FragmentationArgument { blocks, extents, runs }, &wanted, out)
             }
+            LOST_WRITES => give(&self.lost.count(), &wanted, out),
             ATOMIC_STATUS => give(&self.lease.status(), &wanted, out),
             scrub::START => {
                 self.check_owner(request)?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use steadfast::fs::{AllocateMode, FileKind, NewNode, SeekTo, SetAttributes};
+use steadfast::fs::{AllocateMode, Attributes, FileKind, NewNode, SeekTo, SetAttributes};
 use steadfast::{Error, InodeNumber, Platform};
 use steadfast_media::Medium;
 
@@ -88,13 +88,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             Err(error) => return Err(error.into()),
         };
         self.volume.acquire(attributes.inode)?;
-        let nodeid = match self.put_entry(&attributes, out) {
-            Ok(nodeid) => nodeid,
-            Err(errno) => {
-                self.volume.release(attributes.inode);
-                return Err(errno);
-            }
-        };
+        let nodeid = self.put_made(&attributes, flags, out)?;
         self.opened(nodeid, attributes.inode, flags, wanted.open_flags, out)
     }
 
@@ -103,14 +97,18 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let wanted = request.arguments().take::<CreateIn>()?;
         let caller = caller(request, wanted.umask & 0o777);
         let attributes = self.volume.create_unnamed(directory, wanted.mode & 0o7777, &caller)?;
-        let nodeid = match self.put_entry(&attributes, out) {
-            Ok(nodeid) => nodeid,
-            Err(errno) => {
-                self.volume.release(attributes.inode);
-                return Err(errno);
-            }
-        };
+        let nodeid = self.put_made(&attributes, wanted.flags, out)?;
         self.opened(nodeid, attributes.inode, wanted.flags, 0, out)
+    }
+
+    /// Names an acquired inode that is about to be opened, or gives it back.
+    fn put_made(&self, attributes: &Attributes, flags: u32, out: &mut AnswerBuffer) -> Result<u64, Errno> {
+        let mut entry = self.entry(attributes).inspect_err(|_| self.volume.release(attributes.inode))?;
+        if Handle::new(flags).is_writable() && self.asks_when_made(entry.nodeid) {
+            entry.attr_valid = 0;
+        }
+        out.put(&entry);
+        Ok(entry.nodeid)
     }
 
     /// The inode is acquired: makes the handle, or gives the inode back.
@@ -129,9 +127,14 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 self.volume.release(inode);
                 return Err(error.into());
             }
+            self.lost.tell(nodeid);
         }
         let handle = Handle::new(flags);
         self.files.opened(nodeid, handle);
+        if handle.is_writable() {
+            self.keep_asking(nodeid);
+            self.room_changed();
+        }
         let mut open_flags = fopen::KEEP_CACHE;
         if !handle.is_writable() {
             open_flags |= fopen::NOFLUSH;
@@ -141,7 +144,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     pub(super) fn release(&self, request: &Request<'_>) -> Outcome {
         let released = request.arguments().take::<ReleaseIn>()?;
-        if self.files.closed(request.header.nodeid, Handle(released.fh)) {
+        let nodeid = request.header.nodeid;
+        if self.files.closed(nodeid, Handle(released.fh)) {
+            if !self.files.is_written(nodeid) {
+                self.admission.closed(nodeid);
+            }
             self.volume.release(self.node(request)?);
         }
         Ok(Answer::Ready)
@@ -171,6 +178,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if wanted.write_flags & write_flag::KILL_SUIDGID != 0 {
             self.drop_privileges(request.header.nodeid, inode)?;
         }
+        self.room_changed();
         ready(out.put(&WriteOut { size: wanted.size, padding: 0 }))
     }
 

@@ -6,12 +6,14 @@
 //! The *gate*: every operation holds it for reading. A rollback takes it for writing to let those under way end, and
 //! then sets the phase, in which no request reaches the volume (see [`rolling`]).
 
+mod admission;
 pub(crate) mod attributes;
 mod closing;
 mod commands;
 pub(crate) mod directories;
 mod files;
 pub(crate) mod lease;
+mod lost;
 mod names;
 mod removed;
 mod rolling;
@@ -47,8 +49,10 @@ pub(crate) use crate::service::{Answer, Outcome};
 use crate::service::{Later, Service};
 use crate::snapshots::{Snapshots, is_snapshot};
 
+use admission::Admission;
 use closing::Closing;
 use lease::Lease;
+use lost::Lost;
 use removed::Removed;
 pub(crate) use rolling::Parked;
 use syncs::Syncs;
@@ -76,6 +80,8 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     syncs: Syncs,
     pub(crate) lease: Lease,
     closing: Closing,
+    admission: Admission,
+    pub(crate) lost: Lost,
     /// For notifications.
     pub(crate) device: Device,
     pub(crate) agreement: Agreement,
@@ -108,6 +114,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         jobs: Sender<Job>,
         metrics: Arc<Metrics>,
     ) -> Self {
+        let admission = Admission::new(agreement.write_back(), volume.info().size);
         Filesystem {
             snapshots: Snapshots::new(Arc::clone(&volume)),
             volume,
@@ -117,6 +124,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             syncs: Syncs::default(),
             lease: Lease::default(),
             closing: Closing::default(),
+            admission,
+            lost: Lost::default(),
             device,
             agreement,
             gate: RwLock::new(Phase::Running),
@@ -137,6 +146,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let outcome = self.guarded(request.header.opcode, || self.enter(later, request, out));
         if let Err(errno) = outcome {
             self.lease.note_error(request, errno);
+            if self.lost.note(request, errno) {
+                // So that the next write hears of it.
+                self.have_ask(request.header.nodeid);
+            }
         }
         // Whoever answers later ends the timing then.
         if let Some((kind, start)) = timed.filter(|_| !matches!(outcome, Ok(Answer::Silent | Answer::Later)))
@@ -198,7 +211,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
         match request.header.opcode {
             opcode::LOOKUP => self.lookup(request, out),
-            opcode::GETATTR => self.getattr(request, out),
+            opcode::GETATTR => self.getattr(later, request, out),
             opcode::SETATTR => self.setattr(request, out),
             opcode::READLINK => self.readlink(request, out),
             opcode::SYMLINK => self.symlink(request, out),
@@ -298,11 +311,14 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     fn statfs(&self, out: &mut AnswerBuffer) -> Outcome {
         let statistics = self.volume.statistics()?;
         // Inodes have no table of their own: as many more fit as there are blocks for them.
+        let available = statistics
+            .blocks_available
+            .saturating_sub(self.admission.kept() / u64::from(statistics.block_size));
         let inodes_free = statistics.blocks_available;
         ready(out.put(&output::StatfsOut {
             blocks: statistics.blocks,
             bfree: statistics.blocks_free,
-            bavail: statistics.blocks_available,
+            bavail: available,
             files: statistics.inodes.saturating_add(inodes_free),
             ffree: inodes_free,
             bsize: statistics.block_size,

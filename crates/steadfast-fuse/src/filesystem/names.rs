@@ -129,7 +129,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let mut arguments = request.arguments();
         let inode = self.nodes.resolve(arguments.take::<LinkIn>()?.oldnodeid)?;
         let attributes = self.volume.link(inode, directory, arguments.name()?)?;
-        self.put_entry(&attributes, out)?;
+        let nodeid = self.put_entry(&attributes, out)?;
+        self.ask_again(nodeid);
         Ok(Answer::Ready)
     }
 

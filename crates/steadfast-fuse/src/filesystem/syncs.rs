@@ -105,6 +105,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         } else {
             self.volume.fsync(sync.inode, sync.data_only)?;
         }
+        if let Some(errno) = self.lost.tell(sync.nodeid) {
+            return Err(errno);
+        }
         if sync.is_file && self.agreement.write_back() {
             // Writing pages back does not tell the kernel that the file has more blocks now.
             let allocated = self.volume.attributes(sync.inode)?.allocated;

@@ -1,5 +1,6 @@
 //! Attaching to and detaching from the directory tree: mount(2) for root, `fusermount3` for everybody else.
 
+mod cache;
 mod direct;
 mod helper;
 pub(crate) mod table;
@@ -9,7 +10,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use crate::MountOptions;
-use crate::log::log_warning;
+
+pub(crate) use cache::CacheLimits;
 
 /// A mount that exists.
 #[derive(Debug, Clone)]
@@ -52,21 +54,9 @@ impl Mount {
         }
     }
 
-    /// Loosens the limits that the kernel puts on dirty pages and read-ahead of a FUSE mount. Needs root; without it
-    /// buffered writes are several times slower and nothing else changes.
-    pub(crate) fn raise_cache_limits(&self) {
-        let Some((major, minor)) = self.device else { return };
-        let set =
-            |name: &str, value: &str| std::fs::write(format!("/sys/class/bdi/{major}:{minor}/{name}"), value);
-        for (name, value) in [("strict_limit", "0"), ("max_ratio", "100"), ("read_ahead_kb", "1024")] {
-            match set(name, value) {
-                // strict_limit is younger (Linux 6.2) than what we run on.
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
-                Err(error) => log_warning!("cannot set {name} of the mount's cache: {error}"),
-            }
-        }
+    /// The limits of its page cache.
+    pub(crate) fn cache_limits(&self) -> Option<CacheLimits> {
+        self.device.map(CacheLimits::new)
     }
 }
 

@@ -56,7 +56,9 @@ pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Res
         // Also where none could be started.
         let _ = session.mount.detach(true);
     })?;
-    session.mount.raise_cache_limits();
+    if let Some(limits) = session.mount.cache_limits() {
+        limits.raise();
+    }
     Ok(session)
 }
 

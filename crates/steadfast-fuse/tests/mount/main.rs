@@ -8,6 +8,7 @@ mod crashes;
 mod data;
 mod ending;
 mod engines;
+mod full;
 mod handles;
 mod linear;
 mod mixed;

@@ -1,0 +1,94 @@
+//! Cached writes that could not be stored.
+//!
+//! The kernel has told write(2) that all is well before such a write arrives. It reports the error once, to the fsync or the close that comes
+//! first, and utimensat(2) takes it, too, whose result programs ignore. So the error is kept here until a write or an
+//! fsync of that file has been told of it, and what was lost since the volume was mounted is counted for
+//! [`LOST_WRITES`](crate::ioctl::LOST_WRITES).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::abi::flags::write as write_flag;
+use crate::abi::input::WriteIn;
+use crate::abi::opcode;
+use crate::errno::Errno;
+use crate::ioctl::LostWritesArgument;
+use crate::log::log_error;
+use crate::node;
+use crate::request::Request;
+
+/// Lost writes of one mount.
+#[derive(Debug, Default)]
+pub(crate) struct Lost {
+    /// Errors that are still to be told, by node id.
+    untold: Mutex<HashMap<u64, Errno>>,
+    /// Whether there are any.
+    any: AtomicBool,
+    bytes: AtomicU64,
+    writes: AtomicU64,
+    errno: AtomicU64,
+}
+
+impl Lost {
+    fn untold(&self) -> MutexGuard<'_, HashMap<u64, Errno>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request is answered with this error; whether it was a cached write.
+    pub(super) fn note(&self, request: &Request<'_>, errno: Errno) -> bool {
+        if request.header.opcode != opcode::WRITE {
+            return false;
+        }
+        let Ok(write) = request.arguments().take::<WriteIn>() else { return false };
+        if write.write_flags & write_flag::CACHE == 0 {
+            return false;
+        }
+        self.bytes.fetch_add(u64::from(write.size), Ordering::Relaxed);
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.errno.store(errno.0.cast_unsigned().into(), Ordering::Relaxed);
+        let nodeid = request.header.nodeid;
+        if self.untold().insert(nodeid, errno).is_none() {
+            let reason = std::io::Error::from_raw_os_error(errno.0);
+            let (inode, offset) = (node::inode(nodeid).0, write.offset);
+            log_error!("cannot store what was written to inode {inode} at offset {offset}: {reason}");
+        }
+        self.any.store(true, Ordering::Release);
+        true
+    }
+
+    /// The error of the file, if it has not been told yet.
+    pub(super) fn peek(&self, nodeid: u64) -> Option<Errno> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        self.untold().get(&nodeid).copied()
+    }
+
+    /// As [`peek`](Self::peek), and the caller tells it.
+    pub(super) fn tell(&self, nodeid: u64) -> Option<Errno> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut untold = self.untold();
+        let told = untold.remove(&nodeid);
+        if untold.is_empty() {
+            self.any.store(false, Ordering::Release);
+        }
+        told
+    }
+
+    /// After a rollback: what was written since is gone anyway.
+    pub(crate) fn forget_all(&self) {
+        self.untold().clear();
+    }
+
+    /// What was lost since the volume was mounted.
+    pub(super) fn count(&self) -> LostWritesArgument {
+        LostWritesArgument {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            errno: self.errno.load(Ordering::Relaxed),
+        }
+    }
+}

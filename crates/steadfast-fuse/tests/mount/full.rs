@@ -1,0 +1,194 @@
+//! A full volume under the kernel's write-back cache: what `write` has accepted is there, and what does not fit is refused
+//! where programs look.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use steadfast::TransactionMask;
+use steadfast_fuse::{MountOptions, ioctl};
+
+use crate::support::{Mounted, Place, can_mount, errno};
+use crate::sys;
+
+const MIB: usize = 1 << 20;
+/// Far more than a volume of the tests holds.
+const TOO_MUCH: usize = 200 * MIB;
+
+/// Byte at `offset` of what a test writes.
+fn byte(offset: usize) -> u8 {
+    (offset / 509 % 251) as u8 + 1
+}
+
+fn bytes(offset: usize, length: usize) -> Vec<u8> {
+    (offset..offset + length).map(byte).collect()
+}
+
+/// Writes until the volume refuses, by `step` bytes a call; how many were accepted.
+fn fill(mut write: impl FnMut(&[u8]) -> io::Result<()>, step: usize) -> usize {
+    let mut done = 0;
+    while done < TOO_MUCH {
+        match write(&bytes(done, step)) {
+            Ok(()) => done += step,
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+                return done;
+            }
+        }
+    }
+    panic!("a volume of a fraction of that took {done} bytes");
+}
+
+/// The file has these bytes and no others, also on the volume.
+fn assert_holds(path: &Path, length: usize) {
+    let mut found = Vec::new();
+    File::open(path).unwrap().read_to_end(&mut found).unwrap();
+    assert_eq!(found.len(), length, "{}", path.display());
+    let wrong = (0..length).find(|offset| found[*offset] != byte(*offset));
+    assert_eq!(wrong, None, "{}", path.display());
+}
+
+/// Unmounts and mounts again: nothing is left of the kernel's cache.
+fn again<'a>(place: &'a Place, mounted: Mounted<'a>) -> Mounted<'a> {
+    let lost = ioctl::lost_writes(&mounted.root()).unwrap();
+    assert_eq!((lost.bytes, lost.errno), (0, 0), "no write was accepted and lost");
+    mounted.unmount();
+    place.mount(&MountOptions::default())
+}
+
+/// Bytes that may be left when a file cannot grow any more: see docs/POSIX.md.
+fn assert_full(place: &Place, all: usize) {
+    let (free, _) = sys::statfs(&place.mount_point()).unwrap();
+    assert!(free < (all / 16) as u64, "{free} bytes left of {all}");
+}
+
+#[test]
+fn write_refuses_what_does_not_fit() {
+    if !can_mount() {
+        return;
+    }
+    for (size, step) in [(64 * MIB, 256 << 10), (64 * MIB, 5000), (16 * MIB, 128 << 10), (4 * MIB, 4096)] {
+        let place = Place::new(size as u64, TransactionMask::DEFAULT);
+        let mounted = place.mount(&MountOptions::default());
+        let mut file = File::create(mounted.path("file")).unwrap();
+        let done = fill(|data| file.write_all(data), step);
+        assert!(done > size / 4, "{done} of {size}");
+        assert_full(&place, size);
+        drop(file);
+        let mounted = again(&place, mounted);
+        assert_holds(&mounted.path("file"), done);
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn appending_stops_where_the_volume_is_full() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(64 * MIB as u64, TransactionMask::DEFAULT);
+    let mounted = place.mount(&MountOptions::default());
+    let path = mounted.path("log");
+    // As a shell does: each append opens and closes the file, and its close is not looked at.
+    let done =
+        fill(|data| OpenOptions::new().append(true).create(true).open(&path)?.write_all(data), 100_000);
+    assert_full(&place, 64 * MIB);
+    // Space that is given back is there for the next write.
+    let filler = mounted.path("filler");
+    assert_eq!(errno(fs::write(&filler, bytes(0, 2 * MIB))), libc::ENOSPC);
+    fs::remove_file(&filler).unwrap();
+    let mounted = again(&place, mounted);
+    assert_holds(&mounted.path("log"), done);
+    fs::remove_file(mounted.path("log")).unwrap();
+    fs::write(mounted.path("filler"), bytes(0, 30 * MIB)).unwrap();
+    let mounted = again(&place, mounted);
+    assert_holds(&mounted.path("filler"), 30 * MIB);
+    mounted.unmount();
+}
+
+#[test]
+fn several_writers_stop_and_lose_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(64 * MIB as u64, TransactionMask::DEFAULT);
+    let mounted = place.mount(&MountOptions::default());
+    let steps = [777, 4096, 65_536, 300_000];
+    let done = std::thread::scope(|scope| {
+        let writers = steps.map(|step| {
+            let mut file = File::create(mounted.path(&step.to_string())).unwrap();
+            scope.spawn(move || fill(|data| file.write_all(data), step))
+        });
+        writers.map(|writer| writer.join().unwrap())
+    });
+    assert_full(&place, 64 * MIB);
+    let mounted = again(&place, mounted);
+    for (step, done) in steps.iter().zip(done) {
+        assert_holds(&mounted.path(&step.to_string()), done);
+    }
+    mounted.unmount();
+}
+
+/// Programs that look at their writes and at nothing else keep what they could not move.
+#[test]
+fn mv_keeps_the_source() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(64 * MIB as u64, TransactionMask::DEFAULT);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let source = elsewhere.path().join("source");
+    fs::write(&source, bytes(0, 100 * MIB)).unwrap();
+    let mounted = place.mount(&MountOptions::default());
+    let run = |program: &str, arguments: &[&Path]| {
+        let out = Command::new(program).args(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(!out.status.success() && text.contains("No space left"), "{program}: {text}");
+        let _ = fs::remove_file(mounted.path("target"));
+    };
+    let target = mounted.path("target");
+    run("mv", &[&source, &target]);
+    assert_eq!(fs::metadata(&source).unwrap().len(), 100 * MIB as u64);
+    run("install", &[Path::new("-p"), &source, &target]);
+    run("cp", &[Path::new("--preserve=all"), &source, &target]);
+    let (from, to) = (format!("if={}", source.display()), format!("of={}", target.display()));
+    run("dd", &[Path::new(&from), Path::new(&to), Path::new("bs=64k")]);
+    again(&place, mounted).unmount();
+}
+
+/// A map cannot be refused: its error comes late, to the next call of that file whatever it is, and is counted.
+#[test]
+fn what_a_map_loses_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(16 * MIB as u64, TransactionMask::DEFAULT);
+    let daemon = place.daemon();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(daemon.path("mapped"))
+        .unwrap();
+    file.set_len(40 * MIB as u64).unwrap();
+    let map = sys::Mapping::new(&file, 40 * MIB).unwrap();
+    map.write(0, &bytes(0, 40 * MIB));
+    drop(map);
+    // Takes the error out of the kernel's hands, and nothing looks at what it answers.
+    let _ = file.set_modified(std::time::SystemTime::UNIX_EPOCH);
+    let _ = file.set_modified(std::time::SystemTime::UNIX_EPOCH);
+    assert_eq!(errno(file.write_at(b"x", 0)), libc::ENOSPC, "the next write");
+    let lost = ioctl::lost_writes(&daemon.root()).unwrap();
+    assert!(lost.bytes >= 20 * MIB as u64 && lost.errno == libc::ENOSPC as u64, "{lost:?}");
+    assert!(daemon.log().contains("cannot store what was written"), "{}", daemon.log());
+    assert_eq!(errno(file.sync_all()), libc::ENOSPC, "the kernel's own, for this descriptor");
+    // It has been told; an empty file has lost nothing.
+    file.set_len(0).unwrap();
+    file.write_at(b"x", 0).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    daemon.unmount();
+}
