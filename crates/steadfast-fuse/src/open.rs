@@ -6,6 +6,15 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use steadfast::Timestamp;
+
+/// Modification and change time of a file as the kernel has them (see [`crate::filesystem::times`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) modified: Timestamp,
+    pub(crate) changed: Timestamp,
+}
+
 /// A handle is stateless: what has to be remembered about how a file was opened are these bits of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle(pub(crate) u64);
@@ -61,6 +70,10 @@ struct Counts {
     writers: u32,
     /// Allocated bytes that the kernel was told of; `None`: not yet.
     allocated: Option<u64>,
+    /// What the kernel and we have agreed on last; `None`: the file was not opened for writing.
+    times: Option<Times>,
+    /// Something has changed the file since, and the times in the volume with it.
+    late: bool,
 }
 
 /// Open files by node id.
@@ -104,6 +117,43 @@ impl OpenFiles {
         counts.allocated.replace(allocated) != Some(allocated)
     }
 
+    /// The file is open for writing, and the kernel takes these times to be its own, unless it knows others already.
+    pub(crate) fn times_shown(&self, nodeid: u64, times: Times) {
+        if let Some(counts) = self.files().get_mut(&nodeid) {
+            counts.times.get_or_insert(times);
+        }
+    }
+
+    /// The kernel sets times. Called before the volume has them, so that whatever is late is noticed.
+    pub(crate) fn times_told(&self, nodeid: u64, modified: Option<Timestamp>, changed: Option<Timestamp>) {
+        let mut files = self.files();
+        let Some(counts) = files.get_mut(&nodeid) else { return };
+        if let Some(times) = &mut counts.times {
+            times.modified = modified.unwrap_or(times.modified);
+            times.changed = changed.unwrap_or(times.changed);
+            counts.late = false;
+        }
+    }
+
+    /// The volume has given the file the time of a request. Called after that.
+    pub(crate) fn times_late(&self, nodeid: u64) {
+        if let Some(counts) = self.files().get_mut(&nodeid) {
+            counts.late = counts.times.is_some();
+        }
+    }
+
+    /// The times that the volume should have, where it may have later ones; asked once.
+    pub(crate) fn take_late(&self, nodeid: u64) -> Option<Times> {
+        let mut files = self.files();
+        let counts = files.get_mut(&nodeid)?;
+        if std::mem::take(&mut counts.late) { counts.times } else { None }
+    }
+
+    /// All files whose times may be later than they should be.
+    pub(crate) fn late(&self) -> Vec<u64> {
+        self.files().iter().filter(|(_, counts)| counts.late).map(|(nodeid, _)| *nodeid).collect()
+    }
+
     /// Empties the table and returns what was open with its number of handles.
     pub(crate) fn take(&self) -> Vec<(u64, u32)> {
         self.files().drain().map(|(nodeid, counts)| (nodeid, counts.handles)).collect()
@@ -132,5 +182,30 @@ mod tests {
         assert!(files.written().is_empty());
         assert_eq!(files.take(), [(7, 1)]);
         assert!(!files.closed(7, reader));
+    }
+
+    #[test]
+    fn knows_whose_times_are_late() {
+        let at = |seconds| Timestamp { seconds, nanoseconds: 0 };
+        let times = |modified, changed| Times { modified: at(modified), changed: at(changed) };
+        let files = OpenFiles::default();
+        let handle = Handle::new(libc::O_WRONLY as u32);
+        files.opened(7, handle);
+        files.times_late(7);
+        assert_eq!(files.take_late(7), None, "nothing is known of its times");
+        files.times_shown(7, times(1, 1));
+        files.times_shown(7, times(5, 5));
+        assert_eq!(files.take_late(7), None, "nothing was written");
+        files.times_late(7);
+        assert_eq!(files.late(), [7]);
+        assert_eq!((files.take_late(7), files.take_late(7)), (Some(times(1, 1)), None));
+        files.times_told(7, None, Some(at(2)));
+        files.times_late(7);
+        assert_eq!(files.take_late(7), Some(times(1, 2)));
+        files.times_late(7);
+        files.times_told(7, Some(at(3)), Some(at(3)));
+        assert_eq!(files.take_late(7), None, "the volume gets what the kernel has just told");
+        files.times_late(7);
+        assert!(files.closed(7, handle) && files.late().is_empty());
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct End {
     connection: Connection,
     jobs: Mutex<Sender<Job>>,
     detached: AtomicBool,
+    /// Open files were cut off, so the kernel did not have its last word on them.
+    cut: AtomicBool,
     over: AtomicBool,
 }
 
@@ -97,6 +99,7 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
         connection,
         jobs: Mutex::new(jobs),
         detached: AtomicBool::new(false),
+        cut: AtomicBool::new(false),
         over: AtomicBool::new(false),
     }));
     let mut session = Session { filesystem, end, workers: Workers::default(), control: None, scrub: None };
@@ -156,6 +159,9 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
     fn join(&mut self) -> io::Result<()> {
         let result = self.workers.join();
         self.end.0.over.store(true, Ordering::Release);
+        if !self.end.0.cut.load(Ordering::Acquire) {
+            self.filesystem.settle_all_times();
+        }
         self.filesystem.scrubber.end();
         if let Some(scrub) = self.scrub.take() {
             let _ = scrub.join();
@@ -222,6 +228,7 @@ impl End {
     }
 
     fn cut_off(&self) {
+        self.cut.store(true, Ordering::Release);
         let (done, rescued) = mpsc::channel();
         self.send(Job::Rescue { done });
         let _ = rescued.recv_timeout(RESCUE_TIME);

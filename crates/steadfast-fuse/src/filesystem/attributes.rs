@@ -103,19 +103,33 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             let before = self.volume.attributes(inode)?;
             set.drop_privileges = before.kind != FileKind::Directory && before.permissions & SET_ID_BITS != 0;
         }
+        if self.agreement.write_back() {
+            let modified = match set.modified {
+                Some(SetTime::At(time)) => Some(time),
+                _ => None,
+            };
+            self.files.times_told(request.header.nodeid, modified, set.changed);
+        }
         Ok(self.volume.set_attributes(inode, &set)?)
     }
 
     /// Clears the set-id bits of a file that somebody without the right to keep them has changed.
     pub(super) fn drop_privileges(&self, nodeid: u64, inode: InodeNumber) -> Result<(), Errno> {
-        let attributes = self.volume.attributes(inode)?;
-        if attributes.permissions & SET_ID_BITS != 0 {
+        if self.has_set_id(inode) {
             self.volume
                 .set_attributes(inode, &SetAttributes { drop_privileges: true, ..Default::default() })?;
-            // The kernel does not expect the mode to change here; attributes alone never wait for pages.
-            let _ = self.device.invalidate_inode(nodeid, -1);
+            self.mode_changed(nodeid);
         }
         Ok(())
+    }
+
+    pub(super) fn has_set_id(&self, inode: InodeNumber) -> bool {
+        self.volume.attributes(inode).is_ok_and(|found| found.permissions & SET_ID_BITS != 0)
+    }
+
+    /// The kernel does not expect the mode to change with such a request. Attributes alone: never waits for pages.
+    pub(super) fn mode_changed(&self, nodeid: u64) {
+        let _ = self.device.invalidate_inode(nodeid, -1);
     }
 
     /// Names an inode to the kernel.

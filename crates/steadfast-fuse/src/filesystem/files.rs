@@ -123,15 +123,20 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if flags as i32 & libc::O_TRUNC != 0 {
             let drop_privileges = open_flags & OPEN_KILL_SUIDGID != 0;
             let cut = SetAttributes { size: Some(0), drop_privileges, ..Default::default() };
+            let had_set_id = drop_privileges && self.has_set_id(inode);
             if let Err(error) = self.volume.set_attributes(inode, &cut) {
                 self.volume.release(inode);
                 return Err(error.into());
             }
             self.lost.tell(nodeid);
+            if had_set_id {
+                self.mode_changed(nodeid);
+            }
         }
         let handle = Handle::new(flags);
         self.files.opened(nodeid, handle);
         if handle.is_writable() {
+            self.times_shown(nodeid, inode);
             self.keep_asking(nodeid);
             self.room_changed();
         }
@@ -145,7 +150,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn release(&self, request: &Request<'_>) -> Outcome {
         let released = request.arguments().take::<ReleaseIn>()?;
         let nodeid = request.header.nodeid;
-        if self.files.closed(nodeid, Handle(released.fh)) {
+        let handle = Handle(released.fh);
+        if handle.is_writable() {
+            self.settle_times(nodeid);
+        }
+        if self.files.closed(nodeid, handle) {
             if !self.files.is_written(nodeid) {
                 self.admission.closed(nodeid);
             }
@@ -174,10 +183,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         // Pages that are written back belong to no one handle; an fsync follows where the handle was O_SYNC.
         let cached = wanted.write_flags & write_flag::CACHE != 0;
         let sync = !cached && Handle(wanted.fh).is_sync();
-        self.volume.write(inode, wanted.offset, data, sync)?;
+        // Before the data: no transaction point has a stranger's bytes in a file that runs with its owner's rights.
         if wanted.write_flags & write_flag::KILL_SUIDGID != 0 {
             self.drop_privileges(request.header.nodeid, inode)?;
         }
+        self.volume.write(inode, wanted.offset, data, sync)?;
+        self.times_late(request.header.nodeid);
         self.room_changed();
         ready(out.put(&WriteOut { size: wanted.size, padding: 0 }))
     }
@@ -192,8 +203,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             ZERO_RANGE => AllocateMode::ZeroRange { keep_size },
             _ => return Err(Errno(libc::EOPNOTSUPP)),
         };
-        self.volume.allocate(inode, wanted.offset, wanted.length, mode)?;
         self.changed_by_stranger(request, request.header.nodeid, inode)?;
+        self.volume.allocate(inode, wanted.offset, wanted.length, mode)?;
+        self.times_late(request.header.nodeid);
         Ok(Answer::Ready)
     }
 
@@ -207,8 +219,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         // The old request answers with 32 bits.
         let wide = request.header.opcode == opcode::COPY_FILE_RANGE_64;
         let length = if wide { wanted.length } else { wanted.length.min(u64::from(!0xfff_u32)) };
-        let copied = self.volume.copy_range(from, wanted.offset_in, to, wanted.offset_out, length)?;
         self.changed_by_stranger(request, wanted.nodeid_out, to)?;
+        let copied = self.volume.copy_range(from, wanted.offset_in, to, wanted.offset_out, length)?;
+        self.times_late(wanted.nodeid_out);
         if wide {
             ready(out.put(&CopyFileRangeOut { length: copied }))
         } else {
@@ -216,7 +229,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// These requests do not say whether the caller may keep the set-id bits; root may.
+    /// These requests do not say whether the caller may keep the set-id bits; root may. Before the change, as for a write.
     fn changed_by_stranger(
         &self,
         request: &Request<'_>,

@@ -19,6 +19,7 @@ mod removed;
 mod rolling;
 mod snapshots;
 mod syncs;
+mod times;
 mod xattrs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

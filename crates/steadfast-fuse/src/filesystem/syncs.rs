@@ -99,6 +99,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     fn sync(&self, sync: Sync) -> Result<(), Errno> {
+        self.settle_times(sync.nodeid);
         // The kernel turns a write to an O_SYNC handle into cached writes and an fsync.
         if sync.is_file && sync.handle.is_sync() && self.volume.mask().contains(TransactionMask::SYNC_WRITE) {
             self.volume.transact()?;

@@ -18,6 +18,7 @@ mod snapshots;
 mod support;
 mod syncs;
 mod sys;
+mod times;
 mod waits;
 mod watching;
 
