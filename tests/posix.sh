@@ -30,7 +30,7 @@ variant() {
     # shellcheck disable=SC2086 # options are words
     make_volume 1G $mkfs
     # shellcheck disable=SC2086
-    mount_volume $mount
+    mount_volume -o suid,dev $mount
     suite "$what" "$@"
     umount_volume
     check_volume "$what"

@@ -48,7 +48,7 @@ if command -v cargo >/dev/null; then
 fi
 if [ -n "${POSIX_SUITE:-}" ]; then
     make_volume 1G
-    mount_volume -o io_uring=on
+    mount_volume -o io_uring=on,suid,dev
     # docs/POSIX.md says of that one check why it can fail, more often where requests really run side by side.
     timeout 300 "$POSIX_SUITE" "$MNT" --require-all --exclude create-and-remove-of-one-name >"$WORK/suite.log" ||
         die "POSIX suite: $(grep -v '^ok' "$WORK/suite.log" | tail -n 20)"

@@ -46,7 +46,7 @@ pub struct MountSettings {
     pub snapshots: Option<Schedule>,
     /// Name of the snapshot to mount instead of the live volume; read-only.
     pub snapshot: Option<String>,
-    /// Options for the kernel: nosuid, nodev, noexec, …
+    /// Options for the kernel: suid, dev, noexec, …
     pub kernel: Vec<String>,
 }
 

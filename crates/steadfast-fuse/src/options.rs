@@ -31,7 +31,8 @@ pub struct MountOptions {
     pub io_uring: IoUring,
     /// What the mount table shows as the device.
     pub fs_name: String,
-    /// Further options of mount(8): `nosuid`, `nodev`, `noexec`, `noatime`...
+    /// Further options of mount(8): `noexec`, `noatime`... A mount is `nosuid` and `nodev` unless `suid` and `dev` are among them,
+    /// which only root may ask for.
     pub extra: Vec<String>,
     /// Newest minor version of the FUSE protocol to use, to try out how older kernels behave.
     pub protocol_minor_max: u32,

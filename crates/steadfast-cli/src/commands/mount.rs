@@ -20,8 +20,8 @@ use crate::serve;
 /// cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads and writes), writethrough, threads=N, io_uring=auto|on|off (a queue for each
 /// processor, where root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
 /// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
-/// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and nosuid, nodev, noexec, sync, dirsync
-/// for the kernel. When changes are durable, in one word: asynchronous (the kernel collects writes), background or
+/// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and suid, dev (root only; set-id programs and device nodes
+/// mean nothing without), noexec, sync, dirsync for the kernel. When changes are durable, in one word: asynchronous (the kernel collects writes), background or
 /// background=INTERVAL (written through, a transaction point within the interval, 1s), synchronous (every call that
 /// changes anything is durable when it returns). mask, timer and these three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]

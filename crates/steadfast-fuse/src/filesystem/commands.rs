@@ -36,7 +36,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             self.defer(Job::Command { tickets, command })
         };
         match wanted.cmd {
-            TRANSACT => command(Command::Transact),
+            // Under `manual` it would publish half of what another user is about to change together.
+            TRANSACT => {
+                self.check_owner(request)?;
+                command(Command::Transact)
+            }
             CHECKPOINT => {
                 self.check_owner(request)?;
                 command(Command::Checkpoint)

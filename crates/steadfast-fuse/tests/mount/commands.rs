@@ -6,6 +6,7 @@ use steadfast::TransactionMask;
 use steadfast_fuse::{MountOptions, ioctl};
 
 use crate::support::{Place, QUIET, can_mount, errno};
+use crate::sys;
 
 const SIZE: u64 = 64 << 20;
 
@@ -33,4 +34,23 @@ fn mask_and_info() {
     drop(root);
     mounted.unmount();
     assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_stranger_publishes_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, TransactionMask(0));
+    let mounted = place.mount(&MountOptions { allow_other: true, ..MountOptions::default() });
+    std::fs::write(mounted.path("half"), "of an update").unwrap();
+    let refused = || {
+        let root = File::open(place.mount_point());
+        let answer = root.and_then(|root| ioctl::transact(&root));
+        answer.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+    };
+    assert!(sys::as_user(1000, 1000, refused), "transact by another user is refused");
+    ioctl::rollback(&mounted.root(), true).unwrap();
+    assert!(!mounted.path("half").exists());
+    mounted.unmount();
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 
+use steadfast::TransactionMask;
 use steadfast_fuse::MountOptions;
 
 use crate::support::{Place, QUIET, can_mount, errno, pattern};
@@ -286,12 +287,71 @@ fn strangers_lose_set_id_bits() {
         assert!(sys::as_user(1000, 1000, || {
             OpenOptions::new().write(true).truncate(true).open(&path).is_ok()
         }));
+        // What the kernel goes by when the file is executed; asking for more than the mode would make it ask us.
+        assert_eq!(sys::mode_alone(&path).unwrap() & 0o7777, 0o777, "O_TRUNC, as the kernel has it");
         assert_eq!(mode(), 0o777, "O_TRUNC");
         reset();
         std::os::unix::fs::chown(&path, Some(1000), None).unwrap();
         assert_eq!(mode(), 0o777, "chown");
         mounted.unmount();
     });
+}
+
+/// At no transaction point is there a stranger's data in a file that still runs with its owner's rights.
+#[test]
+fn set_id_bits_go_before_the_data_comes() {
+    if !can_mount() {
+        return;
+    }
+    type Change = fn(&File, &File) -> bool;
+    let changes: [(&str, TransactionMask, Change); 3] = [
+        ("write", TransactionMask::WRITE, |file, _| file.write_at(b"stranger", 0).is_ok()),
+        ("allocate", TransactionMask::TRUNCATE, |file, _| sys::fallocate(file, 0, 0, 50_000).is_ok()),
+        ("copy", TransactionMask::WRITE, |file, from| sys::copy_file_range(from, 0, file, 0, 8).is_ok()),
+    ];
+    for (name, mask, change) in changes {
+        // Each change is a transaction point, and nothing else is one.
+        let place = Place::new(16 << 20, mask);
+        let mounted =
+            place.mount(&MountOptions { write_back: false, allow_other: true, ..MountOptions::default() });
+        let path = mounted.path("program");
+        fs::write(mounted.path("from"), "stranger").unwrap();
+        fs::write(&path, "program").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+        steadfast_fuse::ioctl::transact(&mounted.root()).unwrap();
+        let changed = sys::as_user(1000, 1000, || {
+            let from = File::open(mounted.path("from"));
+            let file = OpenOptions::new().write(true).open(&path);
+            from.is_ok_and(|from| file.is_ok_and(|file| change(&file, &from)))
+        });
+        assert!(changed, "{name}");
+        steadfast_fuse::ioctl::rollback(&mounted.root(), true).unwrap();
+        let found = fs::metadata(&path).unwrap();
+        assert_ne!(found.len(), 7, "{name}: the change is there");
+        assert_eq!(found.mode() & 0o7777, 0o777, "{name}");
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn mounts_of_root_trust_no_image() {
+    if !can_mount() {
+        return;
+    }
+    let flags = |extra: &[&str]| {
+        let place = Place::new(16 << 20, QUIET);
+        let extra = extra.iter().map(|option| String::from(*option)).collect();
+        let mounted = place.mount(&MountOptions { extra, ..MountOptions::default() });
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let path = format!(" {} ", place.mount_point().display());
+        let line = table.lines().find(|line| line.contains(&path)).unwrap().to_owned();
+        mounted.unmount();
+        ["nosuid", "nodev"].map(|flag| line.split([' ', ',']).any(|word| word == flag))
+    };
+    assert_eq!(flags(&[]), [true, true]);
+    assert_eq!(flags(&["suid"]), [false, true]);
+    assert_eq!(flags(&["dev", "suid"]), [false, false]);
+    assert_eq!(flags(&["suid", "nosuid", "dev"]), [true, false]);
 }
 
 #[test]

@@ -278,6 +278,18 @@ pub fn write_pages(file: &File) -> io::Result<()> {
     check(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) }).map(drop)
 }
 
+/// The mode, from what the kernel remembers of it unless it knows that to be out of date.
+pub fn mode_alone(path: &Path) -> io::Result<u32> {
+    let path = c_path(path);
+    // SAFETY: a NUL-terminated path and a live structure, for which zeros are valid.
+    unsafe {
+        let mut found: libc::statx = std::mem::zeroed();
+        let mask = libc::STATX_MODE;
+        check(libc::statx(libc::AT_FDCWD, path.as_ptr(), 0, mask, &raw mut found))?;
+        Ok(found.stx_mode.into())
+    }
+}
+
 pub fn syncfs(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open.
     check(unsafe { libc::syncfs(file.as_raw_fd()) }).map(drop)
