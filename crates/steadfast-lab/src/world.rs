@@ -49,6 +49,8 @@ pub struct Extras {
     pub resizes: bool,
     /// The transaction mask stays what it was at the start.
     pub fixed_mask: bool,
+    /// The medium held a volume before, of the same uuid, on which the same operations were done.
+    pub used_medium: bool,
 }
 
 /// The parameters of one test.
@@ -142,13 +144,14 @@ impl World {
     }
 
     /// The same world with everything that a volume can do: snapshots in every second of them, atomic commands in every
-    /// second, changes of the size in every third. There the volume begins on a part of the medium. In every second the
-    /// medium wants discards, in half of these early.
+    /// second, changes of the size in every third. There the volume begins on a part of the medium. In every third the
+    /// medium held a volume before. In every second it wants discards, in half of these early.
     #[must_use]
     pub fn with_extras(mut self) -> World {
         let one_in = |label, count| Random::new(self.seed).fork(label).chance(1, count);
         self.extras =
             Extras { snapshots: one_in(6, 2), holds: one_in(7, 2), resizes: one_in(8, 3), ..self.extras };
+        self.extras.used_medium = one_in(11, 3);
         if self.extras.resizes {
             let part = Random::new(self.seed).fork(9).between(2, 8);
             self.format.size = Some(self.size / 8 * part);

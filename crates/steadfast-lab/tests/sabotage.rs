@@ -61,6 +61,9 @@ const BY_POWER_CUTS_WITH_EXTRAS: [(Sabotage, u64); 3] =
 const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 2] =
     [(Sabotage::DiscardGivenOut, 40), (Sabotage::DiscardBeforeMark, 40)];
 
+/// Bugs in making a volume, in worlds whose medium held one before.
+const BY_POWER_CUTS_ON_USED_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::FormatKeepsRecords, 40)];
+
 const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
 /// Runs `work` with a bug, and without it whatever happens.
@@ -111,6 +114,14 @@ fn power_cuts_find_what_is_planted_in_atomic_commands_resizes_and_the_way_back()
 #[test]
 fn power_cuts_find_what_is_planted_in_discards() {
     all_are_found(&BY_POWER_CUTS_WITH_DISCARDS, |world| World { discards: Discards::Early, ..world });
+}
+
+#[test]
+fn power_cuts_find_what_is_planted_in_making_a_volume() {
+    all_are_found(&BY_POWER_CUTS_ON_USED_MEDIA, |mut world| {
+        world.extras.used_medium = true;
+        world
+    });
 }
 
 fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {

@@ -75,6 +75,8 @@ pub enum Sabotage {
     ForgetDeletedSnapshots,
     /// Events of the mask set transaction points in the middle of an atomic command.
     IgnoreHold,
+    /// A new volume erases the first block of its log and begins with the first LSN, whatever an earlier volume has left.
+    FormatKeepsRecords,
     /// A volume that grows has its new size before the copies at its new end are there.
     GrowBeforeCopies,
 }

@@ -8,10 +8,12 @@ use crate::ledger::Point;
 use crate::model::State;
 use crate::operation::Operation;
 use crate::platform::Clock;
+use crate::random::Random;
+use crate::schedule::Scheduler;
 use crate::session::Session;
 use crate::subject::Subject;
 use crate::tape::Tape;
-use crate::world::World;
+use crate::world::{Extras, World};
 
 /// A closed volume and what is in it.
 #[derive(Debug, Clone)]
@@ -26,6 +28,9 @@ pub struct Start {
     pub nodes_when_new: u64,
 }
 
+/// Operations at most on the volume that was there before.
+const EARLIER_OPERATIONS: u64 = 60;
+
 impl Start {
     /// A fresh volume; `None` where the medium is too small for one.
     ///
@@ -33,7 +38,8 @@ impl Start {
     /// What went wrong, in words.
     pub fn format<S: Subject>(world: &World) -> Result<Option<Start>, String> {
         let clock = Clock::default();
-        let tape = Tape::new(Image::new(world.size), world.atomic_unit, world.lie);
+        let Some(image) = Self::medium::<S>(world)? else { return Ok(None) };
+        let tape = Tape::new(image, world.atomic_unit, world.lie);
         match guard(|| S::format(world, &tape, &clock)) {
             Ok(Ok(())) => {}
             Ok(Err(steadfast::Error::VolumeTooSmall { .. })) => return Ok(None),
@@ -49,6 +55,32 @@ impl Start {
         })
         .map_err(|panic| format!("the empty volume panics: {panic}"))??;
         Ok(Some(Start { image, point, tick: 0, nodes_when_new }))
+    }
+
+    /// The medium as it is before the volume is made: blank, or with what an earlier volume has left.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub fn medium<S: Subject>(world: &World) -> Result<Option<Image>, String> {
+        let blank = Image::new(world.size);
+        if !world.extras.used_medium {
+            return Ok(Some(blank));
+        }
+        let blank_world = World { extras: Extras { used_medium: false, ..world.extras }, ..world.clone() };
+        let Some(start) = Self::format::<S>(&blank_world)? else { return Ok(None) };
+        let clock = Clock::default();
+        let tape = Tape::new(start.image, world.atomic_unit, world.lie).wanting_discards(world.discards);
+        let allowed = std::slice::from_ref(&start.point);
+        let (mut session, _) = Session::<S>::open(&blank_world, &tape, &clock, start.tick, allowed)?;
+        let mut scheduler = Scheduler::new(&blank_world);
+        let mut random = Random::new(world.seed).fork(12);
+        for _ in 0..random.below(EARLIER_OPERATIONS) {
+            let operation = scheduler.next(&session.model);
+            session.step(&operation).map_err(|what| format!("on the earlier volume: {what}"))?;
+        }
+        if random.chance(1, 2) { session.close() } else { Ok(session.abandon()) }
+            .map_err(|what| format!("on the earlier volume: {what}"))?;
+        Ok(Some(tape.image()))
     }
 
     /// The volume after these operations, closed in good order.

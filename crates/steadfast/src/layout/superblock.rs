@@ -246,6 +246,27 @@ impl Superblock {
         Ok(())
     }
 
+    /// Destroys what an earlier volume has left where a second copy is looked for when the first one is bad: at the end of
+    /// the medium, which may be longer than the new volume, or of other blocks. Durable after a flush.
+    ///
+    /// # Errors
+    /// The medium's, when it is written; `OutOfMemory`.
+    pub fn erase_earlier(medium: &impl Medium, platform: &impl Platform) -> Result<()> {
+        let geometry = medium.geometry();
+        let unit = u64::from(geometry.atomic_unit).max(STRUCTURE_SIZE as u64);
+        for cell in (9..=16).map(|shift| 1u64 << shift) {
+            let end = geometry.size - geometry.size % cell;
+            let Some(offset) = end.checked_sub(cell).filter(|offset| offset % unit == 0) else { continue };
+            match Self::read_at(medium, platform, offset) {
+                // What cannot be read is no superblock.
+                Err(Error::NotSteadfast | Error::Medium(_)) => {}
+                Err(Error::OutOfMemory) => return Err(Error::OutOfMemory),
+                Ok(_) | Err(_) => medium.write(offset, &memory::zeroed(unit as usize)?)?,
+            }
+        }
+        Ok(())
+    }
+
     /// The superblock of this volume when it has `size` bytes (rounded down to whole cells).
     ///
     /// # Errors
@@ -263,6 +284,12 @@ impl Superblock {
         resized.reserve_blocks = reserve_blocks(resized.usable_blocks(), self.block_size, node_cost);
         resized.validate().map_err(|_| Error::InvalidArgument("size of the volume"))?;
         Ok(resized)
+    }
+
+    /// The start of the uuid, which nodes and log records carry.
+    pub fn volume_id(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.uuid;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
     /// Size of the volume in bytes.

@@ -13,11 +13,13 @@ mod find;
 mod group;
 mod newest;
 mod pack;
+mod past;
 mod record;
 mod replay;
 
 pub use group::Next;
 pub use newest::Newest;
+pub use past::lsn_behind_the_past;
 pub use record::{RECORD_HEADER, RecordBuilder};
 pub use replay::{Replayed, replay, stranded};
 

@@ -13,10 +13,13 @@ use crate::layout::{
     FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot, SnapshotCounts,
     Superblock, VERSION, blocks_min, cell_size, reserve_blocks,
 };
+use crate::log::lsn_behind_the_past;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::patient::Patient;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::tree::{Node, NodePointer, value_len_max};
-use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber};
+use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn};
 
 /// Below this size metadata is kept once unless asked otherwise.
 const TWO_COPIES_FROM: u64 = 128 << 10;
@@ -45,17 +48,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for offset in superblocks {
             medium.write(offset, &cell)?;
         }
+        Superblock::erase_earlier(medium, platform)?;
+        // Before anything else of an earlier volume goes: until here it is whole, and from here on it is none.
+        medium.flush()?;
         for offset in superblock.metaroot_offsets(0) {
             medium.write(offset, &cell)?;
         }
-        if superblock.log.count > 0 {
-            // The first record of an earlier volume with the same uuid would be taken for one of this volume.
-            let first = superblock.log.start.0 * u64::from(superblock.block_size);
-            medium.write(first, &memory::zeroed(superblock.block_size as usize)?)?;
-        }
+        let lsn = if planted(Sabotage::FormatKeepsRecords) {
+            erase_first_record(medium, &superblock)?;
+            Lsn::default()
+        } else {
+            lsn_behind_the_past(&Patient(medium), &superblock)?
+        };
         medium.flush()?;
 
-        write_first_state(medium, platform, &superblock, options)?;
+        write_first_state(medium, platform, &superblock, options, lsn)?;
 
         let cell = superblock.cell(platform)?;
         for offset in superblocks {
@@ -65,12 +72,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-/// Writes the checkpoint of an empty root directory.
+/// What the planted bug does in place of looking at the whole log.
+fn erase_first_record(medium: &impl Medium, superblock: &Superblock) -> Result<()> {
+    let first = superblock.log.start.0 * u64::from(superblock.block_size);
+    Ok(medium.write(first, &memory::zeroed(superblock.block_size as usize)?)?)
+}
+
+/// Writes the checkpoint of an empty root directory; the log begins with `lsn`.
 fn write_first_state<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,
     superblock: &Superblock,
     options: &FormatOptions,
+    lsn: Lsn,
 ) -> Result<()> {
     let generation = Generation(1);
     let first = BlockAddress(superblock.first_block());
@@ -86,7 +100,7 @@ fn write_first_state<M: Medium, P: Platform>(
         inodes: 0,
         used_blocks: 0,
         nodes: 1,
-        log: LogPosition::default(),
+        log: LogPosition { lsn, ..LogPosition::default() },
         mask: options.mask,
         timer_ms: options.timer_ms,
         data_cursor: 0,
