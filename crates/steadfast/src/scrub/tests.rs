@@ -276,3 +276,29 @@ fn snapshots_of_a_volume_of_another_size_are_scrubbed() {
     let report = scrub(&volume);
     assert_eq!((report.bad, report.data_blocks), (0, held.data_blocks), "{:?}", lines(&report));
 }
+
+/// A scrub knows the size that the volume has grown to while it was open, and the reserve that goes with it.
+#[test]
+fn a_volume_that_grew_while_it_was_open_has_no_rot() {
+    let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
+    let options = FormatOptions { block_size: 512, size: Some(1 << 20), ..FormatOptions::default() };
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let volume = open(&medium, false);
+    fill(&volume, b"before", 3);
+    let before = volume.superblock().reserve_blocks;
+    volume.grow(4 << 20).unwrap();
+    let report = scrub(&volume);
+    assert_eq!((report.healed, report.bad), (0, 0), "{:?}", report.findings);
+    let (written, damaged) = Superblock::read(&medium, &TestPlatform).unwrap();
+    assert!(!damaged && written.reserve_blocks > before, "{} blocks of reserve", written.reserve_blocks);
+    assert_eq!(volume.store().reserve_blocks(), written.reserve_blocks, "what files cannot take");
+    // A copy that is really bad is written again as it was.
+    let mut cell = vec![0; 512];
+    medium.read(written.second_offset(), &mut cell).unwrap();
+    cell[100] ^= 1;
+    medium.write(written.second_offset(), &cell).unwrap();
+    let report = scrub(&volume);
+    assert_eq!((report.healed, report.bad), (1, 0), "{:?}", report.findings);
+    drop(volume);
+    assert_eq!(Superblock::read(&medium, &TestPlatform).unwrap(), (written, false));
+}

@@ -51,6 +51,19 @@ impl Unflushed {
     }
 }
 
+/// The fields of a superblock that depend on the size of the volume.
+#[derive(Debug, Clone, Copy)]
+struct VolumeSize {
+    blocks: u64,
+    reserve_blocks: u64,
+}
+
+impl VolumeSize {
+    fn of(superblock: &Superblock) -> VolumeSize {
+        VolumeSize { blocks: superblock.blocks, reserve_blocks: superblock.reserve_blocks }
+    }
+}
+
 /// See the module.
 pub struct Store<M: Medium, P: Platform> {
     /// What the bytes are kept on.
@@ -63,8 +76,8 @@ pub struct Store<M: Medium, P: Platform> {
     /// What could be allocated when the volume was opened: from here on, to below there.
     first_block: u64,
     end_block: u64,
-    /// Size in blocks. It can grow.
-    blocks: RwLock<P::RwLock, u64>,
+    /// What changes when the volume grows.
+    size: RwLock<P::RwLock, VolumeSize>,
     cache: Mutex<P::Mutex, Cache>,
     /// Of the working tree, in front of its nodes.
     pub recent: Recent<P>,
@@ -83,7 +96,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             platform,
             first_block: superblock.first_block(),
             end_block: superblock.end_block(),
-            blocks: RwLock::new(superblock.blocks),
+            size: RwLock::new(VolumeSize::of(&superblock)),
             superblock,
             recent,
             cache: Mutex::new(Cache::new(nodes.max(CACHE_NODES_MIN))),
@@ -95,17 +108,23 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// The superblock with the present size of the volume.
     pub fn superblock_now(&self) -> Superblock {
-        Superblock { blocks: *self.blocks.read(), ..self.superblock.clone() }
+        let VolumeSize { blocks, reserve_blocks } = *self.size.read();
+        Superblock { blocks, reserve_blocks, ..self.superblock.clone() }
     }
 
-    /// The volume has so many blocks now.
-    pub fn set_blocks(&self, blocks: u64) {
-        *self.blocks.write() = blocks;
+    /// Blocks that files cannot take, at the present size.
+    pub fn reserve_blocks(&self) -> u64 {
+        self.size.read().reserve_blocks
+    }
+
+    /// The volume has grown: this is its superblock now.
+    pub fn set_size(&self, superblock: &Superblock) {
+        *self.size.write() = VolumeSize::of(superblock);
     }
 
     /// First half of the uuid, stamped into every node.
     pub fn volume_id(&self) -> u64 {
-        u64::from_le_bytes(self.superblock.uuid[..8].try_into().unwrap_or_default())
+        self.superblock.volume_id()
     }
 
     /// CRC-32C of `bytes`.
@@ -135,7 +154,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         // The volume only grows while it is open: where an address was good once, nobody needs the lock.
         run.count > 0
             && run.start.0 >= self.first_block
-            && (below(self.end_block) || below(*self.blocks.read() - self.superblock.head_blocks()))
+            && (below(self.end_block) || below(self.size.read().blocks - self.superblock.head_blocks()))
     }
 
     pub(super) fn byte_offset(&self, address: BlockAddress) -> u64 {

@@ -92,7 +92,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             self.write_structures(&working, &new)?;
             self.switch(&new).map_err(|error| self.fail("the superblock could not be written", error))?;
-            self.store.set_blocks(new.blocks);
+            self.store.set_size(&new);
             working.space.grow(&new);
             Ok(())
         });

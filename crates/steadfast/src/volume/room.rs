@@ -125,7 +125,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Blocks that a change must leave beside those for the freeze.
     pub(super) fn reserve_for(&self, working: &Working, class: SpaceClass) -> u64 {
         match class {
-            SpaceClass::Normal => self.store.superblock.reserve_blocks.saturating_add(self.kept(working)),
+            SpaceClass::Normal => self.store.reserve_blocks().saturating_add(self.kept(working)),
             SpaceClass::Freeing => 0,
         }
     }

@@ -58,7 +58,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             more,
         ));
         // Close to the end the estimates, which do not cover every tree, have to leave the reserve also to a removal.
-        let left = self.reserve_for(working, wanted.class).max(self.store.superblock.reserve_blocks);
+        let left = self.reserve_for(working, wanted.class).max(self.store.reserve_blocks());
         if self.has_room(working, roots, needed.saturating_add(left))? {
             return Ok(plan);
         }

@@ -108,7 +108,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let freeze = self.freeze_cost(working, &roots.working, More { groups: 4, dead: 2 * nodes });
         let needed = (nodes * self.node_cost())
             .saturating_add(self.kept_for_removal(all, all, self.live_data(working)))
-            .saturating_add(self.store.superblock.reserve_blocks)
+            .saturating_add(self.store.reserve_blocks())
             .saturating_add(2 * freeze);
         if self.has_room(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
     }
