@@ -30,7 +30,7 @@ use crate::volume::Volume;
 use files::Files;
 use report::Reporter;
 pub use report::{CheckOptions, CheckProgress, CheckReport, Finding, PATHS_MAX, Severity};
-use snapshots::{Directory, Nodes};
+use snapshots::{Data, Directory, Nodes};
 use usage::Usage;
 use walk::{Copies, walk};
 
@@ -97,7 +97,7 @@ fn check_durable<M: Medium, P: Platform>(
     reporter: &mut Reporter<'_>,
 ) {
     let mut usage = Usage::new(superblock);
-    let mut files = Files::new(volume, options.data && !replayed);
+    let mut files = Files::new(volume, options.data);
     let mut directory = Directory::default();
     let mut seen = Nodes::default();
     let mut nodes = 0;
@@ -135,8 +135,10 @@ fn check_durable<M: Medium, P: Platform>(
     }
     usage.compare(metaroot.used_blocks, reporter);
     usage.compare_references(metaroot.snapshots.shared_extents, reporter);
-    let data = options.data.then_some(&files);
-    directory.verify(store, metaroot, &mut seen, &mut usage, data, reporter);
+    // Behind a log the data of this tree is not looked at: what the records have freed may be gone. What a snapshot
+    // holds, too, has to be there.
+    let data = options.data.then_some(Data { files: &files, shared_too: replayed });
+    directory.verify(store, metaroot, &mut seen, &mut usage, data.as_ref(), reporter);
     // What snapshots have lost makes nothing of the live state uncertain.
     reporter.tree_damaged = false;
     if !replayed {

@@ -53,6 +53,13 @@ impl Nodes {
     }
 }
 
+/// Where data is to be compared with its checksums.
+pub(super) struct Data<'a, M: Medium, P: Platform> {
+    pub files: &'a Files<'a, M, P>,
+    /// Also what the live tree has in common with the newest snapshot: nothing else looks at it.
+    pub shared_too: bool,
+}
+
 /// What the live tree says of snapshots.
 #[derive(Default)]
 pub(super) struct Directory {
@@ -154,11 +161,12 @@ impl Directory {
         metaroot: &Metaroot,
         nodes: &mut Nodes,
         usage: &mut Usage<'_>,
-        files: Option<&Files<'_, M, P>>,
+        data: Option<&Data<'_, M, P>>,
         reporter: &mut Reporter<'_>,
     ) {
         self.compare_counts(metaroot, usage, reporter);
         let live = metaroot.root();
+        let mut shared = data.filter(|data| data.shared_too);
         let mut waiting: Vec<&Record> = Vec::new();
         for record in self.records.iter().rev() {
             if record.deleting {
@@ -173,6 +181,11 @@ impl Directory {
             }
             let damaged = core::mem::replace(&mut reporter.tree_damaged, false);
             let mark = reporter.mark();
+            // All that an older one has in common with the live tree the newest one has, too.
+            if let Some(data) = shared.take() {
+                verify_shared_data(store, record, usage, data.files, reporter);
+            }
+            let files = data.map(|data| data.files);
             verify_tree(store, record, nodes, usage, &mut expected, files, reporter);
             locate(store, record, mark, reporter);
             if !reporter.tree_damaged {
@@ -285,6 +298,32 @@ fn locate<M: Medium, P: Platform>(
     });
     let names = Names::new(store, &record.root, &names);
     reporter.locate_since(mark, |at| names.affected(at));
+}
+
+/// Compares with its checksums what a snapshot has in common with the live tree, which has been visited.
+fn verify_shared_data<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    record: &Record,
+    usage: &Usage<'_>,
+    files: &Files<'_, M, P>,
+    reporter: &mut Reporter<'_>,
+) {
+    let granules = store.superblock.block_size / store.superblock.checksum_granule();
+    // What is wrong with nodes is reported where the tree as a whole is verified.
+    let mut quiet = |_| {};
+    let mut nobody = Reporter::new(0, &mut quiet);
+    reporter.snapshot = Some(record.name.clone());
+    walk(store, &record.root, Copies::Any, None, &mut nobody, &mut |event, _| {
+        if let Event::Item(key, value) = event
+            && key.kind() == Some(Kind::Extent)
+            && let Ok(extent) = Extent::decode(value, granules)
+            && store.contains(extent.run())
+            && usage.has_found(extent.run())
+        {
+            files.verify(key.inode_number(), key.suffix(), &extent, reporter);
+        }
+    });
+    reporter.snapshot = None;
 }
 
 fn verify_tree<M: Medium, P: Platform>(

@@ -111,6 +111,15 @@ impl<'a> Usage<'a> {
         new
     }
 
+    /// Whether any of these blocks has been found.
+    pub fn has_found(&self, run: BlockRun) -> bool {
+        let size = u64::from(self.superblock.group_blocks);
+        parts(run, size).any(|(group, from, to)| {
+            let zeros = |bitmap: &Bitmap| bitmap.zeros(from).filter(|(low, _)| *low == from);
+            self.found.get(&group).is_some_and(|bitmap| zeros(bitmap).is_none_or(|(_, high)| high < to))
+        })
+    }
+
     /// Looks at an item for blocks that it uses, or for a stored bitmap.
     pub fn item(&mut self, key: &Key, value: &[u8], reporter: &mut Reporter<'_>) {
         match key.kind() {

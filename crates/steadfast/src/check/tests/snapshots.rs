@@ -160,3 +160,48 @@ fn damage_inside_a_snapshot_names_it_and_the_path() {
     let line = alloc::format!("{finding}");
     assert!(line.contains("affects /b, bytes 0 to 511"), "{line}");
 }
+
+/// Behind a log with records, too, damage to data that a snapshot holds is found: to what only a snapshot has, to what the
+/// durable tree has as well and the records have freed, and to what is still live.
+#[test]
+fn damage_to_data_of_snapshots_is_found_behind_a_log() {
+    for victim in [&b"b"[..], b"a", b"c"] {
+        let (medium, volume) = with_snapshots();
+        let block = block_of_data(&volume, "one", victim);
+        let a = volume.lookup(InodeNumber::ROOT, b"a").unwrap().inode;
+        volume.write(a, 0, &[7; 2000], false).unwrap();
+        volume.transact().unwrap();
+        // As a power cut leaves it.
+        drop(volume);
+        let report = run(&medium).unwrap();
+        assert!(report.is_clean() && report.replayed_records == 1, "{:#?}", report.findings);
+        let mut bytes = [0; 512];
+        medium.read(block * 512, &mut bytes).unwrap();
+        bytes[99] ^= 1;
+        medium.write(block * 512, &bytes).unwrap();
+        let report = run(&medium).unwrap();
+        let found = report.findings.iter().any(|finding| {
+            finding.text.contains("does not match its checksum")
+                && finding.text.contains("snapshot")
+                && finding.paths.iter().any(|path| path.ends_with(victim))
+        });
+        assert!(found, "block {block} of {victim:?}: {:#?}", report.findings);
+        let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+        let mut scrub = crate::scrub::Scrub::new();
+        while !scrub.report().finished {
+            volume.scrub_step(&mut scrub).unwrap();
+        }
+        assert_eq!(scrub.report().bad, 1, "a scrub and a check agree on {victim:?}");
+    }
+}
+
+/// A block of data of a file in a snapshot.
+fn block_of_data(volume: &TestVolume, snapshot: &str, name: &[u8]) -> u64 {
+    let medium = volume.store().medium.0.clone();
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let past = Volume::open_snapshot(medium, TestPlatform, options, snapshot).unwrap();
+    let inode = past.lookup(InodeNumber::ROOT, name).unwrap().inode;
+    let (_, value) =
+        past.store().next(&past.working_root(), &Key::extent(inode, 0), &Key::MAX).unwrap().unwrap();
+    crate::extent::decode_run(&value).unwrap().start.0
+}
