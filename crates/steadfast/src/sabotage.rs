@@ -79,6 +79,26 @@ pub enum Sabotage {
     FormatKeepsRecords,
     /// A volume that grows has its new size before the copies at its new end are there.
     GrowBeforeCopies,
+    /// A transaction point counts for what was accepted while its record was on the way.
+    CountLatecomers,
+    /// An atomic command begins only after the transaction point before it.
+    HoldBehindPoint,
+    /// A transaction point does not see that only the mask or the timer has changed.
+    ForgetParameters,
+    /// An O_SYNC write is a transaction point only where fsync is one, too.
+    SyncWriteNeedsFsync,
+    /// A clone does not take over that the last block of its source has stale bytes.
+    CloneForgetsStaleTail,
+    /// A hole that ends just before the last byte of a file takes that byte along.
+    HoleTakesLastByte,
+    /// The end of a truncation removes the orphan record of a file without links, too.
+    TruncationEndsOrphan,
+    /// A file that gets its first name while it is truncated loses its orphan record.
+    NameEndsTruncation,
+    /// Freed blocks are used again though a reader is in the middle of them.
+    ReusePinned,
+    /// When the newest snapshot is deleted one that is being deleted counts as the newest.
+    NewestIsDeleting,
 }
 
 #[cfg(not(feature = "sabotage"))]

@@ -18,6 +18,7 @@ use crate::key::{Key, Kind};
 use crate::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
@@ -243,7 +244,7 @@ fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range
     let reached = done.saturating_mul(parameters.block()).min(range.size);
     if reached >= target.size {
         target.size = reached;
-        target.set(FLAG_TAIL_STALE, last && range.tail && stale);
+        target.set(FLAG_TAIL_STALE, last && range.tail && stale && !planted(Sabotage::CloneForgetsStaleTail));
     }
     target.touch(tx.now());
     target.store(tx, range.to)?;

@@ -8,6 +8,7 @@ use crate::fs::tx::Tx;
 use crate::fs::{dirent, name, orphan};
 use crate::key::Key;
 use crate::keyspace::Keyspace;
+use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 
 /// Gives an inode another name, or an unnamed one its first.
@@ -36,7 +37,7 @@ pub(crate) fn link<K: Keyspace>(
             return Err(Error::NotFound);
         }
         attributes.set(FLAG_UNNAMED, false);
-        if !attributes.has(FLAG_TRUNCATING) {
+        if !attributes.has(FLAG_TRUNCATING) || planted(Sabotage::NameEndsTruncation) {
             tx.delete(&Key::orphan(inode))?;
         }
     }

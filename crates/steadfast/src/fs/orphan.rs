@@ -156,7 +156,7 @@ pub(crate) fn truncate_step<K: Keyspace>(
     }
     if !done {
         record(tx, inode)?;
-    } else if was_truncating && attributes.links > 0 {
+    } else if was_truncating && (attributes.links > 0 || planted(Sabotage::TruncationEndsOrphan)) {
         tx.delete(&Key::orphan(inode))?;
     }
     attributes.store(tx, inode)?;

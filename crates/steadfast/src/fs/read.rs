@@ -94,7 +94,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let (mut from, rest) = (offset.saturating_add(done as u64), &mut buffer[done..]);
             let (count, attributes) = match self.read_step(inode, from, rest) {
                 // What was just rolled back may be in use for something else by now: look it up once more.
-                Err(Error::CorruptData { .. }) => self.read_step(inode, from, rest)?,
+                Err(Error::CorruptData { .. }) => {
+                    self.note_repeated_read();
+                    self.read_step(inode, from, rest)?
+                }
                 other => other?,
             };
             done += count;

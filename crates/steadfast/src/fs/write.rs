@@ -22,6 +22,7 @@ use crate::key::{Key, Kind};
 use crate::keyspace::{KeyspaceRead, SpaceClass};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::{PinGuard, Volume};
 
@@ -97,6 +98,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     fn written(&self, sync: bool) -> Result<()> {
         self.event(TransactionMask::WRITE)?;
+        let sync = sync
+            && (!planted(Sabotage::SyncWriteNeedsFsync)
+                || self.active_mask().contains(TransactionMask::FSYNC));
         if sync { self.event(TransactionMask::SYNC_WRITE) } else { Ok(()) }
     }
 

@@ -14,6 +14,7 @@ use crate::fs::parameters::Parameters;
 use crate::fs::publish::{self, EXTENT_CHANGES_MAX, Part, Plan};
 use crate::keyspace::SpaceClass;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
@@ -54,7 +55,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let block = parameters.block();
         let old_size = Inode::load_regular(&self.reader()?, inode)?.size;
         // Behind the end of the file there is nothing to keep: a range that reaches it takes the whole last block.
-        let end = if end >= old_size { end.next_multiple_of(block) } else { end };
+        let reaches = end + u64::from(planted(Sabotage::HoleTakesLastByte)) >= old_size;
+        let end = if reaches { end.next_multiple_of(block) } else { end };
         let (mut from, mut to) = (parameters.block_of(offset), parameters.blocks_for(end));
         let mut edges = Vec::new();
         for index in [from, to - 1] {

@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     fn parameters_changed(&self) -> bool {
-        self.working.lock().parameters_changed
+        self.working.lock().parameters_changed && !planted(Sabotage::ForgetParameters)
     }
 
     /// Makes durable what is there now, on behalf of everyone who waits for the commit lock.
@@ -86,7 +86,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Step::Write(mark) => {
                     let written = self.write_mark(&mark);
                     written.map_err(|error| self.fail("the intent log could not be written", error))?;
-                    commit.durable = mark.sequence;
+                    let late = planted(Sabotage::CountLatecomers);
+                    commit.durable = if late { self.working.lock().sequence } else { mark.sequence };
                     if self.wants_discards_early() {
                         self.working.lock().space.mark_is_durable();
                     }

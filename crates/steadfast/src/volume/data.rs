@@ -1,6 +1,7 @@
 //! The data plane: what the semantics need to move bytes outside the writer's lock.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 use lock_api::{Mutex, MutexGuard};
@@ -74,6 +75,17 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let own = memory::copy(runs)?;
         memory::extend(&mut self.pins.lock(), runs)?;
         Ok(PinGuard { volume: self, runs: own })
+    }
+
+    /// Reads that were begun again because what they found did not match its checksum. Only a rollback meanwhile is a reason,
+    /// or damage: anything else means that blocks were used again under a reader.
+    #[doc(hidden)]
+    pub fn reads_repeated(&self) -> u32 {
+        self.reads_repeated.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_repeated_read(&self) {
+        self.reads_repeated.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn read_blocks(&self, start: BlockAddress, buffer: &mut [u8]) -> Result<()> {

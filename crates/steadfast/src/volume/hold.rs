@@ -31,8 +31,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut commit = self.commit.lock();
         self.check_not_held()?;
         // First the flag: whoever saw the mask before has been accepted before, and is in the transaction point.
-        self.held.store(true, Ordering::Release);
+        self.held.store(!planted(Sabotage::HoldBehindPoint), Ordering::Release);
         let result = self.lead_commit(&mut commit);
+        if planted(Sabotage::HoldBehindPoint) {
+            self.held.store(true, Ordering::Release);
+        }
         if result.is_err() {
             self.held.store(false, Ordering::Release);
         }
@@ -77,7 +80,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The mask that counts: that of the volume, or none while it is held.
-    pub(super) fn active_mask(&self) -> TransactionMask {
+    pub(crate) fn active_mask(&self) -> TransactionMask {
         let held = self.is_held() && !planted(Sabotage::IgnoreHold);
         if held { TransactionMask::MANUAL } else { self.mask() }
     }

@@ -126,6 +126,8 @@ pub struct Volume<M: Medium, P: Platform> {
     /// A rollback could not read all of the marked state: nothing is shown until another one can.
     lost: AtomicBool,
     incarnation: AtomicU32,
+    /// Reads that were begun again because what they found did not match its checksum.
+    reads_repeated: AtomicU32,
     /// Orphans may wait for being reclaimed.
     orphans: AtomicBool,
     /// Log marks since background work had a turn.

@@ -133,6 +133,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             rolling_back: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             incarnation: AtomicU32::new(0),
+            reads_repeated: AtomicU32::new(0),
             orphans: AtomicBool::new(true),
             marks_unattended: AtomicU32::new(0),
             snapshots_waiting: AtomicBool::new(true),

@@ -28,8 +28,9 @@ use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange, Root};
 use crate::types::{BlockRun, Generation};
 
-/// Entries of a dead list in one unit at most.
-const UNIT_ENTRIES: usize = 512;
+/// Entries of a dead list in one unit at most. Few in the lab, whose dead lists are short: deletions are to take several units
+/// there, too.
+const UNIT_ENTRIES: usize = if cfg!(feature = "sabotage") { 8 } else { 512 };
 
 /// What one unit does.
 #[derive(Default)]
@@ -95,7 +96,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let (mut newest, mut shared_nodes, mut data) = (Generation(0), 0, 0);
         self.visit_records(root, |other| {
-            if !other.deleting && other.generation < record.generation {
+            if (!other.deleting || planted(Sabotage::NewestIsDeleting))
+                && other.generation < record.generation
+            {
                 (newest, shared_nodes, data) = (other.generation, other.nodes, self.data_of(&other));
             }
             Ok(other.generation < record.generation)

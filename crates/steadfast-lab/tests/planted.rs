@@ -1,0 +1,222 @@
+//! Directed tests for bugs that random operations meet rarely: each passes, and fails with the bug planted in the core.
+//!
+//! The bugs of several threads are in `schedules.rs`. What finds the same bugs by chance is in `sabotage.rs`.
+
+use steadfast::check::{CheckOptions, check};
+use steadfast::fs::{AllocateMode, Caller, NewNode, SetAttributes};
+use steadfast::sabotage::{Sabotage, plant};
+use steadfast::testing::TestPlatform;
+use steadfast::{FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
+use steadfast_media::MemoryMedium;
+
+const BLOCK: u64 = 512;
+const ROOT: InodeNumber = InodeNumber::ROOT;
+/// More pieces than one step of a truncation removes.
+const PIECES: u64 = 80;
+
+type TestVolume<'m> = Volume<&'m MemoryMedium, TestPlatform>;
+
+/// The test passes, and fails with the bug.
+fn finds(bug: Sabotage, test: fn()) {
+    test();
+    plant(Some(bug));
+    let found = std::panic::catch_unwind(test);
+    plant(None);
+    assert!(found.is_err(), "{bug:?} goes unnoticed");
+}
+
+fn formatted(mask: TransactionMask) -> MemoryMedium {
+    let medium = MemoryMedium::new(4 << 20, BLOCK as u32).expect("a medium");
+    let options = FormatOptions {
+        block_size: BLOCK as u32,
+        mask,
+        log_size: Some(64 << 10),
+        ..FormatOptions::default()
+    };
+    Volume::format(&&medium, &options, &TestPlatform::new()).expect("a volume");
+    medium
+}
+
+fn open(medium: &MemoryMedium) -> TestVolume<'_> {
+    Volume::open(medium, OpenOptions::default(), TestPlatform::new()).expect("it opens")
+}
+
+/// The volume as a power cut leaves it.
+fn cut<'m>(volume: TestVolume<'m>, medium: &'m MemoryMedium) -> TestVolume<'m> {
+    drop(volume);
+    assert_clean(medium);
+    open(medium)
+}
+
+fn assert_clean(medium: &MemoryMedium) {
+    let report =
+        check(&medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| ()).expect("a check");
+    assert!(report.is_clean(), "{:?}", report.findings);
+}
+
+fn make(volume: &TestVolume<'_>, name: &str) -> InodeNumber {
+    let made = volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default());
+    made.expect("a file").inode
+}
+
+fn unnamed(volume: &TestVolume<'_>) -> InodeNumber {
+    volume.create_unnamed(ROOT, 0o600, &Caller::default()).expect("a file").inode
+}
+
+fn resize(volume: &TestVolume<'_>, inode: InodeNumber, size: u64) {
+    let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+    volume.set_attributes(inode, &set).expect("another size");
+}
+
+fn scatter(volume: &TestVolume<'_>, inode: InodeNumber, byte: u8) {
+    for piece in 0..PIECES {
+        volume.write(inode, 2 * piece * BLOCK, &[byte; BLOCK as usize], false).expect("written");
+    }
+}
+
+fn bytes(volume: &TestVolume<'_>, inode: InodeNumber) -> Vec<u8> {
+    let mut bytes = vec![0xee; volume.attributes(inode).expect("attributes").size as usize];
+    assert_eq!(volume.read(inode, 0, &mut bytes), Ok(bytes.len()));
+    bytes
+}
+
+#[test]
+fn a_changed_mask_and_timer_are_part_of_a_point() {
+    finds(Sabotage::ForgetParameters, || {
+        let medium = formatted(TransactionMask::MANUAL);
+        let volume = open(&medium);
+        make(&volume, "file");
+        volume.transact().unwrap();
+        // Nothing else has changed.
+        volume.set_timer_ms(777).unwrap();
+        volume.transact().unwrap();
+        let volume = cut(volume, &medium);
+        assert_eq!(volume.timer_ms(), 777);
+        volume.set_mask(TransactionMask::CLOSE).unwrap();
+        volume.transact().unwrap();
+        assert_eq!(cut(volume, &medium).mask(), TransactionMask::CLOSE);
+    });
+}
+
+#[test]
+fn an_o_sync_write_is_a_point_where_fsync_is_none() {
+    finds(Sabotage::SyncWriteNeedsFsync, || {
+        let medium = formatted(TransactionMask::SYNC_WRITE);
+        let volume = open(&medium);
+        let file = make(&volume, "file");
+        volume.write(file, 0, b"synced", true).unwrap();
+        volume.append(file, b" twice", true).unwrap();
+        let volume = cut(volume, &medium);
+        assert_eq!(bytes(&volume, file), b"synced twice");
+    });
+}
+
+#[test]
+fn a_clone_of_a_truncated_file_shows_nothing_behind_its_end() {
+    finds(Sabotage::CloneForgetsStaleTail, || {
+        let medium = formatted(TransactionMask::MANUAL);
+        let volume = open(&medium);
+        for (end, grown) in [(700, 1024), (1000, 5000), (513, 514), (1023, 1500)] {
+            let (file, copy) = (make(&volume, &format!("f{end}")), make(&volume, &format!("c{end}")));
+            volume.write(file, 0, &[7; 1536], false).unwrap();
+            resize(&volume, file, end);
+            volume.clone_range(file, 0, copy, 0, 0).unwrap();
+            resize(&volume, copy, grown);
+            let mut right = vec![7; end as usize];
+            right.resize(grown as usize, 0);
+            assert_eq!(bytes(&volume, copy), right, "{end} of {grown}");
+        }
+        volume.transact().unwrap();
+        cut(volume, &medium);
+    });
+}
+
+#[test]
+fn zeroed_ranges_end_where_they_are_told() {
+    finds(Sabotage::HoleTakesLastByte, || {
+        let medium = formatted(TransactionMask::MANUAL);
+        let volume = open(&medium);
+        let modes = [AllocateMode::PunchHole, AllocateMode::ZeroRange { keep_size: true }];
+        for (number, size) in [20u64, 511, 512, 513, 1023, 1024, 1025, 5000].into_iter().enumerate() {
+            for mode in modes {
+                for end in [size - 1, size, size + 1] {
+                    for offset in [0, end / 2, end - 1] {
+                        let file = make(&volume, &format!("{number}-{mode:?}-{end}-{offset}"));
+                        volume.write(file, 0, &vec![7; size as usize], false).unwrap();
+                        volume.allocate(file, offset, end - offset, mode).unwrap();
+                        let mut right = vec![7; size as usize];
+                        right[offset as usize..end.min(size) as usize].fill(0);
+                        assert!(bytes(&volume, file) == right, "{mode:?} {offset}..{end} of {size}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_file_without_a_name_stays_an_orphan_when_its_truncation_ends() {
+    finds(Sabotage::TruncationEndsOrphan, || {
+        let medium = formatted(TransactionMask::MANUAL);
+        let volume = open(&medium);
+        for named in [false, true] {
+            let file = if named { make(&volume, "file") } else { unnamed(&volume) };
+            if named {
+                volume.acquire(file).unwrap();
+                volume.unlink(ROOT, b"file").unwrap();
+            }
+            scatter(&volume, file, 1);
+            resize(&volume, file, 100);
+            while volume.background().unwrap() {}
+            // The end of the truncation is there, the file still open.
+            assert_eq!(volume.attributes(file).unwrap().size, 100);
+            volume.transact().unwrap();
+        }
+        let volume = cut(volume, &medium);
+        while volume.background().unwrap() {}
+        assert_eq!(volume.statistics().unwrap().inodes, 1);
+    });
+}
+
+#[test]
+fn a_file_that_gets_a_name_while_it_is_truncated_is_still_truncated() {
+    finds(Sabotage::NameEndsTruncation, || {
+        let medium = formatted(TransactionMask::MANUAL);
+        let volume = open(&medium);
+        let file = unnamed(&volume);
+        scatter(&volume, file, 1);
+        resize(&volume, file, 100);
+        volume.link(file, ROOT, b"name").unwrap();
+        volume.release(file);
+        volume.transact().unwrap();
+        let volume = cut(volume, &medium);
+        while volume.background().unwrap() {}
+        volume.transact().unwrap();
+        assert_eq!(volume.attributes(file).unwrap().allocated, BLOCK);
+        cut(volume, &medium);
+    });
+}
+
+#[test]
+fn the_newest_snapshot_is_none_that_is_being_deleted() {
+    finds(Sabotage::NewestIsDeleting, || {
+        let medium = formatted(TransactionMask::MANUAL);
+        let volume = open(&medium);
+        let (file, between) = (make(&volume, "file"), make(&volume, "between"));
+        scatter(&volume, file, 1);
+        volume.snapshot_create("oldest").unwrap();
+        scatter(&volume, file, 2);
+        volume.write(between, 0, &[1; 4 * BLOCK as usize], false).unwrap();
+        volume.snapshot_create("middle").unwrap();
+        scatter(&volume, file, 3);
+        volume.snapshot_create("newest").unwrap();
+        // The first deletion has more to do than what comes with its point.
+        volume.snapshot_delete("middle").unwrap();
+        volume.snapshot_delete("newest").unwrap();
+        while volume.background().unwrap() {}
+        // Born behind the oldest one: no snapshot has it any more.
+        volume.write(between, 0, &[2; 4 * BLOCK as usize], false).unwrap();
+        volume.checkpoint().unwrap();
+        cut(volume, &medium);
+    });
+}
