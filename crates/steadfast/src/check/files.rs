@@ -24,6 +24,9 @@ use crate::volume::Volume;
 /// Bytes of data read at once.
 const READ_SIZE: usize = 1 << 20;
 
+/// Steps up the tree that looking for circles takes at most, on a volume that is damaged in any case.
+const CIRCLE_STEPS: u64 = 1 << 20;
+
 /// What is known of one inode.
 struct Known {
     kind: FileKind,
@@ -365,6 +368,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
                 check_links(*number, known, reporter);
             }
         }
+        self.check_circles(reporter);
         self.check_reachable(&numbers, reporter);
         if inodes != numbers.len() as u64 {
             reporter.damaged(format!("the metaroot counts {inodes} inodes, {} are there", numbers.len()));
@@ -387,6 +391,28 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
     }
 
+    /// No directory is below itself. Only one with a name too many can be, or one that does not lead to the root, which
+    /// [`check_reachable`](Self::check_reachable) finds.
+    fn check_circles(&self, reporter: &mut Reporter<'_>) {
+        let mut steps = CIRCLE_STEPS;
+        for Name { inode, directory, .. } in &self.names {
+            let Some(known) = self.inodes.get(inode) else { continue };
+            let too_many = known.names > u64::from(*inode != InodeNumber::ROOT);
+            if known.kind != FileKind::Directory || !too_many {
+                continue;
+            }
+            let mut at = *directory;
+            while at != *inode && at != InodeNumber::ROOT && steps > 0 {
+                steps -= 1;
+                let Some(above) = self.inodes.get(&at).filter(|above| above.names > 0) else { break };
+                at = above.named_in;
+            }
+            if at == *inode {
+                report_circle(*inode, *directory, reporter);
+            }
+        }
+    }
+
     /// Every directory with a name leads to the root through its parents.
     fn check_reachable(&self, numbers: &[InodeNumber], reporter: &mut Reporter<'_>) {
         let mut reached: HashMap<InodeNumber, bool> = HashMap::new();
@@ -398,6 +424,11 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             loop {
                 if let Some(known) = reached.get(&at) {
                     good = *known;
+                    if let (true, Some(known)) = (path.contains(&at), self.inodes.get(&at))
+                        && known.names == 1
+                    {
+                        report_circle(at, known.named_in, reporter);
+                    }
                     break;
                 }
                 let Some(known) = self.inodes.get(&at) else { break };
@@ -418,6 +449,19 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             }
         }
     }
+}
+
+fn report_circle(inode: InodeNumber, directory: InodeNumber, reporter: &mut Reporter<'_>) {
+    let text = match inode == directory {
+        true => format!("directory {} names itself", inode.0),
+        false => {
+            format!(
+                "directory {} is its own ancestor: directory {}, below it, names it",
+                inode.0, directory.0
+            )
+        }
+    };
+    reporter.damaged_at(At::inode(directory), text);
 }
 
 fn check_links(number: InodeNumber, known: &Known, reporter: &mut Reporter<'_>) {

@@ -38,9 +38,13 @@ pub(crate) struct Dirent {
 }
 
 impl Dirent {
-    /// Decodes a value.
+    /// Decodes a value. A name with a slash in it, or `..`, can only come from malice, and is dangerous above: there it is
+    /// a part of a path.
     pub fn decode(value: &[u8]) -> Result<Dirent> {
         let (Target { inode, kind }, name) = Target::decode(value)?;
+        if !name::is_name(name) {
+            return Err(damaged("entry: its name is no name"));
+        }
         Ok(Dirent { inode, kind, name: memory::copy(name)? })
     }
 }
@@ -224,6 +228,10 @@ mod tests {
         let value = encode(InodeNumber(7), FileKind::Fifo, b"x").unwrap();
         assert_eq!(Dirent::decode(&value).unwrap().name, b"x");
         assert!(Dirent::decode(&value[..8]).is_err());
+        for bad in [&b""[..], b".", b"..", b"a/b", b"../../x", b"/", b"a\0b"] {
+            let value = encode(InodeNumber(7), FileKind::Regular, bad).unwrap();
+            assert!(Dirent::decode(&value).is_err(), "{bad:?}");
+        }
         let mut bad = value;
         bad[8] = 3;
         assert!(Dirent::decode(&bad).is_err());

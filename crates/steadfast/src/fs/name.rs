@@ -13,13 +13,18 @@ use crate::fs::parameters::Parameters;
 /// # Errors
 /// `InvalidName`: empty, `.`, `..`, or with a slash or NUL. `NameTooLong`.
 pub(crate) fn check(name: &[u8], parameters: &Parameters) -> Result<()> {
-    if name.is_empty() || name == b"." || name == b".." || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+    if !is_name(name) {
         return Err(Error::InvalidName);
     }
     if name.len() > parameters.name_max {
         return Err(Error::NameTooLong);
     }
     Ok(())
+}
+
+/// Whether these bytes can name something in a directory, whatever the volume's limit of their number.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
 /// The keyed hash.

@@ -86,9 +86,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
                 continue;
             }
             let Ok(Dirent { inode, kind, name }) = Dirent::decode(&item.value) else { continue };
-            if is_name(&name) {
-                children.entry(key.inode_number()).or_default().push(Named { name, inode, kind });
-            }
+            children.entry(key.inode_number()).or_default().push(Named { name, inode, kind });
         }
         for entries in children.values_mut() {
             entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -195,11 +193,6 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
             hash_key: superblock.hash_key,
         }
     }
-}
-
-/// Whether a name can be made in a directory of a host. It comes from an image that may be anybody's.
-fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }
 
 /// The list while it is made.

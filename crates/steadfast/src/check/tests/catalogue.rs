@@ -477,6 +477,17 @@ const CLASSES: &[Class] = &[
         "entry: too short",
         "/",
     ),
+    damaged(
+        "entry whose name is a path",
+        |f| {
+            name(f, ROOT, b"small", |value| {
+                value.truncate(9);
+                value.extend_from_slice(b"../../x");
+            });
+        },
+        "entry: its name is no name",
+        "/",
+    ),
     damaged("directory with two names", |f| name(f, DEEP, b"sub", |_| {}), "directory 16 has 2 names", ""),
     damaged(
         "wrong parent",
@@ -494,6 +505,35 @@ const CLASSES: &[Class] = &[
         },
         "does not lead to the root",
         "",
+    ),
+    damaged(
+        "circle of directories that nothing leads to",
+        |f| {
+            let (key, value) = entry(f, ROOT, b"sub");
+            f.item(&key, |_| None);
+            let at = Key::new(DEEP, Kind::Dirent, key.suffix());
+            f.item(&at, |_| Some(value));
+        },
+        "directory 16 is its own ancestor: directory 21, below it, names it",
+        "",
+    ),
+    damaged(
+        "circle of directories that the root leads to",
+        |f| name(f, DEEP, b"sub", |_| {}),
+        "directory 16 is its own ancestor: directory 21, below it, names it",
+        "/sub/deep",
+    ),
+    damaged(
+        "directory that names itself",
+        |f| name(f, SUB, b"sub", |_| {}),
+        "directory 16 names itself",
+        "/sub",
+    ),
+    damaged(
+        "root directory below itself",
+        |f| name(f, SUB, b"sub", |value| value[..8].copy_from_slice(&ROOT.0.to_le_bytes())),
+        "directory 1 is its own ancestor: directory 16, below it, names it",
+        "/sub",
     ),
     damaged(
         "root directory missing",
