@@ -186,6 +186,7 @@ fn floods_and_slow_clients_are_bounded() {
         connections_max: 4,
         negotiation_time: Duration::from_millis(600),
         stall_time: Duration::from_millis(600),
+        ..Limits::default()
     };
     let options = ServerOptions { tls: None, limits };
     let server = Server::start("127.0.0.1:0".parse().unwrap(), pool(1 << 20), options).unwrap();
@@ -215,4 +216,75 @@ fn floods_and_slow_clients_are_bounded() {
     let mut link = Link::connect(&endpoint(&server), PATIENCE).unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     ask(&mut link, 0, Ask::Flush).unwrap();
+}
+
+#[test]
+fn a_client_that_trickles_is_not_longer_in_negotiation_than_another() {
+    let limits = Limits { negotiation_time: Duration::from_millis(600), ..Limits::default() };
+    let options = ServerOptions { tls: None, limits };
+    let server = Server::start("127.0.0.1:0".parse().unwrap(), pool(1 << 20), options).unwrap();
+    let mut slow = raw(&server);
+    let mut bytes = wire::IHAVEOPT.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&77_u32.to_be_bytes());
+    bytes.extend_from_slice(&60_000_u32.to_be_bytes());
+    slow.write_all(&bytes).unwrap();
+    // A byte now and then, each well within the time for a stall.
+    let started = Instant::now();
+    let mut sent = 0;
+    while slow.write_all(&[0]).is_ok() {
+        sent += 1;
+        assert!(started.elapsed() < PATIENCE, "still there after {sent} bytes");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(server.connections() == 0);
+}
+
+#[test]
+fn idle_connections_give_their_places_up() {
+    let limits = Limits { connections_max: 4, idle_time: Duration::ZERO, ..Limits::default() };
+    let options = ServerOptions { tls: None, limits };
+    let server = Server::start("127.0.0.1:0".parse().unwrap(), pool(1 << 20), options).unwrap();
+    // Four that have negotiated and ask nothing.
+    let mut idle: Vec<Link> = (0..4).map(|_| Link::connect(&endpoint(&server), PATIENCE).unwrap()).collect();
+    let started = Instant::now();
+    let mut link = loop {
+        // The server may be on its way from the last negotiation to waiting for a request.
+        match Link::connect(&endpoint(&server), PATIENCE) {
+            Ok(link) => break link,
+            Err(error) => assert!(started.elapsed() < PATIENCE, "no place: {error}"),
+        }
+    };
+    ask(&mut link, 0, Ask::Write(&[&[1; 10]], false)).unwrap();
+    // It is one of them that has gone, and the others work.
+    let mut gone = 0;
+    for link in &mut idle {
+        let mut questions = [Question::new(0, Ask::Flush)];
+        let done = link.send(&questions, PATIENCE).and_then(|()| link.receive(&mut questions, PATIENCE));
+        gone += u32::from(done.is_err());
+    }
+    assert_eq!(gone, 1);
+    assert!(server.connections() <= 4);
+    // Those that have something under way keep their places.
+    drop((idle, link));
+    let deadline = Instant::now() + PATIENCE;
+    while server.connections() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut busy: Vec<TcpStream> = (0..4).map(|_| raw(&server)).collect();
+    for stream in &mut busy {
+        stream.write_all(&option_request(OptionKind::ExportName, b"")).unwrap();
+        stream.read_exact(&mut [0; 10]).unwrap();
+        let mut request = [0; 28];
+        request[0..4].copy_from_slice(&wire::REQUEST_MAGIC.to_be_bytes());
+        request[7] = 1;
+        request[27] = 9;
+        stream.write_all(&request).unwrap();
+    }
+    // What says that the server has read a header is only that nobody is idle any more.
+    let refused = server.refused();
+    let started = Instant::now();
+    while server.refused() == refused {
+        assert!(started.elapsed() < PATIENCE, "a busy connection was closed");
+        drop(Link::connect(&endpoint(&server), PATIENCE));
+    }
 }

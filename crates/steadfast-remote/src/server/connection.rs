@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::Limits;
 use super::negotiate::{Negotiated, Security, negotiate};
-use super::stream::{Accepted, Next, Wire};
+use super::stream::{Accepted, Next, Timed, Wire};
 use super::transmit::transmit;
 use crate::export::Catalogue;
 use crate::protocol::{ClientFlags, ServerGreeting};
@@ -26,7 +26,7 @@ pub fn serve_stream<S: Accepted>(
     stop: &AtomicBool,
 ) -> io::Result<()> {
     let deadline = Some(Instant::now() + limits.negotiation_time);
-    let mut wire = Wire::new(stream, stop, limits.stall_time)?;
+    let mut wire = Wire::new(Timed::new(stream), stop, limits.stall_time)?;
     wire.set_deadline(deadline);
     wire.put(&ServerGreeting::encode())?;
     let mut flags = [0; 4];

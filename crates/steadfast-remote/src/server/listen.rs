@@ -3,11 +3,12 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::connection::serve_stream;
+use super::seats::Seats;
 use super::{Limits, stream};
 use crate::export::Catalogue;
 
@@ -39,8 +40,7 @@ pub struct Server {
 
 struct Shared {
     stop: AtomicBool,
-    connections: AtomicUsize,
-    refused: AtomicUsize,
+    seats: Arc<Seats>,
 }
 
 impl Server {
@@ -57,11 +57,7 @@ impl Server {
         let address = listener.local_addr()?;
         // Waits by sleeping between two looks: accept has no timeout, and the end must not depend on a client.
         listener.set_nonblocking(true)?;
-        let shared = Arc::new(Shared {
-            stop: AtomicBool::new(false),
-            connections: AtomicUsize::new(0),
-            refused: AtomicUsize::new(0),
-        });
+        let shared = Arc::new(Shared { stop: AtomicBool::new(false), seats: Arc::default() });
         let thread = std::thread::Builder::new().name("nbd-accept".into()).spawn({
             let shared = Arc::clone(&shared);
             move || accept(&listener, &catalogue, &options, &shared)
@@ -76,12 +72,12 @@ impl Server {
 
     /// Connections that there are now.
     pub fn connections(&self) -> usize {
-        self.shared.connections.load(Ordering::Relaxed)
+        self.shared.seats.taken()
     }
 
     /// Connections that were closed at once because there were too many.
     pub fn refused(&self) -> usize {
-        self.shared.refused.load(Ordering::Relaxed)
+        self.shared.seats.refused()
     }
 }
 
@@ -113,9 +109,9 @@ fn accept(
             tended = Instant::now();
         }
         match listener.accept() {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
                 nap = Duration::from_millis(1);
-                welcome(stream, catalogue, options, shared);
+                welcome(stream, from, catalogue, options, shared);
             }
             Err(_) => {
                 // Nobody there, or no descriptors left: both pass.
@@ -127,30 +123,23 @@ fn accept(
 }
 
 /// Gives a connection a thread, or closes it.
-fn welcome(stream: TcpStream, catalogue: &Arc<dyn Catalogue>, options: &ServerOptions, shared: &Arc<Shared>) {
-    if shared.connections.fetch_add(1, Ordering::Relaxed) >= options.limits.connections_max {
-        shared.connections.fetch_sub(1, Ordering::Relaxed);
-        shared.refused.fetch_add(1, Ordering::Relaxed);
-        return;
-    }
-    let (catalogue, options, counted) = (Arc::clone(catalogue), options.clone(), Counted(Arc::clone(shared)));
+fn welcome(
+    stream: TcpStream,
+    from: SocketAddr,
+    catalogue: &Arc<dyn Catalogue>,
+    options: &ServerOptions,
+    shared: &Arc<Shared>,
+) {
+    let Some(seated) = shared.seats.take(stream, from, &options.limits) else { return };
+    let (catalogue, options, shared) = (Arc::clone(catalogue), options.clone(), Arc::clone(shared));
     let serve = move || {
-        let stop = &counted.0.stop;
-        if stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true)).is_err() {
+        let socket = seated.socket();
+        if socket.set_nonblocking(false).and_then(|()| socket.set_nodelay(true)).is_err() {
             return;
         }
         // What a client does wrong ends its connection and is nobody else's business.
-        let _ = serve_stream(stream, &*catalogue, options.tls, &options.limits, stop);
+        let _ = serve_stream(seated, &*catalogue, options.tls, &options.limits, &shared.stop);
     };
-    // Without a thread the closure is dropped, and with it the connection and its count.
+    // Without a thread the closure is dropped, and with it the connection and its place.
     let _ = std::thread::Builder::new().name("nbd".into()).spawn(serve);
-}
-
-/// Takes a connection off the count when it ends, however that is.
-struct Counted(Arc<Shared>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -5,14 +5,16 @@
 //! no hand-over between threads.
 //!
 //! # What bounds it
-//! - connections: [`Limits::connections_max`]; one more is closed at once;
-//! - negotiation: [`Limits::negotiation_time`] in all, and a number of options;
+//! - connections: [`Limits::connections_max`], and [`Limits::connections_per_peer`]; one more gets the place of one
+//!   that is idle, and is closed at once where none is;
+//! - negotiation, that of TLS included: [`Limits::negotiation_time`] in all, and a number of options;
 //! - memory: [`PIECE`] for input and output of a connection each, however long a request is;
 //! - slow clients: a message that has begun has to go on, in both directions, within [`Limits::stall_time`].
 
 mod connection;
 mod listen;
 mod negotiate;
+mod seats;
 mod stream;
 mod tls;
 mod transmit;
@@ -33,6 +35,10 @@ pub(crate) use tls::{
 pub struct Limits {
     /// Connections at a time.
     pub connections_max: usize,
+    /// Connections at a time from one address; `None`: as many as there are.
+    pub connections_per_peer: Option<usize>,
+    /// How long a connection has had no request that gives its place to another one.
+    pub idle_time: Duration,
     /// For the whole negotiation.
     pub negotiation_time: Duration,
     /// For the next bytes of a message that has begun.
@@ -43,6 +49,8 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 128,
+            connections_per_peer: None,
+            idle_time: Duration::from_secs(5),
             negotiation_time: Duration::from_secs(10),
             stall_time: Duration::from_secs(30),
         }

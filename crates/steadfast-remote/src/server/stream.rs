@@ -1,6 +1,6 @@
 //! Bytes in and out of one connection, with bounds on memory and time.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,69 @@ pub trait Accepted: Read + Write + Send {
     /// # Errors
     /// What the operating system says.
     fn set_patience(&self, read: Duration, write: Duration) -> io::Result<()>;
+
+    /// When reads and writes end in any case; `None` for never. Whoever cannot keep to it is [`Timed`].
+    fn set_deadline(&mut self, _deadline: Option<Instant>) {}
+
+    /// Whether the server waits for the client's next request.
+    fn set_idle(&self, _idle: bool) {}
+}
+
+/// A stream that keeps to a deadline, however slowly bytes come: what is above it, as the handshake of TLS, may read many
+/// times before it answers.
+pub(super) struct Timed<S> {
+    stream: S,
+    deadline: Option<Instant>,
+}
+
+impl<S> Timed<S> {
+    pub(super) fn new(stream: S) -> Timed<S> {
+        Timed { stream, deadline: None }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<S: Read> Read for Timed<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.check()?;
+        self.stream.read(buffer)
+    }
+}
+
+impl<S: Write> Write for Timed<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        self.stream.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.check()?;
+        self.stream.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+impl<S: Accepted> Accepted for Timed<S> {
+    fn set_patience(&self, read: Duration, write: Duration) -> io::Result<()> {
+        self.stream.set_patience(read, write)
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    fn set_idle(&self, idle: bool) {
+        self.stream.set_idle(idle);
+    }
 }
 
 impl Accepted for TcpStream {
@@ -38,6 +101,14 @@ impl Accepted for UnixStream {
 impl<S: Accepted> Accepted for rustls::StreamOwned<rustls::ServerConnection, S> {
     fn set_patience(&self, read: Duration, write: Duration) -> io::Result<()> {
         self.sock.set_patience(read, write)
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.sock.set_deadline(deadline);
+    }
+
+    fn set_idle(&self, idle: bool) {
+        self.sock.set_idle(idle);
     }
 }
 
@@ -89,6 +160,15 @@ impl<'s, S: Accepted> Wire<'s, S> {
 
     pub(super) fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+        self.stream.set_deadline(deadline);
+    }
+
+    /// Waits for the next request: meanwhile the connection is idle.
+    pub(super) fn next_request(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
+        self.stream.set_idle(true);
+        let next = self.read(buffer, true);
+        self.stream.set_idle(false);
+        next
     }
 
     /// The stream itself, for another layer around it. Fails while bytes have arrived that were meant for this one:

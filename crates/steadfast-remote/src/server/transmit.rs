@@ -22,7 +22,7 @@ pub(super) fn transmit<S: Accepted>(wire: &mut Wire<'_, S>, session: &Session) -
     let mut scratch = Vec::new();
     loop {
         let mut bytes = [0; Request::BYTES];
-        if wire.read(&mut bytes, true)? == Next::Over {
+        if wire.next_request(&mut bytes)? == Next::Over {
             return wire.flush();
         }
         let request = Request::parse(&bytes).map_err(invalid)?;

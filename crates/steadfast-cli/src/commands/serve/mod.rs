@@ -52,6 +52,9 @@ pub struct Listening {
     /// Most connections at a time
     #[arg(long, default_value_t = 128, value_name = "N")]
     connections: usize,
+    /// Most connections at a time from one address; by default as many as there are
+    #[arg(long, value_name = "N")]
+    connections_per_peer: Option<usize>,
 }
 
 /// Runs the command.
@@ -110,7 +113,12 @@ impl Listening {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| {
             Failure::new(Exit::Failed, text_os(&error), "signals", "this system does not let them be caught")
         })?;
-        let limits = Limits { connections_max: self.connections.max(1), ..Limits::default() };
+        let names = catalogue.names();
+        let limits = Limits {
+            connections_max: self.connections.max(1),
+            connections_per_peer: self.connections_per_peer.map(|most| most.max(1)),
+            ..Limits::default()
+        };
         let server = Server::start(address, catalogue, ServerOptions { tls, limits }).map_err(|error| {
             Failure::new(
                 Exit::Busy,
@@ -122,6 +130,9 @@ impl Listening {
         let announced = announce(server.address())?;
         let mut output = Output::new();
         output.line(format_args!("serving {told} on {}", server.address()))?;
+        for name in names {
+            output.line(format_args!("URI {}", uri(server.address(), &name, self.tls_cert.is_some())))?;
+        }
         output.finish()?;
         let _ = signals.forever().next();
         drop(announced);
@@ -130,7 +141,35 @@ impl Listening {
     }
 }
 
+/// An export as clients of NBD write it, such as `nbdinfo` and QEMU.
+fn uri(address: SocketAddr, export: &str, tls: bool) -> String {
+    let scheme = if tls { "nbds" } else { "nbd" };
+    let mut uri = format!("{scheme}://{address}/");
+    for byte in export.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(byte.into());
+            }
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
+}
+
 /// A failure with certificates.
 pub fn tls_failure(error: &TlsError) -> Failure {
     Failure::new(Exit::Usage, error.to_string(), "TLS", "give PEM files that belong together")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris() {
+        let v4: SocketAddr = "127.0.0.1:10809".parse().unwrap();
+        let v6: SocketAddr = "[::1]:7".parse().unwrap();
+        assert_eq!(uri(v4, "disk.img", false), "nbd://127.0.0.1:10809/disk.img");
+        assert_eq!(uri(v6, "/a b%", true), "nbds://[::1]:7//a%20b%25");
+    }
 }
