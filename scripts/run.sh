@@ -11,6 +11,8 @@ size=${SIZE:-1G}
 need_cargo
 command -v fusermount3 >/dev/null || need_packages fuse3
 need_fuse
+[ -x "$(target_directory)/release/steadfast" ] \
+    || echo "the first build fetches and compiles some 300 crates: about 10 minutes on two processors, later ones a minute"
 "${CARGO:-cargo}" build --release --locked -p steadfast-cli
 steadfast=$(target_directory)/release/steadfast
 

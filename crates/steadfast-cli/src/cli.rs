@@ -149,6 +149,18 @@ fn run_mount_helper(arguments: &[OsString]) -> ExitCode {
     }
 }
 
+/// Where the manual of the command is that this program was called with, subcommands included.
+pub fn help_advice() -> String {
+    let mut command = grammar();
+    let mut words = "steadfast".to_owned();
+    for word in std::env::args_os().skip(1) {
+        let Some(below) = command.find_subcommand(&word).cloned() else { break };
+        words = format!("{words} {}", below.get_name());
+        command = below;
+    }
+    format!("see '{words} --help'")
+}
+
 /// A wrong command line: one line like every other failure; help and version go to standard output.
 fn refuse(error: &clap::Error) -> ExitCode {
     if matches!(
@@ -166,14 +178,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .map(str::trim)
-        .filter(|line| !line.is_empty())
+        // Words that begin with a dash are options here and nothing else.
+        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass '-"))
         .collect();
     let mistake = mistake.join(" ");
     let mistake = mistake.strip_prefix("error: ").unwrap_or(&mistake);
-    let command = std::env::args_os().nth(1).filter(|word| is_command(word));
-    let command = command.map_or_else(|| "steadfast".into(), |word| format!("steadfast {}", word.display()));
-    let failure =
-        Failure::new(Exit::Usage, mistake.to_owned(), "command line", format!("see '{command} --help'"));
+    let failure = Failure::new(Exit::Usage, mistake.to_owned(), "command line", help_advice());
     eprintln!("{failure}");
     ExitCode::from(Exit::Usage as u8)
 }

@@ -384,6 +384,11 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
         OpenError::DeviceInUse(_) => {
             Failure::new(Exit::Busy, "the device is in use", place, in_use_advice(path))
         }
+        OpenError::NotFound(_) if directory_of(path).is_some_and(|directory| !directory.exists()) => {
+            let directory = directory_of(path).unwrap_or(path).display();
+            let advice = format!("check the path, or make the directory with 'mkdir -p {directory}'");
+            Failure::new(Exit::Failed, "there is no directory for it", place, advice)
+        }
         OpenError::NotFound(_) => Failure::new(
             Exit::Failed,
             "no such image or device",
@@ -400,7 +405,11 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
             "check who owns it, or run the command as that user or as root",
         ),
         OpenError::WriteProtected(_) => {
-            Failure::new(Exit::Failed, "write-protected", place, "open it read-only (mount -o ro)")
+            let advice = match path.exists() {
+                true => "make that writable, or copy the image to another place; 'mount -o ro' only reads",
+                false => "use another place",
+            };
+            Failure::new(Exit::Failed, "the host's file system is read-only", place, advice)
         }
         OpenError::NotAMedium { what, .. } => Failure::new(
             Exit::NotAVolume,
@@ -432,6 +441,10 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
             Failure::new(Exit::Failed, text.strip_prefix(&prefix).unwrap_or(&text), place, "see the message")
         }
     }
+}
+
+fn directory_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty())
 }
 
 fn in_use_advice(path: &Path) -> String {

@@ -10,6 +10,9 @@
 pub fn parse(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a size: write bytes or a form such as 4K, 1MiB, 1.5G or 64MB");
     let text_trimmed = text.trim();
+    if text_trimmed.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return Err(format!("'{text}' is below zero: sizes begin at 0"));
+    }
     let split = text_trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text_trimmed.len());
     let (number, unit) = text_trimmed.split_at(split);
     let factor = unit_factor(unit.trim_start()).ok_or_else(wrong)?;

@@ -22,7 +22,7 @@ pub struct Args {
     /// Image file (made, sparse, if it does not exist), block device or MTD device
     image: PathBuf,
     /// Size of the volume, such as 64M or 1GiB; the default is all of an existing image
-    #[arg(short, long, value_parser = size::parse)]
+    #[arg(short, long, value_parser = size::parse, allow_hyphen_values = true)]
     size: Option<u64>,
     /// Block size: a power of two from 128 to 64K; the default is 4K, on NAND a page
     #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2), value_name = "1|2")]
     metadata_copies: Option<u8>,
     /// Size of the intent log; 0 makes every transaction point a checkpoint
-    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    #[arg(long, value_parser = size::parse, allow_hyphen_values = true, value_name = "SIZE")]
     log_size: Option<u64>,
     /// Label, at most 32 bytes
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]

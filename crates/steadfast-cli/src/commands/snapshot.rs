@@ -168,13 +168,39 @@ fn delete(target: &Path, names: &[String]) -> Outcome {
 
 fn roll_back(target: &Path, name: &str, force: bool) -> Outcome {
     let place = place(target, name);
-    match Target::find(target)? {
-        Target::Mounted(live) => live.snapshot_rollback(name, force, &place),
-        Target::Image(path) => {
-            change(&path, &place, |image| image.volume.snapshot_rollback(name, force))?;
-            Ok(())
+    let before = match Target::find(target)? {
+        Target::Mounted(live) => {
+            let before = live.snapshots()?;
+            live.snapshot_rollback(name, force, &place)?;
+            before
         }
-    }
+        Target::Image(path) => change(&path, &place, |image| {
+            let before = image.volume.snapshots()?;
+            image.volume.snapshot_rollback(name, force)?;
+            Ok(before)
+        })?,
+    };
+    output::line(said_of_rollback(&before, name))
+}
+
+/// What a rollback has done, from the snapshots that there were before it.
+fn said_of_rollback(before: &[Snapshot], name: &str) -> String {
+    let shown = |name: &str| output::printable(name.as_bytes());
+    let Some(back) = before.iter().find(|snapshot| snapshot.name == name) else {
+        return format!("{}: the volume is as it was then", shown(name));
+    };
+    let newer: Vec<String> = before
+        .iter()
+        .filter(|snapshot| snapshot.generation > back.generation)
+        .map(|snapshot| shown(&snapshot.name))
+        .collect();
+    let destroyed = match newer.len() {
+        0 => String::new(),
+        1 => format!("; the newer snapshot {} is destroyed", newer.concat()),
+        count => format!("; {count} newer snapshots are destroyed: {}", newer.join(", ")),
+    };
+    let time = stat_text::time(back.created, false);
+    format!("{}: the volume is as it was {time}, {} inodes{destroyed}", shown(name), back.inodes)
 }
 
 /// Opens the image, changes it and closes it.

@@ -56,7 +56,10 @@ struct Page<'a> {
     clean: bool,
     violations_count: u64,
     cuts: String,
-    seeds: String,
+    /// Worlds that were played.
+    worlds: String,
+    /// Seeds whose medium is too small for a volume: no worlds.
+    too_small: u64,
     seconds: String,
     cuts_per_second: String,
     operations: String,
@@ -86,7 +89,8 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
         clean: violations_count == 0,
         violations_count,
         cuts: grouped(outcome.total.cuts),
-        seeds: grouped(outcome.seeds),
+        worlds: grouped(outcome.total.sequences),
+        too_small: outcome.seeds.saturating_sub(outcome.total.sequences),
         seconds: format!("{seconds:.1}"),
         cuts_per_second: grouped(rate as u64),
         operations: grouped(outcome.total.operations),
@@ -274,6 +278,8 @@ mod tests {
     fn a_clean_page_says_so() {
         let page = render(&facts(), &outcome()).unwrap();
         assert!(page.contains("1\u{202f}234\u{202f}567") && page.contains("disk-512"));
+        assert!(page.contains("40 worlds from seed 1 on (1 more, too small for a volume, left out)"));
+        assert!(page.contains("<dt>worlds</dt><dd>40</dd>"));
         assert!(page.contains("No violation") && !page.contains("--replay"));
         assert!(page.matches("<svg").count() == 1 && !page.contains("NaN") && !page.contains("<script"));
     }

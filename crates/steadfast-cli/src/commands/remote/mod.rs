@@ -83,6 +83,8 @@ struct ServerJson {
     epoch: Option<u64>,
     session: Option<u32>,
     state: &'static str,
+    /// Stands by for a member that is lost.
+    spare: bool,
 }
 
 /// Everything, for JSON.
@@ -128,9 +130,12 @@ fn state_of(own: &ServerReport, all: &[ServerReport]) -> &'static str {
 fn status(path: &Path, json: bool) -> Outcome {
     let address = remote::address(path)?;
     let reports = RemoteMedium::look(&address).map_err(|error| remote::failure(&error, path))?;
+    // The spares of an address come last.
+    let members = reports.len().saturating_sub(address.spares);
     let servers: Vec<ServerJson> = reports
         .iter()
-        .map(|own| {
+        .enumerate()
+        .map(|(index, own)| {
             let superblock = own.superblock.as_ref();
             ServerJson {
                 address: own.address.clone(),
@@ -141,6 +146,7 @@ fn status(path: &Path, json: bool) -> Outcome {
                 epoch: superblock.map(|found| found.epoch),
                 session: superblock.map(|found| found.session),
                 state: state_of(own, &reports),
+                spare: index >= members && superblock.is_none(),
             }
         })
         .collect();
@@ -169,10 +175,10 @@ fn status(path: &Path, json: bool) -> Outcome {
     }
     for server in &servers {
         let member = server.member.map_or("-".to_owned(), |member| member.to_string());
+        let state = if server.spare { format!("spare, {}", server.state) } else { server.state.to_owned() };
         let lent = server.size.map_or("-".to_owned(), size::human);
         let error = server.error.as_deref().map(|error| format!(" ({error})")).unwrap_or_default();
-        output
-            .line(format_args!("{member:>3}  {:<24} {lent:>10}  {}{error}", server.address, server.state))?;
+        output.line(format_args!("{member:>3}  {:<24} {lent:>10}  {state}{error}", server.address))?;
     }
     match (live, log) {
         (Some(live), _) => print_live(&live, &mut output)?,
@@ -246,13 +252,25 @@ fn print_live(live: &Live, output: &mut Output) -> Outcome {
     let mut row = |name: &str, latency: &Latency, bytes: Option<u64>| {
         let bytes = bytes.map_or("-".to_owned(), size::human);
         output.line(format_args!(
-            "{name:<8} {:>10} {bytes:>10}   p50 {} µs, p99 {} µs, longest {} µs",
-            latency.count, latency.p50_us, latency.p99_us, latency.longest_us,
+            "{name:<8} {:>10} {bytes:>10}   p50 {}, p99 {}, longest {}",
+            latency.count,
+            milliseconds(latency.p50_us),
+            milliseconds(latency.p99_us),
+            milliseconds(latency.longest_us),
         ))
     };
     row("reads", &live.read_latency, Some(live.read_bytes))?;
     row("writes", &live.write_latency, Some(live.written_bytes))?;
     row("flushes", &live.flush_latency, None)
+}
+
+/// A time as people compare it: three digits or so.
+fn milliseconds(microseconds: u64) -> String {
+    match microseconds as f64 / 1000.0 {
+        time if time < 10.0 => format!("{time:.2} ms"),
+        time if time < 100.0 => format!("{time:.1} ms"),
+        time => format!("{time:.0} ms"),
+    }
 }
 
 /// How long ago that was.
