@@ -129,7 +129,7 @@ fn advice_core(error: &Error) -> (Exit, String) {
         }
         Error::InvalidName => (Failed, "use a name that is not empty, '.' or '..'"),
         Error::ValueTooLong => (Failed, "make the link target or attribute shorter"),
-        Error::InvalidArgument(_) => (Usage, "see 'steadfast COMMAND --help'"),
+        Error::InvalidArgument(_) => return (Usage, crate::cli::help_advice()),
         Error::FileTooLarge => (Failed, "files hold up to 2^63 - 1 bytes"),
         Error::TooManyLinks => (Failed, "use a copy or a symbolic link instead"),
         Error::MoveIntoSelf => (Failed, "choose a target outside the directory"),
@@ -150,6 +150,12 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::Held => (Busy, "wait until it has ended, or end it"),
         Error::Conflict => (Failed, "try again"),
         Error::OutOfMemory => (Failed, "give it more memory, or a smaller --cache"),
+        // ENOSPC and EDQUOT of the host below a sparse image.
+        Error::Medium(medium)
+            if matches!(Errno::from_raw_os_error(medium.os_error), Errno::NOSPC | Errno::DQUOT) =>
+        {
+            (NoSpace, "make room on the host's file system")
+        }
         Error::Medium(medium) => match medium.class {
             ErrorClass::Transient => (Failed, "try again; see the kernel log if it stays"),
             ErrorClass::Permanent => (Failed, "the storage below reports errors: see the kernel log"),

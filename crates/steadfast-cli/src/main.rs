@@ -15,6 +15,7 @@ mod flash_place;
 mod grid;
 mod host;
 mod image;
+mod interrupt;
 mod interval;
 mod live;
 mod logger;
@@ -37,6 +38,7 @@ mod stat_text;
 mod target;
 mod transfer;
 mod volume_path;
+mod walk;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,8 @@
 //! - [`nand`]: MTD devices and images of NAND parts in files;
 //! - [`HostPlatform`]: clock, locks and a CRC-32C that uses the processor's instructions;
 //! - [`BackgroundThread`]: gives a volume the regular turn that its timer and checkpoints need;
-//! - [`random_uuid`]: an identity for a new volume.
+//! - [`random_uuid`]: an identity for a new volume;
+//! - [`WholeFile`], [`WholeImage`], [`write_whole`]: files that appear under their name when they are whole.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -31,8 +32,12 @@ mod entropy;
 mod file;
 pub mod nand;
 mod platform;
+mod unfinished;
+mod whole;
 
 pub use background::{BackgroundFailure, BackgroundThread, Waker, turns};
 pub use entropy::random_uuid;
 pub use file::{FileMedium, FileOptions, LockMode, OpenError, Owner};
 pub use platform::HostPlatform;
+pub use unfinished::{Held, Unfinished, remove_unfinished};
+pub use whole::{Durability, Links, MODE_PRIVATE, MODE_PUBLIC, WholeFile, WholeImage, write_whole};

@@ -19,6 +19,8 @@ pub mod terminal;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use steadfast_host::write_whole;
+
 use crate::result::RunResult;
 use chart::{png, theme};
 use comparison::View;
@@ -70,15 +72,16 @@ pub fn write(run: &RunResult, peer: Option<&str>, directory: &Path) -> Result<Pa
         let sheet = figure.sheet(&view);
         let refuse = |reason| ReportError::Picture { name: figure.name.clone(), reason };
         let svg = pictures.join(format!("{}.svg", figure.name));
-        std::fs::write(&svg, sheet.file(&figure.alternative, theme::Use::File)).map_err(io_error(&svg))?;
+        let drawing = sheet.file(&figure.alternative, theme::Use::File);
+        write_whole(&svg, drawing.as_bytes()).map_err(io_error(&svg))?;
         let png = pictures.join(format!("{}.png", figure.name));
-        std::fs::write(&png, png::render(&sheet).map_err(refuse)?).map_err(io_error(&png))?;
+        write_whole(&png, &png::render(&sheet).map_err(refuse)?).map_err(io_error(&png))?;
     }
     let page = directory.join(PAGE);
     let text = page::render(&view, overview.as_ref(), &figures).map_err(|error| ReportError::Io {
         path: page.clone(),
         error: io::Error::other(error.to_string()),
     })?;
-    std::fs::write(&page, text).map_err(io_error(&page))?;
+    write_whole(&page, text.as_bytes()).map_err(io_error(&page))?;
     Ok(page)
 }

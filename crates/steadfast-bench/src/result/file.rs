@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use steadfast_host::{Durability, Links, MODE_PUBLIC, WholeFile};
 
 use super::{KIND, RunResult, SCHEMA};
 
@@ -70,19 +71,19 @@ pub fn read(path: &Path) -> Result<RunResult, ResultError> {
     serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))
 }
 
-/// Writes a result so that the file is always a whole one: beside it, made durable, then renamed.
+/// Writes a result so that the file is always a whole one.
 ///
 /// # Errors
 /// The operating system refuses; an older file is then still there.
 pub fn write(result: &RunResult, path: &Path) -> Result<(), ResultError> {
     let attempt = || -> io::Result<()> {
-        let beside = path.with_extension("json.new");
-        let mut file = io::BufWriter::new(std::fs::File::create(&beside)?);
+        let whole = WholeFile::create(path, MODE_PUBLIC, Links::Follow)?;
+        let mut file = io::BufWriter::new(&whole);
         serde_json::to_writer_pretty(&mut file, result)?;
         file.write_all(b"\n")?;
         file.flush()?;
-        file.get_ref().sync_all()?;
-        std::fs::rename(&beside, path)
+        drop(file);
+        whole.finish(Durability::Synced)
     };
     attempt().map_err(|error| ResultError::Io { doing: "write", path: path.to_owned(), error })
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use steadfast::Error;
-use steadfast::fs::{DefragmentCursor, FileKind, Fragmentation};
+use steadfast::fs::{Attributes, DefragmentCursor, FileKind, Fragmentation};
 use steadfast_fuse::ioctl;
 
 use crate::failure::{Failure, Outcome};
@@ -16,7 +16,8 @@ use crate::image::{Access, Image};
 use crate::live::Live;
 use crate::output::{self, Output};
 use crate::target::Target;
-use crate::volume_path::{self, LastLink, join};
+use crate::volume_path::{self, LastLink};
+use crate::walk::{Step, Walk};
 
 /// Bring the blocks of files together
 ///
@@ -141,24 +142,28 @@ impl Worker<'_> {
         let start = self.args.path.as_deref().unwrap_or(Path::new("/")).as_os_str().as_bytes();
         let found = volume_path::resolve(&image.volume, start, LastLink::Follow)
             .map_err(|error| image.failure(error, start))?;
-        let mut pending = vec![(start.to_vec(), found)];
-        while let Some((path, attributes)) = pending.pop() {
-            match attributes.kind {
-                FileKind::Directory => {
-                    let entries = volume_path::sorted_entries(&image.volume, attributes.inode)
-                        .map_err(|error| image.failure(error, &path))?;
-                    let below = entries.into_iter().rev();
-                    pending.extend(below.map(|(entry, attributes)| (join(&path, &entry.name), attributes)));
-                }
-                FileKind::Regular => self.file_on_image(&image, &path, attributes.inode)?,
-                _ => {}
-            }
+        match found.kind {
+            FileKind::Directory => self.below(&image, start, found)?,
+            FileKind::Regular => self.file_on_image(&image, start, found.inode)?,
+            _ => {}
         }
         if !self.args.dry_run {
             let at_image = |error| image.failure(error, b"/");
             image.volume.checkpoint().map_err(at_image)?;
         }
         image.close()
+    }
+
+    fn below(&mut self, image: &Image, start: &[u8], directory: Attributes) -> Outcome {
+        let mut walk = Walk::new(&image.volume, start, directory);
+        while let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(walk.path())))? {
+            if let Step::Entry(_, attributes) = step
+                && attributes.kind == FileKind::Regular
+            {
+                self.file_on_image(image, walk.path(), attributes.inode)?;
+            }
+        }
+        Ok(())
     }
 
     fn file_on_image(&mut self, image: &Image, path: &[u8], inode: steadfast::InodeNumber) -> Outcome {

@@ -1,23 +1,26 @@
 //! `steadfast get`: copies files from an image that is not mounted to the host.
 //!
 //! A file appears on the host under its name only when every byte of it was read and checked. Names come from the
-//! image, which may be anybody's: nothing is followed or written outside the destination.
+//! image, which may be anybody's: nothing is followed or written outside the destination, but for a link that the
+//! person named.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions, Permissions};
-use std::io;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, futimens, utimensat};
 use steadfast::fs::{Attributes, FileKind};
 use steadfast::{Error, Timestamp};
+use steadfast_host::{Durability, Links, MODE_PRIVATE, WholeFile};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
-use crate::transfer;
 use crate::volume_path::{self, LastLink, join};
+use crate::walk::{Step, Walk};
+use crate::{interrupt, transfer};
 
 /// Copy a file or directory from an image that is not mounted
 ///
@@ -51,58 +54,54 @@ pub fn run(args: &Args) -> Outcome {
     if destination.is_dir() && !matches!(name, b"" | b"." | b"..") {
         destination.push(OsStr::from_bytes(name));
     }
+    interrupt::leave_nothing_half_done(&destination);
     if found.kind == FileKind::Directory {
         if !args.recursive {
             return Err(image.failure(Error::IsADirectory, path));
         }
         get_tree(&image, path, &found, &destination)?;
     } else {
-        get_one(&image, path, &found, &destination)?;
+        get_one(&image, path, &found, &destination, Links::Follow)?;
     }
     image.close()
 }
 
-/// A directory on the way: finished (permissions, times) when everything in it is there.
-struct Level {
-    path: Vec<u8>,
-    destination: PathBuf,
-    attributes: Attributes,
-    entries: std::vec::IntoIter<(steadfast::fs::DirectoryEntry, Attributes)>,
-}
-
 fn get_tree(image: &Image, path: &[u8], root: &Attributes, destination: &Path) -> Outcome {
-    let mut levels = vec![enter(image, path.to_vec(), *root, destination.to_owned())?];
-    while let Some(level) = levels.last_mut() {
-        let Some((entry, attributes)) = level.entries.next() else {
-            let level = levels.pop();
-            if let Some(level) = level {
-                finish(&level.destination, &level.attributes)
-                    .map_err(|error| Failure::host(&error, "set the attributes of", &level.destination))?;
-            }
-            continue;
+    enter(destination)?;
+    let mut walk = Walk::new(&image.volume, b"", *root);
+    while let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(&below(path, &walk))))? {
+        let place = match walk.path().strip_prefix(b"/") {
+            Some(name) => destination.join(OsStr::from_bytes(name)),
+            None => destination.to_owned(),
         };
-        let entry_path = join(&level.path, &entry.name);
-        if entry.name.contains(&b'/') || entry.name.contains(&0) || entry.name.is_empty() {
-            return Err(image.failure(Error::InvalidName, &entry_path));
-        }
-        let entry_destination = level.destination.join(OsStr::from_bytes(&entry.name));
-        if attributes.kind == FileKind::Directory {
-            levels.push(enter(image, entry_path, attributes, entry_destination)?);
-        } else {
-            get_one(image, &entry_path, &attributes, &entry_destination)?;
+        match step {
+            Step::Entry(_, attributes) if attributes.kind == FileKind::Directory => enter(&place)?,
+            Step::Entry(_, attributes) => {
+                get_one(image, &below(path, &walk), &attributes, &place, Links::Replace)?;
+            }
+            // Permissions and times, when everything in it is there.
+            Step::Left(attributes) => describe_directory(&place, &attributes)
+                .map_err(|error| Failure::host(&error, "set the attributes of", &place))?,
         }
     }
     Ok(())
 }
 
-fn enter(image: &Image, path: Vec<u8>, attributes: Attributes, destination: PathBuf) -> Outcome<Level> {
-    match fs::create_dir(&destination) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_real_directory(&destination) => {}
-        other => other.map_err(|error| Failure::host(&error, "create", &destination))?,
+/// The path on the volume of the last step of a walk that began at `path`.
+fn below(path: &[u8], walk: &Walk<'_>) -> Vec<u8> {
+    match walk.path().strip_prefix(b"/") {
+        Some(name) => join(path, name),
+        None => path.to_vec(),
     }
-    let entries = volume_path::sorted_entries(&image.volume, attributes.inode)
-        .map_err(|error| image.failure(error, &path))?;
-    Ok(Level { path, destination, attributes, entries: entries.into_iter() })
+}
+
+fn enter(destination: &Path) -> Outcome {
+    match fs::create_dir(destination) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_real_directory(destination) => {
+            Ok(())
+        }
+        other => other.map_err(|error| Failure::host(&error, "create", destination)),
+    }
 }
 
 /// A directory itself, not a symbolic link to one.
@@ -110,18 +109,13 @@ fn is_real_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
-fn get_one(image: &Image, path: &[u8], attributes: &Attributes, destination: &Path) -> Outcome {
+fn get_one(image: &Image, path: &[u8], attributes: &Attributes, destination: &Path, links: Links) -> Outcome {
     match attributes.kind {
-        FileKind::Regular => get_file(image, path, attributes, destination),
+        FileKind::Regular => get_file(image, path, attributes, destination, links),
         FileKind::Symlink => {
             let target =
                 image.volume.read_link(attributes.inode).map_err(|error| image.failure(error, path))?;
-            match fs::remove_file(destination) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Failure::host(&error, "replace", destination));
-                }
-                _ => {}
-            }
+            make_way(destination)?;
             symlink(OsStr::from_bytes(&target), destination)
                 .map_err(|error| Failure::host(&error, "create", destination))
         }
@@ -135,46 +129,73 @@ fn get_one(image: &Image, path: &[u8], attributes: &Attributes, destination: &Pa
     }
 }
 
-/// Writes beside the destination and renames over it at the end.
-fn get_file(image: &Image, path: &[u8], attributes: &Attributes, destination: &Path) -> Outcome {
-    if is_real_directory(destination) {
-        return Err(Failure::new(
-            Exit::Failed,
-            "a directory is in the way",
-            destination.display(),
-            "remove it or choose another destination",
-        ));
+/// Removes a file or link in whose place a symbolic link is to come.
+fn make_way(destination: &Path) -> Outcome {
+    refuse_what_is_no_file(destination)?;
+    match fs::remove_file(destination) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::host(&error, "replace", destination))
+        }
+        _ => Ok(()),
     }
-    let partial = partial_name(destination);
-    let result = (|| {
-        let on_host = |error: io::Error| Failure::host(&error, "write", destination);
-        let file = OpenOptions::new().write(true).create_new(true).open(&partial).map_err(on_host)?;
-        transfer::read_data(image, path, attributes, &mut |bytes, offset| {
-            file.write_all_at(bytes, offset).map_err(on_host)
-        })?;
-        file.set_len(attributes.size).map_err(on_host)?;
-        drop(file);
-        finish(&partial, attributes).map_err(on_host)?;
-        fs::rename(&partial, destination).map_err(on_host)
-    })();
-    if result.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
-    result
 }
 
-fn partial_name(destination: &Path) -> PathBuf {
-    // Not derived from the name, which may already be as long as the host allows.
-    destination.with_file_name(format!(".steadfast-get.{}", std::process::id()))
+/// What has a place that a name from an image would take: only files and links give way.
+fn refuse_what_is_no_file(destination: &Path) -> Outcome {
+    let what = match fs::symlink_metadata(destination).map(|there| there.file_type()) {
+        Ok(kind) if kind.is_dir() => "a directory",
+        Ok(kind) if !kind.is_file() && !kind.is_symlink() => "a device, FIFO or socket",
+        _ => return Ok(()),
+    };
+    let advice = "remove it or choose another destination";
+    Err(Failure::new(Exit::Failed, format!("{what} is in the way"), destination.display(), advice))
+}
+
+fn get_file(
+    image: &Image,
+    path: &[u8],
+    attributes: &Attributes,
+    destination: &Path,
+    links: Links,
+) -> Outcome {
+    if links == Links::Replace {
+        refuse_what_is_no_file(destination)?;
+    }
+    let on_host = |error: io::Error| Failure::host(&error, "write", destination);
+    // It gets its own permissions at the end.
+    let whole = WholeFile::create(destination, MODE_PRIVATE, links).map_err(on_host)?;
+    if whole.is_stream() {
+        transfer::read_all(image, path, attributes, &mut |bytes| (&whole).write_all(bytes).map_err(on_host))?;
+        return whole.finish(Durability::Cached).map_err(on_host);
+    }
+    let file = whole.file();
+    transfer::read_data(image, path, attributes, &mut |bytes, offset| {
+        file.write_all_at(bytes, offset).map_err(on_host)
+    })?;
+    file.set_len(attributes.size).map_err(on_host)?;
+    describe(file, attributes).map_err(on_host)?;
+    // Not each file of a tree: that would take longer than all else.
+    let durability = if links == Links::Follow { Durability::Synced } else { Durability::Cached };
+    whole.finish(durability).map_err(on_host)
 }
 
 /// Sets what a copy keeps of the attributes.
-fn finish(path: &Path, attributes: &Attributes) -> io::Result<()> {
-    // The set-user-id bits belong to an owner that is not copied.
-    fs::set_permissions(path, Permissions::from_mode(attributes.permissions & 0o1777))?;
+fn describe(file: &File, attributes: &Attributes) -> io::Result<()> {
+    file.set_permissions(permissions(attributes))?;
+    Ok(futimens(file, &times(attributes))?)
+}
+
+fn describe_directory(path: &Path, attributes: &Attributes) -> io::Result<()> {
+    fs::set_permissions(path, permissions(attributes))?;
+    Ok(utimensat(CWD, path, &times(attributes), AtFlags::empty())?)
+}
+
+/// The set-user-id bits belong to an owner that is not copied.
+fn permissions(attributes: &Attributes) -> Permissions {
+    Permissions::from_mode(attributes.permissions & 0o1777)
+}
+
+fn times(attributes: &Attributes) -> Timestamps {
     let time = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
-    let times =
-        Timestamps { last_access: time(attributes.accessed), last_modification: time(attributes.modified) };
-    utimensat(CWD, path, &times, AtFlags::empty())?;
-    Ok(())
+    Timestamps { last_access: time(attributes.accessed), last_modification: time(attributes.modified) }
 }

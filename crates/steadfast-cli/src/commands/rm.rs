@@ -10,6 +10,7 @@ use steadfast::{Error, InodeNumber};
 use crate::failure::{Failure, Outcome};
 use crate::image::{Access, Image};
 use crate::volume_path::{self, join};
+use crate::walk::Visited;
 
 /// Entries looked at a time.
 const ENTRIES: usize = 128;
@@ -71,11 +72,16 @@ fn remove(image: &Image, path: &[u8], args: &Args) -> Outcome {
 /// Empties a directory, depth first, without recursion: names in an image may be nested as deep as it has room.
 fn remove_below(image: &Image, path: &[u8], root: InodeNumber) -> Outcome {
     let volume = &image.volume;
-    let mut above = vec![(root, path.to_vec())];
-    while let Some((directory, path)) = above.last() {
-        let fail = |error| image.failure(error, path);
+    let mut visited = Visited::default();
+    // Each directory on the way with the length of its path.
+    let mut path = path.to_vec();
+    let mut above = vec![(root, path.len())];
+    visited.enter(root, 0).map_err(|stop| stop.failure(image.place(&path)))?;
+    while let Some((directory, length)) = above.last() {
+        path.truncate(*length);
         // Entries go away as we walk, so each look starts at the front again.
-        let entries = volume.read_directory(*directory, 0, ENTRIES).map_err(fail)?;
+        let entries =
+            volume.read_directory(*directory, 0, ENTRIES).map_err(|error| image.failure(error, &path))?;
         let mut next = None;
         let mut removed = 0;
         for entry in entries {
@@ -89,14 +95,19 @@ fn remove_below(image: &Image, path: &[u8], root: InodeNumber) -> Outcome {
             match result {
                 Ok(()) => removed += 1,
                 Err(Error::DirectoryNotEmpty) => {
-                    next = Some((entry.inode, join(path, &entry.name)));
+                    next = Some(entry);
                     break;
                 }
-                Err(error) => return Err(image.failure(error, &join(path, &entry.name))),
+                Err(error) => return Err(image.failure(error, &join(&path, &entry.name))),
             }
         }
         match next {
-            Some(level) => above.push(level),
+            Some(entry) => {
+                path = join(&path, &entry.name);
+                // As deep as it goes: what cannot be removed stays for ever.
+                visited.enter(entry.inode, 0).map_err(|stop| stop.failure(image.place(&path)))?;
+                above.push((entry.inode, path.len()));
+            }
             None if removed == 0 => {
                 above.pop();
             }

@@ -17,7 +17,8 @@ use crate::image::{Access, CACHE_SIZE, HostVolume, Image};
 use crate::live::Live;
 use crate::output::{JsonName, Output};
 use crate::target::Target;
-use crate::volume_path::{self, join};
+use crate::volume_path::join;
+use crate::walk::{Step, Walk};
 use crate::{host, output};
 
 /// Directory of the snapshots of a mount.
@@ -139,16 +140,11 @@ impl Wanted {
 fn names_in(volume: &HostVolume, wanted: &Wanted, place: &str) -> Outcome<Names> {
     let mut names = Names::new();
     names.entry(InodeNumber::ROOT.0).or_default().insert(b"/".to_vec());
-    let mut waiting = vec![(InodeNumber::ROOT, b"/".to_vec())];
-    while let Some((directory, path)) = waiting.pop() {
-        let entries =
-            volume_path::sorted_entries(volume, directory).map_err(|error| Failure::core(error, place))?;
-        for (entry, _) in entries {
-            let path = join(&path, &entry.name);
-            wanted.note(&mut names, directory.0, &path, entry.inode.0);
-            if entry.kind == FileKind::Directory {
-                waiting.push((entry.inode, path));
-            }
+    let root = volume.attributes(InodeNumber::ROOT).map_err(|error| Failure::core(error, place))?;
+    let mut walk = Walk::new(volume, b"", root);
+    while let Some(step) = walk.step().map_err(|stop| stop.failure(place))? {
+        if let (Step::Entry(entry, _), Some(directory)) = (step, walk.directory()) {
+            wanted.note(&mut names, directory.0, walk.path(), entry.inode.0);
         }
     }
     Ok(names)

@@ -12,6 +12,7 @@ use crate::image::{Access, Image};
 use crate::output::{JsonName, Output};
 use crate::stat_text;
 use crate::volume_path::{self, LastLink, join};
+use crate::walk::{Step, Walk};
 
 /// Show everything below a directory of an image that is not mounted
 #[derive(Debug, clap::Args)]
@@ -38,12 +39,6 @@ struct JsonEntry {
     stat: stat_text::JsonStat,
 }
 
-/// A directory on the way down: what is left of it.
-struct Level {
-    path: Vec<u8>,
-    entries: std::vec::IntoIter<(DirectoryEntry, Attributes)>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -60,29 +55,25 @@ pub fn run(args: &Args) -> Outcome {
         output.name(path)?;
         output.bytes(b"\n")?;
     }
-    let mut levels = Vec::new();
-    if root.kind == FileKind::Directory {
-        levels.push(enter(&image, Vec::new(), root)?);
-    }
-    while let Some(level) = levels.last_mut() {
-        let Some((entry, attributes)) = level.entries.next() else {
-            levels.pop();
-            continue;
+    let mut walk = (root.kind == FileKind::Directory).then(|| Walk::new(&image.volume, b"", root));
+    while let Some(walk) = &mut walk {
+        let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(&join(path, walk.path()))))?
+        else {
+            break;
         };
-        let entry_path = join(&level.path, &entry.name);
+        let Step::Entry(entry, attributes) = step else { continue };
         if args.json {
             json.push(JsonEntry {
-                name: JsonName::new(&entry_path[1..]),
+                name: JsonName::new(walk.path().get(1..).unwrap_or_default()),
                 stat: stat_text::JsonStat::new(&attributes),
             });
         } else {
-            print_row(&mut output, &levels, &image, &entry, &attributes)?;
+            print_row(&mut output, walk, &image, &entry, &attributes)?;
         }
-        let depth = levels.len();
         if attributes.kind == FileKind::Directory {
             directories += 1;
-            if args.depth.is_none_or(|limit| depth < limit as usize) {
-                levels.push(enter(&image, entry_path, attributes)?);
+            if args.depth.is_some_and(|limit| walk.depth() >= limit as usize) {
+                walk.pass_by();
             }
         } else {
             others += 1;
@@ -97,25 +88,22 @@ pub fn run(args: &Args) -> Outcome {
     image.close()
 }
 
-fn enter(image: &Image, path: Vec<u8>, directory: Attributes) -> Outcome<Level> {
-    let entries = volume_path::sorted_entries(&image.volume, directory.inode)
-        .map_err(|error| image.failure(error, &path))?;
-    Ok(Level { path, entries: entries.into_iter() })
-}
-
 fn print_row(
     output: &mut Output,
-    levels: &[Level],
+    walk: &Walk<'_>,
     image: &Image,
     entry: &DirectoryEntry,
     attributes: &Attributes,
 ) -> Outcome {
-    let Some((last, above)) = levels.split_last() else { return Ok(()) };
-    let more = |level: &Level| level.entries.as_slice().is_empty();
-    for level in above {
-        output.bytes(if more(level) { "    " } else { "│   " }.as_bytes())?;
+    for (level, end) in walk.ends().enumerate() {
+        let sign = match (level + 1 == walk.depth(), end) {
+            (false, true) => "    ",
+            (false, false) => "│   ",
+            (true, true) => "└── ",
+            (true, false) => "├── ",
+        };
+        output.bytes(sign.as_bytes())?;
     }
-    output.bytes(if more(last) { "└── " } else { "├── " }.as_bytes())?;
     output.name(&entry.name)?;
     match attributes.kind {
         FileKind::Directory => output.bytes(b"/")?,
@@ -123,7 +111,7 @@ fn print_row(
             let target = image
                 .volume
                 .read_link(attributes.inode)
-                .map_err(|error| image.failure(error, &join(&last.path, &entry.name)))?;
+                .map_err(|error| image.failure(error, walk.path()))?;
             output.bytes(b" -> ")?;
             output.name(&target)?;
         }

@@ -17,6 +17,7 @@ use super::error::OpenError;
 use super::large::Large;
 use super::lock;
 use super::transfer::Direct;
+use crate::whole::MODE_PRIVATE;
 
 /// How a file or device is kept from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +94,8 @@ pub(super) fn create(path: &Path, size: u64, options: &FileOptions) -> Result<Op
         .open_options()
         .write(true)
         .create_new(true)
+        // It holds the files of every user of the volume.
+        .mode(MODE_PRIVATE)
         .open(path)
         .map_err(|error| at.error("create", error))?;
     let made = at.fill(&file, size).and_then(|()| at.finish(file, None));

@@ -9,7 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -22,6 +22,7 @@ use steadfast_flash::part::Part;
 use super::{HostNand, NandOpenError};
 use crate::OpenError;
 use crate::file::{lock_file, owner};
+use crate::whole::MODE_PRIVATE;
 
 /// Bytes of the bad-block mark, at the start of the out-of-band bytes.
 const MARK: usize = 2;
@@ -49,7 +50,8 @@ impl NandImage {
     /// The file exists, or cannot be made or written.
     pub fn create(path: impl AsRef<Path>, part: &Part) -> Result<NandImage, NandOpenError> {
         let path = path.as_ref();
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(MODE_PRIVATE).open(path);
         let file = file.map_err(|error| open_error(path, true, error))?;
         let image = NandImage::over(file, part);
         lock(path, &image.file, true)?;

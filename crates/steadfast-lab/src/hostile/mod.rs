@@ -8,7 +8,7 @@
 //!
 //! Tests draw the mutations by seed, the fuzzer by coverage: both through [`Choices`].
 
-mod anatomy;
+pub mod anatomy;
 mod bench;
 mod choices;
 mod exercise;

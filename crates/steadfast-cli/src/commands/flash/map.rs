@@ -1,10 +1,10 @@
 //! `steadfast flash map`: the erase blocks of a part by their state, as a picture.
 
-use std::fs;
 use std::path::PathBuf;
 
 use serde::Serialize;
 use steadfast_flash::ftl::{BlockDetail, BlockUse};
+use steadfast_host::write_whole;
 
 use super::PlaceArgs;
 use super::survey::Survey;
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Outcome {
     let title = format!("{} ({})", args.place.target.display(), survey.part);
     let title = title.replace(|c: char| c.is_control(), "?");
     match &args.svg {
-        Some(file) => fs::write(file, svg::picture(&grid(&survey, CELLS_SVG), &title))
+        Some(file) => write_whole(file, svg::picture(&grid(&survey, CELLS_SVG), &title).as_bytes())
             .map_err(|error| Failure::host(&error, "write", file)),
         None => {
             let terminal = text::Terminal::here();

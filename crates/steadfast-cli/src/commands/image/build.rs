@@ -1,11 +1,12 @@
 //! `steadfast image build`: an image from a directory, an archive or a manifest, the same bytes from the same input.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use steadfast::{Error, FormatOptions, OpenOptions, Timestamp, TransactionMask, Volume};
 use steadfast_flash::part::Part;
+use steadfast_host::WholeImage;
 
 use super::fill::{StoppedClock, fill};
 use super::{build_nand, byte_bar};
@@ -16,7 +17,7 @@ use crate::output;
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
 use crate::source::{self, Source};
-use crate::{host, interval, mask_text, size};
+use crate::{host, interrupt, interval, mask_text, size};
 
 /// Attempts with twice the size each, where the first estimate was too low.
 const ATTEMPTS: u32 = 6;
@@ -38,10 +39,17 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
     /// Size of the volume; the default is the least that holds the source
-    #[arg(short, long, value_parser = size::parse)]
+    #[arg(short, long, value_parser = size::parse, allow_hyphen_values = true)]
     size: Option<u64>,
     /// Free space beside the source, where no --size is given
-    #[arg(long, value_parser = size::parse, default_value = "0", value_name = "SIZE", conflicts_with = "size")]
+    #[arg(
+        long,
+        value_parser = size::parse,
+        default_value = "0",
+        value_name = "SIZE",
+        conflicts_with = "size",
+        allow_hyphen_values = true
+    )]
     free: u64,
     /// Owner and group of everything, as numbers (entries of the manifest keep theirs)
     #[arg(long, value_name = "UID:GID", value_parser = owner::parse)]
@@ -59,7 +67,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2), value_name = "1|2")]
     metadata_copies: Option<u8>,
     /// Size of the intent log
-    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    #[arg(long, value_parser = size::parse, allow_hyphen_values = true, value_name = "SIZE")]
     log_size: Option<u64>,
     /// Label, at most 32 bytes
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
@@ -115,17 +123,16 @@ pub fn run(args: &Args) -> Outcome {
         source.clamp_times(epoch);
     }
     let now = epoch.unwrap_or_else(|| source.newest());
-    let partial = partial_name(&args.image);
-    // What an interrupted run has left.
-    let _ = fs::remove_file(&partial);
+    interrupt::leave_nothing_half_done(&args.image);
+    let cannot = |error: io::Error| Failure::host(&error, "write", &args.image);
+    let image = WholeImage::create(&args.image).map_err(cannot)?;
+    let partial = image.partial();
     let built = match &args.nand {
-        Some(part) => build_part(args, part, &source, now, &partial),
-        None => build(args, &source, now, &partial),
+        Some(part) => build_part(args, part, &source, now, partial),
+        None => build(args, &source, now, partial),
     };
-    if built.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
-    let info = built?;
+    let info = built.map_err(|failure| called_by_its_name(failure, partial, &args.image))?;
+    image.finish().map_err(cannot)?;
     if args.json {
         return output::json(&InfoReport::new(&info, args.image.display().to_string(), None));
     }
@@ -140,6 +147,12 @@ pub fn run(args: &Args) -> Outcome {
         size::human(data_bytes(&source)),
         report::uuid_text(&info.uuid),
     ))
+}
+
+/// People know the image by the name that it will have.
+fn called_by_its_name(failure: Failure, partial: &Path, image: &Path) -> Failure {
+    let place = failure.place.replace(&partial.display().to_string(), &image.display().to_string());
+    Failure { place, ..failure }
 }
 
 fn check_target(args: &Args) -> Outcome {
@@ -265,7 +278,12 @@ fn build(args: &Args, source: &Source, now: Timestamp, partial: &Path) -> Outcom
         let filled = make(args, source, now, partial, size, &bar);
         bar.finish_and_clear();
         match filled {
-            Err(failure) if failure.exit == Exit::NoSpace && args.size.is_none() && attempt < ATTEMPTS => {
+            // No room on the volume, that is; more of it does not help a host that is full.
+            Err(failure)
+                if failure.what == Error::NoSpace.to_string()
+                    && args.size.is_none()
+                    && attempt < ATTEMPTS =>
+            {
                 fs::remove_file(partial).map_err(|error| Failure::host(&error, "remove", partial))?;
                 size = size.saturating_mul(2);
                 attempt += 1;
@@ -286,8 +304,6 @@ fn build(args: &Args, source: &Source, now: Timestamp, partial: &Path) -> Outcom
     )?;
     let info = volume.info();
     volume.close().map_err(|error| Failure::core(error, partial.display()))?;
-    drop(volume);
-    publish(args, partial)?;
     Ok(info)
 }
 
@@ -312,22 +328,7 @@ fn build_part(
     bar.set_length(data_bytes(source));
     let built = build_nand::build(part, &args.nand_bad, &options, source, now, (partial, &args.image), &bar);
     bar.finish_and_clear();
-    let info = built?;
-    publish(args, partial)?;
-    Ok(info)
-}
-
-/// Makes the image durable and gives it its name.
-fn publish(args: &Args, partial: &Path) -> Outcome {
-    let file = File::open(partial).map_err(|error| Failure::host(&error, "open", partial))?;
-    file.sync_all().map_err(|error| Failure::host(&error, "write", partial))?;
-    fs::rename(partial, &args.image).map_err(|error| Failure::host(&error, "rename", partial))?;
-    let directory = args.image.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if let Ok(directory) = File::open(directory.unwrap_or(Path::new("."))) {
-        // The name, too; where the host's file system cannot do that, it will come by itself.
-        let _ = directory.sync_all();
-    }
-    Ok(())
+    built
 }
 
 fn make(
@@ -366,7 +367,7 @@ fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
         match volume.shrink(wanted, &mut |_| {}) {
             Ok(()) => {
                 let reached = wanted - wanted % u64::from(args.block_size()).max(512);
-                let file = File::options().write(true).open(partial);
+                let file = fs::File::options().write(true).open(partial);
                 file.and_then(|file| file.set_len(reached))
                     .map_err(|error| Failure::host(&error, "resize", partial))?;
                 break;
@@ -381,11 +382,4 @@ fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// The image while it is not whole: in the same directory, so that it can get its name at once.
-fn partial_name(image: &Path) -> PathBuf {
-    let mut name = image.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    image.with_file_name(name)
 }

@@ -10,7 +10,8 @@ use steadfast::{Error, InodeNumber};
 use crate::failure::Outcome;
 use crate::image::{Access, Image};
 use crate::output::{JsonName, Output};
-use crate::volume_path::{self, join};
+use crate::volume_path::join;
+use crate::walk::{self, Stop, Visited};
 
 /// Bytes compared at a time.
 const CHUNK: usize = 1 << 20;
@@ -89,13 +90,13 @@ struct Differ<'a> {
     buffers: [Vec<u8>; 2],
 }
 
-type Listing = Vec<(DirectoryEntry, Attributes)>;
+type Listing = std::vec::IntoIter<(DirectoryEntry, Attributes)>;
 
 /// A pair of directories on the way.
 struct Level {
     path: Vec<u8>,
-    a: std::iter::Peekable<std::vec::IntoIter<(DirectoryEntry, Attributes)>>,
-    b: std::iter::Peekable<std::vec::IntoIter<(DirectoryEntry, Attributes)>>,
+    a: std::iter::Peekable<Listing>,
+    b: std::iter::Peekable<Listing>,
 }
 
 impl Differ<'_> {
@@ -105,7 +106,8 @@ impl Differ<'_> {
         if a.kind != FileKind::Directory || b.kind != FileKind::Directory {
             return Ok(());
         }
-        let mut levels = vec![self.level(path.to_vec(), Some(a), Some(b))?];
+        let mut visited = [Visited::default(), Visited::default()];
+        let mut levels = vec![self.level(path.to_vec(), [Some(a), Some(b)], &mut visited, 0)?];
         while let Some(level) = levels.last_mut() {
             let order = match (level.a.peek(), level.b.peek()) {
                 (None, None) => {
@@ -130,20 +132,30 @@ impl Differ<'_> {
                 |side: &Option<Attributes>| side.filter(|attributes| attributes.kind == FileKind::Directory);
             let (a, b) = (directory(&a), directory(&b));
             if a.is_some() || b.is_some() {
-                levels.push(self.level(path, a.as_ref(), b.as_ref())?);
+                let depth = levels.len();
+                levels.push(self.level(path, [a.as_ref(), b.as_ref()], &mut visited, depth)?);
             }
         }
         Ok(())
     }
 
-    fn level(&self, path: Vec<u8>, a: Option<&Attributes>, b: Option<&Attributes>) -> Outcome<Level> {
-        let list = |image: &Image, directory: Option<&Attributes>| -> Outcome<Listing> {
-            let Some(directory) = directory else { return Ok(Vec::new()) };
-            volume_path::sorted_entries(&image.volume, directory.inode)
-                .map_err(|error| image.failure(error, &path))
+    fn level(
+        &self,
+        path: Vec<u8>,
+        directories: [Option<&Attributes>; 2],
+        visited: &mut [Visited; 2],
+        depth: usize,
+    ) -> Outcome<Level> {
+        let list = |image: &Image, directory: Option<&Attributes>, visited: &mut Visited| {
+            let Some(directory) = directory else { return Ok(Vec::new().into_iter()) };
+            let listed = visited
+                .enter(directory.inode, depth)
+                .and_then(|()| walk::list(&image.volume, directory.inode));
+            listed.map_err(|stop: Stop| stop.failure(image.place(&path)))
         };
-        let (a, b) = (list(self.a, a)?, list(self.b, b)?);
-        Ok(Level { path, a: a.into_iter().peekable(), b: b.into_iter().peekable() })
+        let ([a, b], [in_a, in_b]) = (directories, visited);
+        let (a, b) = (list(self.a, a, in_a)?, list(self.b, b, in_b)?);
+        Ok(Level { path, a: a.peekable(), b: b.peekable() })
     }
 
     /// Compares two objects of one name, without what is below.

@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, mknodat, utimensat};
 use rustix::io::Errno;
 use steadfast::fs::{Attributes, FileKind};
-use steadfast::{Error, InodeNumber, Timestamp};
+use steadfast::{InodeNumber, Timestamp};
+use steadfast_host::{Durability, Links, MODE_PRIVATE, Unfinished, WholeFile};
 
 use super::pack::pack;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
-use crate::transfer;
-use crate::volume_path::{self, join};
+use crate::walk::{Step, Walk};
+use crate::{interrupt, transfer};
 
 /// Unpack an image into a directory or a tar archive, without root
 ///
@@ -41,7 +42,8 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// What is wrong with the image or the destination. An archive appears under its name when it is whole.
+/// What is wrong with the image or the destination. An archive and what is in a directory appear under their names when
+/// all of it is whole.
 pub fn run(args: &Args) -> Outcome {
     let destination = args.destination.as_path();
     if args.tar && destination.as_os_str() == "-" && io::stdout().is_terminal() {
@@ -66,13 +68,11 @@ pub fn run(args: &Args) -> Outcome {
 
 fn pack_file(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
     let cannot = |error: io::Error| Failure::host(&error, "write", destination);
-    let directory = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let file = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o644))
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
-        .map_err(cannot)?;
-    pack(image, root, BufWriter::with_capacity(1 << 20, file.as_file()), destination)?;
-    file.persist(destination).map(drop).map_err(|error| cannot(error.error))
+    interrupt::leave_nothing_half_done(destination);
+    // It has the files of every user of the volume.
+    let file = WholeFile::create(destination, MODE_PRIVATE, Links::Follow).map_err(cannot)?;
+    pack(image, root, BufWriter::with_capacity(1 << 20, &file), destination)?;
+    file.finish(Durability::Synced).map_err(cannot)
 }
 
 /// What could not be kept, by kind.
@@ -85,13 +85,15 @@ struct LeftOut {
 
 struct Unpacker<'a> {
     image: &'a Image,
+    /// Where the root of the volume is on the host.
+    top: PathBuf,
     /// The first name of each inode that has several.
     seen: HashMap<InodeNumber, PathBuf>,
     left_out: LeftOut,
 }
 
 fn unpack(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
-    match fs::read_dir(destination).map(|mut entries| entries.next().is_some()) {
+    let made = match fs::read_dir(destination).map(|mut entries| entries.next().is_some()) {
         Ok(true) => {
             return Err(Failure::new(
                 Exit::Failed,
@@ -100,42 +102,59 @@ fn unpack(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
                 "give a new or empty directory",
             ));
         }
-        Ok(false) => {}
+        Ok(false) => false,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::create_dir(destination).map_err(|error| Failure::host(&error, "create", destination))?;
+            true
         }
         Err(error) => return Err(Failure::host(&error, "read", destination)),
+    };
+    interrupt::leave_nothing_half_done(destination);
+    let done = unpack_into(image, root, destination);
+    if done.is_err() && made {
+        let _ = fs::remove_dir(destination);
     }
-    let mut unpacker = Unpacker { image, seen: HashMap::new(), left_out: LeftOut::default() };
-    let mut pending = vec![(b"/".to_vec(), *root, destination.to_owned())];
-    let mut directories = Vec::new();
-    while let Some((path, attributes, place)) = pending.pop() {
-        if attributes.kind != FileKind::Directory {
-            unpacker.one(&path, &attributes, &place)?;
-            continue;
-        }
-        if path != b"/" {
-            fs::create_dir(&place).map_err(|error| Failure::host(&error, "create", &place))?;
-        }
-        let entries = volume_path::sorted_entries(&image.volume, attributes.inode)
-            .map_err(|error| image.failure(error, &path))?;
-        for (entry, attributes) in entries.into_iter().rev() {
-            let below = join(&path, &entry.name);
-            let bad = entry.name.is_empty() || entry.name.contains(&b'/') || entry.name.contains(&0);
-            if bad || matches!(entry.name.as_slice(), b"." | b"..") {
-                return Err(image.failure(Error::InvalidName, &below));
+    done
+}
+
+/// Makes everything in a directory of its own inside the destination, and moves it up when it is whole.
+fn unpack_into(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
+    let cannot = |error: io::Error| Failure::host(&error, "write", destination);
+    let made = Unfinished::directory(destination).map_err(cannot)?;
+    let top = made.path().to_owned();
+    let mut unpacker = Unpacker { image, top, seen: HashMap::new(), left_out: LeftOut::default() };
+    let mut at_the_end = Vec::new();
+    let mut walk = Walk::new(&image.volume, b"", *root);
+    while let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(walk.path())))? {
+        let path = walk.path();
+        let place = unpacker.place(path);
+        match step {
+            Step::Entry(_, attributes) if attributes.kind == FileKind::Directory => {
+                fs::create_dir(&place).map_err(|error| Failure::host(&error, "create", &place))?;
             }
-            let below_place = place.join(OsStr::from_bytes(&entry.name));
-            pending.push((below, attributes, below_place));
+            Step::Entry(_, attributes) => unpacker.one(path, &attributes, &place)?,
+            // A directory that is moved has to be writable, and its times change.
+            Step::Left(attributes) if walk.depth() <= 1 => at_the_end.push((path.to_vec(), attributes)),
+            // What is in a directory comes first, for the same reasons.
+            Step::Left(attributes) => unpacker.describe(path, &attributes, &place)?,
         }
-        directories.push((path, attributes, place));
     }
-    // What is in a directory comes first: it changes its times, and may need the right to write.
-    for (path, attributes, place) in directories.into_iter().rev() {
-        unpacker.describe(&path, &attributes, &place)?;
+    made.finish(|directory| move_up(directory, destination)).map_err(cannot)?;
+    unpacker.top = destination.to_owned();
+    for (path, attributes) in at_the_end {
+        unpacker.describe(&path, &attributes, &unpacker.place(&path))?;
     }
     unpacker.left_out.say(destination);
     Ok(())
+}
+
+/// Gives everything in a directory its place in the one around it.
+fn move_up(directory: &Path, destination: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        fs::rename(entry.path(), destination.join(entry.file_name()))?;
+    }
+    fs::remove_dir(directory)
 }
 
 impl LeftOut {
@@ -156,6 +175,11 @@ impl LeftOut {
 }
 
 impl Unpacker<'_> {
+    /// Where a path of the volume is on the host.
+    fn place(&self, path: &[u8]) -> PathBuf {
+        self.top.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
+    }
+
     fn one(&mut self, path: &[u8], attributes: &Attributes, place: &Path) -> Outcome {
         let cannot = |error: io::Error| Failure::host(&error, "create", place);
         if let Some(first) = self.seen.get(&attributes.inode) {

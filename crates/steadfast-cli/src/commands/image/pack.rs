@@ -11,7 +11,7 @@ use tar::{Builder, EntryType, Header};
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
 use crate::transfer;
-use crate::volume_path::{self, join};
+use crate::walk::{Step, Walk};
 
 /// Names and link targets up to this length are in the header itself.
 const SHORT: usize = 100;
@@ -22,15 +22,11 @@ const SHORT: usize = 100;
 /// Those of reading the volume and of writing to `sink`, which is called `place`.
 pub fn pack(image: &Image, root: &Attributes, sink: impl Write, place: &std::path::Path) -> Outcome {
     let mut packer = Packer { image, builder: Builder::new(sink), seen: HashMap::new(), place };
-    let mut pending = vec![(b"/".to_vec(), *root)];
-    while let Some((path, attributes)) = pending.pop() {
-        packer.entry(&path, &attributes)?;
-        if attributes.kind == FileKind::Directory {
-            let entries = volume_path::sorted_entries(&image.volume, attributes.inode)
-                .map_err(|error| image.failure(error, &path))?;
-            pending.extend(
-                entries.into_iter().rev().map(|(entry, attributes)| (join(&path, &entry.name), attributes)),
-            );
+    packer.entry(b"/", root)?;
+    let mut walk = Walk::new(&image.volume, b"", *root);
+    while let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(walk.path())))? {
+        if let Step::Entry(_, attributes) = step {
+            packer.entry(walk.path(), &attributes)?;
         }
     }
     packer.builder.into_inner().and_then(|mut sink| sink.flush()).map_err(|error| cannot(&error, place))

@@ -4,8 +4,9 @@
 
 mod survey;
 
-use std::fs;
 use std::path::PathBuf;
+
+use steadfast_host::write_whole;
 
 use crate::failure::{Failure, Outcome};
 use crate::grid::{Grid, svg, text};
@@ -52,7 +53,7 @@ pub fn run(args: &Args) -> Outcome {
     };
     let title = title.replace(|c: char| c.is_control(), "?");
     match &args.svg {
-        Some(file) => fs::write(file, svg::picture(&Grid::from(&survey), &title))
+        Some(file) => write_whole(file, svg::picture(&Grid::from(&survey), &title).as_bytes())
             .map_err(|error| Failure::host(&error, "write", file)),
         None => {
             let mut output = Output::new();

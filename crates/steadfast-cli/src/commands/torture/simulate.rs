@@ -1,6 +1,5 @@
 //! Power cuts in the simulator: a campaign, one run played again, the self-test.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use steadfast_host::{Durability, Links, MODE_PUBLIC, WholeFile};
 use steadfast_lab::powercut::Tally;
 use steadfast_lab::tape::Lie;
 use steadfast_lab::torture::campaign::{self, Plan, Sample};
@@ -141,7 +141,7 @@ fn print(args: &Args, outcome: &campaign::Outcome, first_seed: u64, lie: Lie) ->
                 "{} power cuts ({} during recovery) in {} from seed {first_seed} on, {:.1} s, {} cuts/s: {}",
                 HumanCount(cuts),
                 HumanCount(outcome.total.recovery_cuts),
-                counted(outcome.seeds, "world", "worlds"),
+                counted(outcome.total.sequences, "world", "worlds"),
                 seconds,
                 HumanCount(if seconds > 0.0 { (cuts as f64 / seconds) as u64 } else { 0 }),
                 if violations == 0 {
@@ -166,12 +166,13 @@ fn print(args: &Args, outcome: &campaign::Outcome, first_seed: u64, lie: Lie) ->
     ))
 }
 
-fn create(path: &Path) -> Outcome<File> {
+fn create(path: &Path) -> Outcome<WholeFile> {
     // Before the campaign: an hour later is too late to say that the directory does not exist.
-    File::create(path).map_err(|error| Failure::host(&error, "write", path))
+    let created = WholeFile::create(path, MODE_PUBLIC, Links::Follow);
+    created.map_err(|error| Failure::host(&error, "write", path))
 }
 
-fn write_report(mut file: File, path: &Path, plan: &Plan, outcome: &campaign::Outcome) -> Outcome {
+fn write_report(file: WholeFile, path: &Path, plan: &Plan, outcome: &campaign::Outcome) -> Outcome {
     let replay = match plan.lie {
         Lie::None => |name: &str| replay_command(name, Lie::None),
         Lie::Flush => |name: &str| replay_command(name, Lie::Flush),
@@ -190,7 +191,8 @@ fn write_report(mut file: File, path: &Path, plan: &Plan, outcome: &campaign::Ou
     let failed = |error: &std::io::Error| Failure::host(error, "write", path);
     let page =
         report::render(&facts, outcome).map_err(|_| failed(&std::io::Error::other("formatting failed")))?;
-    file.write_all(page.as_bytes()).map_err(|error| failed(&error))
+    let written = (&file).write_all(page.as_bytes()).and_then(|()| file.finish(Durability::Synced));
+    written.map_err(|error| failed(&error))
 }
 
 fn processors() -> usize {

@@ -7,11 +7,11 @@ mod histogram;
 mod screen;
 mod watch;
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
+use steadfast_host::write_whole;
 
 use super::PlaceArgs;
 use super::survey::{Survey, Wear};
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Outcome {
             "{}: good erase blocks by erasures; spread {:.3} % and {:.3} % used of the rated {}",
             survey.part, wear.spread_percent, wear.used_percent, wear.cycles_rated
         );
-        return fs::write(file, histogram::picture(&bars, &title, &about))
+        return write_whole(file, histogram::picture(&bars, &title, &about).as_bytes())
             .map_err(|error| Failure::host(&error, "write", file));
     }
     if !args.once {

@@ -1,0 +1,42 @@
+//! Ctrl-C while something is being made: what is not whole goes, in one line, and then the program.
+
+use std::fs;
+use std::path::Path;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::failure::{Exit, Failure};
+
+/// From now on a signal that ends the program first removes everything that [is not whole](steadfast_host::Unfinished).
+/// `place` is what is being made. A device or a pipe keeps what it was given, so nothing changes for one.
+pub fn leave_nothing_half_done(place: &Path) {
+    if fs::metadata(place).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return;
+    }
+    let place = place.display().to_string();
+    let wanted = [(SIGINT, "Ctrl-C"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
+    // What the caller had the program ignore (nohup, a job in the background) stays ignored.
+    let ignored = ignored();
+    let wanted = wanted.into_iter().filter(|(signal, _)| ignored & 1 << (signal - 1) == 0);
+    let wanted: Vec<_> = wanted.collect();
+    // Without a thread or a handler the signal ends the program all the same, and leaves a file with a name of its own.
+    let Ok(mut signals) = Signals::new(wanted.iter().map(|(signal, _)| signal)) else { return };
+    let _ = std::thread::Builder::new().name("interrupt".into()).spawn(move || {
+        let Some(signal) = signals.forever().next() else { return };
+        let _held = steadfast_host::remove_unfinished();
+        let name = wanted.iter().find(|(wanted, _)| *wanted == signal).map_or("a signal", |(_, name)| *name);
+        let what = format!("interrupted by {name}, nothing is left half done");
+        eprintln!("{}", Failure::new(Exit::Failed, what, place, "run it again"));
+        let _ = emulate_default_handler(signal);
+        std::process::exit(128 + signal);
+    });
+}
+
+/// The signals that this process ignores, bit 0 for signal 1.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}

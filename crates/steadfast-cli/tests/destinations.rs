@@ -1,0 +1,245 @@
+//! Where commands write: files appear whole, what is no file is not replaced, and an interrupted command leaves nothing.
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{Scratch, failed, is_root, signal, wait_for};
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+
+/// `disk.img` with `/file` and 3 MB in `/large`; `source` with the same.
+fn sample() -> Scratch {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("source")).unwrap();
+    fs::write(scratch.path("source/file"), "contents").unwrap();
+    let large: Vec<u8> = (0..3_000_000u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+    fs::write(scratch.path("source/large"), large).unwrap();
+    scratch.ok("image build --quiet disk.img source");
+    scratch
+}
+
+/// Names of what a command has left unfinished.
+fn unfinished(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(".steadfast-")).collect()
+}
+
+/// Everything that writes one file, with `DEST` for its path.
+const WRITERS: [&str; 4] = [
+    "image extract --tar disk.img DEST",
+    "get disk.img /file DEST",
+    "map --svg DEST disk.img",
+    "torture --quiet --cuts 20 --seed 1 --report DEST",
+];
+
+#[test]
+fn a_device_is_written_into_and_stays_one() {
+    let scratch = sample();
+    let device = scratch.path("node");
+    if mknodat(CWD, &device, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(1, 3)).is_err() {
+        eprintln!("skipped: making a device needs root");
+        return;
+    }
+    symlink("node", scratch.path("link")).unwrap();
+    for writer in WRITERS {
+        for name in ["node", "link"] {
+            scratch.ok(&writer.replace("DEST", name));
+            let metadata = fs::symlink_metadata(&device).unwrap();
+            assert!(metadata.file_type().is_char_device(), "{writer}");
+            assert_eq!(metadata.rdev(), makedev(1, 3), "{writer}");
+            assert!(fs::symlink_metadata(scratch.path("link")).unwrap().is_symlink(), "{writer}");
+        }
+    }
+    // An image is made in a file, and a name that comes from an image replaces no device.
+    scratch.fails(2, "image build node source");
+    scratch.fails(2, "image build --force link source");
+    fs::create_dir(scratch.path("into")).unwrap();
+    let made = mknodat(
+        CWD,
+        scratch.path("into/file"),
+        FileType::CharacterDevice,
+        Mode::RUSR | Mode::WUSR,
+        makedev(1, 3),
+    );
+    made.unwrap();
+    let line = scratch.fails(1, "get -r disk.img / into");
+    assert!(line.contains("a device, FIFO or socket is in the way"), "{line}");
+    assert!(fs::metadata(scratch.path("into/file")).unwrap().file_type().is_char_device());
+    assert_eq!(unfinished(&scratch.path("")), [""; 0]);
+}
+
+#[test]
+fn a_pipe_takes_what_is_written() {
+    let scratch = sample();
+    let fifo = scratch.path("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    for (writer, start) in [(WRITERS[0], &b"./"[..]), (WRITERS[1], b"contents"), (WRITERS[2], b"<")] {
+        let reader = std::thread::spawn({
+            let fifo = fifo.clone();
+            move || {
+                let mut bytes = Vec::new();
+                fs::File::open(fifo).unwrap().read_to_end(&mut bytes).unwrap();
+                bytes
+            }
+        });
+        scratch.ok(&writer.replace("DEST", "fifo"));
+        assert!(reader.join().unwrap().starts_with(start), "{writer}");
+        assert!(fs::metadata(&fifo).unwrap().file_type().is_fifo(), "{writer}");
+    }
+    // Standard output by its name, in the middle of a file that others write as well.
+    let script = "(echo before; $0 get disk.img /file /dev/stdout; echo; echo after) >out";
+    let status =
+        Command::new("sh").args(["-c", script, common::STEADFAST]).current_dir(scratch.path("")).status();
+    assert!(status.unwrap().success());
+    assert_eq!(fs::read_to_string(scratch.path("out")).unwrap(), "before\ncontents\nafter\n");
+}
+
+#[test]
+fn a_link_stays_one_and_what_is_replaced_keeps_owner_and_permissions() {
+    let scratch = sample();
+    symlink("target", scratch.path("link")).unwrap();
+    let writers = ["image build --quiet --force DEST source", WRITERS[0], WRITERS[2], WRITERS[3]];
+    for writer in writers {
+        for mode in [None, Some(0o640), Some(0o604)] {
+            let target = scratch.path("target");
+            match mode {
+                // To what is not there yet.
+                None => drop(fs::remove_file(&target)),
+                Some(mode) => {
+                    fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
+                    if is_root() {
+                        chown(&target, Some(77), Some(78)).unwrap();
+                    }
+                }
+            }
+            scratch.ok(&writer.replace("DEST", "link"));
+            assert!(fs::symlink_metadata(scratch.path("link")).unwrap().is_symlink(), "{writer}");
+            let metadata = fs::symlink_metadata(&target).unwrap();
+            assert!(metadata.is_file() && metadata.len() > 0, "{writer}");
+            if let Some(mode) = mode {
+                assert_eq!(metadata.mode() & 0o7777, mode, "{writer}");
+                assert!(!is_root() || (metadata.uid(), metadata.gid()) == (77, 78), "{writer}");
+            }
+        }
+    }
+    assert_eq!(unfinished(&scratch.path("")), [""; 0]);
+}
+
+#[test]
+fn what_holds_the_files_of_all_users_is_for_its_owner() {
+    let scratch = sample();
+    scratch.ok("mkfs --size 1M new.img");
+    scratch.ok("image extract --tar disk.img out.tar");
+    scratch.ok("image build --quiet --nand slc-1gbit nand.bin source");
+    for name in ["disk.img", "new.img", "out.tar", "nand.bin"] {
+        let mode = fs::metadata(scratch.path(name)).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn links_in_the_way_of_a_tree_are_replaced_and_not_followed() {
+    let scratch = sample();
+    scratch.write("precious", b"precious");
+    fs::create_dir(scratch.path("into")).unwrap();
+    symlink("../precious", scratch.path("into/file")).unwrap();
+    scratch.ok("get -r disk.img / into");
+    assert_eq!(fs::read(scratch.path("precious")).unwrap(), b"precious");
+    assert_eq!(fs::read(scratch.path("into/file")).unwrap(), b"contents");
+}
+
+/// A small file system that is full soon.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn mount(at: &Path, size: &str) -> Option<Small> {
+        fs::create_dir(at).unwrap();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "steadfast-test"]).arg(at);
+        let mounted = command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        mounted.then(|| Small(at.to_owned()))
+    }
+
+    fn grow(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        let status = Command::new("mount").args(["-o", &options]).arg(&self.0).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_and_the_same_command_works_later() {
+    let scratch = sample();
+    let Some(small) = Small::mount(&scratch.path("small"), "1M") else {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    let commands = [
+        "image build --quiet small/disk.img source",
+        "image extract --tar disk.img small/out.tar",
+        "image extract disk.img small/out",
+        "get disk.img /large small/large",
+    ];
+    for command in commands {
+        let line = failed(&scratch.line(command), 6, command);
+        assert!(line.contains("make room on the host's file system"), "{command}: {line}");
+        assert!(line.contains("small/") && !line.contains(".steadfast-"), "{command}: {line}");
+        assert_eq!(fs::read_dir(&small.0).unwrap().count(), 0, "{command}");
+    }
+    small.grow("64M");
+    for command in commands {
+        scratch.ok(command);
+    }
+    scratch.ok("check --quiet small/disk.img");
+    assert_eq!(
+        fs::read(scratch.path("small/out/large")).unwrap(),
+        fs::read(scratch.path("small/large")).unwrap()
+    );
+    assert_eq!(unfinished(&small.0), [""; 0]);
+}
+
+#[test]
+fn an_interrupted_command_leaves_nothing_and_says_so() {
+    let scratch = sample();
+    // A hole that takes long to read.
+    fs::File::create(scratch.path("source/hole")).unwrap().set_len(1 << 40).unwrap();
+    scratch.write("manifest", b"/hole f 0600 0 0 size=1T\n");
+    scratch.ok("image build --quiet --size 16M big.img --manifest manifest");
+    let before = fs::read_dir(scratch.path("")).unwrap().count();
+    for (line, name) in [
+        ("image build disk2.img source --size 16M", "Ctrl-C"),
+        ("image extract --tar big.img out.tar", "Ctrl-C"),
+        ("image extract --tar big.img out.tar", "SIGTERM"),
+    ] {
+        let mut command = scratch.command(&line.split(' ').collect::<Vec<_>>());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for("something unfinished", || !unfinished(&scratch.path("")).is_empty());
+        let (short, number) = if name == "Ctrl-C" { ("INT", 2) } else { ("TERM", 15) };
+        signal(short, child.id());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(number), "{line}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.contains(&format!("interrupted by {name}, nothing is left half done")),
+            "{line}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{line}: {said}");
+        assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), before, "{line}");
+    }
+    // Again, and now it is left to end.
+    fs::remove_file(scratch.path("source/hole")).unwrap();
+    scratch.ok("image build --quiet disk2.img source");
+    scratch.ok("check --quiet disk2.img");
+}
