@@ -147,9 +147,22 @@ fn ask(socket: &mut UnixStream, nodeid: u64) -> io::Result<i32> {
 
 type Spawned = (UnixStream, mpsc::Sender<()>, JoinHandle<()>);
 
-/// Forks the helper from a thread that then does nothing but wait for the end of the session. The kernel tells the
-/// helper when the thread that forked it dies, and this one dies at once when the daemon is killed, whatever the others
-/// wait for.
+/// Forks the helper from a thread that then does nothing but wait for the end of the session.
+///
+/// `PR_SET_PDEATHSIG` follows the *thread* that forked, not its process. That is why this thread exists:
+///
+/// - It dies at once when the daemon is killed, whatever the others wait for: it only ever waits for a channel, never for
+///   the kernel's file system. A worker that is stuck in an invalidation dies when that ends, which is what the helper
+///   is to bring about.
+/// - It does not end before the helper. It ends in [`child::quit`], after `waitpid`, so that no signal comes of an orderly
+///   end; a helper that reads `QUIT` is gone before it could see one.
+/// - Nothing else ends it: it holds the receiver of a channel whose sender is in the [`Puller`], and does not panic. Were
+///   it to end early all the same, the helper would take the daemon for dead and abort the connection: a mount that is
+///   gone, and never one that hangs.
+/// - A daemon that dies between fork and prctl is seen by `getppid`, which names the process and not the thread. The
+///   thread cannot die alone in between: it waits for what happens after.
+/// - The kernel clears the signal when the *receiver* changes its credentials or runs a set-id program. The helper does
+///   neither; what capabilities the daemon drops later is not its business.
 fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>) -> io::Result<Spawned> {
     let (ours, theirs) = UnixStream::pair()?;
     let second = ours.try_clone()?;
