@@ -15,6 +15,7 @@ use steadfast_media::{Medium, MediumError};
 use zerocopy::IntoBytes;
 
 use crate::abi::output::{IoctlOut, LseekOut};
+use crate::admission::Surroundings;
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
 use crate::filesystem::{Filesystem, Parked, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
@@ -109,7 +110,7 @@ pub(crate) enum Job {
         offset: u64,
         to: SeekTo,
     },
-    /// A write that waits for its admission, see [`crate::filesystem`].
+    /// A write that waits for its admission, see [`crate::admission`].
     Admit {
         ticket: Ticket,
         nodeid: u64,
@@ -173,7 +174,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 let _ = done.send(self.command(command, &mut Vec::new()));
             }
             Job::Seek { ticket, nodeid, offset, to } => {
-                let result = self.pull(nodeid).and_then(|()| {
+                let result = self.pull_file(nodeid).and_then(|()| {
                     let inode = self.nodes.resolve(nodeid)?;
                     Ok(LseekOut { offset: self.volume.seek(inode, offset, to)? })
                 });
@@ -181,7 +182,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             }
             Job::Admit { ticket, nodeid, handle } => self.execute_admission(ticket, nodeid, handle),
             Job::Ask { nodeid } => self.have_ask(nodeid),
-            Job::Room => self.look_at_room(),
+            Job::Room => self.admission.look(self),
             Job::Lease { ticket, job } => self.execute_lease(ticket, job),
             Job::Rescue { done } => {
                 if let Err(errno) = self.pull_all() {
@@ -255,12 +256,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(crate) fn pull_all(&self) -> Result<(), Errno> {
         let mut first_error = Ok(());
         for nodeid in self.files.written() {
-            first_error = first_error.and(self.pull(nodeid));
+            first_error = first_error.and(self.pull_file(nodeid));
         }
         first_error
     }
 
-    pub(crate) fn pull(&self, nodeid: u64) -> Result<(), Errno> {
+    pub(crate) fn pull_file(&self, nodeid: u64) -> Result<(), Errno> {
         let Some(puller) = self.puller.get() else { return Err(Errno(libc::EIO)) };
         puller.pull(nodeid).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
     }

@@ -18,10 +18,13 @@
 //! ```
 //!
 //! Rooms: [`session`] owns the threads, [`device`] the connection, [`filesystem`] turns requests into operations,
-//! [`control`] waits for the kernel, [`pull`] gets dirty pages out of it, [`node`] and [`open`] know what it holds, [`snapshots`] shows
+//! [`control`] waits for the kernel, [`pull`] gets dirty pages out of it, [`admission`] bounds them by the room of the volume, [`node`] and [`open`] know what it holds, [`snapshots`] shows
 //! what `.snapshots` holds. [`null`] has the same transport with nothing behind it, to be measured beside.
 
 mod abi;
+mod admission;
+#[cfg(test)]
+mod admission_model;
 mod buffer;
 mod commands;
 mod control;

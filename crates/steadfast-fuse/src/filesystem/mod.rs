@@ -6,7 +6,7 @@
 //! The *gate*: every operation holds it for reading. A rollback takes it for writing to let those under way end, and
 //! then sets the phase, in which no request reaches the volume (see [`rolling`]).
 
-mod admission;
+mod admitting;
 pub(crate) mod attributes;
 mod closing;
 mod commands;
@@ -34,6 +34,7 @@ use steadfast_media::Medium;
 
 use crate::abi::input::{BatchForgetIn, ForgetIn, ForgetOne, WriteIn};
 use crate::abi::{opcode, output};
+use crate::admission::{Admission, Surroundings};
 use crate::buffer::AnswerBuffer;
 use crate::control::{Job, Ticket};
 use crate::device::Device;
@@ -41,6 +42,7 @@ use crate::errno::Errno;
 use crate::init::Agreement;
 use crate::log::log_error;
 use crate::metrics::{Kind, Metrics, Timing};
+use crate::mount::CacheLimits;
 use crate::node::Nodes;
 use crate::open::OpenFiles;
 use crate::pull::{Pass, Puller};
@@ -50,7 +52,6 @@ pub(crate) use crate::service::{Answer, Outcome};
 use crate::service::{Later, Service};
 use crate::snapshots::{Snapshots, is_snapshot};
 
-use admission::Admission;
 use closing::Closing;
 use lease::Lease;
 use lost::Lost;
@@ -81,7 +82,8 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     syncs: Syncs,
     pub(crate) lease: Lease,
     closing: Closing,
-    admission: Admission,
+    pub(crate) admission: Admission,
+    cache_limits: OnceLock<CacheLimits>,
     pub(crate) lost: Lost,
     /// For notifications.
     pub(crate) device: Device,
@@ -126,6 +128,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             lease: Lease::default(),
             closing: Closing::default(),
             admission,
+            cache_limits: OnceLock::new(),
             lost: Lost::default(),
             device,
             agreement,

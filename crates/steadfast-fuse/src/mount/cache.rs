@@ -1,7 +1,7 @@
 //! Limits of the kernel's page cache for one mount: its directory below `/sys/class/bdi`.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::log::log_warning;
@@ -29,9 +29,9 @@ impl CacheLimits {
     }
 
     /// Dirty pages are limited as those of any other file system.
-    pub(crate) fn lift_dirty_max(&self) {
-        self.set("strict_limit", "0");
-        self.set("max_ratio", "100");
+    pub(crate) fn lift_dirty_max(&self) -> bool {
+        // Both in any case: before Linux 6.2 there is no strict_limit to set.
+        self.set("strict_limit", "0") & self.set("max_ratio", "100")
     }
 
     /// Limits the bytes of dirty pages of this mount, whatever the rest of the system has. Writers that go on are slowed down
@@ -42,7 +42,17 @@ impl CacheLimits {
 
     /// The most bytes of dirty pages that the mount may have as things are; `None` where the kernel does not say.
     pub(crate) fn dirty_max(&self) -> Option<u64> {
-        std::fs::read_to_string(self.directory.join("max_bytes")).ok()?.trim().parse().ok()
+        number(&self.directory.join("max_bytes")).or_else(|| self.dirty_max_by_ratio())
+    }
+
+    /// The same before Linux 6.2: a part of what may be dirty in the whole system, which is a part of the memory.
+    fn dirty_max_by_ratio(&self) -> Option<u64> {
+        let memory = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
+        let kib: u64 = total?.parse().ok()?;
+        let of_memory = number(Path::new("/proc/sys/vm/dirty_ratio"))?;
+        let of_that = number(&self.directory.join("max_ratio"))?;
+        Some(kib.saturating_mul(1024) / 100 * of_memory / 100 * of_that)
     }
 
     /// Whether the setting has this value now.
@@ -66,4 +76,8 @@ impl CacheLimits {
         }
         false
     }
+}
+
+fn number(path: &Path) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }

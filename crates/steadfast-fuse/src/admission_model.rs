@@ -1,0 +1,321 @@
+//! A model of the kernel's page cache above a volume: whatever was admitted can be stored.
+//!
+//! The model does what the kernel does with the write-back cache: write(2) asks where it has no valid attributes, makes pages
+//! dirty, waits at the limit of dirty pages; pages are written back in any order, at any time, in requests of neighbours.
+//! Programs write files from front to back, append, write here and there, overwrite, remove, and commit; the volume is one in
+//! memory, filled until nothing goes any more, and emptied again, over and over.
+//!
+//! Checked: a write of pages that were admitted never fails, but where a file that was overwritten has grown by one write; each
+//! file has the bytes that its writes were told to have stored.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+
+use steadfast::fs::{Caller, NewNode};
+use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
+use steadfast_host::HostPlatform;
+use steadfast_media::MemoryMedium;
+
+use crate::admission::{Admission, Surroundings};
+use crate::errno::Errno;
+use crate::open::Handle;
+
+const PAGE: u64 = 4096;
+/// Pages of one request.
+const REQUEST_MAX: u64 = 256;
+const MIB: u64 = 1 << 20;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end.max(1)
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// One file, as the kernel knows it.
+#[derive(Default)]
+struct File {
+    inode: u64,
+    /// What its readers see.
+    bytes: Vec<u8>,
+    handle: u64,
+    dirty: BTreeSet<u64>,
+    /// Whether the next write asks.
+    asks: bool,
+    /// Has grown by a write that was admitted as one that does not: what it has dirty may be lost.
+    dared: bool,
+}
+
+/// The kernel and the volume below it.
+struct World {
+    volume: Volume<MemoryMedium, HostPlatform>,
+    files: RefCell<BTreeMap<u64, File>>,
+    limit: Cell<u64>,
+    lost: Cell<u64>,
+}
+
+impl World {
+    fn new(size: u64, block_size: u32, mask: TransactionMask) -> World {
+        let medium = MemoryMedium::new(size, 512).unwrap();
+        let options = FormatOptions { block_size, mask, ..FormatOptions::default() };
+        Volume::format(&medium, &options, &HostPlatform::new()).unwrap();
+        let volume = Volume::open(medium, OpenOptions::default(), HostPlatform::new()).unwrap();
+        World { volume, files: RefCell::default(), limit: Cell::new(u64::MAX), lost: Cell::new(0) }
+    }
+
+    /// Nothing is dirty: the volume has what was written, and zeros between.
+    fn assert_stored(&self, nodeid: u64) {
+        let files = self.files.borrow();
+        let file = &files[&nodeid];
+        if file.dared {
+            return;
+        }
+        let mut stored = vec![0xff; file.bytes.len() + 1];
+        let length = self.volume.read(InodeNumber(file.inode), 0, &mut stored).unwrap();
+        assert!(stored[..length] == file.bytes, "{length} bytes stored of {}", file.bytes.len());
+    }
+
+    fn dirty(&self) -> u64 {
+        self.files.borrow().values().map(|file| file.dirty.len() as u64 * PAGE).sum()
+    }
+
+    /// Writes a run of dirty pages of a file back, from `page` or behind it. Whether there was one.
+    fn write_back(&self, nodeid: u64, page: u64, most: u64) -> bool {
+        let mut files = self.files.borrow_mut();
+        let Some(file) = files.get_mut(&nodeid) else { return false };
+        let Some(first) = file.dirty.range(page..).chain(file.dirty.iter()).next().copied() else {
+            return false;
+        };
+        let mut end = first;
+        while end - first < most && file.dirty.remove(&end) {
+            end += 1;
+        }
+        let end = (end * PAGE).min(file.bytes.len() as u64);
+        let data = &file.bytes[(first * PAGE) as usize..end as usize];
+        let length = data.len() as u64;
+        match self.volume.write(InodeNumber(file.inode), first * PAGE, data, false) {
+            Ok(()) => {}
+            Err(Error::NoSpace) if file.dared => self.lost.set(self.lost.get() + length),
+            Err(error) => panic!("{length} bytes at {} were admitted: {error:?}", first * PAGE),
+        }
+        true
+    }
+}
+
+impl Surroundings for World {
+    fn room(&self) -> u64 {
+        self.volume.available_bytes().unwrap()
+    }
+
+    fn make_room(&self, _bytes: u64) {}
+
+    fn size(&self, nodeid: u64) -> Result<u64, Errno> {
+        let inode = self.files.borrow()[&nodeid].inode;
+        Ok(self.volume.attributes(InodeNumber(inode))?.size)
+    }
+
+    fn written(&self) -> Vec<u64> {
+        self.files.borrow().keys().copied().collect()
+    }
+
+    fn have_ask(&self, nodeid: u64) {
+        if let Some(file) = self.files.borrow_mut().get_mut(&nodeid) {
+            file.asks = true;
+        }
+    }
+
+    fn pull(&self, nodeid: u64) {
+        while self.write_back(nodeid, 0, REQUEST_MAX) {}
+    }
+
+    fn lost(&self, _nodeid: u64) -> Option<Errno> {
+        None
+    }
+
+    fn limit_dirty(&self, bytes: Option<u64>) -> bool {
+        self.limit.set(bytes.unwrap_or(u64::MAX));
+        true
+    }
+}
+
+/// Programs at work.
+struct Run {
+    world: World,
+    admission: Admission,
+    random: Random,
+    next: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let size = MIB * [1, 2, 4, 16, 64][random.below(5) as usize];
+        let block_size = [512, 1024, 4096, 4096][random.below(4) as usize];
+        let mask = if random.one_in(4) { TransactionMask::MANUAL } else { TransactionMask::DEFAULT };
+        let run = Run {
+            world: World::new(size, block_size, mask),
+            admission: Admission::new(true, size),
+            random,
+            next: 1,
+        };
+        run.admission.begin(Some(64 * MIB));
+        run.admission.look(&run.world);
+        run
+    }
+
+    /// The room may have changed, as after each request.
+    fn looked(&self) {
+        if self.admission.is_due(|| self.world.room()) {
+            self.admission.look(&self.world);
+        }
+    }
+
+    fn some_file(&mut self) -> Option<u64> {
+        let files = self.world.files.borrow();
+        let nth = self.random.below(files.len() as u64) as usize;
+        files.keys().nth(nth).copied()
+    }
+
+    fn create(&mut self) {
+        let nodeid = self.next;
+        let name = format!("f{nodeid}");
+        let made = self.world.volume.create(
+            InodeNumber::ROOT,
+            name.as_bytes(),
+            NewNode::Regular,
+            0o644,
+            &Caller::default(),
+        );
+        let Ok(made) = made else { return };
+        self.next += 1;
+        let append = if self.random.one_in(3) { libc::O_APPEND } else { 0 };
+        let handle = Handle::new((libc::O_RDWR | libc::O_CREAT | append) as u32).0;
+        let asks = self.admission.made(nodeid);
+        let file = File { inode: made.inode.0, handle, asks, ..File::default() };
+        self.world.files.borrow_mut().insert(nodeid, file);
+        self.looked();
+    }
+
+    fn remove(&mut self) {
+        let Some(nodeid) = self.some_file() else { return };
+        self.admission.closed(nodeid);
+        self.world.files.borrow_mut().remove(&nodeid);
+        let name = format!("f{nodeid}");
+        self.world.volume.unlink(InodeNumber::ROOT, name.as_bytes()).unwrap();
+        while self.world.volume.background_step(MIB).unwrap_or(false) {}
+    }
+
+    /// write(2); whether it was accepted.
+    fn write(&mut self, nodeid: u64, offset: u64, length: u64) -> bool {
+        let (asks, handle, size) = {
+            let files = self.world.files.borrow();
+            let file = &files[&nodeid];
+            (file.asks, Handle(file.handle), file.bytes.len() as u64)
+        };
+        let mut dared = false;
+        if asks {
+            self.admission.was_made(nodeid);
+            if !self.admission.admit(&self.world, nodeid) {
+                if self.admission.find_unit(&self.world, nodeid, handle).is_err() {
+                    return false;
+                }
+                // The last unit was given to what should make no file longer.
+                dared = offset + length > size || self.world.room() < length;
+            }
+            let again = self.admission.asks();
+            self.world.files.borrow_mut().get_mut(&nodeid).unwrap().asks = again;
+        }
+        {
+            let mut files = self.world.files.borrow_mut();
+            let file = files.get_mut(&nodeid).unwrap();
+            file.dared |= dared;
+            let end = (offset + length) as usize;
+            let grown = file.bytes.len().max(end);
+            file.bytes.resize(grown, 0);
+            file.bytes[offset as usize..end].fill(self.random.below(255) as u8 + 1);
+            file.dirty.extend(offset / PAGE..(offset + length).div_ceil(PAGE));
+        }
+        // A writer at the limit waits for pages to be written back.
+        while self.world.dirty() > self.world.limit.get() {
+            self.write_some_back();
+        }
+        true
+    }
+
+    fn write_some_back(&mut self) {
+        if let Some(nodeid) = self.some_file() {
+            let (page, most) = (self.random.below(4096), 1 + self.random.below(REQUEST_MAX));
+            self.world.write_back(nodeid, page, most);
+            self.looked();
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        match self.random.below(12) {
+            0 => self.create(),
+            1 if self.random.one_in(8) => self.remove(),
+            2 => {
+                if self.world.volume.transact().is_err() {
+                    return false;
+                }
+            }
+            3..6 => self.write_some_back(),
+            _ => {
+                let Some(nodeid) = self.some_file() else {
+                    self.create();
+                    return true;
+                };
+                let size = self.world.files.borrow()[&nodeid].bytes.len() as u64;
+                let unit = self.admission.kept();
+                let most = [100, 5000, 70_000, unit][self.random.below(4) as usize];
+                let length = 1 + self.random.below(most);
+                let appends = Handle(self.world.files.borrow()[&nodeid].handle).appends();
+                let offset = match self.random.below(4) {
+                    _ if appends => size,
+                    0 | 1 => size,
+                    2 => self.random.below(size),
+                    _ => self.random.below(size + size / 4),
+                };
+                return self.write(nodeid, offset, length);
+            }
+        }
+        true
+    }
+}
+
+#[test]
+fn what_is_admitted_can_be_stored() {
+    let seeds = std::env::var("STEADFAST_ADMISSION_SEEDS").ok().and_then(|text| text.parse().ok());
+    let mut refused = 0;
+    for seed in 1..=seeds.unwrap_or(60) {
+        let mut run = Run::new(seed);
+        for _ in 0..3 {
+            // Until the volume is full, and then on for a while.
+            let mut full = 0;
+            for _ in 0..20_000 {
+                full += u64::from(!run.step());
+                if full > 40 {
+                    break;
+                }
+            }
+            refused += full;
+            for nodeid in run.world.written() {
+                run.world.pull(nodeid);
+                run.world.assert_stored(nodeid);
+            }
+            let count = run.world.written().len() as u64 / 2 + 1;
+            (0..count).for_each(|_| run.remove());
+            let _ = run.world.volume.transact();
+            run.admission.look(&run.world);
+        }
+    }
+    assert!(refused > 0, "no volume was ever full");
+}

@@ -1,0 +1,132 @@
+//! Joins [`Admission`](crate::admission::Admission) to the requests of the kernel, to its notifications and to the volume.
+
+use steadfast::Platform;
+use steadfast::fs::Attributes;
+use steadfast_media::Medium;
+use zerocopy::IntoBytes;
+
+use super::attributes::attr_out;
+use super::{Filesystem, Outcome, ready};
+use crate::admission::Surroundings;
+use crate::buffer::AnswerBuffer;
+use crate::control::{Job, Ticket};
+use crate::errno::Errno;
+use crate::mount::CacheLimits;
+use crate::open::Handle;
+use crate::request::Request;
+use crate::service::Later;
+
+impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
+    fn room(&self) -> u64 {
+        // Where it cannot say, each write finds out by itself.
+        self.volume.available_bytes().unwrap_or(0)
+    }
+
+    fn make_room(&self, _bytes: u64) {}
+
+    fn size(&self, nodeid: u64) -> Result<u64, Errno> {
+        Ok(self.volume.attributes(self.nodes.resolve(nodeid)?)?.size)
+    }
+
+    fn written(&self) -> Vec<u64> {
+        self.files.written()
+    }
+
+    fn have_ask(&self, nodeid: u64) {
+        // Attributes alone: never waits for pages.
+        let _ = self.device.invalidate_inode(nodeid, -1);
+    }
+
+    fn pull(&self, nodeid: u64) {
+        let _ = self.pull_file(nodeid);
+    }
+
+    fn lost(&self, nodeid: u64) -> Option<Errno> {
+        self.lost.tell(nodeid)
+    }
+
+    fn limit_dirty(&self, bytes: Option<u64>) -> bool {
+        match (self.cache_limits.get(), bytes) {
+            (Some(limits), Some(bytes)) => limits.set_dirty_max(bytes),
+            (Some(limits), None) => limits.lift_dirty_max(),
+            (None, _) => false,
+        }
+    }
+}
+
+impl<M: Medium, P: Platform> Filesystem<M, P> {
+    /// From now on dirty pages are bounded. `limits`: where the kernel's limits are, if that is known.
+    pub(crate) fn begin_admission(&self, limits: Option<CacheLimits>) {
+        let dirty_max = limits.as_ref().and_then(CacheLimits::dirty_max);
+        if let Some(limits) = limits {
+            // The only one who sets it.
+            let _ = self.cache_limits.set(limits);
+        }
+        if self.admission.begin(dirty_max) && !self.volume.info().read_only {
+            self.send(Job::Room);
+        }
+    }
+
+    /// The room may have changed: has the control thread look where that matters.
+    pub(super) fn room_changed(&self) {
+        if self.admission.is_due(|| self.room()) {
+            self.send(Job::Room);
+        }
+    }
+
+    /// In front of an answer that has attributes of the file.
+    pub(super) fn keep_asking(&self, nodeid: u64) {
+        if self.admission.asks() && self.files.is_written(nodeid) {
+            self.have_ask(nodeid);
+        }
+    }
+
+    /// With an answer whose attributes the kernel keeps in every case.
+    pub(super) fn ask_again(&self, nodeid: u64) {
+        if self.admission.asks() && self.files.is_written(nodeid) {
+            self.send(Job::Ask { nodeid });
+        }
+    }
+
+    /// GETATTR with a handle that may write.
+    pub(super) fn admit(
+        &self,
+        later: Later<'_>,
+        request: &Request<'_>,
+        handle: Handle,
+        attributes: &Attributes,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
+        let nodeid = request.header.nodeid;
+        if let Some(errno) = self.lost.tell(nodeid) {
+            return Err(errno);
+        }
+        if !self.admission.admit(self, nodeid) {
+            return self.defer(Job::Admit { ticket: self.ticket(later, request)?, nodeid, handle });
+        }
+        self.admitted(nodeid);
+        ready(out.put(&attr_out(attributes)))
+    }
+
+    /// On the control thread: an admission that takes pulling first.
+    pub(crate) fn execute_admission(&self, ticket: Ticket, nodeid: u64, handle: Handle) {
+        let result = self.admission.find_unit(self, nodeid, handle).and_then(|()| {
+            self.admitted(nodeid);
+            Ok(attr_out(&self.volume.attributes(self.nodes.resolve(nodeid)?)?))
+        });
+        ticket.answer(result.as_ref().map(|out| out.as_bytes()).map_err(|errno| *errno));
+    }
+
+    /// The write after this one asks, too.
+    fn admitted(&self, nodeid: u64) {
+        if !self.admission.asks() {
+            return;
+        }
+        if self.admission.was_made(nodeid) {
+            // It gets the attributes that can be made invalid, once they are there.
+            self.send(Job::Ask { nodeid });
+        } else {
+            self.have_ask(nodeid);
+        }
+    }
+}
