@@ -208,6 +208,10 @@
 // it, too. Not in a library without an operating system.
 #define SF_OPEN_BACKGROUND 4
 
+// Where the newest state is damaged open an older one for writing, and give up what was newer. Without this such a volume
+// opens for reading only.
+#define SF_OPEN_RECOVER 8
+
 // `sf_volume_info.flags`: opened for reading only.
 #define SF_INFO_READ_ONLY 1
 
@@ -415,7 +419,7 @@ typedef struct sf_format_options {
 typedef struct sf_open_options {
     // Set by `sf_open_options_init`.
     uint32_t struct_size;
-    // SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND.
+    // SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND, SF_OPEN_RECOVER.
     uint32_t flags;
     // Bytes of memory for the cache. Default 32 MiB, without an operating system 64 KiB.
     uint64_t cache_size;

@@ -135,7 +135,9 @@ pub fn of(error: &Error) -> c_int {
         OutOfMemory => SF_ENOMEM,
         // What the caller's own callback said is more use than a guess.
         Medium(error) if error.os_error > 0 => error.os_error,
-        CorruptMetadata { .. } | SuperblockDamaged | Truncated { .. } | NoMetaroot => SF_EUCLEAN,
+        CorruptMetadata { .. } | SuperblockDamaged | Truncated { .. } | NoMetaroot | NewerStateLost(_) => {
+            SF_EUCLEAN
+        }
         NotSteadfast => SF_EMEDIUMTYPE,
         _ => SF_EIO,
     }

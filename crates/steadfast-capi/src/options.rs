@@ -25,6 +25,9 @@ pub const SF_OPEN_NO_ATIME: u32 = 2;
 /// Do the background work in a thread of the library instead of in `sf_background`. The device's functions are called from
 /// it, too. Not in a library without an operating system.
 pub const SF_OPEN_BACKGROUND: u32 = 4;
+/// Where the newest state is damaged open an older one for writing, and give up what was newer. Without this such a volume
+/// opens for reading only.
+pub const SF_OPEN_RECOVER: u32 = 8;
 
 /// Parameters of a new volume. Set them with `sf_format_options_init`, then change what should be different.
 #[repr(C)]
@@ -67,7 +70,7 @@ pub struct sf_format_options {
 pub struct sf_open_options {
     /// Set by `sf_open_options_init`.
     pub struct_size: u32,
-    /// SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND.
+    /// SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND, SF_OPEN_RECOVER.
     pub flags: u32,
     /// Bytes of memory for the cache. Default 32 MiB, without an operating system 64 KiB.
     pub cache_size: u64,
@@ -232,7 +235,8 @@ fn identity(given: [u8; 16]) -> Outcome<[u8; 16]> {
 pub unsafe fn open(options: *const sf_open_options) -> Outcome<(OpenOptions, bool)> {
     // SAFETY: as the caller says.
     let options = unsafe { read(options) }?;
-    check_flags(options.flags, SF_OPEN_READ_ONLY | SF_OPEN_NO_ATIME | SF_OPEN_BACKGROUND)?;
+    let known = SF_OPEN_READ_ONLY | SF_OPEN_NO_ATIME | SF_OPEN_BACKGROUND | SF_OPEN_RECOVER;
+    check_flags(options.flags, known)?;
     let background = options.flags & SF_OPEN_BACKGROUND != 0;
     if background && cfg!(not(feature = "std")) {
         return Err(Failure::new(
@@ -244,6 +248,7 @@ pub unsafe fn open(options: *const sf_open_options) -> Outcome<(OpenOptions, boo
         read_only: options.flags & SF_OPEN_READ_ONLY != 0,
         cache_size: usize::try_from(options.cache_size).unwrap_or(usize::MAX),
         access_times: options.flags & SF_OPEN_NO_ATIME == 0,
+        recover: options.flags & SF_OPEN_RECOVER != 0,
     };
     Ok((wishes, background))
 }

@@ -24,6 +24,9 @@ Exit codes: 0 success, 1 failed, 2 wrong call, 3 not a Steadfast volume (or too 
 #[derive(Debug, Parser)]
 #[command(name = "steadfast", version, about, after_help = AFTER_HELP, max_term_width = 110)]
 struct Cli {
+    /// Where the newest state of an image is damaged, give it up and go on in an older one
+    #[arg(long, global = true)]
+    recover: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -76,6 +79,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
+    if cli.recover {
+        crate::image::recover_from_now_on();
+    }
     match dispatch(&cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {

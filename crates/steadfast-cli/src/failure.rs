@@ -175,6 +175,10 @@ fn advice_core(error: &Error) -> (Exit, String) {
         }
         Error::ReadOnlyFeatures(_) => (NotAVolume, "mount it with -o ro, or use a newer steadfast"),
         Error::Truncated { .. } => (Damaged, "restore the whole image; nothing was changed"),
+        Error::NewerStateLost(_) => (
+            Damaged,
+            "save what is there (mount -o ro, get); to go on in the older state: mount -o recover, or --recover",
+        ),
         Error::NoMetaroot => (Damaged, "the volume cannot be opened: restore the image from a copy"),
         Error::VolumeTooSmall { .. } => (NoSpace, "use a larger --size, or smaller blocks"),
         Error::BadBlockSize(_) => (Usage, "choose a --block-size such as 4K"),

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use steadfast::{OpenOptions, TransactionMask, Volume, VolumeInfo};
 use steadfast_host::HostPlatform;
@@ -42,9 +43,13 @@ impl Image {
     /// Everything that can be wrong with an image, each with its own line.
     pub fn open(path: &Path, access: Access) -> Outcome<Image> {
         let read_only = access == Access::Read;
-        let options = OpenOptions { read_only, cache_size: CACHE_SIZE, access_times: false };
+        let recover = recovers();
+        let options = OpenOptions { read_only, cache_size: CACHE_SIZE, access_times: false, recover };
         let volume = host::open_volume(path, host::Way::Cached, options)?;
         if let Some(warning) = superblock_warning(&volume.info(), path) {
+            eprintln!("steadfast: {warning}");
+        }
+        if let Some(warning) = newer_state_warning(&volume, path) {
             eprintln!("steadfast: {warning}");
         }
         Ok(Image { volume, path: path.to_owned() })
@@ -104,6 +109,29 @@ pub fn superblock_warning(info: &VolumeInfo, path: &Path) -> Option<String> {
             path.display()
         )
     })
+}
+
+/// The line to say when the volume was opened in an older state than there once was.
+pub fn newer_state_warning(volume: &HostVolume, path: &Path) -> Option<String> {
+    let what = volume.newer_state_lost()?;
+    let path = path.display();
+    Some(match volume.info().read_only {
+        true => format!("warning: {what}: {path}: this is an older state; run 'steadfast check'"),
+        false => format!("warning: {what}: {path}: given up as asked, the volume goes on in an older state"),
+    })
+}
+
+/// Whether the command line asks for an older state where the newest one is damaged.
+static RECOVER: AtomicBool = AtomicBool::new(false);
+
+/// From now on images are opened for writing in an older state where the newest one is damaged.
+pub fn recover_from_now_on() {
+    RECOVER.store(true, Ordering::Relaxed);
+}
+
+/// See [`recover_from_now_on`].
+pub fn recovers() -> bool {
+    RECOVER.load(Ordering::Relaxed)
 }
 
 /// The mount of an image that is in use, for the advice in a message.

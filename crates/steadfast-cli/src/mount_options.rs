@@ -20,6 +20,8 @@ const CACHE_SIZE_MIN: u64 = 1 << 20;
 pub struct MountSettings {
     /// Nothing is written.
     pub read_only: bool,
+    /// Where the newest state is damaged the volume is opened in an older one.
+    pub recover: bool,
     /// Other users may use the mount.
     pub allow_other: bool,
     /// Access times are kept as relatime does.
@@ -54,6 +56,7 @@ impl Default for MountSettings {
     fn default() -> Self {
         MountSettings {
             read_only: false,
+            recover: false,
             allow_other: false,
             access_times: true,
             write_back: true,
@@ -95,6 +98,7 @@ impl MountSettings {
         match name {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
+            "recover" => self.recover = true,
             "allow_other" => self.allow_other = true,
             "noatime" => self.access_times = false,
             "atime" | "relatime" => self.access_times = true,

@@ -20,7 +20,7 @@ use steadfast_host::BackgroundThread;
 use crate::behaviour::Behaviour;
 use crate::daemon::Ready;
 use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::image::{HostMedium, HostVolume, superblock_warning};
+use crate::image::{HostMedium, HostVolume, newer_state_warning, superblock_warning};
 use crate::live::Live;
 use crate::logger::{Priority, message};
 use crate::mount_options::MountSettings;
@@ -125,6 +125,7 @@ fn prepare(image: &Path, directory: &Path, settings: &MountSettings, ready: &Rea
         read_only: settings.read_only,
         cache_size: usize::try_from(settings.cache_size).unwrap_or(usize::MAX),
         access_times: settings.access_times,
+        recover: settings.recover,
     };
     let volume = match &settings.snapshot {
         Some(name) => host::open_snapshot(image, settings.way, options, name)?,
@@ -132,6 +133,10 @@ fn prepare(image: &Path, directory: &Path, settings: &MountSettings, ready: &Rea
     };
     let info = volume.info();
     if let Some(warning) = superblock_warning(&info, image) {
+        ready.warn(&warning);
+        message(Priority::Warning, &warning);
+    }
+    if let Some(warning) = newer_state_warning(&volume, image) {
         ready.warn(&warning);
         message(Priority::Warning, &warning);
     }

@@ -121,6 +121,7 @@ fn is_damage(error: &Error) -> bool {
             | Error::SuperblockDamaged
             | Error::NotSteadfast
             | Error::NoMetaroot
+            | Error::NewerStateLost(_)
     )
 }
 

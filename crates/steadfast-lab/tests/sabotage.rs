@@ -10,6 +10,7 @@ use steadfast::fs::{Caller, NewNode};
 use steadfast::sabotage::{Sabotage, plant};
 use steadfast::testing::TestPlatform;
 use steadfast::{FormatOptions, InodeNumber, OpenOptions, Volume};
+use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::powercut::{Effort, Script, Tally, torture};
 use steadfast_lab::random::Random;
 use steadfast_lab::subject::LabVolume;
@@ -63,6 +64,9 @@ const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 2] =
 
 /// Bugs in making a volume, in worlds whose medium held one before.
 const BY_POWER_CUTS_ON_USED_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::FormatKeepsRecords, 40)];
+
+/// Bugs in what a power cut may spoil at once, on media that leave rubbish where it interrupts a write.
+const BY_POWER_CUTS_ON_ROUGH_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::BothMetarootsAtOnce, 60)];
 
 const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
@@ -121,6 +125,14 @@ fn power_cuts_find_what_is_planted_in_making_a_volume() {
     all_are_found(&BY_POWER_CUTS_ON_USED_MEDIA, |mut world| {
         world.extras.used_medium = true;
         world
+    });
+}
+
+#[test]
+fn power_cuts_find_what_is_planted_in_what_is_spoilt_at_once() {
+    all_are_found(&BY_POWER_CUTS_ON_ROUGH_MEDIA, |world| {
+        let medium = MediumProfile::of_seed(world.seed);
+        world.on(medium)
     });
 }
 

@@ -2,6 +2,7 @@
 
 use steadfast_media::{ErrorClass, MediumError};
 
+use crate::newer::NewerState;
 use crate::types::{BlockAddress, InodeNumber};
 
 /// Result of every operation of the core.
@@ -111,6 +112,8 @@ pub enum Error {
         /// Size of the medium, bytes.
         found: u64,
     },
+    /// A newer state than the one that would open is damaged; it opens for reading, or with `recover`.
+    NewerStateLost(NewerState),
     /// No metaroot slot is valid.
     NoMetaroot,
     /// The medium is too small for a volume with these parameters.
@@ -189,6 +192,7 @@ impl core::fmt::Display for Error {
             Truncated { expected, found } => {
                 write!(f, "medium is truncated: the volume has {expected} bytes, the medium {found}")
             }
+            NewerStateLost(what) => write!(f, "{what}"),
             NoMetaroot => f.write_str("no valid metaroot"),
             VolumeTooSmall { size, needed } => {
                 write!(f, "volume too small: {size} bytes, at least {needed} are needed")

@@ -20,6 +20,7 @@ pub mod keyspace;
 mod layout;
 mod log;
 mod mask;
+mod newer;
 mod options;
 mod patient;
 mod platform;
@@ -39,6 +40,7 @@ pub mod volume;
 
 pub use error::{Error, Result};
 pub use mask::TransactionMask;
+pub use newer::NewerState;
 pub use options::{FormatOptions, OpenOptions};
 pub use platform::Platform;
 pub use snapshot::Snapshot;

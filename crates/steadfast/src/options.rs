@@ -61,10 +61,13 @@ pub struct OpenOptions {
     pub cache_size: usize,
     /// Access times are kept as relatime does; `false` leaves them alone (noatime).
     pub access_times: bool,
+    /// Opens for writing, too, where a newer state than the one that is left [is damaged](crate::NewerState), and gives
+    /// the newer one up.
+    pub recover: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        OpenOptions { read_only: false, cache_size: 32 << 20, access_times: true }
+        OpenOptions { read_only: false, cache_size: 32 << 20, access_times: true, recover: false }
     }
 }

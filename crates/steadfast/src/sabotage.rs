@@ -13,6 +13,8 @@ pub enum Sabotage {
     MetarootBeforeLastStep,
     /// A checkpoint is acknowledged before its metaroot is durable.
     SkipFlushAfterMetaroot,
+    /// Both copies of a metaroot are in flight at once.
+    BothMetarootsAtOnce,
     /// Every metaroot goes to the same slot.
     OneMetarootSlot,
     /// A transaction point is acknowledged before its record is durable.

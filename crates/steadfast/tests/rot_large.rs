@@ -73,10 +73,15 @@ fn written(medium: &MemoryMedium) -> Vec<u64> {
 }
 
 fn is_damage(error: &Error) -> bool {
-    use Error::{CorruptData, CorruptMetadata, NoMetaroot, NotSteadfast, SuperblockDamaged};
+    use Error::{CorruptData, CorruptMetadata, NewerStateLost, NoMetaroot, NotSteadfast, SuperblockDamaged};
     matches!(
         error,
-        CorruptData { .. } | CorruptMetadata { .. } | NoMetaroot | NotSteadfast | SuperblockDamaged
+        CorruptData { .. }
+            | CorruptMetadata { .. }
+            | NewerStateLost(_)
+            | NoMetaroot
+            | NotSteadfast
+            | SuperblockDamaged
     )
 }
 

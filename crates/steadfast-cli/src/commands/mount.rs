@@ -16,7 +16,7 @@ use crate::serve;
 
 /// Mount a volume; returns once it is mounted
 ///
-/// Options of -o: ro, rw, allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
+/// Options of -o: ro, rw, recover (where the newest state is damaged, give it up and go on in an older one), allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
 /// cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads and writes), writethrough, threads=N, io_uring=auto|on|off (a queue for each
 /// processor, where root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
 /// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),

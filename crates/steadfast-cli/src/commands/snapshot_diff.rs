@@ -92,7 +92,12 @@ fn on_image(path: &Path, before: &str, after: Option<&str>) -> Outcome<(Vec<Inod
         from = next;
     }
     let wanted = Wanted::new(&changes);
-    let options = steadfast::OpenOptions { read_only: true, cache_size: CACHE_SIZE, access_times: false };
+    let options = steadfast::OpenOptions {
+        read_only: true,
+        cache_size: CACHE_SIZE,
+        access_times: false,
+        recover: false,
+    };
     let open = |name: &str| host::open_snapshot(path, host::Way::Cached, options.clone(), name);
     let old = names_in(&open(before)?, &wanted, &at(before))?;
     let new = match after {

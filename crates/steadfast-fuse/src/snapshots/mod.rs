@@ -113,7 +113,8 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
         let view = match open.map(|at| table.views.remove(at).1) {
             Some(view) => view,
             None => {
-                let options = OpenOptions { read_only: true, cache_size: VIEW_CACHE, access_times: false };
+                let options =
+                    OpenOptions { read_only: true, cache_size: VIEW_CACHE, ..OpenOptions::default() };
                 let lent = || Lent(Arc::clone(&self.volume));
                 let opened = View::open_snapshot(lent(), lent(), options, &snapshot.name);
                 if table.views.len() >= VIEWS_MAX {

@@ -26,7 +26,7 @@ const FAILURES: u32 = 2;
 const FAILURE_WORK: u64 = 10;
 
 fn options() -> OpenOptions {
-    OpenOptions { read_only: false, cache_size: 256 << 10, access_times: false }
+    OpenOptions { read_only: false, cache_size: 256 << 10, access_times: false, ..OpenOptions::default() }
 }
 
 /// One part and what is on it.

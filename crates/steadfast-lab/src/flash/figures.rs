@@ -141,7 +141,7 @@ impl Bench {
 }
 
 fn options() -> OpenOptions {
-    OpenOptions { read_only: false, cache_size: 2 << 20, access_times: false }
+    OpenOptions { read_only: false, cache_size: 2 << 20, access_times: false, ..OpenOptions::default() }
 }
 
 /// Measures a part: `steady` synced random overwrites after the 200.

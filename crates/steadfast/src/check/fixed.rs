@@ -7,9 +7,10 @@ use steadfast_media::Medium;
 use super::reason;
 use super::report::{At, Reporter};
 use crate::layout::{Metaroot, STRUCTURE_SIZE, SlotCopy, Superblock};
-use crate::log::{replay, stranded};
+use crate::log::{Stranded, replay, stranded};
+use crate::newer::NewerState;
 use crate::platform::Platform;
-use crate::types::BlockAddress;
+use crate::types::{BlockAddress, Lsn};
 use crate::volume::Volume;
 
 /// Reports each bad superblock copy.
@@ -44,7 +45,11 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
 ) {
     let slot = newest.generation.0 % 2;
     for offset in superblock.metaroot_offsets(slot) {
-        if Metaroot::read_copy(medium, superblock, platform, offset) != SlotCopy::Valid(*newest) {
+        let copy = Metaroot::read_copy(medium, superblock, platform, offset);
+        // A power cut between the two copies leaves the second one older.
+        let older = matches!(copy, SlotCopy::Valid(found) if found.generation.0 % 2 == slot
+            && found.generation < newest.generation);
+        if copy != SlotCopy::Valid(*newest) && !older {
             let generation = newest.generation.0;
             let text = format!("one copy of metaroot generation {generation} is damaged, at byte {offset}");
             reporter.degraded_at(At::block(block_of(superblock, offset)), text);
@@ -55,17 +60,12 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
     let copies = offsets.map(|offset| Metaroot::read_copy(medium, superblock, platform, offset));
     let valid = |copy: &SlotCopy| matches!(copy, SlotCopy::Valid(found) if found.generation.0 % 2 == other);
     let at = At::block(block_of(superblock, offsets[0]));
-    if !copies.iter().any(valid) && copies.iter().any(|copy| *copy != SlotCopy::Blank) {
+    if !copies.iter().any(valid) && !copies.contains(&SlotCopy::Blank) {
         let text = format!(
             "metaroot slot {other} has no valid copy, at bytes {} and {}: a state newer than generation {} may be lost",
             offsets[0], offsets[1], newest.generation.0
         );
-        // Where a metaroot is longer than what the medium writes whole, a power cut may leave it so.
-        if (medium.geometry().atomic_unit as usize) < STRUCTURE_SIZE {
-            reporter.degraded_at(at, text);
-        } else {
-            reporter.damaged_at(at, text);
-        }
+        reporter.damaged_at(at, text);
         return;
     }
     for (offset, copy) in offsets.into_iter().zip(&copies) {
@@ -107,14 +107,12 @@ pub(super) fn check_log<M: Medium, P: Platform>(
         );
         reporter.degraded_at(At::block(block), text);
     }
-    match stranded(store, &found.end) {
+    let first = found.end.lsn;
+    let durable = found.damaged_points.checked_sub(1).map(|more| Lsn(first.0 + u64::from(more)));
+    match stranded(store, &found, Stranded::Anywhere).map(|last| last.max(durable)) {
         Ok(Some(last)) => {
             let block = BlockAddress(region.start.0 + found.end.block);
-            let text = format!(
-                "intent log record {} at block {} is damaged: records {} to {} and the transaction points that they set \
-                 are lost",
-                found.end.lsn.0, block.0, found.end.lsn.0, last.0
-            );
+            let text = format!("{}", NewerState::Records { block, first, last });
             reporter.damaged_at(At::block(block), text);
         }
         Ok(None) => {}

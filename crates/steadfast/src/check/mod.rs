@@ -59,7 +59,8 @@ pub fn check<M: Medium, P: Platform>(
     }
     fixed::check_metaroots(medium, &superblock, platform, &metaroot, &mut reporter);
 
-    let open_options = OpenOptions { read_only: true, cache_size: options.cache_size, access_times: false };
+    let open_options =
+        OpenOptions { read_only: true, cache_size: options.cache_size, access_times: false, recover: false };
     let found = (superblock.clone(), superblock_damaged);
     let opened = Volume::open_found(medium, open_options.clone(), platform, found);
     let opens = opened.is_ok();

@@ -115,6 +115,32 @@ impl Metaroot {
         newest.ok_or(unreadable.unwrap_or(Error::NoMetaroot))
     }
 
+    /// Whether both copies of a slot hold something, and neither is a metaroot of this slot. One is written when the other
+    /// is durable, so a power cut spoils one at most.
+    ///
+    /// # Errors
+    /// The medium's, where it may succeed another time; `OutOfMemory`.
+    pub fn slot_is_damaged(
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+        slot: u64,
+    ) -> Result<bool> {
+        let mut buffer = memory::zeroed(read_size(medium))?;
+        for offset in superblock.metaroot_offsets(slot) {
+            match medium.read(offset, &mut buffer).map_err(Error::from) {
+                Err(error) if error.is_unreadable() => continue,
+                read => read?,
+            }
+            let found = Self::decode(&buffer, superblock, platform);
+            let valid = found.is_some_and(|found| found.generation.0 % 2 == slot % 2);
+            if valid || is_blank(&buffer[..STRUCTURE_SIZE]) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Reads one slot from whichever copy is good.
     pub fn read_slot(
         medium: &impl Medium,
@@ -291,20 +317,26 @@ impl Metaroot {
         Ok(())
     }
 
-    /// Writes both copies of this generation's slot. Durable after a flush.
+    /// Writes both copies of this generation's slot, the second one when `flush` has made the first one durable: so no
+    /// power cut spoils both. Durable when it returns; the second copy is with the next flush, which comes before anything
+    /// is written to this slot again.
     pub fn write(
         &self,
         medium: &impl Medium,
         superblock: &Superblock,
         platform: &impl Platform,
+        flush: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let slot = if planted(Sabotage::OneMetarootSlot) { 0 } else { self.generation.0 };
         // Memory for it comes before the first copy: a metaroot is not left half written for want of it.
         let cell = self.cell(superblock, platform)?;
-        for offset in superblock.metaroot_offsets(slot) {
-            medium.write(offset, &cell)?;
+        let [first, second] = superblock.metaroot_offsets(slot);
+        medium.write(first, &cell)?;
+        if planted(Sabotage::BothMetarootsAtOnce) {
+            medium.write(second, &cell)?;
         }
-        Ok(())
+        flush()?;
+        Ok(medium.write(second, &cell)?)
     }
 
     /// Writes the copy at byte `offset`, one of those of this generation's slot. Durable after a flush.

@@ -67,6 +67,14 @@ pub(super) enum Candidate {
 }
 
 impl Candidate {
+    /// The number in its group of a record of which the header is there.
+    fn index(&self) -> Option<u32> {
+        match self {
+            Candidate::Begun(Begun { header, .. }) => Some(header.index),
+            _ => None,
+        }
+    }
+
     /// Newer records of a group come behind; what is none comes first.
     fn age(&self) -> Option<(u64, u32)> {
         match self {
@@ -74,6 +82,14 @@ impl Candidate {
             _ => None,
         }
     }
+}
+
+/// What lies where a group would be that has no whole record.
+pub(super) struct Remains {
+    /// In its first block.
+    pub begins: Candidate,
+    /// Records of it that were durable: one is written when the one before it is.
+    pub durable: u32,
 }
 
 /// The two blocks of a group.
@@ -94,12 +110,8 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         Finder { store, ahead: Vec::new() }
     }
 
-    /// The group that begins at `start`, of at most `room` blocks; otherwise what its first block has instead.
-    pub fn group(
-        &mut self,
-        start: &LogPosition,
-        room: u64,
-    ) -> Result<core::result::Result<Group, Candidate>> {
+    /// The group that begins at `start`, of at most `room` blocks; otherwise what is there instead.
+    pub fn group(&mut self, start: &LogPosition, room: u64) -> Result<core::result::Result<Group, Remains>> {
         let ring = self.store.superblock.log.count;
         let second = (start.block + 1) % ring;
         let first = self.look(start.block, start, room)?;
@@ -111,6 +123,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
             _ => self.look(second, start, 1)?,
         };
         let turned = second.age() > first.age();
+        let newest = first.index().max(second.index());
         let (newer, older) = if turned { (second, first) } else { (first, second) };
         let newer = match self.settle(newer)? {
             Candidate::Whole(newest) => return Ok(Ok(Group { newest, other: older })),
@@ -118,7 +131,10 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         };
         match self.settle(older)? {
             Candidate::Whole(newest) => Ok(Ok(Group { newest, other: newer })),
-            older => Ok(Err(if turned { older } else { newer })),
+            older => {
+                let begins = if turned { older } else { newer };
+                Ok(Err(Remains { begins, durable: newest.unwrap_or(0) }))
+            }
         }
     }
 
@@ -214,7 +230,9 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
 }
 
 /// What `read` gives; the error where the medium says twice that it never will.
-pub(super) fn unless_unreadable<T>(read: impl Fn() -> Result<T>) -> Result<core::result::Result<T, Error>> {
+pub(super) fn unless_unreadable<T>(
+    mut read: impl FnMut() -> Result<T>,
+) -> Result<core::result::Result<T, Error>> {
     match read().or_else(|error| if error.is_unreadable() { read() } else { Err(error) }) {
         Err(error) if error.is_unreadable() => Ok(Err(error)),
         result => result.map(Ok),

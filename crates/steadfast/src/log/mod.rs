@@ -11,6 +11,7 @@
 
 mod find;
 mod group;
+mod headers;
 mod newest;
 mod pack;
 mod past;
@@ -21,7 +22,7 @@ pub use group::Next;
 pub use newest::Newest;
 pub use past::lsn_behind_the_past;
 pub use record::{RECORD_HEADER, RecordBuilder};
-pub use replay::{Replayed, replay, stranded};
+pub use replay::{Replayed, Stranded, replay, stranded};
 
 use alloc::vec::Vec;
 
@@ -72,6 +73,12 @@ impl Log {
     /// The same log with its last group ended.
     pub fn without_group(&self) -> Log {
         Log { group: None, ..*self }
+    }
+
+    /// Later records have this LSN at least. The caller makes a checkpoint before the next one: it continues nothing.
+    pub fn pass(&mut self, lsn: Lsn) {
+        self.group = None;
+        self.position.lsn = self.position.lsn.max(lsn);
     }
 
     /// Later records belong to this epoch at least.

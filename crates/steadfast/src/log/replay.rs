@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use super::find::{Candidate, Finder, Found, Group, unless_unreadable};
+use super::headers::{Start, headers};
 use super::read_ring;
 use super::record::{self, Encoded, Header, RECORD_HEADER, Record};
 use crate::error::{Error, Result};
@@ -70,6 +71,8 @@ pub struct Replayed {
     pub birth_max: Generation,
     /// Behind the end, or in the spare block, lies what a record has left that was in flight: torn, or without its data.
     pub unfinished: bool,
+    /// Transaction points behind the end that were durable once: their group has no whole record any more.
+    pub damaged_points: u32,
     /// The log may go on behind its end: the medium could not read what is there, or the data of the record there.
     pub unreadable: Option<Error>,
 }
@@ -183,7 +186,8 @@ pub fn replay<M: Medium, P: Platform>(
             Err(behind) => break behind,
         }
     };
-    found.note_remains(behind);
+    found.damaged_points = behind.durable;
+    found.note_remains(behind.begins);
     if let Some(Group { newest, other }) = last {
         let checked = newest.record.check_data && !planted(Sabotage::AcceptRecordWithoutData);
         let mutations = if checked { newest.record.new_mutations()?.unwrap_or_default() } else { Vec::new() };
@@ -214,7 +218,7 @@ pub fn replay<M: Medium, P: Platform>(
         }
     }
     if let Some(error) = found.unreadable
-        && stranded(store, &found.end)?.is_some()
+        && stranded(store, &found, Stranded::Anywhere)?.is_some()
     {
         return Err(error);
     }
@@ -237,32 +241,47 @@ impl Replayed {
     }
 }
 
-/// The highest LSN of a whole record in the ring that is behind `end`, the end of the log, and yet not reached: a record
-/// before it was once there, since none is written before its predecessor is durable, and has been damaged since.
-pub fn stranded<M: Medium, P: Platform>(store: &Store<M, P>, end: &LogPosition) -> Result<Option<Lsn>> {
+/// How far behind the end of the log is looked for records that are not reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stranded {
+    /// In so many bytes behind the end.
+    Near(u64),
+    /// In the whole ring.
+    Anywhere,
+}
+
+/// The highest LSN of a whole record in the ring that is behind the end of the log, which `found` has, and yet not reached:
+/// a record before it was once there, since none is written before its predecessor is durable, and has been damaged since.
+pub fn stranded<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    found: &Replayed,
+    reach: Stranded,
+) -> Result<Option<Lsn>> {
     let region = store.superblock.log;
     let block_size = u64::from(store.superblock.block_size);
-    let header_blocks = (RECORD_HEADER as u64).div_ceil(block_size);
+    let end = &found.end;
+    let blocks = match reach {
+        Stranded::Near(bytes) => (bytes / block_size).min(region.count - found.blocks.min(region.count)),
+        Stranded::Anywhere => region.count,
+    };
     let mut highest = None;
-    for block in 0..if header_blocks <= region.count { region.count } else { 0 } {
-        let bytes = unless_unreadable(|| read_ring(store, block, 0, RECORD_HEADER))?;
-        let header = bytes.ok().and_then(|bytes| Header::decode(&bytes, store.volume_id()));
-        let Some(Header { lsn, epoch, payload, .. }) = header else { continue };
+    headers(&store.medium, &store.superblock, (end.block, blocks), |block, start| {
+        let Start::Header(Header { lsn, epoch, payload, .. }) = start else { return Ok(()) };
         // Of an earlier mount: what it wrote behind the end was passed over by a later one.
         if lsn <= end.lsn || epoch < end.epoch || Some(lsn) <= highest {
-            continue;
+            return Ok(());
         }
-        let blocks = (RECORD_HEADER as u64 + payload as u64).div_ceil(block_size);
-        if blocks > region.count {
-            continue;
+        if (RECORD_HEADER as u64 + payload as u64).div_ceil(block_size) > region.count {
+            return Ok(());
         }
         let Ok(bytes) = unless_unreadable(|| read_ring(store, block, 0, RECORD_HEADER + payload))? else {
-            continue;
+            return Ok(());
         };
         if Record::decode(&bytes, payload, |bytes| store.crc(bytes))?.is_some() {
             highest = Some(lsn);
         }
-    }
+        Ok(())
+    })?;
     Ok(highest)
 }
 

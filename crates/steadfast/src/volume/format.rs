@@ -51,8 +51,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Superblock::erase_earlier(medium, platform)?;
         // Before anything else of an earlier volume goes: until here it is whole, and from here on it is none.
         medium.flush()?;
-        for offset in superblock.metaroot_offsets(0) {
-            medium.write(offset, &cell)?;
+        // Of the same uuid they would be newer than the first one of this volume.
+        for slot in 0..2 {
+            for offset in superblock.metaroot_offsets(slot) {
+                medium.write(offset, &cell)?;
+            }
         }
         let lsn = if planted(Sabotage::FormatKeepsRecords) {
             erase_first_record(medium, &superblock)?;

@@ -36,6 +36,9 @@ mod identify;
 mod log_tests;
 mod map;
 mod move_shared;
+mod newer;
+#[cfg(test)]
+mod newer_tests;
 mod open;
 #[cfg(test)]
 mod open_tests;
@@ -85,6 +88,7 @@ use hashbrown::HashMap;
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
 
+use crate::newer::NewerState;
 use crate::platform::Platform;
 use crate::tree::Store;
 use crate::types::{BlockRun, InodeNumber};
@@ -114,6 +118,8 @@ pub struct Volume<M: Medium, P: Platform> {
     /// The view has a log that is not in the tree.
     unreplayed: AtomicBool,
     superblock_damaged: bool,
+    /// What shows that a newer state than the one that was opened was durable once.
+    newer_state: Option<NewerState>,
     mask: AtomicU32,
     timer_ms: AtomicU32,
     failed: AtomicBool,

@@ -43,7 +43,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`, `ReadOnlyFeatures`,
-    /// `UnsupportedParameter`, `Truncated`, `NoMetaroot`, `CorruptMetadata`, or the medium's error.
+    /// `UnsupportedParameter`, `Truncated`, `NoMetaroot`, `NewerStateLost`, `CorruptMetadata`, or the medium's error.
     pub fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
         // The superblock and the metaroots are at both ends, twice.
         medium.will_read(0, ENDS);
@@ -65,17 +65,28 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Err(Error::ReadOnlyFeatures(unknown));
         }
         let metaroot = Metaroot::read_newest(&patient, &superblock, &platform)?;
-        if !options.read_only {
-            metaroot.erase_unfinished_successor(&patient, &superblock, &platform)?;
-        }
         let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
         volume.will_read_state(&metaroot);
         volume.superblock_damaged = damaged;
         let found = volume.read_log(&metaroot)?;
+        volume.newer_state = match volume.find_newer_metaroot(&metaroot)? {
+            None => volume.find_newer_records(&found)?,
+            newer => newer,
+        };
+        if let Some(newer) = volume.newer_state.filter(|_| !options.read_only && !options.recover) {
+            return Err(Error::NewerStateLost(newer));
+        }
+        if !options.read_only {
+            let store = &volume.store;
+            metaroot.erase_unfinished_successor(&store.medium, &store.superblock, &store.platform)?;
+        }
         volume.replayed_records = found.points();
         volume.commit.get_mut().last_ms = volume.store.platform.monotonic_ms();
         volume.go_on_behind(&mut volume.working.lock(), &found)?;
         volume.show(found)?;
+        if volume.newer_state.is_some() && !options.read_only {
+            volume.give_up_newer()?;
+        }
         Ok(volume)
     }
 
@@ -124,6 +135,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             replayed_records: 0,
             unreplayed: AtomicBool::new(false),
             superblock_damaged: false,
+            newer_state: None,
             mask: AtomicU32::new(metaroot.mask.0),
             timer_ms: AtomicU32::new(metaroot.timer_ms),
             failed: AtomicBool::new(false),
@@ -224,6 +236,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             && self.active_mask().contains(TransactionMask::UNMOUNT);
         let result = if commits { self.checkpoint_now() } else { Ok(()) };
         while commits && result.is_ok() && self.discard_step(u64::MAX) {}
+        // The second copy of the last metaroot.
+        let result = if commits { result.and_then(|()| self.store.flush()) } else { result };
         self.closed.store(true, Ordering::Release);
         result
     }

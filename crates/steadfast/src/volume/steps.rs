@@ -143,8 +143,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if !planted(Sabotage::SkipFlushBeforeMetaroot) {
             store.flush()?;
         }
-        metaroot.write(&store.medium, &store.superblock_now(), &store.platform)?;
-        if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() }
+        let flush = || if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() };
+        metaroot.write(&store.medium, &store.superblock_now(), &store.platform, flush)
     }
 
     fn thaw(&self, metaroot: Metaroot) {

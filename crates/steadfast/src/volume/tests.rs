@@ -256,7 +256,13 @@ fn records_do_not_continue_an_older_metaroot() {
     for offset in offsets {
         steadfast_media::Medium::write(&medium, offset, &[0; 4096]).unwrap();
     }
-    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).unwrap();
+    let refused = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).err();
+    assert!(
+        matches!(refused, Some(Error::NewerStateLost(_))),
+        "the record says that there was a newer state"
+    );
+    let recovering = OpenOptions { recover: true, ..OpenOptions::default() };
+    let volume = Volume::open(medium, recovering, TestPlatform).unwrap();
     assert_eq!(contents(&volume), before);
 }
 

@@ -98,7 +98,11 @@ pub(super) fn open<'m, M: Medium, P: Platform>(
     platform: &'m P,
     read_only: bool,
 ) -> Result<Volume<&'m M, &'m P>, Error> {
-    Volume::open(medium, OpenOptions { read_only, cache_size: CACHE, access_times: false }, platform)
+    Volume::open(
+        medium,
+        OpenOptions { read_only, cache_size: CACHE, access_times: false, ..OpenOptions::default() },
+        platform,
+    )
 }
 
 /// The number of the transaction after which the volume is.

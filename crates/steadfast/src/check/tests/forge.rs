@@ -31,7 +31,8 @@ impl Forge {
     /// Writes the metaroot, changed by `change`.
     pub fn metaroot(&mut self, change: impl FnOnce(&mut Metaroot)) {
         change(&mut self.metaroot);
-        self.metaroot.write(&self.medium, &self.store.superblock, &TestPlatform).unwrap();
+        let medium = &self.medium;
+        self.metaroot.write(medium, &self.store.superblock, &TestPlatform, || Ok(())).unwrap();
     }
 
     /// The pointers from the root to the leaf for `key`.

@@ -1,0 +1,68 @@
+//! The headers that the blocks of the ring begin with, whatever they belong to: read in long requests, block by block only
+//! where the medium cannot read one of these.
+
+use steadfast_media::Medium;
+
+use super::find::unless_unreadable;
+use super::record::{Header, RECORD_HEADER};
+use crate::error::Result;
+use crate::fs::memory;
+use crate::layout::Superblock;
+
+/// Bytes that are read at once: a multiple of every block size.
+const CHUNK: u64 = 256 << 10;
+
+/// What a block of the ring begins with.
+pub(super) enum Start {
+    /// The header of a record of a volume with this uuid.
+    Header(Header),
+    /// What the medium will never read.
+    Unreadable,
+}
+
+/// Tells `visit` of each of the `count` blocks from block `first` of the ring on, in order, that begins with either.
+///
+/// # Errors
+/// The medium's, what `visit` returns; `OutOfMemory`.
+pub(super) fn headers(
+    medium: &impl Medium,
+    superblock: &Superblock,
+    (first, count): (u64, u64),
+    mut visit: impl FnMut(u64, Start) -> Result<()>,
+) -> Result<()> {
+    let block_size = u64::from(superblock.block_size);
+    let (origin, ring) = (superblock.log.start.0, superblock.log.count);
+    let at_once = (CHUNK / block_size).max(1);
+    let alone = RECORD_HEADER.next_multiple_of(medium.geometry().atomic_unit.max(1) as usize);
+    let announced = count.min(ring);
+    let until_end = announced.min(ring - first);
+    medium.will_read((origin + first) * block_size, until_end * block_size);
+    if until_end < announced {
+        medium.will_read(origin * block_size, (announced - until_end) * block_size);
+    }
+    let mut bytes = memory::zeroed((at_once.min(count) * block_size) as usize)?;
+    let mut done = 0;
+    while done < count.min(ring) {
+        let block = (first + done) % ring;
+        let blocks = at_once.min(count.min(ring) - done).min(ring - block);
+        let chunk = &mut bytes[..(blocks * block_size) as usize];
+        let whole = read(medium, (origin + block) * block_size, chunk)?;
+        for (block, bytes) in (block..).zip(chunk.chunks_exact_mut(block_size as usize)) {
+            // What lies behind a header in its block does not decide whether it can be read.
+            let bytes = if whole { bytes } else { &mut bytes[..alone.min(block_size as usize)] };
+            if !whole && !read(medium, (origin + block) * block_size, bytes)? {
+                visit(block, Start::Unreadable)?;
+            } else if let Some(header) = Header::decode(bytes, superblock.volume_id()) {
+                visit(block, Start::Header(header))?;
+            }
+        }
+        done += blocks;
+    }
+    Ok(())
+}
+
+/// Whether the medium could read this; `false` where it says twice that it never will.
+fn read(medium: &impl Medium, offset: u64, bytes: &mut [u8]) -> Result<bool> {
+    let mut attempt = || medium.read(offset, bytes).map_err(Into::into);
+    Ok(unless_unreadable(&mut attempt)?.is_ok())
+}
