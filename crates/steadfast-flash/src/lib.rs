@@ -19,3 +19,4 @@ pub mod ftl;
 pub mod model;
 pub mod nand;
 pub mod part;
+mod sabotage;

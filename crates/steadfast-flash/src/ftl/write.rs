@@ -8,6 +8,7 @@ use super::error::{FlashError, Result};
 use super::state::{Ftl, Stream};
 use super::tag::Kind;
 use crate::nand::Nand;
+use crate::sabotage::{Sabotage, planted};
 
 /// Contents in the journal that get pages of their own at a time.
 const EVICTED_MAX: u32 = 6;
@@ -36,7 +37,7 @@ impl<N: Nand> Ftl<N> {
             ftl.info.host_pages += 1;
             let length = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             if length == 0 {
-                ftl.volatile = true;
+                ftl.volatile |= !planted(Sabotage::ForgetZeros);
                 return ftl.set_place(logical, UNMAPPED);
             }
             if length <= ftl.short_max() && ftl.short_bytes + length <= ftl.short_total() {

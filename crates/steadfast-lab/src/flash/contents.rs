@@ -25,10 +25,15 @@ fn name(file: usize) -> String {
     format!("file-{file}")
 }
 
+/// The number of a block of zeros: flash has no page for it, so it has to be remembered in another way.
+const ZEROS: u64 = 0;
+
 /// The words of a block: each differs from every other word of it, and from those of other numbers.
 fn words(number: u64) -> impl Iterator<Item = [u8; 8]> {
-    (1..=BLOCK as u64 / 8)
-        .map(move |word| number.wrapping_add(word.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes())
+    (1..=BLOCK as u64 / 8).map(move |word| match number {
+        ZEROS => [0; 8],
+        _ => number.wrapping_add(word.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes(),
+    })
 }
 
 fn is_block(bytes: &[u8], number: u64) -> bool {
@@ -56,6 +61,7 @@ impl Contents {
     pub fn overwrite(&mut self, volume: &Opened<'_>, random: &mut Random) -> Result<(), Error> {
         let file = random.index(FILES);
         let (at, number) = (random.index(self.0[file].len()), random.bits());
+        let number = if random.chance(1, 8) { ZEROS } else { number };
         let inode = volume.lookup(InodeNumber::ROOT, name(file).as_bytes())?.inode;
         let data: Vec<u8> = words(number).flatten().collect();
         volume.write(inode, (at * BLOCK) as u64, &data, false)?;

@@ -9,6 +9,7 @@ mod rebuild;
 mod shifted;
 mod upkeep;
 mod version;
+mod zeros;
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -50,6 +51,8 @@ pub fn churn(count: u32, seed: u32) -> Vec<Step> {
         .map(|number| match next() % 16 {
             0 | 1 => Step::Flush,
             2 => Step::Trim(next() as u16, 3),
+            // Zeros are contents, too: they have no page, and a flush has to journal that.
+            6 => Step::Write(next() as u16 % 500, number, 0),
             3..6 => Step::Write(next() as u16 % 500, number, 5000),
             _ => Step::Write(next() as u16, number, u16::MAX),
         })

@@ -1,0 +1,45 @@
+//! Bugs planted on purpose, to check that the tests of this crate would find them.
+//!
+//! Each is one condition at the place where the mistake would be made. Outside of the tests [`planted`] is `false` for the
+//! compiler, and nothing of this is in a program.
+
+/// A bug that can be planted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(test), allow(dead_code))]
+pub(crate) enum Sabotage {
+    /// A flush does not know of pages of zeros that were written: they have no page that would say so.
+    ForgetZeros,
+}
+
+#[cfg(not(test))]
+pub(crate) const fn planted(_: Sabotage) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod switch {
+    extern crate std;
+
+    use core::cell::Cell;
+
+    use super::Sabotage;
+
+    std::thread_local! {
+        static PLANTED: Cell<Option<Sabotage>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` with a bug on this thread; whether it panics.
+    pub(crate) fn fails_with(bug: Sabotage, work: impl FnOnce()) -> bool {
+        PLANTED.set(Some(bug));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        PLANTED.set(None);
+        result.is_err()
+    }
+
+    pub(crate) fn planted(bug: Sabotage) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(test)]
+pub(crate) use switch::{fails_with, planted};
