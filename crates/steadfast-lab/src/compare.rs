@@ -20,6 +20,23 @@ pub struct Depth {
     pub seek: bool,
 }
 
+/// Compares the mask and the timer that a volume has just been opened with.
+///
+/// # Errors
+/// The first difference, in words.
+pub fn compare_parameters<S: Subject>(subject: &S, state: &State) -> Result<(), String> {
+    let witness = subject.witness();
+    match (state.mask, state.timer_ms) {
+        (Some(mask), _) if mask != witness.mask => {
+            Err(format!("its mask is {:#x}, right is {:#x}", witness.mask.0, mask.0))
+        }
+        (_, Some(timer)) if timer != witness.timer_ms => {
+            Err(format!("its timer is {} ms, right is {timer} ms", witness.timer_ms))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Compares everything that can be seen through the facade.
 ///
 /// # Errors

@@ -1,8 +1,11 @@
 //! Random operations: by seed, looking at the model so that most of them meet a file, and as a proptest strategy.
 
 mod places;
+mod plans;
 #[cfg(feature = "proptest")]
 mod strategy;
+
+use std::collections::VecDeque;
 
 use steadfast::TransactionMask;
 use steadfast::fs::{AllocateMode, RenameMode, SetXattrMode};
@@ -31,6 +34,10 @@ pub struct Generator {
     /// The first slot of the client that this generator is.
     first_slot: u8,
     extras: Extras,
+    /// What decides about plans.
+    plans: Random,
+    /// The rest of the present plan.
+    planned: VecDeque<Operation>,
 }
 
 impl Generator {
@@ -39,8 +46,11 @@ impl Generator {
         // A few dozen operations have to fill a volume that is there to be filled.
         let share = if world.profile == Profile::Full { 5 } else { 16 };
         let write_max = (world.size / share).clamp(2_000, 200_000);
+        let random = Random::new(world.seed).fork(label);
         Generator {
-            random: Random::new(world.seed).fork(label),
+            plans: random.fork(1),
+            planned: VecDeque::new(),
+            random,
             profile: world.profile,
             block: u64::from(world.format.block_size),
             write_max,
@@ -65,6 +75,9 @@ impl Generator {
         // An atomic command is a few operations long.
         if model.held && self.random.chance(1, 6) {
             return if self.random.chance(2, 3) { Operation::CommitHeld } else { Operation::RollBackHeld };
+        }
+        if let Some(operation) = self.planned(model) {
+            return operation;
         }
         if self.extras.resizes && self.random.chance(1, 30) {
             return self.resize();

@@ -184,6 +184,12 @@ pub enum Operation {
         fill: u32,
         sync: bool,
     },
+    /// Writes to every other block from the start, so many times: as many extents.
+    Scatter {
+        place: Place,
+        count: u16,
+        fill: u32,
+    },
     Allocate {
         place: Place,
         offset: u64,

@@ -1,9 +1,9 @@
 //! Deliberate bugs, planted between the test and the volume. Each must be found, or the test proves nothing.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use steadfast::fs::{Attributes, DirectoryEntry, SeekTo, SetAttributes, Statistics};
-use steadfast::{Error, InodeNumber};
+use steadfast::fs::{AllocateMode, Attributes, DirectoryEntry, SeekTo, SetAttributes, Statistics};
+use steadfast::{Error, InodeNumber, TransactionMask};
 
 use crate::platform::Clock;
 use crate::subject::{Call, Reply, Subject, Witness};
@@ -32,11 +32,17 @@ pub enum Bug {
     RollbackDoesNothing,
     /// An operation that fails leaves something behind.
     FailedCreateLeavesXattr,
+    /// A hole that ends just before the last byte of a file takes that byte along.
+    HoleTakesLastByte,
+    /// A changed timer counts until the volume is opened anew and is never stored.
+    TimerIsNotStored,
+    /// An O_SYNC write is a transaction point only where fsync is one, too.
+    SyncWriteNeedsFsync,
 }
 
 impl Bug {
     /// Every bug there is.
-    pub const ALL: [Bug; 8] = [
+    pub const ALL: [Bug; 11] = [
         Bug::TransactDoesNothing,
         Bug::RenameInTwoTransactions,
         Bug::UnlinkCommits,
@@ -45,6 +51,9 @@ impl Bug {
         Bug::LinkForgetsTime,
         Bug::RollbackDoesNothing,
         Bug::FailedCreateLeavesXattr,
+        Bug::HoleTakesLastByte,
+        Bug::TimerIsNotStored,
+        Bug::SyncWriteNeedsFsync,
     ];
 }
 
@@ -54,6 +63,8 @@ pub struct Sabotaged<S> {
     bug: Bug,
     /// Transaction points that the bug pretends to have set, less (wrapping) those that it hides.
     pretended: AtomicU64,
+    /// The timer that the bug keeps for itself; 0: none.
+    timer_ms: AtomicU32,
 }
 
 impl<S: Subject> Sabotaged<S> {
@@ -73,7 +84,12 @@ impl<S: Subject> Subject for Sabotaged<S> {
     }
 
     fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error> {
-        Ok(Sabotaged { inner: S::open(world, tape, clock)?, bug: world.bug, pretended: AtomicU64::new(0) })
+        Ok(Sabotaged {
+            inner: S::open(world, tape, clock)?,
+            bug: world.bug,
+            pretended: AtomicU64::new(0),
+            timer_ms: AtomicU32::new(0),
+        })
     }
 
     fn close(&self) -> Result<(), Error> {
@@ -131,6 +147,29 @@ impl<S: Subject> Subject for Sabotaged<S> {
                 }
                 result
             }
+            (
+                Bug::HoleTakesLastByte,
+                Call::Allocate { inode, offset, length, mode: AllocateMode::PunchHole },
+            ) => {
+                let last = offset.saturating_add(*length);
+                let takes =
+                    volume.attributes(*inode).is_ok_and(|found| last.checked_add(1) == Some(found.size));
+                let length = length + u64::from(takes);
+                volume.call(&Call::Allocate {
+                    inode: *inode,
+                    offset: *offset,
+                    length,
+                    mode: AllocateMode::PunchHole,
+                })
+            }
+            (Bug::TimerIsNotStored, Call::SetTimer { ms }) => {
+                self.timer_ms.store(*ms, Ordering::Relaxed);
+                Ok(Reply::Done)
+            }
+            (Bug::SyncWriteNeedsFsync, Call::Write { inode, offset, data, sync: true }) => {
+                let sync = volume.witness().mask.contains(TransactionMask::FSYNC);
+                volume.call(&Call::Write { inode: *inode, offset: *offset, data, sync })
+            }
             _ => volume.call(call),
         }
     }
@@ -140,6 +179,10 @@ impl<S: Subject> Subject for Sabotaged<S> {
         // These bugs lie about what they do, too: the test must not find them by the counter.
         let pretended = self.pretended.load(Ordering::Relaxed);
         witness.transaction_points = witness.transaction_points.wrapping_add(pretended);
+        match self.timer_ms.load(Ordering::Relaxed) {
+            0 => {}
+            kept => witness.timer_ms = kept,
+        }
         witness
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use steadfast::{InodeNumber, TransactionMask};
 
-use crate::compare::{Depth, compare, compare_snapshots};
+use crate::compare::{Depth, compare, compare_parameters, compare_snapshots};
 use crate::digest::Digest;
 use crate::fault::Fault;
 use crate::ledger::{Ledger, Point};
@@ -87,7 +87,8 @@ impl<'w, S: Subject> Session<'w, S> {
             let model = Model::open(point.state.as_ref().clone(), limits, clock.now());
             let compared = tape.undisturbed(|| {
                 compare(&subject, &model.state, Depth { list_count: 7, seek: true })?;
-                compare_snapshots(&subject, world, tape, clock, &model.state)
+                compare_snapshots(&subject, world, tape, clock, &model.state)?;
+                compare_parameters(&subject, &model.state)
             });
             match compared {
                 Ok(()) => {

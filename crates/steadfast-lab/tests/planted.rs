@@ -2,12 +2,14 @@
 //!
 //! The bugs of several threads are in `schedules.rs`. What finds the same bugs by chance is in `sabotage.rs`.
 
+use std::sync::{Arc, Mutex};
+
 use steadfast::check::{CheckOptions, check};
 use steadfast::fs::{AllocateMode, Caller, NewNode, SetAttributes};
 use steadfast::sabotage::{Sabotage, plant};
 use steadfast::testing::TestPlatform;
 use steadfast::{FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
-use steadfast_media::MemoryMedium;
+use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
 
 const BLOCK: u64 = 512;
 const ROOT: InodeNumber = InodeNumber::ROOT;
@@ -218,5 +220,72 @@ fn the_newest_snapshot_is_none_that_is_being_deleted() {
         volume.write(between, 0, &[2; 4 * BLOCK as usize], false).unwrap();
         volume.checkpoint().unwrap();
         cut(volume, &medium);
+    });
+}
+
+/// A medium in the middle of whose next read a file is written over, as often as there are blocks for it.
+struct Interrupted {
+    inner: MemoryMedium,
+    next: Mutex<Option<(Arc<Volume<Arc<Interrupted>, TestPlatform>>, InodeNumber)>>,
+}
+
+impl Medium for Interrupted {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        let next = self.next.lock().expect("not poisoned").take();
+        if let Some((volume, file)) = next {
+            // The reader holds no lock here.
+            for version in 2..40 {
+                volume.write(file, 0, &[version; 3000], false).expect("written");
+                volume.checkpoint().expect("a checkpoint");
+            }
+        }
+        self.inner.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.inner.write(offset, data)
+    }
+
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.inner.write_fua(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
+        self.inner.discard(offset, length)
+    }
+}
+
+#[test]
+fn blocks_stay_while_they_are_read() {
+    finds(Sabotage::ReusePinned, || {
+        let inner = MemoryMedium::new(96 << 10, BLOCK as u32).expect("a medium");
+        let medium = Arc::new(Interrupted { inner, next: Mutex::new(None) });
+        let options = FormatOptions {
+            block_size: BLOCK as u32,
+            mask: TransactionMask::MANUAL,
+            ..FormatOptions::default()
+        };
+        Volume::format(&medium, &options, &TestPlatform::new()).expect("a volume");
+        let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new());
+        let volume = Arc::new(volume.expect("it opens"));
+        let file = volume.create(ROOT, b"file", NewNode::Regular, 0o644, &Caller::default());
+        let file = file.expect("a file").inode;
+        volume.write(file, 0, &[1; 3000], false).unwrap();
+        volume.checkpoint().unwrap();
+        // All nodes are in memory: the next read is one of data.
+        volume.attributes(file).unwrap();
+        *medium.next.lock().expect("not poisoned") = Some((volume.clone(), file));
+        let mut read = [0; 3000];
+        assert_eq!(volume.read(file, 0, &mut read), Ok(3000));
+        assert!(medium.next.lock().expect("not poisoned").is_none());
+        assert_eq!((read, volume.reads_repeated()), ([1; 3000], 0));
     });
 }

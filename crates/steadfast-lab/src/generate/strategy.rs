@@ -47,6 +47,8 @@ pub fn operation() -> impl Strategy<Value = Operation> {
         6 => (place(), offset.clone(), length.clone(), 0..1000u32, prop::bool::weighted(0.1)).prop_map(
             |(place, offset, length, fill, sync)| Operation::Write { place, offset, length, fill, sync }
         ),
+        1 => (place(), 40..80u16, 0..1000u32)
+            .prop_map(|(place, count, fill)| Operation::Scatter { place, count, fill }),
         2 => (place(), length.clone(), 0..1000u32)
             .prop_map(|(place, length, fill)| Operation::Append { place, length, fill, sync: false }),
         2 => (place(), offset.clone()).prop_map(|(place, size)| Operation::Set {

@@ -81,17 +81,23 @@ impl Model {
                 self.held = true;
                 Ok(())
             }
+            Call::SetMask { mask } => {
+                self.free()?;
+                self.state.mask = Some(mask);
+                Ok(())
+            }
+            Call::SetTimer { ms } => {
+                self.free()?;
+                self.state.timer_ms = Some(ms);
+                Ok(())
+            }
             Call::CommitHeld | Call::RollBackHeld => {
                 self.held = false;
                 Ok(())
             }
-            Call::Transact
-            | Call::Checkpoint
-            | Call::Rollback
-            | Call::SetMask { .. }
-            | Call::SetTimer { .. }
-            | Call::Grow { .. }
-            | Call::Shrink { .. } => self.free(),
+            Call::Transact | Call::Checkpoint | Call::Rollback | Call::Grow { .. } | Call::Shrink { .. } => {
+                self.free()
+            }
             Call::Sync | Call::Background => Ok(()),
         }
     }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use steadfast::fs::FileKind;
-use steadfast::{InodeNumber, Timestamp};
+use steadfast::{InodeNumber, Timestamp, TransactionMask};
 
 pub use content::Content;
 pub use names::NewName;
@@ -156,13 +156,22 @@ pub struct State {
     nodes: BTreeMap<InodeNumber, Arc<Node>>,
     /// Snapshots, oldest first.
     snapshots: Arc<Vec<Kept>>,
+    /// What sets transaction points, where it is known.
+    pub mask: Option<TransactionMask>,
+    /// Interval of the timer, milliseconds, where it is known.
+    pub timer_ms: Option<u32>,
 }
 
 impl State {
     /// An empty root directory.
     pub fn empty(now: Timestamp) -> State {
         let root = Node::directory(FileKind::Directory, now, InodeNumber::ROOT);
-        State { nodes: BTreeMap::from([(InodeNumber::ROOT, Arc::new(root))]), snapshots: Arc::default() }
+        State {
+            nodes: BTreeMap::from([(InodeNumber::ROOT, Arc::new(root))]),
+            snapshots: Arc::default(),
+            mask: None,
+            timer_ms: None,
+        }
     }
 
     /// An inode.
@@ -189,6 +198,9 @@ impl State {
         for (inode, node) in &self.nodes {
             digest.number(inode.0);
             node.add_to(&mut digest);
+        }
+        for parameter in [self.mask.map(|mask| mask.0), self.timer_ms] {
+            digest.number(parameter.map_or(0, |value| 1 + u64::from(value)));
         }
         for kept in self.snapshots.iter() {
             digest.bytes(kept.name.as_bytes()).bytes(&kept.digest.to_le_bytes());
@@ -240,9 +252,11 @@ impl Model {
         Model { state, open: BTreeMap::new(), now, limits, held: false }
     }
 
-    /// Goes back to an earlier state; what is acquired stays so where it exists there.
+    /// Goes back to an earlier state; what is acquired stays so where it exists there. Mask and timer stay: they are the
+    /// user's present choice.
     pub fn roll_back(&mut self, state: &State) {
-        self.state = state.clone();
+        let (mask, timer_ms) = (self.state.mask, self.state.timer_ms);
+        self.state = State { mask, timer_ms, ..state.clone() };
         self.state.reap(&self.open);
     }
 

@@ -73,7 +73,7 @@ impl Model {
         let Some(at) = at else { return Ok(()) };
         let snapshots = self.state.snapshots[..=at].to_vec();
         let nodes = snapshots[at].state.nodes.clone();
-        self.state = State { nodes, snapshots: Arc::new(snapshots) };
+        self.state = State { nodes, snapshots: Arc::new(snapshots), ..self.state.clone() };
         self.state.reap(&self.open);
         Ok(())
     }

@@ -46,7 +46,9 @@ impl Start {
             Ok(Err(error)) => return Err(format!("format: {error}")),
             Err(panic) => return Err(format!("format panics: {panic}")),
         }
-        let state = Arc::new(State::empty(clock.now()));
+        let mut state = State::empty(clock.now());
+        (state.mask, state.timer_ms) = (Some(world.format.mask), Some(world.format.timer_ms));
+        let state = Arc::new(state);
         let point = Point::new(state, "the empty volume".to_owned(), 0, Some(0));
         let image = tape.image();
         let nodes_when_new = guard(|| {

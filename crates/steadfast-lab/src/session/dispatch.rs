@@ -14,6 +14,9 @@ use crate::operation::{ALL_SLOTS, Change, Make, Operation, Place, Time, caller, 
 use crate::random::pattern_vec;
 use crate::subject::{Call, Reply, Subject};
 
+/// Bytes of each piece of a scattered write.
+const SCATTER_BLOCK: u64 = 128;
+
 impl<S: Subject> Session<'_, S> {
     pub(super) fn resolve(&self, place: &Place) -> Option<InodeNumber> {
         match place {
@@ -141,6 +144,20 @@ impl<S: Subject> Session<'_, S> {
                     }
                     _ => Ok(verdict),
                 }
+            }
+            Operation::Scatter { place, count, fill } => {
+                let inode = resolve!(place);
+                let block = self.model.limits.block_size.max(SCATTER_BLOCK);
+                let mut verdict = Verdict::Done;
+                for piece in 0..u64::from(*count) {
+                    let offset = 2 * piece * block;
+                    let data = pattern_vec(*fill, offset, SCATTER_BLOCK as usize);
+                    verdict = self.plain(&Call::Write { inode, offset, data: &data, sync: false }, &label)?;
+                    if verdict != Verdict::Done {
+                        break;
+                    }
+                }
+                Ok(verdict)
             }
             Operation::Allocate { place, offset, length, mode } => {
                 let inode = resolve!(place);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use steadfast_media::MediumOperation;
 
 use super::{Session, Verdict, limits};
+use crate::compare::compare_parameters;
 use crate::ledger::Ledger;
 use crate::model::{Model, State};
 use crate::operation::ALL_SLOTS;
@@ -33,7 +34,8 @@ impl<S: Subject> Session<'_, S> {
         let before = self.ledger.before_last().filter(|_| unread).map(|point| point.state.clone());
         for state in in_flight.iter().rev().chain(last.iter().rev()).chain(&before) {
             self.model = Model::open(state.as_ref().clone(), limits, self.model.now);
-            match self.compare() {
+            let opened = compare_parameters(&self.subject, &self.model.state);
+            match opened.and_then(|()| self.compare()) {
                 Ok(()) => {
                     if last.iter().any(|last| Arc::ptr_eq(state, last)) {
                         self.ledger.settle(state);

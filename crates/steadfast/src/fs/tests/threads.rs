@@ -58,6 +58,7 @@ fn writers_of_names_and_data_beside_readers_and_commits() {
             }
         });
     });
+    assert_eq!(volume.reads_repeated(), 0, "without a rollback no read has a reason to look again");
     volume.settle_orphans();
     assert_eq!(volume.attributes(ROOT).unwrap().size, 4);
     volume.assert_clean();
