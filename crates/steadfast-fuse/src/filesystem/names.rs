@@ -14,6 +14,7 @@ use crate::snapshots::DIRECTORY_NAME;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn lookup(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
@@ -161,6 +162,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             0 => RenameMode::Replace,
             RENAME_NOREPLACE => RenameMode::NoReplace,
             RENAME_EXCHANGE => RenameMode::Exchange,
+            flags if flags & !RENAME_NOREPLACE == RENAME_WHITEOUT => {
+                RenameMode::Whiteout { caller: caller(request, 0), replace: flags & RENAME_NOREPLACE == 0 }
+            }
             _ => return Err(Errno(libc::EINVAL)),
         };
         self.move_name(request, wanted.newdir, arguments.name()?, arguments.name()?, mode)
@@ -176,8 +180,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     ) -> Outcome {
         let (from, to) = (self.node(request)?, self.nodes.resolve(to)?);
         let rename = || self.volume.rename(from, from_name, to, to_name, mode);
-        // Only a rename that replaces takes something away; onto another name of the same inode it does nothing.
-        if mode == RenameMode::Replace && !self.is_same(from, from_name, to, to_name) {
+        // Only one that replaces takes something away; onto another name of the same inode it does nothing.
+        if mode.replaces() && !self.is_same(from, from_name, to, to_name) {
             self.removing(to, to_name, true, rename)?;
         } else {
             rename()?;

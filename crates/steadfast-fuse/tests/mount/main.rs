@@ -13,6 +13,7 @@ mod handles;
 mod linear;
 mod mixed;
 mod names;
+mod overlay;
 mod rollback;
 mod snapshots;
 mod support;

@@ -176,6 +176,21 @@ pub enum RenameMode {
     NoReplace,
     /// Both exist and change places (RENAME_EXCHANGE).
     Exchange,
+    /// Replace it, or fail as `NoReplace` does, and leave a *whiteout* behind: a character device with the number 0 under the old
+    /// name, by which overlay file systems know that a name of a lower layer is gone (RENAME_WHITEOUT).
+    Whiteout {
+        /// Owner of the whiteout.
+        caller: Caller,
+        /// Whether an existing target is replaced.
+        replace: bool,
+    },
+}
+
+impl RenameMode {
+    /// Whether an existing target is removed.
+    pub fn replaces(self) -> bool {
+        matches!(self, RenameMode::Replace | RenameMode::Whiteout { replace: true, .. })
+    }
 }
 
 /// What `allocate` does (the modes of fallocate).

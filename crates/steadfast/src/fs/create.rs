@@ -1,4 +1,5 @@
-//! Making inodes: with a name ([`create`]) or without one yet ([`create_unnamed`]).
+//! Making inodes: with a name ([`create`]), without one yet ([`create_unnamed`]), or for a name that another one has given up
+//! ([`whiteout`]).
 //!
 //! A new inode takes its group, and a new directory set-group-id as well, from a set-group-id directory. Permission bits
 //! come from the caller, cut by the directory's default ACL or, where it has none, by the umask.
@@ -127,4 +128,22 @@ pub(crate) fn create_unnamed<K: Keyspace>(
     attributes.store(tx, inode)?;
     orphan::record(tx, inode)?;
     Ok((inode, attributes))
+}
+
+/// Creates a whiteout, a character device with the number 0 and no permissions, whose name in `directory` the caller enters.
+///
+/// # Errors
+/// `NotADirectory`.
+pub(crate) fn whiteout<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    directory: InodeNumber,
+    caller: &Caller,
+) -> Result<InodeNumber> {
+    let parent = Inode::load_directory(tx, directory)?;
+    let kind = FileKind::CharDevice;
+    let (inode, mut attributes) = new_inode(tx, parameters, (directory, &parent), kind, 0, caller)?;
+    attributes.links = 1;
+    attributes.store(tx, inode)?;
+    Ok(inode)
 }

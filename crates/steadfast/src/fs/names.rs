@@ -250,7 +250,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Renames `from_name` in `from` to `to_name` in `to`. Two names of one inode are left alone.
     ///
     /// # Errors
-    /// `NotFound`, `AlreadyExists` (NoReplace), `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty`, `MoveIntoSelf`,
+    /// `NotFound`, `AlreadyExists` (NoReplace, Whiteout that does not replace), `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty`, `MoveIntoSelf`,
     /// `TooManyLinks`, `InvalidName`, `NameTooLong`, `NoSpace`.
     pub fn rename(
         &self,

@@ -1,7 +1,8 @@
-//! Changing names: replace, refuse to replace, exchange; within one directory or across two.
+//! Changing names: replace, refuse to replace, exchange, leave a whiteout behind; within one directory or across two.
 
 use crate::error::{Error, Result};
-use crate::fs::attr::{FileKind, RenameMode};
+use crate::fs::attr::{Caller, FileKind, RenameMode};
+use crate::fs::create;
 use crate::fs::dirent::{self, Target};
 use crate::fs::inode::{Inode, damaged};
 use crate::fs::link::{check_empty, drop_link};
@@ -45,11 +46,19 @@ pub(crate) fn rename<K: Keyspace>(
     let source = dirent::find(tx, parameters, from.directory, from.name)?.ok_or(Error::NotFound)?;
     let target = dirent::find(tx, parameters, to.directory, to.name)?;
     match (mode, target) {
-        (RenameMode::NoReplace, Some(_)) => Err(Error::AlreadyExists),
+        (RenameMode::NoReplace | RenameMode::Whiteout { replace: false, .. }, Some(_)) => {
+            Err(Error::AlreadyExists)
+        }
         (RenameMode::Exchange, None) => Err(Error::NotFound),
         (_, Some(target)) if target.1.inode == source.1.inode => Ok(()),
         (RenameMode::Exchange, Some(target)) => exchange(tx, (from, source), (to, target)),
-        (_, target) => replace(tx, parameters, (from, source), (to, target), acquired),
+        (mode, target) => {
+            let whiteout = match mode {
+                RenameMode::Whiteout { caller, .. } => Some(caller),
+                _ => None,
+            };
+            replace(tx, parameters, (from, source), (to, target), whiteout.as_ref(), acquired)
+        }
     }
 }
 
@@ -106,6 +115,7 @@ fn replace<K: Keyspace>(
     parameters: &Parameters,
     (from, (from_key, source)): (Side<'_>, (Key, Target)),
     (to, target): (Side<'_>, Option<(Key, Target)>),
+    whiteout: Option<&Caller>,
     acquired: &dyn Fn(InodeNumber) -> bool,
 ) -> Result<()> {
     let across = from.directory != to.directory;
@@ -120,10 +130,17 @@ fn replace<K: Keyspace>(
             (false, false) => {}
         }
     }
-    tx.delete(&from_key)?;
+    match whiteout {
+        Some(caller) => {
+            let inode = create::whiteout(tx, parameters, from.directory, caller)?;
+            dirent::replace(tx, from_key, from.name, inode, FileKind::CharDevice)?;
+        }
+        None => tx.delete(&from_key)?,
+    }
     // A subdirectory counts for where it goes unless it takes the place of another one.
     let moves = i64::from(is_directory(&source));
-    update_directory(tx, from.directory, -1, if across { -moves } else { 0 })?;
+    let leaves = if whiteout.is_some() { 0 } else { -1 };
+    update_directory(tx, from.directory, leaves, if across { -moves } else { 0 })?;
     let arrives = if across { moves } else { 0 };
     match target {
         None => {

@@ -222,6 +222,47 @@ fn rename_modes() {
 }
 
 #[test]
+fn rename_leaves_a_whiteout() {
+    let volume = plain();
+    let caller = Caller { uid: 7, gid: 8, umask: 0 };
+    let (replacing, careful) =
+        (RenameMode::Whiteout { caller, replace: true }, RenameMode::Whiteout { caller, replace: false });
+    let a = volume.make("a", NewNode::Directory).inode;
+    let f = volume.make("f", NewNode::Regular).inode;
+    let d = volume.make("d", NewNode::Directory).inode;
+    let old = volume.make_in(a, "old", NewNode::Regular).inode;
+    let whiteout = |directory, name: &str| {
+        let found = volume.lookup(directory, name.as_bytes()).unwrap();
+        let what = (found.kind, found.device, found.permissions, found.links, found.uid, found.gid);
+        assert_eq!(what, (FileKind::CharDevice, 0, 0, 1, 7, 8), "{name}");
+    };
+    assert_eq!(volume.rename(ROOT, b"f", a, b"old", careful), Err(Error::AlreadyExists));
+    assert_eq!(volume.rename(ROOT, b"no", a, b"new", replacing), Err(Error::NotFound));
+    assert_eq!(volume.rename(ROOT, b"d", a, b"old", replacing), Err(Error::NotADirectory));
+    assert_eq!(volume.rename(ROOT, b"a", d, b"old", replacing), Ok(()), "a directory, across directories");
+    whiteout(ROOT, "a");
+    assert_eq!((links(&volume, ROOT), links(&volume, d)), (3, 3));
+    assert_eq!(volume.lookup(a, b"..").unwrap().inode, d);
+    // Onto a file, which is gone, and back over a whiteout, which is gone then.
+    volume.rename(ROOT, b"f", a, b"old", replacing).unwrap();
+    whiteout(ROOT, "f");
+    assert_eq!(
+        (volume.lookup(a, b"old").unwrap().inode, volume.attributes(old)),
+        (f, Err(Error::Stale(old)))
+    );
+    volume.rename(a, b"old", ROOT, b"f", RenameMode::Replace).unwrap();
+    assert_eq!(volume.lookup(ROOT, b"f").unwrap().inode, f);
+    // Within one directory, and where nothing is to be done.
+    volume.rename(ROOT, b"f", ROOT, b"g", careful).unwrap();
+    whiteout(ROOT, "f");
+    volume.link(f, ROOT, b"h").unwrap();
+    volume.rename(ROOT, b"g", ROOT, b"h", replacing).unwrap();
+    assert_eq!(names(&volume, ROOT), [".", "..", "a", "d", "f", "g", "h"]);
+    assert_eq!(volume.attributes(ROOT).unwrap().size, 5);
+    assert_eq!(volume.attributes(a).unwrap().size, 0);
+}
+
+#[test]
 fn readdir_cookies_are_stable_under_change() {
     for volume in [plain(), volume(16 << 20, 512, 512)] {
         let d = volume.make("d", NewNode::Directory).inode;
