@@ -91,6 +91,12 @@ impl Failure {
         Failure::new(exit, format!("cannot {doing}: {}", text_os(error)), path.display(), advice)
     }
 
+    /// The same failure where something still has another name than the one by which people know it.
+    pub fn called(self, name: &Path, known_as: &Path) -> Failure {
+        let place = self.place.replace(&name.display().to_string(), &known_as.display().to_string());
+        Failure { place, ..self }
+    }
+
     /// The one line for people.
     pub fn line(&self) -> String {
         // One line whatever a path holds.

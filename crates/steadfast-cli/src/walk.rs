@@ -12,7 +12,7 @@ use steadfast::{Error, InodeNumber};
 
 use crate::failure::{Exit, Failure};
 use crate::image::HostVolume;
-use crate::volume_path::sorted_entries;
+use crate::volume_path::{join, sorted_entries};
 
 /// Directories above one another at most.
 const DEPTH_MAX: usize = 4096;
@@ -157,6 +157,14 @@ impl<'a> Walk<'a> {
     /// The path of the last step: that of the first directory, and names behind slashes; empty for the root.
     pub fn path(&self) -> &[u8] {
         &self.path
+    }
+
+    /// The path of the last step, where the walk began at `path` of the volume and as an empty one.
+    pub fn path_below(&self, path: &[u8]) -> Vec<u8> {
+        match self.path.strip_prefix(b"/") {
+            Some(name) => join(path, name),
+            None => path.to_vec(),
+        }
     }
 
     /// The directory that the last step is in.

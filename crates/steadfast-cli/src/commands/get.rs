@@ -18,7 +18,7 @@ use steadfast_host::{Durability, Links, MODE_PRIVATE, WholeFile};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
-use crate::volume_path::{self, LastLink, join};
+use crate::volume_path::{self, LastLink};
 use crate::walk::{Step, Walk};
 use crate::{interrupt, transfer};
 
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Outcome {
 fn get_tree(image: &Image, path: &[u8], root: &Attributes, destination: &Path) -> Outcome {
     enter(destination)?;
     let mut walk = Walk::new(&image.volume, b"", *root);
-    while let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(&below(path, &walk))))? {
+    while let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(&walk.path_below(path))))? {
         let place = match walk.path().strip_prefix(b"/") {
             Some(name) => destination.join(OsStr::from_bytes(name)),
             None => destination.to_owned(),
@@ -77,7 +77,7 @@ fn get_tree(image: &Image, path: &[u8], root: &Attributes, destination: &Path) -
         match step {
             Step::Entry(_, attributes) if attributes.kind == FileKind::Directory => enter(&place)?,
             Step::Entry(_, attributes) => {
-                get_one(image, &below(path, &walk), &attributes, &place, Links::Replace)?;
+                get_one(image, &walk.path_below(path), &attributes, &place, Links::Replace)?;
             }
             // Permissions and times, when everything in it is there.
             Step::Left(attributes) => describe_directory(&place, &attributes)
@@ -85,14 +85,6 @@ fn get_tree(image: &Image, path: &[u8], root: &Attributes, destination: &Path) -
         }
     }
     Ok(())
-}
-
-/// The path on the volume of the last step of a walk that began at `path`.
-fn below(path: &[u8], walk: &Walk<'_>) -> Vec<u8> {
-    match walk.path().strip_prefix(b"/") {
-        Some(name) => join(path, name),
-        None => path.to_vec(),
-    }
 }
 
 fn enter(destination: &Path) -> Outcome {

@@ -11,7 +11,7 @@ use crate::failure::Outcome;
 use crate::image::{Access, Image};
 use crate::output::{JsonName, Output};
 use crate::stat_text;
-use crate::volume_path::{self, LastLink, join};
+use crate::volume_path::{self, LastLink};
 use crate::walk::{Step, Walk};
 
 /// Show everything below a directory of an image that is not mounted
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let mut walk = (root.kind == FileKind::Directory).then(|| Walk::new(&image.volume, b"", root));
     while let Some(walk) = &mut walk {
-        let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(&join(path, walk.path()))))?
+        let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(&walk.path_below(path))))?
         else {
             break;
         };

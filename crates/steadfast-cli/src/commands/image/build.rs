@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> Outcome {
         Some(part) => build_part(args, part, &source, now, partial),
         None => build(args, &source, now, partial),
     };
-    let info = built.map_err(|failure| called_by_its_name(failure, partial, &args.image))?;
+    let info = built.map_err(|failure| failure.called(partial, &args.image))?;
     image.finish().map_err(cannot)?;
     if args.json {
         return output::json(&InfoReport::new(&info, args.image.display().to_string(), None));
@@ -147,12 +147,6 @@ pub fn run(args: &Args) -> Outcome {
         size::human(data_bytes(&source)),
         report::uuid_text(&info.uuid),
     ))
-}
-
-/// People know the image by the name that it will have.
-fn called_by_its_name(failure: Failure, partial: &Path, image: &Path) -> Failure {
-    let place = failure.place.replace(&partial.display().to_string(), &image.display().to_string());
-    Failure { place, ..failure }
 }
 
 fn check_target(args: &Args) -> Outcome {

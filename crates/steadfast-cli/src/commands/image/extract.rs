@@ -123,22 +123,8 @@ fn unpack_into(image: &Image, root: &Attributes, destination: &Path) -> Outcome 
     let made = Unfinished::directory(destination).map_err(cannot)?;
     let top = made.path().to_owned();
     let mut unpacker = Unpacker { image, top, seen: HashMap::new(), left_out: LeftOut::default() };
-    let mut at_the_end = Vec::new();
-    let mut walk = Walk::new(&image.volume, b"", *root);
-    while let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(walk.path())))? {
-        let path = walk.path();
-        let place = unpacker.place(path);
-        match step {
-            Step::Entry(_, attributes) if attributes.kind == FileKind::Directory => {
-                fs::create_dir(&place).map_err(|error| Failure::host(&error, "create", &place))?;
-            }
-            Step::Entry(_, attributes) => unpacker.one(path, &attributes, &place)?,
-            // A directory that is moved has to be writable, and its times change.
-            Step::Left(attributes) if walk.depth() <= 1 => at_the_end.push((path.to_vec(), attributes)),
-            // What is in a directory comes first, for the same reasons.
-            Step::Left(attributes) => unpacker.describe(path, &attributes, &place)?,
-        }
-    }
+    let filled = unpacker.fill(root).map_err(|failure| failure.called(made.path(), destination));
+    let at_the_end = filled?;
     made.finish(|directory| move_up(directory, destination)).map_err(cannot)?;
     unpacker.top = destination.to_owned();
     for (path, attributes) in at_the_end {
@@ -175,6 +161,27 @@ impl LeftOut {
 }
 
 impl Unpacker<'_> {
+    /// Makes everything. Returns the directories that are still to be described: the root and those in it.
+    fn fill(&mut self, root: &Attributes) -> Outcome<Vec<(Vec<u8>, Attributes)>> {
+        let mut at_the_end = Vec::new();
+        let mut walk = Walk::new(&self.image.volume, b"", *root);
+        while let Some(step) = walk.step().map_err(|stop| stop.failure(self.image.place(walk.path())))? {
+            let path = walk.path();
+            let place = self.place(path);
+            match step {
+                Step::Entry(_, attributes) if attributes.kind == FileKind::Directory => {
+                    fs::create_dir(&place).map_err(|error| Failure::host(&error, "create", &place))?;
+                }
+                Step::Entry(_, attributes) => self.one(path, &attributes, &place)?,
+                // A directory that is moved has to be writable, and its times change.
+                Step::Left(attributes) if walk.depth() <= 1 => at_the_end.push((path.to_vec(), attributes)),
+                // What is in a directory comes first, for the same reasons.
+                Step::Left(attributes) => self.describe(path, &attributes, &place)?,
+            }
+        }
+        Ok(at_the_end)
+    }
+
     /// Where a path of the volume is on the host.
     fn place(&self, path: &[u8]) -> PathBuf {
         self.top.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
