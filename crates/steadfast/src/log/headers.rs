@@ -5,12 +5,12 @@ use steadfast_media::Medium;
 
 use super::find::unless_unreadable;
 use super::record::{Header, RECORD_HEADER};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::layout::Superblock;
 
-/// Bytes that are read at once: a multiple of every block size.
-const CHUNK: u64 = 256 << 10;
+/// Bytes that are read at once: a multiple of every block size. Fewer where there is no memory for so many.
+const CHUNK: u64 = 64 << 10;
 
 /// What a block of the ring begins with.
 pub(super) enum Start {
@@ -32,7 +32,7 @@ pub(super) fn headers(
 ) -> Result<()> {
     let block_size = u64::from(superblock.block_size);
     let (origin, ring) = (superblock.log.start.0, superblock.log.count);
-    let at_once = (CHUNK / block_size).max(1);
+    let mut at_once = (CHUNK / block_size).clamp(1, count.clamp(1, ring.max(1)));
     let alone = RECORD_HEADER.next_multiple_of(medium.geometry().atomic_unit.max(1) as usize);
     let announced = count.min(ring);
     let until_end = announced.min(ring - first);
@@ -40,7 +40,12 @@ pub(super) fn headers(
     if until_end < announced {
         medium.will_read(origin * block_size, (announced - until_end) * block_size);
     }
-    let mut bytes = memory::zeroed((at_once.min(count) * block_size) as usize)?;
+    let mut bytes = loop {
+        match memory::zeroed((at_once * block_size) as usize) {
+            Err(Error::OutOfMemory) if at_once > 1 => at_once /= 2,
+            bytes => break bytes?,
+        }
+    };
     let mut done = 0;
     while done < count.min(ring) {
         let block = (first + done) % ring;
