@@ -3,6 +3,9 @@
 //! Each is one condition at the place where the mistake would be made. Outside of the tests [`planted`] is `false` for the
 //! compiler, and nothing of this is in a program.
 
+#[cfg(test)]
+pub(crate) use switch::{fails_with, planted};
+
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
@@ -40,6 +43,3 @@ mod switch {
         PLANTED.get() == Some(bug)
     }
 }
-
-#[cfg(test)]
-pub(crate) use switch::{fails_with, planted};
