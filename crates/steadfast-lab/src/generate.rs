@@ -109,6 +109,14 @@ impl Generator {
         }
     }
 
+    /// What follows an operation that found no space: a file is emptied, and the volume filled again.
+    pub fn refill(&mut self, model: &Model) -> [Operation; 2] {
+        let change = Change { size: Some(0), ..Change::default() };
+        let empty = Operation::Set { place: self.file(model), change };
+        let (place, length) = (self.file(model), self.write_max as u32);
+        [empty, Operation::Append { place, length, fill: self.fill(), sync: false }]
+    }
+
     fn names(&mut self, model: &Model) -> Operation {
         match self.random.below(100) {
             0..35 => {

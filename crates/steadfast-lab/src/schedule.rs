@@ -40,6 +40,11 @@ impl Scheduler {
         }
         self.clients[self.current].next(model)
     }
+
+    /// What the client whose turn it is does about an operation that found no space.
+    pub fn refill(&mut self, model: &Model) -> [Operation; 2] {
+        self.clients[self.current].refill(model)
+    }
 }
 
 #[cfg(test)]

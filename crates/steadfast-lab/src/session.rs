@@ -168,7 +168,18 @@ impl<'w, S: Subject> Session<'w, S> {
         {
             return Err(format!("statistics contradict themselves: {statistics:?}"));
         }
-        Ok(())
+        self.check_nothing_reserved()
+    }
+
+    /// Between two operations no block is set aside for one.
+    pub(crate) fn check_nothing_reserved(&self) -> Result<(), String> {
+        // A medium that fails may fail this, too.
+        let reserved = self.subject.statistics().map_or(0, |statistics| statistics.blocks_reserved);
+        if reserved == 0 {
+            Ok(())
+        } else {
+            Err(format!("{reserved} blocks are reserved and nothing is written"))
+        }
     }
 
     /// Blocks that are free, as the volume says.

@@ -6,10 +6,10 @@
 use std::panic::AssertUnwindSafe;
 
 use steadfast::check::{CheckOptions, check};
-use steadfast::fs::{Caller, NewNode};
+use steadfast::fs::{Caller, NewNode, SetAttributes};
 use steadfast::sabotage::{Sabotage, plant};
 use steadfast::testing::TestPlatform;
-use steadfast::{FormatOptions, InodeNumber, OpenOptions, Volume};
+use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
 use steadfast_lab::medium::MediumProfile;
 use steadfast_lab::powercut::{Effort, Script, Tally, torture};
 use steadfast_lab::random::Random;
@@ -19,7 +19,7 @@ use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Medium, MemoryMedium};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, and within how many seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 29] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 30] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
@@ -49,6 +49,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 29] = [
     (Sabotage::HoleTakesLastByte, 20),
     (Sabotage::TruncationEndsOrphan, 20),
     (Sabotage::NameEndsTruncation, 40),
+    (Sabotage::KeepReserved, 40),
 ];
 
 /// Bugs in snapshots, the way back to them, and clones, in worlds with snapshots.
@@ -250,4 +251,54 @@ fn the_check_finds_snapshots_and_clones_that_are_not_kept() {
         let kept = with(bug, || std::panic::catch_unwind(snapshots_are_kept));
         assert!(!kept.unwrap_or(false), "{bug:?} goes unnoticed");
     }
+}
+
+/// A volume that is full, and the file that has filled it.
+fn full() -> (Volume<MemoryMedium, TestPlatform>, InodeNumber) {
+    let medium = MemoryMedium::new(4 << 20, 512).expect("a medium");
+    let options = FormatOptions { block_size: 512, ..FormatOptions::default() };
+    Volume::format(&medium, &options, &TestPlatform::new()).expect("a volume");
+    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
+    let made = volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &Caller::default());
+    let inode = made.expect("a file").inode;
+    for length in [100_000, 5_000, 512] {
+        while volume.append(inode, &vec![1; length], false).is_ok() {}
+    }
+    (volume, inode)
+}
+
+/// Transaction points that appends set which find no space, each behind a change that frees a node.
+fn points_of_failing_appends() -> u64 {
+    let (volume, inode) = full();
+    let before = volume.info().transaction_points;
+    for round in 0..100 {
+        let change = SetAttributes { permissions: Some(0o600 + round % 8), ..SetAttributes::default() };
+        volume.set_attributes(inode, &change).expect("attributes");
+        let written = volume.append(inode, &[2; 5_000], false);
+        assert_eq!(written.err(), Some(Error::NoSpace));
+    }
+    volume.info().transaction_points - before
+}
+
+#[test]
+fn points_in_vain_are_counted() {
+    assert!(points_of_failing_appends() <= 3);
+    let in_vain = with(Sabotage::PointsInVain, points_of_failing_appends);
+    assert!(in_vain >= 100, "{in_vain}");
+}
+
+/// Blocks that are still reserved after a write that has found no space halfway.
+fn reserved_by_nobody() -> u64 {
+    let (volume, inode) = full();
+    let change = SetAttributes { size: Some(3_500_000), ..SetAttributes::default() };
+    volume.set_attributes(inode, &change).expect("shorter");
+    volume.checkpoint().expect("a checkpoint");
+    assert_eq!(volume.append(inode, &vec![2; 1 << 20], false).err(), Some(Error::NoSpace));
+    volume.statistics().expect("statistics").blocks_reserved
+}
+
+#[test]
+fn what_is_reserved_by_nobody_is_counted() {
+    assert_eq!(reserved_by_nobody(), 0);
+    assert!(with(Sabotage::KeepReserved, reserved_by_nobody) > 100);
 }

@@ -53,6 +53,8 @@ pub struct Mutation {
 pub enum SpaceClass {
     /// Everything that makes the volume fuller.
     Normal,
+    /// What replaces as much as it takes: may take half of the reserve until the next transaction point brings it back.
+    Rewrite,
     /// Removal: may dip into the reserve.
     Freeing,
 }

@@ -79,6 +79,10 @@ pub enum Sabotage {
     IgnoreHold,
     /// A new volume erases the first block of its log and begins with the first LSN, whatever an earlier volume has left.
     FormatKeepsRecords,
+    /// A write that finds no space after it has reserved some keeps what it has.
+    KeepReserved,
+    /// An operation without space sets a transaction point whenever something was freed, whether it then fits or not.
+    PointsInVain,
     /// A volume that grows has its new size before the copies at its new end are there.
     GrowBeforeCopies,
     /// A transaction point counts for what was accepted while its record was on the way.

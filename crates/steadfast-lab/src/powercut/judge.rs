@@ -209,9 +209,17 @@ impl<'a> Judge<'a> {
             }
             Stage::Sequence { script: Script::Drawn, .. } => {
                 let mut scheduler = Scheduler::new(self.world);
+                // What a full volume has refused must be there to be used again.
+                let mut refill = Vec::new();
                 for _ in 0..self.effort.operations {
-                    let operation = scheduler.next(&session.model);
+                    let again = refill.pop();
+                    let drawn = again.is_none();
+                    let operation = again.unwrap_or_else(|| scheduler.next(&session.model));
+                    let refused = session.no_space;
                     step(&mut session, operation)?;
+                    if drawn && session.no_space > refused {
+                        refill.extend(scheduler.refill(&session.model).into_iter().rev());
+                    }
                 }
             }
             Stage::Recovery(_, interrupted) => {

@@ -145,6 +145,7 @@ impl<S: Subject> Session<'_, S> {
     fn check_no_space(&mut self, attempt: &Attempt<'_>) -> Result<(), String> {
         let Attempt { call, label, begun, mask, points, ref before } = *attempt;
         self.no_space += 1;
+        self.check_nothing_reserved()?;
         // Where the mask keeps the volume from committing when it is full, "no space" says: commit or roll back.
         let may_commit = mask.contains(TransactionMask::VOLUME_FULL);
         if is_freeing(call, &self.model) && (may_commit || is_commit(call)) {

@@ -97,16 +97,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.update(SpaceClass::Normal, |tx| publish::finish_allocation(tx, inode, grow.then_some(end)))
     }
 
-    /// Fails with `NoSpace` where the volume cannot hold the blocks that the range lacks (`holes`) or all of it.
+    /// Fails with `NoSpace` where the volume cannot hold the blocks that the range lacks (`holes`) or all of it, also when what
+    /// was removed before has come back.
     fn check_space(&self, inode: InodeNumber, offset: u64, end: u64, holes: bool) -> Result<()> {
         let parameters = self.parameters();
         let (from, to) = (parameters.block_of(offset), parameters.blocks_for(end));
-        let available = self.statistics()?.blocks_available;
         let mut needed = to - from;
-        if needed <= available {
-            return Ok(());
-        }
-        if holes {
+        if holes && needed > self.statistics()?.blocks_available {
             // Only a range that is larger than the free space is looked at more closely.
             let reader = self.reader()?;
             let mut found = map::overlap(&reader, &parameters, inode, from, to)?;
@@ -115,7 +112,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 found = map::starting(&reader, &parameters, inode, mapped.end(), to)?;
             }
         }
-        if needed > available { Err(Error::NoSpace) } else { Ok(()) }
+        self.wait_for_room(needed)
     }
 
     /// Allocates unwritten blocks for every hole in the range.
@@ -158,7 +155,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         goal: Option<BlockAddress>,
     ) -> Result<u64> {
         let want = (end - from).min(u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX));
-        let run = self.reserve(want, goal)?;
+        let run = self.reserve(want, want, goal, SpaceClass::Normal)?;
         let mut parts = Vec::new();
         let part = Part { index: from, run, in_place: None, checksums: Vec::new() };
         let end = from + run.count;

@@ -52,7 +52,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Stale`; with a size: `IsADirectory`, `NotARegularFile`, `FileTooLarge` (over 2^63 − 1).
     pub fn set_attributes(&self, inode: InodeNumber, set: &SetAttributes) -> Result<Attributes> {
         let parameters = self.parameters();
-        let mut class = SpaceClass::Normal;
+        // A value takes the place of one that is as long.
+        let mut class = SpaceClass::Rewrite;
         let guard = match set.size {
             None => None,
             Some(size) => {

@@ -266,7 +266,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let from = Side { directory: from, name: from_name };
         let to = Side { directory: to, name: to_name };
-        self.removing(SpaceClass::Normal, |tx, acquired| {
+        // A name goes for the one that comes.
+        self.removing(SpaceClass::Rewrite, |tx, acquired| {
             rename::rename(tx, &parameters, from, to, mode, acquired)
         })?;
         self.event(TransactionMask::RENAME)

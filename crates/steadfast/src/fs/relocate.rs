@@ -116,7 +116,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The start of a free run for this many blocks, or of the longest that is found near the place where new data goes.
     fn place_for(&self, blocks: u64) -> Result<Option<BlockAddress>> {
-        match self.reserve(blocks.max(1), None) {
+        match self.reserve(blocks.max(1), 1, None, SpaceClass::Normal) {
             Ok(run) => {
                 self.release_blocks(run);
                 Ok(Some(run.start))
@@ -245,7 +245,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (mut left, mut goal) = (blocks, goal);
         while left > 0 {
             let reserved = match class {
-                SpaceClass::Normal => self.reserve(left, goal),
+                SpaceClass::Normal | SpaceClass::Rewrite => self.reserve(left, left, goal, class),
                 SpaceClass::Freeing => self.reserve_for_move(left, goal),
             };
             let pushed = reserved.and_then(|run| {

@@ -65,6 +65,22 @@ struct Old {
     inline: usize,
 }
 
+impl Old {
+    /// Blocks from `at` on that cannot be written in place.
+    fn missing(&self, at: u64) -> u64 {
+        let unwritten = self.extents.iter().filter(|mapped| mapped.extent.unwritten);
+        let in_place =
+            unwritten.map(|mapped| mapped.end().min(self.end).saturating_sub(mapped.index.max(at)));
+        self.end.saturating_sub(at).saturating_sub(in_place.sum())
+    }
+
+    /// Blocks of the range that the file has.
+    fn mapped(&self, from: u64) -> u64 {
+        let parts = self.extents.iter();
+        parts.map(|mapped| mapped.end().min(self.end).saturating_sub(mapped.index.max(from))).sum()
+    }
+}
+
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Writes all of `data` at byte `offset` or fails. `sync`: the descriptor has O_SYNC or O_DSYNC.
     /// Atomic as a whole up to 1 MiB, as long as the range is in fewer than about 48 pieces; more is written as several
@@ -133,7 +149,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             (inline_max, inline)
         };
         if inline.is_some() && end <= inline_max as u64 {
-            self.update(SpaceClass::Normal, |tx| publish::write_inline(tx, inode, offset as usize, data))?;
+            let grows = inline.flatten().is_none_or(|value| end > value.len() as u64);
+            let class = if grows { SpaceClass::Normal } else { SpaceClass::Rewrite };
+            self.update(class, |tx| publish::write_inline(tx, inode, offset as usize, data))?;
             return Ok(data.len());
         }
         if let Some(Some(value)) = inline
@@ -160,15 +178,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (old, _pins) = self.old_extents(parameters, inode, offset, end)?;
         let from = if old.inline > 0 { 0 } else { parameters.block_of(offset) };
         let image = self.image(parameters, inode, from, offset, data)?;
-        let mut plan = self.reserve_parts(parameters, from, &old)?;
+        let class = self.class_of_write(from, &old);
+        let mut plan = self.reserve_parts(parameters, from, &old, class)?;
         plan.size = end.min(plan.end * block);
         plan.times = times;
         let written = if plan.end < parameters.blocks_for(old.inline as u64) {
             Err(Error::NoSpace)
         } else {
-            self.write_parts(parameters, &mut plan, &image).and_then(|()| {
-                self.update(SpaceClass::Normal, |tx| publish::publish(tx, parameters, inode, &plan))
-            })
+            self.write_parts(parameters, &mut plan, &image)
+                .and_then(|()| self.update(class, |tx| publish::publish(tx, parameters, inode, &plan)))
         };
         if let Err(error) = written {
             self.release_parts(&plan.parts);
@@ -258,8 +276,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Image { head, middle: middle.unwrap_or_default(), tail })
     }
 
+    /// What a write may use up: one that replaces blocks which are the file's alone gives back as many as it takes.
+    fn class_of_write(&self, from: u64, old: &Old) -> SpaceClass {
+        let alone = |mapped: &Mapped| mapped.extent.unwritten || self.is_unshared(mapped.extent.birth);
+        let replaces = old.mapped(from) == old.end.saturating_sub(from) && old.extents.iter().all(alone);
+        if replaces { SpaceClass::Rewrite } else { SpaceClass::Normal }
+    }
+
     /// Finds blocks for a write: those of unwritten extents in place, and new ones for the rest.
-    fn reserve_parts(&self, parameters: &Parameters, from: u64, old: &Old) -> Result<Plan> {
+    fn reserve_parts(
+        &self,
+        parameters: &Parameters,
+        from: u64,
+        old: &Old,
+        class: SpaceClass,
+    ) -> Result<Plan> {
         let extent_max =
             written_blocks_max(parameters.block_size, parameters.granule, self.reader()?.value_len_max());
         let mut room = EXTENT_CHANGES_MAX.saturating_sub(old.extents.len() + 2);
@@ -282,10 +313,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 }
                 next => {
                     let until = next.map_or(u64::MAX, |mapped| mapped.index);
-                    match self.reserve(most.min(until - at), goal) {
+                    match self.reserve(most.min(until - at), old.missing(at), goal, class) {
                         Ok(run) => Part { index: at, run, in_place: None, checksums: Vec::new() },
                         Err(error) => {
-                            self.release_parts(&plan.parts);
+                            if !planted(Sabotage::KeepReserved) {
+                                self.release_parts(&plan.parts);
+                            }
                             return Err(error);
                         }
                     }

@@ -172,7 +172,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for granule in bytes.chunks(parameters.granule as usize) {
             memory::push(&mut checksums, self.crc(granule))?;
         }
-        let run = self.reserve(1, goal)?;
+        let run = self.reserve(1, 1, goal, SpaceClass::Normal)?;
         if let Err(error) = self.write_blocks(run.start, &[&bytes]) {
             self.release_blocks(run);
             return Err(error);
@@ -191,7 +191,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             next => {
                 let end = next.map_or(end, |mapped| mapped.index.min(end));
                 let want = (end - at).min(u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX));
-                let run = self.reserve(want, goal)?;
+                let run = self.reserve(want, want, goal, SpaceClass::Normal)?;
                 Ok(Part { index: at, run, in_place: None, checksums: Vec::new() })
             }
         }

@@ -14,8 +14,8 @@ mod superblock;
 pub use fields::{Reader as FieldReader, Writer as FieldWriter};
 pub use metaroot::{LogPosition, Metaroot, SlotCopy, SnapshotCounts};
 pub use superblock::{
-    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, Superblock, VERSION, blocks_min,
-    reserve_blocks,
+    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, RESERVE_NODES_MIN, Superblock, VERSION,
+    blocks_min, reserve_blocks,
 };
 
 /// Size of superblock and metaroot in bytes, whatever the block size.

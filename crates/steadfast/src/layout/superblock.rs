@@ -22,7 +22,7 @@ pub const FEATURES_INCOMPATIBLE: u64 = 0;
 /// Largest reserve, bytes.
 const RESERVE_MAX: u64 = 32 << 20;
 /// The reserve holds at least this many nodes (all copies): what removals and the next checkpoint may need.
-const RESERVE_NODES_MIN: u64 = 8;
+pub const RESERVE_NODES_MIN: u64 = 8;
 /// Nodes (all copies) that fit the smallest volume. Below about 19 a full one can refuse to remove a file.
 const NODES_MIN: u64 = 24;
 /// Blocks of the smallest volume.

@@ -9,6 +9,7 @@ use super::Volume;
 use super::room_data::Pieces;
 use crate::error::Result;
 use crate::fs::Statistics;
+use crate::keyspace::SpaceClass;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 
@@ -132,7 +133,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             block_size: superblock.block_size,
             blocks,
             blocks_free: free,
-            blocks_available: self.data_room(&working, Pieces::LONG).min(free),
+            blocks_available: self.data_room(&working, SpaceClass::Normal, Pieces::LONG).min(free),
             blocks_snapshots: working.snapshots.blocks,
             blocks_almost_free: working.space.almost_free(),
             blocks_reserved: self.reserved_for_data(&working),

@@ -44,6 +44,9 @@ mod open;
 mod open_tests;
 mod pressure;
 mod reader;
+mod reclaim;
+#[cfg(test)]
+mod reclaim_tests;
 mod resize;
 mod rollback;
 mod room;

@@ -12,6 +12,7 @@ use super::Volume;
 use super::apply::Origin;
 use super::gather::Company;
 use super::reader::View;
+use super::reclaim::Vain;
 use super::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
 use crate::layout::{FEATURES_READ_ONLY, Metaroot, Superblock};
@@ -268,5 +269,7 @@ fn working_state<M: Medium, P: Platform>(
         snapshots: metaroot.snapshots,
         held_data: u64::MAX,
         dying: Dying::default(),
+        fits_later: None,
+        vain: Vain::default(),
     })
 }

@@ -24,9 +24,11 @@ use super::Volume;
 use super::state::Working;
 use crate::extent::EXTENT_HEADER_LEN;
 use crate::keyspace::SpaceClass;
+use crate::layout::RESERVE_NODES_MIN;
 use crate::platform::Platform;
 use crate::snapshot::{dead_item_len, entries_max};
 use crate::tree::{NodePointer, Root, item_capacity, item_size, value_len_max};
+use crate::types::Generation;
 
 /// What a change will have touched, beside its own nodes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -126,7 +128,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(super) fn reserve_for(&self, working: &Working, class: SpaceClass) -> u64 {
         match class {
             SpaceClass::Normal => self.store.reserve_blocks().saturating_add(self.kept(working)),
+            SpaceClass::Rewrite => self.reserve_of_rewrites().saturating_add(self.kept(working)),
             SpaceClass::Freeing => 0,
+        }
+    }
+
+    /// What rewrites leave of the reserve: half of it, and what removals need in any case. All of it where nothing brings
+    /// back what they take.
+    fn reserve_of_rewrites(&self) -> u64 {
+        let reserve = self.store.reserve_blocks();
+        match self.may_reclaim() {
+            true => reserve.div_ceil(2).max(RESERVE_NODES_MIN * self.node_cost()).min(reserve),
+            false => reserve,
         }
     }
 
@@ -140,6 +153,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             snapshots.newest.0 > 0 || snapshots.shared_extents > 0
         };
         if splits && held() { SpaceClass::Normal } else { SpaceClass::Freeing }
+    }
+
+    /// Whether blocks of this birth are in no snapshot, and in no other file where no file shares any.
+    pub(crate) fn is_unshared(&self, birth: Generation) -> bool {
+        let working = self.working.lock();
+        working.snapshots.shared_extents == 0 && !working.is_held(birth)
     }
 
     /// Blocks kept for removals under the newest snapshot.
@@ -179,9 +198,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Blocks that data leaves: for the freeze, the reserve, and what is kept for removals.
-    pub(super) fn kept_from_data(&self, working: &Working) -> u64 {
+    pub(super) fn kept_from_data(&self, working: &Working, class: SpaceClass) -> u64 {
         let root = self.view.read().root;
-        let reserve = self.reserve_for(working, SpaceClass::Normal);
+        let reserve = self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
         reserve.saturating_add(self.freeze_cost(working, &root, More::default()))
     }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use super::Volume;
-use super::room::More;
+use super::room::{More, Unsettled};
 use super::state::Working;
 use crate::error::{Error, Result};
 use crate::fs::memory;
@@ -58,15 +58,39 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             more,
         ));
         // Close to the end the estimates, which do not cover every tree, have to leave the reserve also to a removal.
-        let left = self.reserve_for(working, wanted.class).max(self.store.reserve_blocks());
+        let left = match wanted.class {
+            SpaceClass::Freeing => self.store.reserve_blocks(),
+            class => self.reserve_for(working, class),
+        };
         if self.has_room(working, roots, needed.saturating_add(left))? {
             return Ok(plan);
         }
-        if wanted.class == SpaceClass::Normal {
+        if wanted.class != SpaceClass::Freeing {
+            working.fits_later = self.fits_behind_point(working, roots, wanted, &plan, left).ok();
             return Err(Error::NoSpace);
         }
         plan.confined = Some(self.count_room(working, roots, wanted)?);
         Ok(plan)
+    }
+
+    /// Whether there is room for a change behind a transaction point, as far as can be counted: what was freed is back then,
+    /// no group is changed, and every node on the way is one of an earlier generation.
+    fn fits_behind_point(
+        &self,
+        working: &Working,
+        roots: &Roots,
+        wanted: &Wanted<'_>,
+        plan: &Plan,
+        left: u64,
+    ) -> Result<bool> {
+        let own = plan.visited.iter().filter(|visited| visited.pointer.generation == working.generation);
+        let nodes = plan.nodes.saturating_add(own.count() as u64);
+        let copies = u64::from(self.store.superblock.metadata_copies);
+        let dead = wanted.dead as u64 + nodes.min(working.snapshots.shared_nodes) * copies;
+        let more = More { groups: working.space.groups_of(wanted.runs)?.len() as u64, dead };
+        let freeze = self.freeze_cost_of(working, &roots.working, Unsettled::default(), more);
+        let needed = nodes.saturating_mul(self.node_cost()).saturating_add(freeze).saturating_add(left);
+        Ok(self.available(working).saturating_add(working.space.almost_free()) >= needed)
     }
 
     /// Whether so many blocks can be had for nodes. Where a node has several blocks they have to lie together, which no

@@ -3,7 +3,7 @@
 //! # What is promised
 //! So many bytes can be written into one new file, in requests of any size, where the free space is in runs of 16 blocks on
 //! average or longer ones. Beside the data there is room for
-//! - the reserve, and what is kept for removals under a snapshot;
+//! - the reserve, what is kept for removals under a snapshot, and for changes that make the volume no fuller;
 //! - the checkpoint that brings freed blocks back: of no changed group, for a writer who finds no space sets a transaction
 //!   point, behind which no group is changed. Where the mask has no `volume full`, or the volume is held, nothing comes back:
 //!   freed blocks do not count then, and the groups that are changed and will be do;
@@ -23,9 +23,8 @@ use crate::error::Result;
 use crate::extent::{EXTENT_HEADER_LEN, written_blocks_max};
 use crate::fs::publish::EXTENT_CHANGES_MAX;
 use crate::keyspace::SpaceClass;
-use crate::mask::TransactionMask;
 use crate::platform::Platform;
-use crate::tree::{NodePointer, item_capacity, item_size};
+use crate::tree::{NodePointer, Root, item_capacity, item_size};
 
 /// Nodes that one request adds to the tree beside copies of those on its way: leaves of two extents, and a name's.
 const STEP_SPLITS: u64 = 8;
@@ -43,6 +42,8 @@ impl Pieces {
     /// A file that is written from front to back into free space that files have come to and gone from; the search looks
     /// through eight groups for a long run.
     pub const LONG: Pieces = Pieces { groups: 8, blocks: 16 };
+    /// What replaces blocks, seen from above: it lies in few groups, and those that are changed are known.
+    pub const REWRITE: Pieces = Pieces { groups: 0, blocks: 16 };
     /// Single blocks here and there, as a cache of pages writes them out: as many runs in one request as fit a batch.
     pub const SINGLE: Pieces = Pieces { groups: EXTENT_CHANGES_MAX as u64, blocks: 1 };
 }
@@ -60,13 +61,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.check_open()?;
         self.check_shown()?;
         self.catch_up()?;
-        let blocks = self.data_room(&self.working.lock(), Pieces::SINGLE);
+        let blocks = self.data_room(&self.working.lock(), SpaceClass::Normal, Pieces::SINGLE);
         Ok(blocks.saturating_mul(u64::from(self.store.superblock.block_size)))
     }
 
     /// Blocks of data for which there is room; see the module.
-    pub(super) fn data_room(&self, working: &Working, pieces: Pieces) -> u64 {
-        let room = self.room_behind_point(working, pieces.groups);
+    pub(super) fn data_room(&self, working: &Working, class: SpaceClass, pieces: Pieces) -> u64 {
+        let room = self.room_behind_point(working, class, pieces.groups);
         // More data needs more nodes: the third step of an iteration that goes up and down, which is below the solution.
         let mut blocks = room;
         for _ in 0..3 {
@@ -77,7 +78,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Blocks that data and the nodes that map it can take: behind a transaction point, where one may be set.
-    fn room_behind_point(&self, working: &Working, groups: u64) -> u64 {
+    fn room_behind_point(&self, working: &Working, class: SpaceClass, groups: u64) -> u64 {
         let root = self.view.read().root;
         let reclaims = self.may_reclaim();
         let (freed, unsettled) = match reclaims {
@@ -88,14 +89,22 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let ahead = if reclaims { 0 } else { free / u64::from(self.store.superblock.group_blocks) };
         let more = More { groups: groups.saturating_add(ahead), dead: 0 };
         let freeze = self.freeze_cost_of(working, &root, unsettled, more);
-        let way = (2 * u64::from(root.height) + STEP_SPLITS).saturating_mul(self.node_cost());
-        let kept = self.reserve_for(working, SpaceClass::Normal);
-        free.saturating_sub(kept.saturating_add(freeze).saturating_add(way))
+        let kept = self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
+        free.saturating_sub(kept.saturating_add(freeze).saturating_add(self.way_cost(&root)))
     }
 
-    /// Whether an operation without space may set a transaction point.
-    pub(super) fn may_reclaim(&self) -> bool {
-        self.active_mask().contains(TransactionMask::VOLUME_FULL)
+    /// Blocks of the nodes that one request may add to the tree or copy.
+    fn way_cost(&self, root: &Root) -> u64 {
+        (2 * u64::from(root.height) + STEP_SPLITS).saturating_mul(self.node_cost())
+    }
+
+    /// Blocks that new data leaves to changes that make the volume no fuller, rewrites above all: what one of them needs, but
+    /// no more of a small volume than what is set aside of a large one for removals.
+    pub(super) fn kept_for_changes(&self, root: &Root, class: SpaceClass) -> u64 {
+        match class {
+            SpaceClass::Normal => self.way_cost(root).min(self.store.superblock_now().usable_blocks() / 64),
+            SpaceClass::Rewrite | SpaceClass::Freeing => 0,
+        }
     }
 
     /// Nodes that so many blocks of data add to the tree: their extents, the bitmaps of their groups, and the branches above,

@@ -12,12 +12,13 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use super::Volume;
+use super::reclaim::Wanted;
 use super::room::More;
 use super::state::Working;
-use super::writer::RECLAIM_TRIES;
 use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::key::{Key, Kind};
+use crate::keyspace::SpaceClass;
 use crate::platform::Platform;
 use crate::snapshot::{GENERATION_MAX, Record, Snapshot, check_name};
 use crate::space::Roots;
@@ -37,7 +38,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut tries = 0;
         loop {
             match self.try_snapshot_create(name) {
-                Err(Error::NoSpace) if tries < RECLAIM_TRIES && self.reclaim()? => tries += 1,
+                Err(Error::NoSpace) if self.reclaim(Wanted::Change(SpaceClass::Normal, None), tries)? => {
+                    tries += 1;
+                }
                 result => return result,
             }
         }

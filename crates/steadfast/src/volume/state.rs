@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 use super::gather::LastPoint;
+use super::reclaim::Vain;
 use crate::error::Result;
 use crate::fs::memory;
 use crate::key::Key;
@@ -124,6 +125,10 @@ pub struct Working {
     pub held_data: u64,
     /// What the newest snapshot's dead list has to take at the next freeze.
     pub dying: Dying,
+    /// Whether the change that found no space last fits behind a transaction point, where that was counted.
+    pub fits_later: Option<bool>,
+    /// Points that brought nothing.
+    pub vain: Vain,
 }
 
 impl Working {

@@ -216,7 +216,7 @@ fn reserve_and_release() {
     let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).unwrap();
     let mut runs = Vec::new();
     loop {
-        match volume.reserve(37, None) {
+        match volume.reserve(37, 1, None, SpaceClass::Normal) {
             Ok(run) => runs.push(run),
             Err(error) => {
                 assert_eq!(error, Error::NoSpace);
@@ -232,7 +232,9 @@ fn reserve_and_release() {
     for run in runs {
         volume.release_blocks(run);
     }
-    let again: u64 = core::iter::from_fn(|| volume.reserve(37, None).ok()).map(|run| run.count).sum();
+    let again: u64 = core::iter::from_fn(|| volume.reserve(37, 1, None, SpaceClass::Normal).ok())
+        .map(|run| run.count)
+        .sum();
     assert_eq!(again, count as u64);
 }
 

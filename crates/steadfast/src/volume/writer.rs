@@ -8,6 +8,7 @@ use steadfast_media::Medium;
 
 use super::Volume;
 use super::apply::Origin;
+use super::reclaim::{RECLAIM_TRIES, Wanted};
 use super::state::Working;
 use crate::error::{Error, Result};
 use crate::fs::tx::Tx;
@@ -17,12 +18,6 @@ use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::space::Roots;
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
-
-/// Checkpoints that an operation tries before it reports that there is no space.
-pub(super) const RECLAIM_TRIES: u32 = 2;
-
-/// Units of deleting a snapshot that an operation without space waits for.
-const DELETE_UNITS: u32 = 64;
 
 /// The only writer of metadata while it exists.
 pub(crate) struct Writer<'a, M: Medium, P: Platform> {
@@ -40,7 +35,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         class: SpaceClass,
         operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
     ) -> Result<T> {
-        self.update_with_tries(RECLAIM_TRIES, class, operation)
+        self.update_with_tries(0, class, operation)
     }
 
     /// An operation that is not worth a checkpoint: without space it is left out.
@@ -48,40 +43,53 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         &self,
         operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
     ) -> Result<T> {
-        self.update_with_tries(0, SpaceClass::Normal, operation)
+        self.update_with_tries(RECLAIM_TRIES, SpaceClass::Normal, operation)
     }
 
+    /// `tries`: how often it counts as tried again; with all of them used up nothing is brought back for it.
     fn update_with_tries<T>(
         &self,
-        reclaim_tries: u32,
+        mut tries: u32,
         class: SpaceClass,
         operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
     ) -> Result<T> {
-        let mut tries = 0;
         loop {
             self.check_writable()?;
             self.relieve()?;
             let writer = Writer { volume: self, working: RefCell::new(self.working.lock()) };
+            writer.working.borrow_mut().fits_later = None;
             let mut tx = Tx::new(&writer, class);
             let result = operation(&mut tx).and_then(|value| tx.commit().map(|()| value));
+            let fits_later = writer.working.borrow().fits_later;
             drop(writer);
             match result {
                 Err(Error::Conflict) => {}
-                Err(Error::NoSpace) if tries < reclaim_tries && self.reclaim()? => tries += 1,
+                Err(Error::NoSpace)
+                    if tries < RECLAIM_TRIES && self.reclaim(Wanted::Change(class, fits_later), tries)? =>
+                {
+                    tries += 1;
+                }
                 Err(error) => return Err(error),
                 Ok(value) => return Ok(value),
             }
         }
     }
 
-    /// Reserves blocks for data, see [`Keyspace::reserve`], with a checkpoint where only that makes room.
-    pub(crate) fn reserve(&self, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
+    /// Reserves blocks for data, see [`Keyspace::reserve`], of a request for `all` that are still missing: with a transaction
+    /// point where only that makes room for them.
+    pub(crate) fn reserve(
+        &self,
+        blocks: u64,
+        all: u64,
+        goal: Option<BlockAddress>,
+        class: SpaceClass,
+    ) -> Result<BlockRun> {
         let mut tries = 0;
         loop {
             self.check_writable()?;
-            let reserved = self.reserve_in(&mut self.working.lock(), blocks, goal);
+            let reserved = self.reserve_in(&mut self.working.lock(), blocks, goal, class);
             match reserved {
-                Err(Error::NoSpace) if tries < RECLAIM_TRIES && self.reclaim()? => tries += 1,
+                Err(Error::NoSpace) if self.reclaim(Wanted::Data(class, all.max(1)), tries)? => tries += 1,
                 reserved => return reserved,
             }
         }
@@ -91,9 +99,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.working.lock().space.release(run);
     }
 
-    fn reserve_in(&self, working: &mut Working, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
+    fn reserve_in(
+        &self,
+        working: &mut Working,
+        blocks: u64,
+        goal: Option<BlockAddress>,
+        class: SpaceClass,
+    ) -> Result<BlockRun> {
         let roots = self.roots(working);
-        let kept = self.kept_from_data(working);
+        let kept = self.kept_from_data(working, class);
         if !self.has_room(working, &roots, kept)? {
             return Err(Error::NoSpace);
         }
@@ -131,38 +145,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Err(Error::NoSpace);
         }
         Ok(run)
-    }
-
-    /// Space ran out: sets a transaction point where that frees some and the mask allows it. `true`: try again.
-    pub(super) fn reclaim(&self) -> Result<bool> {
-        let (almost_free, frozen) = {
-            let working = self.working.lock();
-            (working.space.almost_free(), working.frozen.is_some())
-        };
-        if frozen {
-            self.finish_checkpoint()?;
-            return Ok(true);
-        }
-        let allowed = self.active_mask().contains(TransactionMask::VOLUME_FULL);
-        if !allowed {
-            return Ok(false);
-        }
-        if almost_free > 0 {
-            self.checkpoint_now()?;
-            return Ok(true);
-        }
-        // What a deleted snapshot held comes back in units, of which some only move blocks to another one.
-        for _ in 0..DELETE_UNITS {
-            let before = self.working.lock().space.available();
-            let more = self.delete_in_background(true)?;
-            if self.working.lock().space.available() > before {
-                return Ok(true);
-            }
-            if !more {
-                break;
-            }
-        }
-        Ok(false)
     }
 
     /// An event of the mask has happened: a transaction point if the mask has it.
@@ -256,7 +238,7 @@ impl<M: Medium, P: Platform> Keyspace for Writer<'_, M, P> {
     }
 
     fn reserve(&self, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
-        self.volume.reserve_in(&mut self.working.borrow_mut(), blocks, goal)
+        self.volume.reserve_in(&mut self.working.borrow_mut(), blocks, goal, SpaceClass::Normal)
     }
 
     fn release(&self, run: BlockRun) {
