@@ -30,7 +30,7 @@ fn failure(error: &OpenError) -> Failure {
         OpenError::AlreadyExists(_) => codes::SF_EEXIST,
         OpenError::PermissionDenied { .. } => codes::SF_EACCES,
         OpenError::WriteProtected(_) => codes::SF_EROFS,
-        OpenError::InUse { .. } | OpenError::DeviceInUse(_) => codes::SF_EBUSY,
+        OpenError::InUse { .. } | OpenError::InUseBelow { .. } | OpenError::DeviceInUse(_) => codes::SF_EBUSY,
         OpenError::NotAMedium { .. } | OpenError::AtomicUnit { .. } => codes::SF_EINVAL,
         OpenError::DirectUnsupported(_) => codes::SF_EOPNOTSUPP,
         OpenError::Size { source, .. } | OpenError::Io { source, .. } => {

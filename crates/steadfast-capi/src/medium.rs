@@ -39,6 +39,14 @@ impl Medium for AnyMedium {
         pass!(self, medium => medium.flush())
     }
 
+    fn may_be_shared(&self) -> bool {
+        pass!(self, medium => medium.may_be_shared())
+    }
+
+    fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        pass!(self, medium => medium.read_afresh(offset, buffer))
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         pass!(self, medium => medium.discard(offset, length))
     }

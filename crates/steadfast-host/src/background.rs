@@ -20,7 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use steadfast::{Platform, Result, Volume};
+use steadfast::{Error, Platform, Result, Volume};
 use steadfast_media::Medium;
 
 /// Longest pause between two turns.
@@ -44,7 +44,12 @@ fn turn<M: Medium, P: Platform>(volume: &Volume<M, P>, since_open: Duration) -> 
     if since_open < CALM && volume.log_waits() {
         return Ok(false);
     }
-    volume.background()
+    let more = volume.background()?;
+    match volume.failure() {
+        // Whoever's request it was has had an error; its owner learns of it here.
+        Some(why) => Err(Error::Poisoned(why)),
+        None => Ok(more),
+    }
 }
 
 /// Why background work failed.
@@ -59,6 +64,9 @@ pub enum BackgroundFailure {
 impl fmt::Display for BackgroundFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            BackgroundFailure::Error(error @ Error::Poisoned(_)) => {
+                write!(f, "{error}; what was acknowledged is safe, all later changes are refused")
+            }
             BackgroundFailure::Error(error) => write!(f, "background work failed: {error}"),
             BackgroundFailure::Panic(text) => {
                 write!(f, "background work stopped by an internal error, unmount the volume: {text}")

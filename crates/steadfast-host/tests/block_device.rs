@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use steadfast_host::{FileMedium, FileOptions, OpenError};
+use steadfast_host::{FileMedium, FileOptions, LockMode, OpenError};
 use steadfast_media::{FailureModel, Medium};
 
 const SIZE: u64 = 4 << 20;
@@ -13,7 +13,8 @@ const SIZE: u64 = 4 << 20;
 /// A loop device over a file of its own; detached by its name when dropped.
 struct Loop {
     device: PathBuf,
-    _directory: tempfile::TempDir,
+    file: PathBuf,
+    _directory: Option<tempfile::TempDir>,
 }
 
 impl Loop {
@@ -21,14 +22,18 @@ impl Loop {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let file = directory.path().join("loop.img");
         std::fs::File::create(&file).unwrap().set_len(SIZE).unwrap();
-        let output = Command::new("losetup")
-            .args(["--find", "--show", "--sector-size", &sector.to_string()])
-            .arg(&file)
-            .output();
+        let mut shown = Self::over(&file, &["--sector-size", &sector.to_string()])?;
+        shown._directory = Some(directory);
+        Some(shown)
+    }
+
+    /// A loop device over a file that another one may show as well.
+    fn over(file: &Path, options: &[&str]) -> Option<Self> {
+        let output = Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
         match output {
             Ok(output) if output.status.success() => {
                 let device = String::from_utf8(output.stdout).unwrap().trim().into();
-                Some(Loop { device, _directory: directory })
+                Some(Loop { device, file: file.to_owned(), _directory: None })
             }
             _ => {
                 eprintln!("skipped: no loop device to be had");
@@ -96,4 +101,58 @@ fn units_of_a_device_are_its_blocks() {
     let medium = FileMedium::open(device.path(), &options).unwrap();
     assert_eq!(medium.geometry().atomic_unit, 4096);
     assert!(medium.write(0, &[0; 4096]).is_err());
+}
+
+#[test]
+fn a_device_and_the_file_below_have_one_owner() {
+    let Some(device) = Loop::new(512) else { return };
+    let writing = FileOptions::default();
+    let reading = FileOptions { read_only: true, ..writing.clone() };
+    let open = |path: &Path, options: &FileOptions| FileMedium::open(path, options);
+
+    let below = open(&device.file, &writing).unwrap();
+    for options in [&writing, &reading] {
+        let error = open(device.path(), options).unwrap_err();
+        let OpenError::InUseBelow { below, owner: Some(owner), .. } = &error else { panic!("{error}") };
+        assert_eq!((below, owner.pid), (&device.file, std::process::id()));
+    }
+    open(device.path(), &FileOptions { lock: LockMode::None, ..reading.clone() }).unwrap();
+    drop(below);
+
+    let above = open(device.path(), &writing).unwrap();
+    for options in [&writing, &reading] {
+        assert!(matches!(open(&device.file, options), Err(OpenError::InUse { .. })));
+    }
+    // The kernel may have the device, and the file is still in use.
+    above.release_claim();
+    assert!(matches!(open(&device.file, &writing), Err(OpenError::InUse { .. })));
+    drop(above);
+
+    let above = open(device.path(), &reading).unwrap();
+    open(&device.file, &reading).unwrap();
+    assert!(matches!(open(&device.file, &writing), Err(OpenError::InUse { .. })));
+    drop(above);
+    open(&device.file, &writing).unwrap();
+}
+
+#[test]
+fn parts_of_a_file_are_media_of_their_own() {
+    let Some(whole) = Loop::new(512) else { return };
+    let half = SIZE / 2;
+    let part = |offset: u64, size: u64| {
+        Loop::over(&whole.file, &["--offset", &offset.to_string(), "--sizelimit", &size.to_string()]).unwrap()
+    };
+    let (first, second, across) = (part(0, half), part(half, half), part(half / 2, half));
+    let options = FileOptions::default();
+    let reading = FileOptions { read_only: true, ..options.clone() };
+    let one = FileMedium::open(first.path(), &options).unwrap();
+    let two = FileMedium::open(second.path(), &options).unwrap();
+    for other in [&across.device, &whole.device] {
+        assert!(matches!(FileMedium::open(other, &options), Err(OpenError::InUseBelow { .. })));
+        assert!(matches!(FileMedium::open(other, &reading), Err(OpenError::InUseBelow { .. })));
+    }
+    assert!(matches!(FileMedium::open(&whole.file, &reading), Err(OpenError::InUse { .. })));
+    drop(one);
+    drop(two);
+    FileMedium::open(across.path(), &options).unwrap();
 }

@@ -262,6 +262,11 @@ impl Medium for Tape {
         Ok(())
     }
 
+    /// Nobody else ever writes here: who says that somebody does is wrong.
+    fn may_be_shared(&self) -> bool {
+        true
+    }
+
     fn wants_discards(&self) -> bool {
         self.discards != Discards::Never
     }

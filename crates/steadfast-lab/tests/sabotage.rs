@@ -16,7 +16,7 @@ use steadfast_lab::random::Random;
 use steadfast_lab::subject::LabVolume;
 use steadfast_lab::tape::Discards;
 use steadfast_lab::world::{Profile, World};
-use steadfast_media::{Medium, MemoryMedium};
+use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, and within how many seeds.
 const BY_POWER_CUTS: [(Sabotage, u64); 30] = [
@@ -78,6 +78,51 @@ const BY_POWER_CUTS_ON_USED_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::FormatKeep
 const BY_POWER_CUTS_ON_ROUGH_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::BothMetarootsAtOnce, 60)];
 
 const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
+
+/// A disk that two machines reach.
+struct Shared(MemoryMedium);
+
+impl Medium for &Shared {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.0.write(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        self.0.flush()
+    }
+
+    fn may_be_shared(&self) -> bool {
+        true
+    }
+}
+
+/// Whether the second of two writers is stopped by what the first has acknowledged.
+fn a_second_writer_is_stopped() -> bool {
+    let disk = Shared(MemoryMedium::new(8 << 20, 512).unwrap());
+    Volume::format(&disk, &FormatOptions::default(), &TestPlatform::new()).unwrap();
+    let open = || Volume::open(&disk, OpenOptions::default(), TestPlatform::new()).unwrap();
+    let (one, two) = (open(), open());
+    let caller = Caller::default();
+    for volume in [&one, &two] {
+        volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &caller).unwrap();
+    }
+    one.transact().unwrap();
+    two.transact().is_err()
+}
+
+#[test]
+fn two_writers_find_each_other() {
+    assert!(a_second_writer_is_stopped());
+    assert!(!with(Sabotage::TrustToBeAlone, a_second_writer_is_stopped), "it shows nothing");
+}
 
 /// Runs `work` with a bug, and without it whatever happens.
 fn with<T>(bug: Sabotage, work: impl FnOnce() -> T) -> T {

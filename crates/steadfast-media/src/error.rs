@@ -9,6 +9,9 @@ pub enum ErrorClass {
     Transient,
     /// A retry of this request will fail again (an unreadable sector); the rest of the medium works.
     Permanent,
+    /// What lies below has no room for what was to be written: the file system of a sparse image is full, or a device that lends
+    /// more than it has. It may succeed once there is room; trying again at once is no use.
+    Full,
     /// The whole medium has gone (unplugged, server lost).
     Gone,
 }
@@ -52,6 +55,7 @@ impl fmt::Display for MediumError {
         let class = match self.class {
             ErrorClass::Transient => "transient",
             ErrorClass::Permanent => "permanent",
+            ErrorClass::Full => "no room below",
             ErrorClass::Gone => "medium gone",
         };
         write!(f, "{what} of {} bytes at {} failed ({class}", self.length, self.offset)?;

@@ -21,6 +21,12 @@ macro_rules! forward {
             fn flush(&self) -> Result<(), MediumError> {
                 (**self).flush()
             }
+            fn may_be_shared(&self) -> bool {
+                (**self).may_be_shared()
+            }
+            fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+                (**self).read_afresh(offset, buffer)
+            }
             fn wants_discards(&self) -> bool {
                 (**self).wants_discards()
             }

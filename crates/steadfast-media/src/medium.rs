@@ -38,6 +38,18 @@ pub trait Medium: Send + Sync {
     /// Makes every write that has completed before this call durable.
     fn flush(&self) -> Result<(), MediumError>;
 
+    /// Whether others may write to it while this program does, against all rules: a disk that several machines reach, a device
+    /// that has two names. Then the file system [looks](Self::read_afresh) now and then whether somebody does.
+    fn may_be_shared(&self) -> bool {
+        false
+    }
+
+    /// As [`read`](Self::read), what is on the medium at this moment, whoever wrote it: past any cache that only this program's
+    /// requests go through.
+    fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.read(offset, buffer)
+    }
+
     /// Says that the bytes are not needed any more; what a later read returns is undefined. Advice only.
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         let _ = (offset, length);

@@ -35,6 +35,14 @@ impl<M: Medium> Medium for Patient<M> {
         retry(|| self.0.write(offset, data))
     }
 
+    fn may_be_shared(&self) -> bool {
+        self.0.may_be_shared()
+    }
+
+    fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        retry(|| self.0.read_afresh(offset, buffer))
+    }
+
     fn flush(&self) -> Result<(), MediumError> {
         self.0.flush()
     }

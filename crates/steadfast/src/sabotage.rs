@@ -83,6 +83,8 @@ pub enum Sabotage {
     KeepReserved,
     /// An operation without space sets a transaction point whenever something was freed, whether it then fits or not.
     PointsInVain,
+    /// A writer does not look whether there is another one.
+    TrustToBeAlone,
     /// A volume that grows has its new size before the copies at its new end are there.
     GrowBeforeCopies,
     /// A transaction point counts for what was accepted while its record was on the way.

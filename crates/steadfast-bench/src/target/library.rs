@@ -78,7 +78,7 @@ pub(super) fn open_device(image: &Image, cached: Cached) -> Outcome<FileMedium> 
     let start = Instant::now();
     loop {
         match FileMedium::open(image.device(), &options) {
-            Err(OpenError::DeviceInUse(_)) if start.elapsed() < CLOSING => {
+            Err(OpenError::DeviceInUse(_) | OpenError::InUseBelow { .. }) if start.elapsed() < CLOSING => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             opened => return opened.map_err(|error| failed("open the device", &error)),

@@ -47,6 +47,16 @@ pub enum OpenError {
     /// The block device is mounted, part of another device or open elsewhere.
     #[error("{}: in use by a mount, another device or another process", .0.display())]
     DeviceInUse(PathBuf),
+    /// What the block device shows is in use under its own name.
+    #[error("{}: {}, which it shows, is in use by another process{}", path.display(), below.display(), describe(owner.as_ref()))]
+    InUseBelow {
+        /// The device.
+        path: PathBuf,
+        /// The file or device below it.
+        below: PathBuf,
+        /// Who, where it is known.
+        owner: Option<Owner>,
+    },
     /// Neither a regular file nor a block device.
     #[error("{}: is a {what}; a regular file or a block device is needed", path.display())]
     NotAMedium {
@@ -103,11 +113,11 @@ fn describe(owner: Option<&Owner>) -> String {
 /// Whether the same request may succeed later.
 pub(super) fn class(errno: Errno) -> ErrorClass {
     match errno {
-        // Full host file systems and overloads pass.
+        // Overloads pass.
         Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT | Errno::NOMEM | Errno::NOBUFS | Errno::BUSY => {
             ErrorClass::Transient
         }
-        Errno::NOSPC | Errno::DQUOT => ErrorClass::Transient,
+        Errno::NOSPC | Errno::DQUOT => ErrorClass::Full,
         Errno::NODEV
         | Errno::NXIO
         | Errno::NOMEDIUM
@@ -150,7 +160,7 @@ mod tests {
     #[test]
     fn errno_has_a_class() {
         assert_eq!(class(Errno::IO), ErrorClass::Permanent);
-        assert_eq!(class(Errno::NOSPC), ErrorClass::Transient);
+        assert_eq!(class(Errno::NOSPC), ErrorClass::Full);
         assert_eq!(class(Errno::NODEV), ErrorClass::Gone);
     }
 }

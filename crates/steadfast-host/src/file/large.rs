@@ -83,6 +83,22 @@ impl Large {
         }
     }
 
+    /// Reads what the device has at this moment; `false` where the host refuses.
+    pub(super) fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> bool {
+        let alignment = (self.length_alignment as u64).max(1);
+        let start = offset - offset % alignment;
+        let skip = (offset - start) as usize;
+        let length = (skip + buffer.len()).next_multiple_of(alignment as usize);
+        let mut memory = vec![0_u8; length + self.memory_alignment];
+        let from = memory.as_ptr().addr().wrapping_neg() % self.memory_alignment.max(1);
+        let aligned = &mut memory[from..from + length];
+        let read = transfer::read(&self.file, None, start, &mut [aligned]);
+        if read.is_ok() {
+            buffer.copy_from_slice(&memory[from + skip..][..buffer.len()]);
+        }
+        read.is_ok()
+    }
+
     /// Writes buffers, one behind the other, with nothing of them in the page cache afterwards; `false` where that has to take them.
     pub(super) fn write(&self, offset: u64, buffers: &[&[u8]]) -> bool {
         if !self.usable.load(Ordering::Relaxed) || !self.is_aligned(offset, buffers.iter().copied()) {

@@ -44,8 +44,8 @@ use super::transfer::{self, Direct};
 /// # One owner
 ///
 /// A file is locked (exclusively, or shared when read-only), a block device is claimed; a second owner gets
-/// [`OpenError::InUse`] or [`OpenError::DeviceInUse`]. Two hard links or a bind mount are the same file. A loop device over a file is not kept from
-/// that file: nobody else locks it.
+/// [`OpenError::InUse`] or [`OpenError::DeviceInUse`]. Two hard links or a bind mount are the same file. So are a loop device and
+/// its file, also below partitions and mapped devices ([`OpenError::InUseBelow`]).
 ///
 /// # Errors
 ///
@@ -70,6 +70,8 @@ pub struct FileMedium {
     tally: Tally,
     /// Called before a read waits for the device.
     before_waits: OnceLock<WaitHook>,
+    /// Keeps others from what is below it. Given up before the claim, which others wait for.
+    _below: Vec<File>,
     /// Keeps a block device from others while it is there.
     claim: RwLock<Option<File>>,
 }
@@ -94,7 +96,7 @@ impl FileMedium {
     }
 
     fn new(path: &Path, opened: Opened, options: &FileOptions) -> Self {
-        let Opened { file, block_device, geometry, direct, large, behind, claim } = opened;
+        let Opened { file, block_device, geometry, direct, large, behind, claim, below } = opened;
         FileMedium {
             path: path.to_owned(),
             file,
@@ -111,6 +113,7 @@ impl FileMedium {
             tally: Tally::default(),
             before_waits: OnceLock::new(),
             claim: RwLock::new(claim),
+            _below: below,
         }
     }
 
@@ -227,7 +230,7 @@ impl FileMedium {
             self.flush_failed.compare_exchange(0, errno.raw_os_error(), Ordering::Relaxed, Ordering::Relaxed);
         let error = medium_error(operation, offset, length, errno);
         match error.class {
-            ErrorClass::Gone => error,
+            ErrorClass::Gone | ErrorClass::Full => error,
             _ => MediumError { class: ErrorClass::Permanent, ..error },
         }
     }
@@ -294,6 +297,29 @@ impl Medium for FileMedium {
             return Ok(());
         }
         self.tally.flush(self.sync())
+    }
+
+    fn may_be_shared(&self) -> bool {
+        !self.read_only
+    }
+
+    /// The page cache of a file is that of all who use the file on this machine. A block device may have another cache below, or
+    /// another machine beside it: it is asked past its own.
+    fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        let length = buffer.len() as u64;
+        self.check(MediumOperation::Read, offset, length)?;
+        if self.block_device && self.direct.is_none() {
+            self.settle(offset, length);
+            if self.large.as_ref().is_some_and(|large| large.read_afresh(offset, buffer)) {
+                return self.tally.read(length, Ok(()));
+            }
+            // Pages are forgotten whole.
+            let page = rustix::param::page_size() as u64;
+            let start = offset - offset % page;
+            let end = (offset + length).next_multiple_of(page);
+            let _ = fadvise(&self.file, start, NonZeroU64::new(end - start), Advice::DontNeed);
+        }
+        self.read(offset, buffer)
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
@@ -451,7 +477,8 @@ mod tests {
         let path = directory.path().join("a.img");
         let medium = FileMedium::create(&path, 1 << 20, &FileOptions::default()).unwrap();
         let class = |errno| medium.durability_lost(MediumOperation::Flush, 0, 0, errno).class;
-        assert_eq!(class(Errno::NOSPC), ErrorClass::Permanent);
+        assert_eq!(class(Errno::NOSPC), ErrorClass::Full);
+        assert_eq!(class(Errno::AGAIN), ErrorClass::Permanent);
         assert_eq!(class(Errno::NODEV), ErrorClass::Gone);
     }
 }

@@ -2,6 +2,7 @@
 
 mod batch;
 mod behind;
+mod below;
 mod bounce;
 mod device;
 mod error;

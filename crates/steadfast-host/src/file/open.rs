@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use rustix::io::Errno;
 use steadfast_media::{FailureModel, Geometry};
 
 use super::behind::Behind;
+use super::below;
 use super::bounce::Pool;
 use super::device;
 use super::error::OpenError;
@@ -67,6 +69,8 @@ pub(super) struct Opened {
     pub(super) behind: Option<Behind>,
     /// Keeps a block device from others while it is open.
     pub(super) claim: Option<File>,
+    /// Keeps others from what is below a block device.
+    pub(super) below: Vec<File>,
 }
 
 /// A sector: no disk writes less at once.
@@ -180,6 +184,14 @@ impl At<'_> {
                 Err(errno) => return Err(self.error("lock", errno.into())),
             }
         }
+        let below = match self.options.lock {
+            LockMode::Exclusive if block_device => below::lock(metadata.st_rdev(), !self.options.read_only)
+                .map_err(|taken| {
+                let below::Taken { path: below, owner } = taken;
+                OpenError::InUseBelow { path: self.path(), below, owner }
+            })?,
+            _ => Vec::new(),
+        };
         let direct = if self.options.direct { Some(self.direct(&file, block_device)?) } else { None };
         let large = if self.options.cached_above && direct.is_none() {
             self.large(&file, block_device).map(Arc::new)
@@ -203,7 +215,7 @@ impl At<'_> {
         let unit = self.atomic_unit(&file, block_device, direct.as_ref())?;
         let geometry = Geometry::new(size, unit, FailureModel::PowerSafe)
             .map_err(|error| self.error("use", io::Error::other(error)))?;
-        Ok(Opened { file, block_device, geometry, direct, large, behind, claim })
+        Ok(Opened { file, block_device, geometry, direct, large, behind, claim, below })
     }
 
     /// What direct I/O needs here.

@@ -88,6 +88,15 @@ fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| Some(byte) == bytes.first())
 }
 
+/// Whether these are the bytes of a metaroot with another uuid: the volume was made anew.
+fn is_of_another_volume(bytes: &[u8], superblock: &Superblock, platform: &impl Platform) -> bool {
+    let crc = bytes.get(..STRUCTURE_DIGEST).map(|body| digest_of(platform.crc32c(0, body)));
+    let mut fields = FieldReader::new(bytes);
+    crc.is_some_and(|digest| bytes.get(STRUCTURE_DIGEST..STRUCTURE_SIZE) == Some(&digest[..]))
+        && fields.array::<8>() == MAGIC
+        && fields.array::<16>() != superblock.uuid
+}
+
 impl Metaroot {
     /// Reads the newest valid metaroot.
     ///
@@ -195,6 +204,30 @@ impl Metaroot {
     /// The metaroot in a cell that was read, if it is valid.
     pub fn in_cell(cell: &[u8], superblock: &Superblock, platform: &impl Platform) -> Option<Metaroot> {
         Self::decode(cell, superblock, platform)
+    }
+
+    /// Whether there is a metaroot on the medium, at this moment, that shows another writer to whoever has written this one last: a
+    /// newer one, another one of the same generation, or one of another volume. What cannot be read shows nothing.
+    pub fn is_overtaken(
+        &self,
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> bool {
+        let Ok(mut buffer) = memory::zeroed(read_size(medium)) else { return false };
+        (0..2).any(|slot| {
+            superblock.metaroot_offsets(slot).into_iter().any(|offset| {
+                if medium.read_afresh(offset, &mut buffer).is_err() {
+                    return false;
+                }
+                let Some(found) = Self::decode(&buffer, superblock, platform) else {
+                    return is_of_another_volume(&buffer, superblock, platform);
+                };
+                found.generation.0 % 2 == slot
+                    && (found.generation > self.generation
+                        || found.generation == self.generation && found != *self)
+            })
+        })
     }
 
     fn decode(bytes: &[u8], superblock: &Superblock, platform: &impl Platform) -> Option<Metaroot> {

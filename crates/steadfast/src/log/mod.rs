@@ -21,6 +21,7 @@ mod replay;
 pub use group::Next;
 pub use newest::Newest;
 pub use past::lsn_behind_the_past;
+use record::Header;
 pub use record::{RECORD_HEADER, RecordBuilder};
 pub use replay::{Replayed, Stranded, replay, stranded};
 
@@ -187,6 +188,24 @@ pub fn write<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, record: &[u8]
         store.medium.write_hinted(offset(0), &[&record[first..]], Temperature::Hot)?;
     }
     Ok(())
+}
+
+/// Bytes that [`glance`] reads: the header of a record, and what the medium reads with it.
+pub fn glance_size<M: Medium, P: Platform>(store: &Store<M, P>) -> usize {
+    RECORD_HEADER.next_multiple_of(store.medium.geometry().atomic_unit.max(1) as usize)
+}
+
+/// How a block of the log begins on the medium at this moment, whoever wrote it; `None` where that cannot be read.
+pub fn glance<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option<Vec<u8>> {
+    let mut bytes = memory::zeroed(glance_size(store)).ok()?;
+    let block = store.superblock.log.start.0 + block;
+    store.medium.read_afresh(block * u64::from(store.superblock.block_size), &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Whether this is the beginning of a record that continues the log of the volume at `position`.
+pub fn continues(bytes: &[u8], volume: u64, position: &LogPosition) -> bool {
+    Header::decode(bytes, volume).is_some_and(|header| header.follows(position))
 }
 
 /// Reads bytes `from..to` of what begins at block `at` of the ring, rounded up to what the medium writes whole and no further:

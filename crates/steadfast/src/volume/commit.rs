@@ -11,6 +11,7 @@ use super::state::{CommitState, Working};
 use crate::error::{Error, Result};
 use crate::extent::written_since;
 use crate::key::Kind;
+use crate::layout::LogPosition;
 use crate::log::{self, Next, RecordBuilder};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
@@ -27,6 +28,8 @@ const REPLAYED_DATA_MAX: u64 = 4 << 20;
 struct Mark {
     at: u64,
     bytes: Vec<u8>,
+    /// Where the log goes on behind it.
+    next: LogPosition,
     flush_data_first: bool,
     sequence: u64,
 }
@@ -165,15 +168,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working.pending.clear();
         working.space.mark();
         working.space.mark_discards();
-        Mark { at, bytes, flush_data_first, sequence: working.sequence }
+        let next = working.log.position();
+        Mark { at, bytes, next, flush_data_first, sequence: working.sequence }
     }
 
     fn write_mark(&self, mark: &Mark) -> Result<()> {
         if mark.flush_data_first && !planted(Sabotage::SkipFlushOfData) {
             self.store.flush()?;
         }
-        log::write(&self.store, mark.at, &mark.bytes)?;
-        if planted(Sabotage::SkipFlushOfMark) { Ok(()) } else { self.store.flush() }
+        let write = || {
+            log::write(&self.store, mark.at, &mark.bytes)?;
+            if planted(Sabotage::SkipFlushOfMark) { Ok(()) } else { self.store.flush() }
+        };
+        self.write_alone(false, write, |others| {
+            self.note_record(others, mark.at, &mark.bytes, &mark.next);
+        })
     }
 
     /// Sets a transaction point and empties the log.
@@ -256,6 +265,34 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.timer_ms.store(milliseconds, Ordering::Release);
         self.working.lock().parameters_changed = true;
         Ok(())
+    }
+
+    /// Makes a changed mask and timer durable, by a checkpoint. What else has changed since the last transaction point becomes
+    /// durable with them where it may (`with_changes`); where it may not, and there is something, they have to wait: `false`.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn keep_parameters(&self, with_changes: bool) -> Result<bool> {
+        self.check_writable()?;
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        self.finish_checkpoint()?;
+        let sequence = {
+            let mut working = self.working.lock();
+            if !working.parameters_changed {
+                return Ok(true);
+            }
+            if self.is_held() || !(with_changes || working.pending.is_empty()) {
+                return Ok(false);
+            }
+            self.freeze(&mut working)?;
+            working.sequence
+        };
+        self.finish_checkpoint()?;
+        commit.durable = sequence;
+        self.tally.lock().points += 1;
+        commit.last_ms = self.store.platform.monotonic_ms();
+        Ok(true)
     }
 
     /// sync(2) and syncfs(2): a transaction point if the mask has `sync`.

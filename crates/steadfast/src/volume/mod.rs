@@ -16,6 +16,8 @@
 //! 4. `working`: one writer of metadata at a time; no device writes under it but for memory pressure;
 //! 5. `view`: readers share it while they look things up; the writer takes it while it changes the tree;
 //! 6. the node cache, for moments.
+//!
+//! [`others`] has one that is the innermost of all, across the writing of a mark or metaroot: whoever finds it taken goes on.
 
 mod activity;
 mod api;
@@ -42,6 +44,9 @@ mod newer_tests;
 mod open;
 #[cfg(test)]
 mod open_tests;
+mod others;
+#[cfg(test)]
+mod others_tests;
 mod pressure;
 mod reader;
 mod reclaim;
@@ -103,6 +108,7 @@ use gather::Company;
 pub use identify::{Identity, identify};
 pub(crate) use map::Survey;
 pub use map::{MapCell, MapGeometry};
+use others::Others;
 pub(crate) use reader::Reader;
 use reader::View;
 pub use snapshot_diff::{InodeChange, SnapshotDiff};
@@ -151,6 +157,9 @@ pub struct Volume<M: Medium, P: Platform> {
     company: Company,
     commit: Mutex<P::Mutex, CommitState>,
     checkpoint: Mutex<P::Mutex, ()>,
+    others: Mutex<P::Mutex, Others>,
+    /// When that was last looked at, milliseconds; 0: never.
+    looked_ms: AtomicU32,
     working: Mutex<P::Mutex, Working>,
     view: RwLock<P::RwLock, View>,
     space_memory: usize,

@@ -11,6 +11,7 @@ use steadfast_media::Medium;
 use super::Volume;
 use super::apply::Origin;
 use super::gather::Company;
+use super::others::Others;
 use super::reader::View;
 use super::reclaim::Vain;
 use super::state::{CommitState, Pending, Working};
@@ -84,6 +85,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         volume.replayed_records = found.points();
         volume.commit.get_mut().last_ms = volume.store.platform.monotonic_ms();
         volume.go_on_behind(&mut volume.working.lock(), &found)?;
+        volume.begin_to_watch(&volume.working.lock());
         volume.show(found)?;
         if volume.newer_state.is_some() && !options.read_only {
             volume.give_up_newer()?;
@@ -157,6 +159,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             company: Company::default(),
             commit: Mutex::new(CommitState::default()),
             checkpoint: Mutex::new(()),
+            others: Mutex::new(Others::new(metaroot)),
+            looked_ms: AtomicU32::new(0),
             working: Mutex::new(working),
             view: RwLock::new(View { root: metaroot.root(), log: None }),
             space_memory,

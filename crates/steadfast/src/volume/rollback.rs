@@ -6,7 +6,7 @@ use steadfast_media::Medium;
 
 use super::Volume;
 use super::reader::View;
-use super::state::CommitState;
+use super::state::{CommitState, Working};
 use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::layout::Metaroot;
@@ -48,7 +48,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Makes the marked state the working one. The caller holds the inodes' locks and the commit lock; nothing is frozen.
     pub(super) fn restore_marked(&self, commit: &mut CommitState) -> Result<()> {
-        let mut working = self.working.lock();
+        self.restore_alone(&mut self.working.lock(), |working| self.restore(commit, working))
+    }
+
+    fn restore(&self, commit: &mut CommitState, working: &mut Working) -> Result<()> {
         let metaroot =
             Metaroot::read_newest(&self.store.medium, &self.store.superblock_now(), &self.store.platform)?;
         if metaroot.generation != working.durable.generation {
@@ -71,9 +74,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             *view = View { root: metaroot.root(), log: None };
             *working = restored;
         }
-        self.find_held_data(&mut working);
-        let replayed =
-            self.go_on_behind(&mut working, &found).and_then(|()| self.replay(&mut working, &found));
+        self.find_held_data(working);
+        let replayed = self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found));
         working.log.raise_epoch(epoch);
         // Commits go on counting, so that nobody takes an old one for a new one.
         working.sequence = sequence + 1;

@@ -63,16 +63,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// As [`finish_checkpoint`](Self::finish_checkpoint).
     pub(super) fn checkpoint_step(&self, bytes: u64) -> Result<bool> {
         let _one_at_a_time = self.checkpoint.lock();
-        let (metaroot, nodes) = {
+        let (metaroot, nodes, begins) = {
             let working = self.working.lock();
             let Some(frozen) = &working.frozen else { return Ok(false) };
             let first = frozen.nodes.len().saturating_sub(self.nodes_of(bytes));
-            (frozen.metaroot, memory::collect(frozen.nodes[first..].iter().cloned())?)
+            let begins = frozen.nodes.len() == frozen.all;
+            (frozen.metaroot, memory::collect(frozen.nodes[first..].iter().cloned())?, begins)
         };
         let written = if nodes.is_empty() {
             self.write_metaroot(&metaroot).map(|()| 0)
         } else {
-            self.write_nodes(&metaroot, &nodes, bytes)
+            // What is free in a state that is not the newest may be in use in the newest.
+            let alone = self.write_alone(begins, || Ok(()), |_| {});
+            alone.and_then(|()| self.write_nodes(&metaroot, &nodes, bytes))
         };
         let written = written.map_err(|error| match error {
             // Before anything that counts was written.
@@ -144,7 +147,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             store.flush()?;
         }
         let flush = || if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() };
-        metaroot.write(&store.medium, &store.superblock_now(), &store.platform, flush)
+        let write = || metaroot.write(&store.medium, &store.superblock_now(), &store.platform, flush);
+        self.write_alone(true, write, |others| others.written(metaroot))
     }
 
     fn thaw(&self, metaroot: Metaroot) {

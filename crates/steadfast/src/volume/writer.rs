@@ -4,7 +4,7 @@ use core::cell::RefCell;
 use core::sync::atomic::Ordering;
 
 use lock_api::MutexGuard;
-use steadfast_media::Medium;
+use steadfast_media::{ErrorClass, Medium, MediumError};
 
 use super::Volume;
 use super::apply::Origin;
@@ -55,6 +55,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<T> {
         loop {
             self.check_writable()?;
+            self.look_now_and_then()?;
             self.relieve()?;
             let writer = Writer { volume: self, working: RefCell::new(self.working.lock()) };
             writer.working.borrow_mut().fits_later = None;
@@ -87,6 +88,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut tries = 0;
         loop {
             self.check_writable()?;
+            self.look_now_and_then()?;
             let reserved = self.reserve_in(&mut self.working.lock(), blocks, goal, class);
             match reserved {
                 Err(Error::NoSpace) if self.reclaim(Wanted::Data(class, all.max(1)), tries)? => tries += 1,
@@ -185,8 +187,17 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.catch_up()
     }
 
+    /// Why the volume takes no changes any more, if it went read-only by itself.
+    pub fn failure(&self) -> Option<&'static str> {
+        *self.failure.lock()
+    }
+
     /// The volume cannot go on safely: read-only from now on. Returns `error`.
     pub(super) fn fail(&self, why: &'static str, error: Error) -> Error {
+        let why = match error {
+            Error::Medium(MediumError { class: ErrorClass::Full, .. }) => "the storage below it is full",
+            _ => why,
+        };
         self.failure.lock().get_or_insert(why);
         self.failed.store(true, Ordering::Release);
         error

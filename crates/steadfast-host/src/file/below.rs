@@ -1,0 +1,218 @@
+//! What lies below a block device: a loop device and the file that it shows are one medium under two names.
+//!
+//! Whoever opens the device keeps others from its part of the file, too, by the [locks](super::lock) that an opener of the file
+//! takes: so two partitions of one image are two media, and the whole of it is none beside them. The way down leads through
+//! sysfs, from a partition to its disk, from a mapped device to those that it is made of, and from a loop device to its file.
+//!
+//! A file that has no name any more, or none that can be opened here, is left out: only its name leads others to it. What stays
+//! unseen (another machine, a network block device, a file shown from another mount namespace) is for the volume to find
+//! out when it writes.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{OFlags, major, minor};
+use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, ioctl};
+
+use super::error::Owner;
+use super::lock::{self, Part};
+
+/// Where the kernel shows its block devices by number.
+const SYSFS: &str = "/sys/dev/block";
+/// Where their nodes are.
+const NODES: &str = "/dev";
+/// Devices looked at at most: no stack of them is so large.
+const DEVICES_MAX: usize = 64;
+/// The unit in which sysfs tells where a partition lies, bytes.
+const SECTOR: u64 = 512;
+
+/// `LOOP_GET_STATUS64`: what a loop device shows, in 29 words of eight bytes.
+const LOOP_GET_STATUS: Opcode = 0x4c05;
+/// `struct loop_info64`; its first two words are the device and the inode of the file.
+type LoopStatus = [u64; 29];
+
+/// What is below is in use under its own name.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The file or device below.
+    pub(super) path: PathBuf,
+    /// Who has it, where it is known.
+    pub(super) owner: Option<Owner>,
+}
+
+/// What a loop device on the way down from a device shows.
+#[derive(Debug, PartialEq, Eq)]
+struct Shown {
+    path: PathBuf,
+    /// Which bytes of it.
+    part: Part,
+    /// Device and inode; `None` where the loop device does not tell.
+    identity: Option<(u64, u64)>,
+}
+
+/// Locks every file, and claims every device, that the block device with this number is made of, for as long as what is
+/// returned stays open.
+pub(super) fn lock(device: u64, exclusive: bool) -> Result<Vec<File>, Taken> {
+    let mut locks = Vec::new();
+    for shown in shown_by(Path::new(SYSFS), device) {
+        locks.extend(lock_one(&shown, exclusive)?);
+    }
+    Ok(locks)
+}
+
+/// Locks one; `None` where there is nothing that another could open by this name.
+fn lock_one(shown: &Shown, exclusive: bool) -> Result<Option<File>, Taken> {
+    let path = &shown.path;
+    let taken = |owner| Taken { path: path.clone(), owner };
+    let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
+    // The name may have been given to another file since.
+    if shown.identity.is_some_and(|identity| identity != (metadata.st_dev(), metadata.st_ino())) {
+        return Ok(None);
+    }
+    if metadata.file_type().is_block_device() {
+        let claim = OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
+        return match claim {
+            Ok(claim) => Ok(Some(claim)),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => Err(taken(None)),
+            Err(_) => Ok(None),
+        };
+    }
+    if !metadata.file_type().is_file() {
+        return Ok(None);
+    }
+    // An exclusive lock on a file of a network file system wants a descriptor that can write.
+    let open = |write: bool| OpenOptions::new().read(true).write(write).open(path);
+    let Ok(file) = open(exclusive).or_else(|_| open(false)) else { return Ok(None) };
+    match lock::lock_part(&file, shown.part, exclusive) {
+        Ok(true) => Ok(Some(file)),
+        Ok(false) => Err(taken(lock::owner(&file))),
+        // A file system without locks has none to respect.
+        Err(_) => Ok(None),
+    }
+}
+
+/// What the loop devices below the device show; `sysfs` has a folder for each device by number.
+fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
+    let number = format!("{}:{}", major(device), minor(device));
+    let mut waiting = Vec::from_iter(fs::canonicalize(sysfs.join(number)).map(|folder| (folder, Part::ALL)));
+    let mut seen: Vec<(PathBuf, Part)> = Vec::new();
+    let mut found = Vec::new();
+    while let Some((folder, part)) = waiting.pop() {
+        let device = (folder, part);
+        if seen.contains(&device) || seen.len() >= DEVICES_MAX {
+            continue;
+        }
+        let folder = &device.0;
+        let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim_end().parse::<u64>().ok();
+        if number("partition").is_some() {
+            let sectors = |name| number(name).unwrap_or(0).saturating_mul(SECTOR);
+            let partition = Part { start: sectors("start"), length: sectors("size") };
+            waiting.extend(folder.parent().map(|disk| (disk.to_owned(), partition)));
+        }
+        // Which bytes of them a mapped device has is not told.
+        let slaves = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
+        waiting.extend(slaves.filter_map(|slave| Some((fs::canonicalize(slave.path()).ok()?, Part::ALL))));
+        if let Ok(text) = fs::read(folder.join("loop/backing_file")) {
+            let name = text.strip_suffix(b"\n").unwrap_or(&text);
+            let offset = number("loop/offset").unwrap_or(0);
+            let limit = number("loop/sizelimit").unwrap_or(0);
+            let length = if part.length == 0 { limit } else { part.length };
+            let part = Part { start: part.start.saturating_add(offset), length };
+            found.push(Shown { path: OsStr::from_bytes(name).into(), part, identity: identity(folder) });
+        }
+        seen.push(device);
+    }
+    found
+}
+
+/// Device and inode of the file that the loop device of this folder shows.
+fn identity(folder: &Path) -> Option<(u64, u64)> {
+    let number = fs::read_to_string(folder.join("dev")).ok()?;
+    let node = File::open(Path::new(NODES).join(folder.file_name()?)).ok()?;
+    let device = node.metadata().ok()?.st_rdev();
+    if number.trim_end() != format!("{}:{}", major(device), minor(device)) {
+        return None;
+    }
+    // SAFETY: LOOP_GET_STATUS64 reads nothing and writes one `struct loop_info64` of 232 bytes, which is plain numbers and
+    // as long as `LoopStatus`.
+    #[allow(unsafe_code)]
+    let status = unsafe { ioctl(&node, Getter::<LOOP_GET_STATUS, LoopStatus>::new()) }.ok()?;
+    Some((status[0], status[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::makedev;
+
+    use super::*;
+
+    /// A folder as sysfs has it, for a mapped device over a partition of a loop device.
+    fn sysfs() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |path: &str| directory.path().join(path);
+        for folder in
+            ["devices/loop9/loop", "devices/loop9/loop9p1", "devices/dm-3/slaves", "devices/sda", "by"]
+        {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for (file, text) in [
+            ("loop9/loop/backing_file", "/images/a b.img\n"),
+            ("loop9/loop/offset", "4096\n"),
+            ("loop9/loop/sizelimit", "0\n"),
+            ("loop9/loop9p1/partition", "1\n"),
+            ("loop9/loop9p1/start", "2048\n"),
+            ("loop9/loop9p1/size", "64\n"),
+        ] {
+            fs::write(at("devices").join(file), text).unwrap();
+        }
+        symlink(at("devices/loop9/loop9p1"), at("devices/dm-3/slaves/loop9p1")).unwrap();
+        // Devices do not contain one another; a folder that says so must not hold anybody up.
+        symlink(at("devices/dm-3"), at("devices/dm-3/slaves/dm-3")).unwrap();
+        for (number, device) in
+            [("7:9", "loop9"), ("259:0", "loop9/loop9p1"), ("253:3", "dm-3"), ("8:0", "sda")]
+        {
+            symlink(at("devices").join(device), at("by").join(number)).unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn the_file_is_found_through_partitions_and_mapped_devices() {
+        let directory = sysfs();
+        let sysfs = directory.path().join("by");
+        let partition = Part { start: 4096 + 2048 * 512, length: 64 * 512 };
+        let all = Part { start: 4096, length: 0 };
+        for (device, part) in
+            [(makedev(7, 9), all), (makedev(259, 0), partition), (makedev(253, 3), partition)]
+        {
+            let found = shown_by(&sysfs, device);
+            assert_eq!(found, [Shown { path: "/images/a b.img".into(), part, identity: None }]);
+        }
+        assert_eq!(shown_by(&sysfs, makedev(8, 0)), []);
+        assert_eq!(shown_by(&sysfs, makedev(9, 9)), [], "a device that is not there");
+    }
+
+    #[test]
+    fn only_the_file_that_is_shown_is_locked() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let metadata = file.as_file().metadata().unwrap();
+        let shown = |identity| Shown { path: file.path().to_owned(), part: Part::ALL, identity };
+        let itself = shown(Some((metadata.st_dev(), metadata.st_ino())));
+        let held = lock_one(&itself, true).unwrap().unwrap();
+        assert_eq!(lock_one(&itself, true).unwrap_err().path, file.path());
+        assert!(lock_one(&shown(None), false).is_err());
+        assert!(lock_one(&shown(Some((metadata.st_dev(), metadata.st_ino() + 1))), true).unwrap().is_none());
+        drop(held);
+        assert!(lock_one(&itself, false).unwrap().is_some());
+        let path = file.path().with_extension("img (deleted)");
+        let gone = Shown { path, part: Part::ALL, identity: None };
+        assert!(lock_one(&gone, true).unwrap().is_none());
+    }
+}
