@@ -21,8 +21,10 @@ PREFIX=/usr DESTDIR=$stage LIBDIR=/usr/lib scripts/install.sh
 # Pages and texts of a package are compressed.
 gzip -9n "$stage"/usr/share/man/man1/*.1
 install -d "$stage/usr/sbin"
-ln -sf ../bin/steadfast "$stage/usr/sbin/mount.steadfast"
-ln -sf ../bin/steadfast "$stage/usr/sbin/mount.fuse.steadfast"
+for helper in mount umount; do
+    ln -sf ../bin/steadfast "$stage/usr/sbin/$helper.steadfast"
+    ln -sf ../bin/steadfast "$stage/usr/sbin/$helper.fuse.steadfast"
+done
 
 # cargo-deb strips what cargo has built only.
 strip --strip-unneeded "$stage"/usr/lib/libsteadfast.so.1

@@ -18,8 +18,10 @@ version=$("$steadfast" --version | cut -d' ' -f2)
 
 install -D -m 755 "$steadfast" "$destination$prefix/bin/steadfast"
 install -d "$destination/sbin"
-ln -sf "$prefix/bin/steadfast" "$destination/sbin/mount.steadfast"
-ln -sf "$prefix/bin/steadfast" "$destination/sbin/mount.fuse.steadfast"
+for helper in mount umount; do
+    ln -sf "$prefix/bin/steadfast" "$destination/sbin/$helper.steadfast"
+    ln -sf "$prefix/bin/steadfast" "$destination/sbin/$helper.fuse.steadfast"
+done
 
 install -d "$destination$prefix/include" "$destination$libdir/pkgconfig"
 install -m 644 crates/steadfast-capi/include/steadfast.h crates/steadfast-capi/include/steadfast-ioctl.h \

@@ -22,7 +22,7 @@ for name in steadfast libsteadfast1 libsteadfast-dev; do
     packages+=("$package")
 done
 dpkg-deb --fsys-tarfile "${packages[0]}" | tar -t | sed 's|^\./||' >"$WORK/contents"
-for file in usr/bin/steadfast usr/sbin/mount.fuse.steadfast usr/share/man/man1/steadfast-mount.1.gz \
+for file in usr/bin/steadfast usr/sbin/mount.fuse.steadfast usr/sbin/umount.fuse.steadfast usr/share/man/man1/steadfast-mount.1.gz \
     usr/share/bash-completion/completions/steadfast usr/lib/udev/rules.d/61-steadfast.rules; do
     grep -qx -- "$file" "$WORK/contents" || die "the package has no $file"
 done

@@ -144,6 +144,9 @@ fn run_mount_helper(arguments: &[OsString]) -> ExitCode {
     let (result, code) = match mount_helper::parse(arguments) {
         Ok(Call::Mount(request)) => (mount::mount(&request), mount_helper::EXIT_MOUNT_FAILED),
         Ok(Call::Fake) => (Ok(()), 0),
+        Ok(Call::Unmount { target, lazy }) => {
+            (umount::for_umount(&target, true, lazy), mount_helper::EXIT_MOUNT_FAILED)
+        }
         Err(failure) => (Err(failure), mount_helper::EXIT_WRONG_CALL),
     };
     match result {

@@ -111,10 +111,12 @@ impl Ready {
     }
 }
 
-/// Leaves the session of whoever started this process.
+/// Leaves the session of whoever started this process, under the name of the program.
 pub fn detach() {
     // Fails only for a process that leads its group already, which is as good.
     let _ = rustix::process::setsid();
+    // It was started as /proc/self/exe, and would be called so wherever processes are listed.
+    let _ = std::fs::write("/proc/self/comm", "steadfast");
 }
 
 fn send(kind: u8, line: &str) {

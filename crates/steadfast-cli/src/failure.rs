@@ -146,6 +146,13 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::Unsupported(_) => (Failed, "this operation is not available"),
         Error::NoSpace => (NoSpace, "delete something, or use a larger volume"),
         Error::ReadOnly => (Failed, "mount or open it read-write"),
+        Error::Poisoned(why) if why.ends_with("full") => {
+            (NoSpace, "make room there, unmount, then mount again: what was acknowledged is safe")
+        }
+        Error::Poisoned(why) if why.contains("another program") => (
+            Busy,
+            "find it and end it, then unmount, run 'steadfast check' and mount again: the changes of one of the two are lost",
+        ),
         Error::Poisoned(_) => {
             (Failed, "what was acknowledged is safe: unmount, run 'steadfast check', then mount again")
         }
@@ -165,6 +172,9 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::Medium(medium) => match medium.class {
             ErrorClass::Transient => (Failed, "try again; see the kernel log if it stays"),
             ErrorClass::Permanent => (Failed, "the storage below reports errors: see the kernel log"),
+            ErrorClass::Full => {
+                (NoSpace, "make room on the storage below it: its file system or device is full")
+            }
             ErrorClass::Gone => (Failed, "the storage below has gone: reconnect it"),
         },
         Error::CorruptMetadata { .. } => {

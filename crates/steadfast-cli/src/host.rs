@@ -9,13 +9,13 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use steadfast::volume::{self, Identity};
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
-use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError};
+use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError, Owner};
 use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{HostMedium, HostVolume, mounted_on};
 use crate::mtd;
-use crate::{remote, size};
+use crate::{ending, remote, size};
 
 /// Bytes of a block where nobody says something else.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -41,11 +41,16 @@ pub enum Way {
     Direct,
 }
 
-/// Opens an image or block device and locks it: for us alone when writing, among readers when reading.
+/// Opens an image or block device and locks it: for us alone when writing, among readers when reading. Waits for a daemon that
+/// is [about to end](ending).
 ///
 /// # Errors
 /// What the operating system says, and "in use" with the advice that helps.
 pub fn open_medium(path: &Path, read_only: bool, way: Way) -> Outcome<HostMedium> {
+    ending::wait_for(path, || open_medium_at_once(path, read_only, way))
+}
+
+fn open_medium_at_once(path: &Path, read_only: bool, way: Way) -> Outcome<HostMedium> {
     if remote::is_remote(path) {
         return remote::open(path, read_only);
     }
@@ -380,6 +385,15 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
                 None => "the image is in use by another process".to_owned(),
             };
             Failure::new(Exit::Busy, what, place, in_use_advice(path))
+        }
+        OpenError::InUseBelow { below, owner, .. } => {
+            let who = match owner {
+                Some(Owner { pid, name: Some(name) }) => format!("process {pid} ({name})"),
+                Some(Owner { pid, name: None }) => format!("process {pid}"),
+                None => "another process".to_owned(),
+            };
+            let what = format!("the device shows {}, which is in use by {who}", below.display());
+            Failure::new(Exit::Busy, what, place, in_use_advice(below))
         }
         OpenError::DeviceInUse(_) => {
             Failure::new(Exit::Busy, "the device is in use", place, in_use_advice(path))

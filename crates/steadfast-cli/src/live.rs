@@ -297,8 +297,14 @@ impl Live {
                 place,
                 "it was mounted by another version of steadfast: mount it again with this one",
             ),
-            Some(Errno::NOSPC) => Failure::core(steadfast::Error::NoSpace, place),
-            Some(Errno::ROFS) => Failure::core(steadfast::Error::ReadOnly, place),
+            Some(errno @ (Errno::NOSPC | Errno::ROFS)) => {
+                let why = self.info().ok().and_then(|info| info.poisoned);
+                let told = match errno {
+                    Errno::NOSPC => steadfast::Error::NoSpace,
+                    _ => steadfast::Error::ReadOnly,
+                };
+                Failure::core(why.map_or(told, steadfast::Error::Poisoned), place)
+            }
             _ => Failure::host(error, "reach the volume", self.directory()),
         }
     }

@@ -2,7 +2,9 @@
 //!
 //! For `mount -t fuse.steadfast` and fstab, mount(8) runs `mount.fuse3`, which runs
 //! `steadfast SOURCE DIR -o OPTIONS`. Where this program is linked as `/sbin/mount.steadfast` or
-//! `/sbin/mount.fuse.steadfast`, mount(8) runs it itself with `SOURCE DIR [-sfnv] [-o OPTIONS] [-t TYPE]`.
+//! `/sbin/mount.fuse.steadfast`, mount(8) runs it itself with `SOURCE DIR [-sfnv] [-o OPTIONS] [-t TYPE]`. Where it is linked as
+//! `/sbin/umount.steadfast` or `/sbin/umount.fuse.steadfast`, umount(8) runs it with `DIR [-flnrv] [-t TYPE]`, and so does not
+//! return before the last transaction point is made.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -23,11 +25,18 @@ pub enum Call {
     Mount(Request),
     /// Check the command line, mount nothing (`-f` of mount(8)).
     Fake,
+    /// Unmount this.
+    Unmount {
+        /// The mount point, or the image.
+        target: PathBuf,
+        /// At once, though files are in use.
+        lazy: bool,
+    },
 }
 
 /// Whether this process was called as a mount helper: by its name, or as `steadfast SOURCE DIR …`.
 pub fn is_called(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) -> bool {
-    if by_name(arguments) {
+    if by_name(arguments) || unmounts(arguments) {
         return true;
     }
     match arguments.get(1) {
@@ -40,11 +49,19 @@ pub fn is_called(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) ->
 
 /// Whether the program's name is that of a mount helper.
 fn by_name(arguments: &[OsString]) -> bool {
-    let name = arguments.first().map(Path::new).and_then(Path::file_name);
-    matches!(name.map(OsStr::as_bytes), Some(b"mount.steadfast" | b"mount.fuse.steadfast"))
+    matches!(name(arguments), Some(b"mount.steadfast" | b"mount.fuse.steadfast"))
 }
 
-/// Understands the arguments of mount(8).
+/// Whether it is that of a helper of umount(8).
+fn unmounts(arguments: &[OsString]) -> bool {
+    matches!(name(arguments), Some(b"umount.steadfast" | b"umount.fuse.steadfast"))
+}
+
+fn name(arguments: &[OsString]) -> Option<&[u8]> {
+    arguments.first().map(Path::new).and_then(Path::file_name).map(OsStr::as_bytes)
+}
+
+/// Understands the arguments of mount(8) or umount(8).
 ///
 /// # Errors
 /// A failure that says what is wrong with them.
@@ -55,6 +72,9 @@ pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
     let text = |option: &OsStr| {
         option.to_str().map(str::to_owned).ok_or_else(|| wrong("a mount option is not UTF-8".into()))
     };
+    if unmounts(arguments) {
+        return parse_unmount(arguments);
+    }
     let by_name = by_name(arguments);
     let mut paths: Vec<PathBuf> = Vec::new();
     let mut options = Vec::new();
@@ -89,6 +109,30 @@ pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
     }
 }
 
+/// Understands the arguments of umount(8).
+fn parse_unmount(arguments: &[OsString]) -> Result<Call, Failure> {
+    let wrong = |what: String| {
+        Failure::new(Exit::Usage, what, "umount helper", "call it as: umount.steadfast DIR [-l]")
+    };
+    let (mut targets, mut lazy) = (Vec::new(), false);
+    let mut rest = arguments.iter().skip(1);
+    while let Some(argument) = rest.next() {
+        match argument.as_bytes() {
+            b"-t" | b"-N" | b"-o" => drop(rest.next()),
+            // Nothing of the kind that -f interrupts, and nothing to write down for -n.
+            [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(|l| b"flnrvdi".contains(l)) => {
+                lazy |= letters.contains(&b'l');
+            }
+            [b'-', ..] => return Err(wrong(format!("unknown option {}", argument.display()))),
+            _ => targets.push(PathBuf::from(argument)),
+        }
+    }
+    match <[PathBuf; 1]>::try_from(targets) {
+        Ok([target]) => Ok(Call::Unmount { target, lazy }),
+        Err(_) => Err(wrong("one mount point is needed".into())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +150,7 @@ mod tests {
         assert!(is_called(&words("steadfast /x.img /mnt -o rw"), is_command));
         assert!(is_called(&words("/sbin/mount.steadfast a b"), is_command));
         assert!(is_called(&words("mount.fuse.steadfast a b"), is_command));
+        assert!(is_called(&words("/sbin/umount.fuse.steadfast a"), is_command));
         for line in [
             "steadfast mount /x.img /mnt",
             "steadfast",
@@ -127,6 +172,11 @@ mod tests {
         assert!(!request.foreground);
         assert_eq!(parse(&words("mount.steadfast /x.img /mnt -sf -t fuse.steadfast")), Ok(Call::Fake));
         assert!(parse(&words("mount.steadfast /x.img")).is_err());
+        let unmount = |lazy| Ok(Call::Unmount { target: "/mnt".into(), lazy });
+        assert_eq!(parse(&words("umount.fuse.steadfast /mnt -t fuse.steadfast")), unmount(false));
+        assert_eq!(parse(&words("umount.steadfast -fl /mnt")), unmount(true));
+        assert!(parse(&words("umount.steadfast")).is_err());
+        assert!(parse(&words("umount.steadfast /mnt --bogus")).is_err());
         assert!(parse(&words("steadfast a b -o")).is_err());
         assert!(parse(&words("steadfast a b --bogus")).is_err());
     }

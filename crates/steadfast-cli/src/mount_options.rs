@@ -50,6 +50,8 @@ pub struct MountSettings {
     pub snapshot: Option<String>,
     /// Options for the kernel: suid, dev, noexec, …
     pub kernel: Vec<String>,
+    /// Options so far that rule others out, by what they say something about.
+    given: Vec<(&'static str, String)>,
 }
 
 impl Default for MountSettings {
@@ -71,17 +73,38 @@ impl Default for MountSettings {
             snapshots: None,
             snapshot: None,
             kernel: Vec::new(),
+            given: Vec::new(),
         }
     }
 }
 
 impl MountSettings {
-    /// Applies a comma-separated list of options; later ones win.
+    /// Applies a comma-separated list of options.
     ///
     /// # Errors
-    /// A line for people that names the option.
+    /// A line for people that names the option: one that there is not, or that contradicts an earlier one.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
-        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| {
+            self.note(option)?;
+            self.apply_one(option)
+        })
+    }
+
+    /// Takes note of an option that rules others out.
+    fn note(&mut self, option: &str) -> Result<(), String> {
+        let Some(subject) = subject(option.split_once('=').map_or(option, |(name, _)| name)) else {
+            return Ok(());
+        };
+        match self.given.iter().find(|(of, _)| *of == subject) {
+            Some((_, earlier)) if earlier != option => {
+                Err(format!("mount options '{earlier}' and '{option}' contradict each other"))
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.given.push((subject, option.to_owned()));
+                Ok(())
+            }
+        }
     }
 
     fn apply_one(&mut self, option: &str) -> Result<(), String> {
@@ -156,6 +179,30 @@ impl MountSettings {
     }
 }
 
+/// What an option says something about, of which only one thing can hold.
+fn subject(name: &str) -> Option<&'static str> {
+    const SUBJECTS: [&[&str]; 17] = [
+        &["ro", "rw"],
+        &["noatime", "atime", "relatime"],
+        &["writeback", "writethrough"],
+        &["direct", "nodirect"],
+        &["asynchronous", "background", "synchronous"],
+        &["suid", "nosuid"],
+        &["dev", "nodev"],
+        &["exec", "noexec"],
+        &["sync", "async"],
+        &["cache"],
+        &["threads"],
+        &["io_uring"],
+        &["mask"],
+        &["timer"],
+        &["metrics"],
+        &["snapshot"],
+        &["snapshots"],
+    ];
+    SUBJECTS.iter().find(|names| names.contains(&name)).map(|names| names[0])
+}
+
 /// A cache size from the command line.
 ///
 /// # Errors
@@ -207,10 +254,10 @@ mod tests {
         assert_eq!((settings.timer_ms, settings.threads), (Some(500), Some(3)));
         assert_eq!(settings.mask.as_deref(), Some("fsync:sync"));
         assert_eq!(settings.io_uring, IoUring::Auto);
-        assert_eq!(parse("direct,nodirect").unwrap().way, Way::Cached);
+        assert_eq!(parse("nodirect").unwrap().way, Way::Cached);
         assert_eq!(parse("").unwrap().way, Way::CachedAbove);
         assert_eq!(parse("io_uring").unwrap().io_uring, IoUring::On);
-        assert_eq!(parse("io_uring=on,io_uring=off").unwrap().io_uring, IoUring::Off);
+        assert_eq!(parse("io_uring=off,io_uring=off").unwrap().io_uring, IoUring::Off);
     }
 
     #[test]
@@ -220,8 +267,8 @@ mod tests {
         let settings = parse("background").unwrap();
         assert_eq!(settings.behaviour, Some(Behaviour::Background { bound_ms: 1000 }));
         assert!(!settings.write_back);
-        let settings = parse("synchronous,background=250ms,mask=+close").unwrap();
-        assert_eq!(settings.behaviour, Some(Behaviour::Background { bound_ms: 250 }), "the later one wins");
+        let settings = parse("background=250ms,mask=+close").unwrap();
+        assert_eq!(settings.behaviour, Some(Behaviour::Background { bound_ms: 250 }));
         assert_eq!(settings.mask.as_deref(), Some("+close"));
         assert!(!parse("synchronous").unwrap().write_back);
         assert!(parse("background,writeback").unwrap().write_back);
@@ -231,7 +278,26 @@ mod tests {
     fn fstab_options_pass() {
         let settings = parse("rw,nosuid,nodev,user=me,x-systemd.automount,_netdev,nofail,,defaults").unwrap();
         assert_eq!(settings.kernel, ["nosuid", "nodev"]);
-        assert!(!parse("ro,rw").unwrap().read_only);
+        assert!(parse("ro,ro,nodev,nodev").unwrap().read_only);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for (list, part) in [
+            ("ro,rw", "'ro' and 'rw'"),
+            ("noatime,ro,relatime", "'noatime' and 'relatime'"),
+            ("direct,nodirect", "'direct' and 'nodirect'"),
+            ("writeback,writethrough", "'writeback' and 'writethrough'"),
+            ("synchronous,background=250ms", "'synchronous' and 'background=250ms'"),
+            ("io_uring=on,io_uring=off", "'io_uring=on' and 'io_uring=off'"),
+            ("timer=1s,timer=2s", "'timer=1s' and 'timer=2s'"),
+            ("suid,nosuid", "'suid' and 'nosuid'"),
+        ] {
+            assert!(parse(list).unwrap_err().contains(part), "{list}");
+        }
+        let mut settings = MountSettings::default();
+        settings.apply("rw").unwrap();
+        assert!(settings.apply("ro").is_err(), "of another -o");
     }
 
     #[test]

@@ -146,6 +146,10 @@ pub fn failure(error: &RemoteError, path: &Path) -> Failure {
             ArrayError::NoArray => {
                 (Exit::NotAVolume, "check the addresses, or make one with 'steadfast mkfs'")
             }
+            ArrayError::Silent { .. } => (
+                Exit::Failed,
+                "start the servers, or check the addresses and the network: the array may be whole",
+            ),
             ArrayError::Unfinished => (Exit::Damaged, "the log still has everything"),
             ArrayError::Mixed(_) => (Exit::NotAVolume, "give the servers of one array only"),
             ArrayError::TooManyLost => {

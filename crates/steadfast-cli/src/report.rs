@@ -121,7 +121,12 @@ impl InfoReport {
         if self.mount_point.is_some() {
             row("transaction points", format!("{} since it was mounted", self.transaction_points))?;
             row("not yet durable", format!("{} changes", self.uncommitted))?;
-            row("access", if self.read_only { "read-only" } else { "read-write" }.into())?;
+            let access = match (self.read_only, self.poisoned) {
+                (true, _) => "read-only",
+                (false, Some(_)) => "read-only, by itself",
+                (false, None) => "read-write",
+            };
+            row("access", access.into())?;
         }
         if self.repaired_reads != 0 {
             row("damage", format!("{} reads answered from the second copy", self.repaired_reads))?;

@@ -267,11 +267,19 @@ fn apply_mask(volume: &HostVolume, settings: &MountSettings, image: &Path) -> Ou
         }
         None => base,
     };
+    let timer_ms = settings.timer_ms.or_else(|| settings.behaviour.and_then(Behaviour::timer_ms));
+    // What is as it should be is not set: that would write, and put the log into the tree now.
+    let mask = mask.filter(|mask| *mask != volume.mask());
+    let timer_ms = timer_ms.filter(|timer_ms| *timer_ms != volume.timer_ms());
     if let Some(mask) = mask {
         volume.set_mask(mask).map_err(at_image)?;
     }
-    if let Some(timer_ms) = settings.timer_ms.or_else(|| settings.behaviour.and_then(Behaviour::timer_ms)) {
+    if let Some(timer_ms) = timer_ms {
         volume.set_timer_ms(timer_ms).map_err(at_image)?;
+    }
+    if mask.is_some() || timer_ms.is_some() {
+        // Nothing else has changed yet.
+        volume.keep_parameters(true).map_err(at_image)?;
     }
     Ok(())
 }
@@ -392,6 +400,16 @@ fn finish(image: &Path, directory: &Path, volume: &HostVolume, served: io::Resul
             Priority::Error,
             format_args!(
                 "the last transaction point of {} failed: {error}; the one before it is safe",
+                image.display()
+            ),
+        );
+    }
+    let info = volume.info();
+    if let Some(why) = info.poisoned.filter(|_| info.uncommitted > 0) {
+        message(
+            Priority::Error,
+            format_args!(
+                "unmounted {}; what was changed since its last transaction point is lost: {why}",
                 image.display()
             ),
         );

@@ -1,6 +1,7 @@
 //! Error numbers: the one place where an error of the core becomes an errno.
 
 use steadfast::Error;
+use steadfast_media::ErrorClass;
 
 /// A positive error number of the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub fn errno(error: &Error) -> i32 {
         Unsupported(_) => libc::EOPNOTSUPP,
         NoSpace => libc::ENOSPC,
         ReadOnly | Poisoned(_) => libc::EROFS,
+        Medium(error) if error.class == ErrorClass::Full => libc::ENOSPC,
         Busy => libc::EBUSY,
         Held => libc::EALREADY,
         Conflict => libc::EAGAIN,

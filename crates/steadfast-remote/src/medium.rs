@@ -344,7 +344,10 @@ impl RemoteMedium {
 
     /// An array that does not open, and of which a log may have a state.
     fn lost(address: &Address, error: ArrayError) -> RemoteError {
-        let gone = matches!(error, ArrayError::NoArray | ArrayError::TooManyLost | ArrayError::Unsure(_));
+        let gone = matches!(
+            error,
+            ArrayError::NoArray | ArrayError::Silent { .. } | ArrayError::TooManyLost | ArrayError::Unsure(_)
+        );
         match (&address.log, log_place::report(address)) {
             (Some(path), Ok(Some(report))) if gone && report.time_ms.is_some() => {
                 RemoteError::Restorable(error, path.display().to_string())

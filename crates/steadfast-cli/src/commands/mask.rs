@@ -31,6 +31,9 @@ enum Action {
     },
     /// Change the transaction mask or the timer; kept in the volume
     ///
+    /// On a mount it is durable when the command returns. Where the mask has no timer, before and after, and there are changes
+    /// since the last transaction point, it is in force at once and kept with the next one; the command says so.
+    ///
     /// EVENTS is a list such as `fsync,sync,timer`, which replaces the mask, or `+close,no-timer`, which changes it.
     /// `default`, `all` and `manual` are sets. Events: timer, create, unlink, mkdir, rmdir, rename, link, symlink,
     /// attribute, truncate, write, sync-write, close, fsync, sync, unmount, volume-full.
@@ -107,7 +110,17 @@ fn set(target: &Path, events: &[String], timer: Option<u32>) -> Outcome {
     match Target::find(target)? {
         Target::Mounted(live) => {
             let (mask, timer_ms) = live.mask()?;
-            live.set_mask(apply(mask)?, timer.unwrap_or(timer_ms))
+            let wanted = apply(mask)?;
+            live.set_mask(wanted, timer.unwrap_or(timer_ms))?;
+            let at_any_moment = mask.union(wanted).contains(TransactionMask::TIMER);
+            if !at_any_moment && live.info()?.uncommitted > 0 {
+                return output::line(format_args!(
+                    "{0}: in force now; kept in the volume from the next transaction point on, as there are changes that only \
+                     'steadfast transact {0}' or an event of the mask makes durable",
+                    live.directory().display()
+                ));
+            }
+            Ok(())
         }
         Target::Image(path) => {
             let image = Image::open(&path, Access::Write)?;

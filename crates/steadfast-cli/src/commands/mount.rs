@@ -11,6 +11,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::logger::Redirect;
 use crate::mount_options::{self, MountSettings};
 use crate::mounts;
+use crate::remount;
 use crate::schedule::Schedule;
 use crate::serve;
 
@@ -21,7 +22,7 @@ use crate::serve;
 /// processor, where root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
 /// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
 /// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and suid, dev (root only; set-id programs and device nodes
-/// mean nothing without), noexec, sync, dirsync for the kernel. When changes are durable, in one word: asynchronous (the kernel collects writes), background or
+/// mean nothing without), noexec, sync, dirsync for the kernel; remount with ro or rw changes a mount that is there. Options that contradict each other are refused. When changes are durable, in one word: asynchronous (the kernel collects writes), background or
 /// background=INTERVAL (written through, a transaction point within the interval, 1s), synchronous (every call that
 /// changes anything is durable when it returns). mask, timer and these three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
@@ -96,6 +97,9 @@ fn schedule_text(text: &str) -> Result<String, String> {
 /// # Errors
 /// As [`run`].
 pub fn mount(request: &Request) -> Outcome {
+    if remount::is_asked(&request.options) {
+        return remount::remount(&request.directory, &request.options);
+    }
     let settings = settings(request)?;
     if request.foreground {
         let _redirect = request.log.as_deref().map(|path| Redirect::new(Some(path))).transpose()?;

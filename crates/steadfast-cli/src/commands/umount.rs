@@ -38,6 +38,17 @@ pub struct Args {
     /// Say nothing on success
     #[arg(short, long)]
     quiet: bool,
+    /// Take the mount out of the tree at once, though files are in use; it is served until they are closed
+    #[arg(short, long)]
+    lazy: bool,
+}
+
+/// Unmounts what umount(8) has been told to.
+///
+/// # Errors
+/// As [`run`].
+pub fn for_umount(target: &Path, quiet: bool, lazy: bool) -> Outcome {
+    run(&Args { target: target.to_owned(), quiet, lazy })
 }
 
 /// Unmounts what is mounted on `target` without a word.
@@ -45,7 +56,7 @@ pub struct Args {
 /// # Errors
 /// As [`run`].
 pub fn quietly(target: &Path) -> Outcome {
-    run(&Args { target: target.to_owned(), quiet: true })
+    for_umount(target, true, false)
 }
 
 /// Runs the command.
@@ -62,11 +73,24 @@ pub fn run(args: &Args) -> Outcome {
     };
     let lost = Live::open(&mount.directory).ok().and_then(|live| live.lost_writes());
     let daemon = Daemon::of(&mount);
-    take_out(&mount)?;
-    wait_closed(&mount)?;
-    daemon.wait_ended();
+    if let Err(failure) = take_out(&mount, args.lazy) {
+        return Err(match failure.exit {
+            Exit::Busy => busy(&mount, &kept, warning.as_ref()),
+            _ => failure,
+        });
+    }
+    if !args.lazy {
+        wait_closed(&mount)?;
+        daemon.wait_ended();
+    }
     if let Some(failure) = warning {
-        return Err(failure);
+        let what = format!("unmounted, but the last transaction point failed: {}", failure.what);
+        let advice = if failure.exit == Exit::NoSpace {
+            "what was changed since the one before it is lost: make room, then mount again"
+        } else {
+            "what was changed since the one before it is lost: look at the storage, run 'steadfast check', then mount again"
+        };
+        return Err(Failure::new(failure.exit, what, failure.place, advice));
     }
     if let Some((bytes, error)) = lost {
         return Err(lost_writes(&mount, bytes, &error));
@@ -160,19 +184,20 @@ fn commit(mount: &Mount) -> Outcome<LastPoint> {
 }
 
 /// Takes the mount out of the tree.
-fn take_out(mount: &Mount) -> Outcome {
-    match unmount(&mount.directory, UnmountFlags::empty()) {
+fn take_out(mount: &Mount, lazy: bool) -> Outcome {
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match unmount(&mount.directory, flags) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) => take_out_as_user(mount),
-        Err(Errno::BUSY) => Err(busy(mount)),
+        Err(Errno::PERM) => take_out_as_user(mount, lazy),
+        Err(Errno::BUSY) => Err(in_use(mount, String::new())),
         Err(errno) => Err(Failure::host(&errno.into(), "unmount", &mount.directory)),
     }
 }
 
 /// Without privileges the helper of the FUSE package does it, for whoever made the mount.
-fn take_out_as_user(mount: &Mount) -> Outcome {
+fn take_out_as_user(mount: &Mount, lazy: bool) -> Outcome {
     let output = Command::new("fusermount3")
-        .args(["-u", "--"])
+        .args(if lazy { ["-uz", "--"] } else { ["-u", "--"] })
         .arg(&mount.directory)
         .stdin(Stdio::null())
         .output()
@@ -189,7 +214,7 @@ fn take_out_as_user(mount: &Mount) -> Outcome {
     }
     let text = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
     if text.contains("busy") {
-        return Err(busy(mount));
+        return Err(in_use(mount, String::new()));
     }
     Err(Failure::new(
         Exit::NoPermission,
@@ -199,16 +224,29 @@ fn take_out_as_user(mount: &Mount) -> Outcome {
     ))
 }
 
-fn busy(mount: &Mount) -> Failure {
+/// It stays mounted: what that means for what was changed.
+fn busy(mount: &Mount, kept: &LastPoint, warning: Option<&Failure>) -> Failure {
     let directory = mount.directory.display();
-    Failure::new(
-        Exit::Busy,
-        "files on the mount are in use",
-        directory.to_string(),
-        format!(
-            "close them and try again; 'fuser -vm {directory}' shows who has them; everything up to now is safe"
+    let state = match (kept, warning) {
+        (_, Some(failure)) => {
+            format!("; changes since the last transaction point are not durable: {}", failure.what)
+        }
+        (LastPoint::Made, None) => "; everything up to now is durable".to_owned(),
+        (LastPoint::MaskedOut, None) => format!(
+            "; changes since the last transaction point are not durable, 'steadfast transact {directory}' makes them so"
         ),
-    )
+        (LastPoint::Lost, None) => {
+            "; the daemon is gone, and with it what was changed since the last transaction point".to_owned()
+        }
+        (LastPoint::ReadOnly | LastPoint::Unseen, None) => String::new(),
+    };
+    in_use(mount, state)
+}
+
+fn in_use(mount: &Mount, state: String) -> Failure {
+    let directory = mount.directory.display();
+    let advice = format!("close them and try again; 'fuser -vm {directory}' shows who has them{state}");
+    Failure::new(Exit::Busy, "files on the mount are in use", directory, advice)
 }
 
 /// The process that serves a mount, as far as it is known.

@@ -184,12 +184,16 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if self.agreement.write_back() && mask.contains(TransactionMask::WRITE) {
             return Err(Errno(libc::EOPNOTSUPP));
         }
+        // Where the timer runs, or ran up to now, everybody expects a transaction point at any moment. Otherwise what has been
+        // changed is published by whoever decides about that, and mask and timer are kept then.
+        let at_any_moment = self.volume.mask().union(mask).contains(TransactionMask::TIMER);
         if mask != self.volume.mask() {
             self.closing.change_mask(mask, || Ok(self.volume.set_mask(mask)?))?;
         }
         if timer_ms != self.volume.timer_ms() {
             self.volume.set_timer_ms(timer_ms)?;
         }
+        self.volume.keep_parameters(at_any_moment)?;
         Ok(())
     }
 

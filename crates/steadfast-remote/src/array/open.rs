@@ -80,13 +80,18 @@ impl<F: Fleet> Array<F> {
     /// Opens the array on these servers.
     ///
     /// # Errors
-    /// [`ArrayError::NoArray`], [`ArrayError::Mixed`], [`ArrayError::TooManyLost`], [`ArrayError::Unsure`],
+    /// [`ArrayError::NoArray`], [`ArrayError::Silent`], [`ArrayError::Mixed`], [`ArrayError::TooManyLost`], [`ArrayError::Unsure`],
     /// [`ArrayError::Unfinished`], [`ArrayError::Logged`].
     pub fn open(fleet: F, options: ArrayOptions) -> Result<Array<F>, ArrayError> {
         let servers = fleet.servers();
         let open = |found: &Found| newest_of(found).is_some_and(|newest| !newest.closed);
         let seen = quiet(&fleet, &options, look(&fleet, options.patience_ms), open);
-        let newest = newest_of(&seen).cloned().ok_or(ArrayError::NoArray)?;
+        let newest = newest_of(&seen).cloned().ok_or_else(|| {
+            match seen.iter().filter(|seen| seen.contact.is_err()).count() {
+                0 => ArrayError::NoArray,
+                silent => ArrayError::Silent { silent, servers },
+            }
+        })?;
         let (contacts, found): (Vec<Option<Contact>>, Vec<Option<Superblock>>) =
             seen.into_iter().map(|seen| (seen.contact.ok(), seen.superblock)).unzip();
         if let Some(other) = found.iter().position(|superblock| {

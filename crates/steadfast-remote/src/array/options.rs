@@ -94,7 +94,15 @@ pub enum ArrayError {
     /// A server that is needed does not answer.
     #[error("server {0}: {1}")]
     Unreachable(usize, String),
-    /// No server has a superblock.
+    /// Servers do not answer, and those that do have no superblock.
+    #[error("{}", of_silence(*.silent, *.servers))]
+    Silent {
+        /// How many do not answer.
+        silent: usize,
+        /// How many there are.
+        servers: usize,
+    },
+    /// All servers answer, and none has a superblock.
     #[error("no array on these servers")]
     NoArray,
     /// Somebody has begun to restore it, and not ended.
@@ -135,6 +143,13 @@ pub enum ArrayError {
     /// What was to be done is for another state of the member.
     #[error("member {0} is not in a state for that")]
     WrongState(usize),
+}
+
+fn of_silence(silent: usize, servers: usize) -> String {
+    match servers - silent.min(servers) {
+        0 => format!("none of the {servers} servers answers"),
+        _ => format!("{silent} of {servers} servers do not answer, and there is no array on the others"),
+    }
 }
 
 /// Counters of an array.

@@ -88,6 +88,11 @@ impl Superblock {
         self.shape.policy()
     }
 
+    /// How many good members the array needs to be opened.
+    pub fn needed(&self) -> usize {
+        self.shape.data
+    }
+
     /// Bytes at the front of a server that superblocks are in.
     pub const AREA: usize = PLACES as usize * BLOCK;
 

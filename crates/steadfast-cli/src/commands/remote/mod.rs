@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use steadfast_remote::array::State;
+use steadfast_remote::array::{ArrayError, State};
 use steadfast_remote::{Latency, Live, LogReport, RemoteMedium, ServerReport};
 
 use crate::etcd::{self, EtcdTls};
@@ -24,6 +24,8 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// What each server says and, where this machine has the array open, what it is doing; changes nothing
+    ///
+    /// Fails where no array answers, or too little of one for it to be opened.
     Status {
         /// Address of the array, such as remote://a:10809,b:10809
         address: PathBuf,
@@ -152,12 +154,20 @@ fn status(path: &Path, json: bool) -> Outcome {
         .collect();
     let live = RemoteMedium::live(&address);
     let log = RemoteMedium::log_report(&address).map_err(|error| remote::failure(&error, path))?;
-    if json {
-        return output::json(&StatusJson { servers, live });
-    }
-    let mut output = Output::new();
     let newest =
         reports.iter().filter_map(|report| report.superblock.as_ref()).max_by_key(|found| found.order());
+    let good = servers.iter().filter(|server| server.state == "good").count();
+    let silent = servers.iter().filter(|server| server.error.is_some()).count();
+    let verdict = match newest {
+        None if silent > 0 => Err(ArrayError::Silent { silent, servers: servers.len() }),
+        Some(found) if good < found.needed() => Err(ArrayError::TooManyLost),
+        _ => Ok(()),
+    };
+    let verdict = verdict.map_err(|error| remote::failure(&error.into(), path));
+    if json {
+        return output::json(&StatusJson { servers, live }).and(verdict);
+    }
+    let mut output = Output::new();
     match newest {
         Some(found) => {
             let good = found.states.iter().filter(|state| **state == State::Good).count();
@@ -171,6 +181,7 @@ fn status(path: &Path, json: bool) -> Outcome {
                 found.session,
             ))?;
         }
+        None if silent > 0 => output.line("no array on the servers that answer")?,
         None => output.line("no array on these servers")?,
     }
     for server in &servers {
@@ -185,7 +196,7 @@ fn status(path: &Path, json: bool) -> Outcome {
         (None, Some(log)) => print_log(&log, &mut output)?,
         (None, None) => {}
     }
-    output.finish()
+    output.finish().and(verdict)
 }
 
 /// What a log says that is not in use.
