@@ -20,7 +20,7 @@ fn names_of_all_kinds() {
         return;
     }
     let place = Place::new(SIZE, QUIET);
-    let mounted = place.mount(&MountOptions::default());
+    let mounted = place.mount(&MountOptions { extra: vec!["dev".into()], ..MountOptions::default() });
     let path = |name: &str| mounted.path(name);
 
     fs::write(path("file"), "one").unwrap();
