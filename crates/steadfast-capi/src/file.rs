@@ -11,7 +11,8 @@ use crate::Surroundings;
 use crate::codes;
 use crate::error::Failure;
 use crate::guard::{
-    Outcome, bytes, bytes_mut, call, call_int, check_flags, check_place, on, reference, store, text, with,
+    Outcome, bytes, bytes_mut, call, call_int, check_flags, check_length_of, check_place, on, reference,
+    store, text, with,
 };
 use crate::medium::AnyMedium;
 use crate::types::sf_attributes;
@@ -72,6 +73,18 @@ impl sf_file {
         }
         let what = if flag == SF_READ { "reading" } else { "writing" };
         Err(Failure::new(codes::SF_EBADF, format_args!("the file is not open for {what}")))
+    }
+
+    /// As much of the caller's buffer as the file fills from `offset` on.
+    ///
+    /// # Safety
+    /// As [`bytes_mut`].
+    unsafe fn room<'a>(&self, buffer: *mut c_void, length: usize, offset: u64) -> Outcome<&'a mut [u8]> {
+        check_length_of(buffer.cast::<u8>(), length, "buffer")?;
+        let left = self.file.attributes()?.size.saturating_sub(offset);
+        let fills = usize::try_from(left).map_or(length, |left| left.min(length));
+        // SAFETY: as the caller says.
+        unsafe { bytes_mut(buffer, fills, "buffer") }
     }
 
     pub(crate) fn volume(&self) -> &'static sf_volume {
@@ -184,8 +197,9 @@ pub unsafe extern "C" fn sf_pread(
         unsafe {
             on_file(file, |file| {
                 file.check_open_for(SF_READ)?;
-                let buffer = bytes_mut(buffer, length, "buffer")?;
-                Ok(file.file.read_at(offset_of(offset, "offset")?, buffer)?)
+                let offset = offset_of(offset, "offset")?;
+                let buffer = file.room(buffer, length, offset)?;
+                Ok(file.file.read_at(offset, buffer)?)
             })
         }
     })
@@ -220,8 +234,8 @@ pub unsafe extern "C" fn sf_read(file: *mut sf_file, buffer: *mut c_void, length
         unsafe {
             on_file(file, |file| {
                 file.check_open_for(SF_READ)?;
-                let buffer = bytes_mut(buffer, length, "buffer")?;
                 let mut position = file.position.lock();
+                let buffer = file.room(buffer, length, *position)?;
                 let count = file.file.read_at(*position, buffer)?;
                 *position = position.saturating_add(count as u64);
                 Ok(count)
@@ -345,20 +359,20 @@ pub unsafe extern "C" fn sf_read_file(
         // SAFETY: the header asks for a volume that is open, a text and a buffer of this size.
         unsafe {
             let path = text(path, "path")?;
-            let buffer = bytes_mut(buffer, size, "buffer")?;
+            check_length_of(buffer.cast::<u8>(), size, "buffer")?;
             with(volume, |volume| {
                 let file = volume.core.open_file(path, &FileOptions::new().read(true))?;
                 let length = file.attributes()?.size;
-                if buffer.is_empty() {
+                if size == 0 {
                     return Ok(length);
                 }
-                if length > buffer.len() as u64 {
+                let Some(fills) = usize::try_from(length).ok().filter(|length| *length <= size) else {
                     return Err(Failure::new(
                         codes::SF_ERANGE,
-                        format_args!("the file has {length} bytes, the buffer {}", buffer.len()),
+                        format_args!("the file has {length} bytes, the buffer {size}"),
                     ));
-                }
-                Ok(file.read_at(0, buffer)? as u64)
+                };
+                Ok(file.read_at(0, bytes_mut(buffer, fills, "buffer")?)? as u64)
             })
         }
     })

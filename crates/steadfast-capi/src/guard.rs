@@ -163,7 +163,8 @@ pub unsafe fn bytes<'a>(buffer: *const c_void, length: usize, name: &str) -> Out
     Ok(unsafe { slice::from_raw_parts(buffer.cast(), length) })
 }
 
-/// The bytes of a buffer that is written to. NULL is good where there is no room.
+/// The bytes of a buffer that is written to, all of them zero: a caller in C may never have written to its buffer, and a
+/// reference to bytes without a value is not allowed, whether they are read or not. NULL is good where there is no room.
 ///
 /// # Safety
 /// `buffer` is NULL or has `length` bytes that nobody else uses during `'a`.
@@ -175,9 +176,11 @@ pub unsafe fn bytes_mut<'a>(buffer: *mut c_void, length: usize, name: &str) -> O
         return Err(Failure::null(name));
     }
     check_length(length)?;
-    // SAFETY: not NULL, no longer than an object can be, and as the caller says. Bytes that the caller never wrote are read
-    // by nobody: the core fills what it reports as filled.
-    Ok(unsafe { slice::from_raw_parts_mut(buffer.cast(), length) })
+    // SAFETY: not NULL, no longer than an object can be, as the caller says, and written before it becomes a slice.
+    unsafe {
+        buffer.cast::<u8>().write_bytes(0, length);
+        Ok(slice::from_raw_parts_mut(buffer.cast(), length))
+    }
 }
 
 /// That there is a place for `count` values, before anything is done.
@@ -202,14 +205,15 @@ fn check_length(length: usize) -> Outcome {
 /// As [`bytes_mut`].
 pub unsafe fn copy_out(value: &[u8], buffer: *mut c_void, size: usize) -> Outcome<usize> {
     if size > 0 {
-        // SAFETY: as the caller says.
-        let buffer = unsafe { bytes_mut(buffer, size, "buffer") }?;
-        let Some(room) = buffer.get_mut(..value.len()) else {
+        check_place(buffer, "buffer")?;
+        if size < value.len() {
             return Err(Failure::new(
                 codes::SF_ERANGE,
                 format_args!("the value has {} bytes, the buffer {size}", value.len()),
             ));
-        };
+        }
+        // SAFETY: as the caller says; no more of the buffer is touched than the value fills.
+        let room = unsafe { bytes_mut(buffer, value.len(), "buffer") }?;
         room.copy_from_slice(value);
     }
     Ok(value.len())
@@ -262,6 +266,23 @@ mod tests {
             assert_eq!(sf_mkdir(volume, c"before".as_ptr(), 0o755), 0);
             assert_eq!(sf_close(volume), 0);
         }
+    }
+
+    #[test]
+    fn a_buffer_has_a_value_before_it_is_a_slice() {
+        let mut memory = [0xaa_u8; 16];
+        // SAFETY: the first eight bytes of an array.
+        let room = unsafe { bytes_mut(memory.as_mut_ptr().cast(), 8, "buffer") }.unwrap_or_default();
+        assert_eq!(room, [0; 8]);
+        assert_eq!(memory[8..], [0xaa; 8]);
+        // What does not fit leaves the buffer alone, and so does the room behind a value.
+        let place = memory[8..].as_mut_ptr().cast();
+        // SAFETY: the last eight bytes of the array.
+        unsafe {
+            assert!(copy_out(&[1; 9], place, 8).is_err());
+            assert_eq!(copy_out(&[1; 3], place, 8).unwrap_or_default(), 3);
+        }
+        assert_eq!(memory[8..], [1, 1, 1, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use engine::{FormatOptions, OpenOptions, TransactionMask};
 
 use crate::codes;
 use crate::error::Failure;
-use crate::guard::{Outcome, bytes, bytes_mut, call_int, check_flags};
+use crate::guard::{Outcome, bytes, call_int, check_flags, check_place};
 
 /// In `sf_format_options.log_size`: choose by the size of the volume.
 pub const SF_LOG_AUTOMATIC: u64 = 0xffff_ffff_ffff_ffff;
@@ -118,20 +118,18 @@ unsafe impl Plain for sf_open_options {
 
 /// Fills the caller's structure of `size` bytes with the defaults, as much as it has of them.
 unsafe fn init<T: Plain>(options: *mut T, size: usize) -> Outcome {
-    // SAFETY: as the caller says.
-    let room = unsafe { bytes_mut(options.cast::<c_void>(), size, "options") }?;
+    check_place(options, "options")?;
     if size < size_of::<T>() {
         return Err(Failure::invalid("size is smaller than any version of this structure"));
     }
     let Ok(struct_size) = u32::try_from(size) else {
         return Err(Failure::invalid("size is not that of this structure"));
     };
-    room.fill(0);
-    let defaults = T::defaults();
-    // SAFETY: the room has at least this many bytes, and a value of plain numbers has no other ones.
-    unsafe { options.write_unaligned(defaults) };
-    if let Some(first) = room.first_chunk_mut::<4>() {
-        *first = struct_size.to_ne_bytes();
+    // SAFETY: the caller says that so many bytes are there, no fewer than the structure has; its first field is its size.
+    unsafe {
+        options.cast::<u8>().write_bytes(0, size);
+        options.write_unaligned(T::defaults());
+        options.cast::<u32>().write_unaligned(struct_size);
     }
     Ok(())
 }
