@@ -4,7 +4,7 @@
 //! has, and a function takes a larger one only where everything that it does not know is zero.
 
 use alloc::string::String;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int};
 
 use engine::{FormatOptions, OpenOptions, TransactionMask};
 
