@@ -22,7 +22,10 @@ impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
         self.volume.available_bytes().unwrap_or(0)
     }
 
-    fn make_room(&self, _bytes: u64) {}
+    fn make_room(&self, bytes: u64) {
+        // Where that fails, so does the write.
+        let _ = self.volume.make_room(bytes);
+    }
 
     fn size(&self, nodeid: u64) -> Result<u64, Errno> {
         Ok(self.volume.attributes(self.nodes.resolve(nodeid)?)?.size)

@@ -158,6 +158,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(false)
     }
 
+    /// Brings back what removed files and deleted snapshots still hold, until [`available_bytes`](Self::available_bytes) says
+    /// `bytes` or nothing is left to come back.
+    ///
+    /// # Errors
+    /// Those of the medium; `ReadOnly`, `Poisoned`.
+    pub fn make_room(&self, bytes: u64) -> Result<()> {
+        self.check_writable()?;
+        while self.available_bytes()? < bytes && self.may_reclaim() {
+            if !(self.reclaim_step()? || self.delete_for_room()?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until there is room for so many blocks of data, or nothing that was removed is left to come back.
     ///
     /// # Errors
