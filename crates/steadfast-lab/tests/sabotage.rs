@@ -82,7 +82,7 @@ const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, re
 /// A disk that two machines reach.
 struct Shared(MemoryMedium);
 
-impl Medium for &Shared {
+impl Medium for Shared {
     fn geometry(&self) -> Geometry {
         self.0.geometry()
     }
