@@ -39,11 +39,6 @@ const FUSE_DEVICE: &str = "/dev/fuse";
 /// # Errors
 /// What keeps it from being mounted, and the failure of the last transaction point.
 pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
-    // Ahead of all threads, which inherit what is left.
-    if let Err(error) = steadfast_fuse::keep_needed_capabilities() {
-        let error = text_os(&error);
-        message(Priority::Warning, format_args!("keeps capabilities that it does not need: {error}"));
-    }
     // Signals are caught from before the mount exists: one that ended this process would leave a dead mount. Like the thread in the
     // background the one that watches for them is there before the workers, of which as many stand by as there are threads left.
     let unmount_at_signals = watch_signals();

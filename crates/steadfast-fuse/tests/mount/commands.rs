@@ -5,7 +5,7 @@ use std::fs::File;
 use steadfast::TransactionMask;
 use steadfast_fuse::{MountOptions, ioctl};
 
-use crate::support::{Place, QUIET, can_mount, errno, wait_for};
+use crate::support::{Place, QUIET, can_mount, errno};
 use crate::sys;
 
 const SIZE: u64 = 64 << 20;
@@ -53,41 +53,4 @@ fn a_stranger_publishes_nothing() {
     ioctl::rollback(&mounted.root(), true).unwrap();
     assert!(!mounted.path("half").exists());
     mounted.unmount();
-}
-
-#[test]
-fn the_daemon_keeps_no_capability_that_it_does_not_need() {
-    if !can_mount() {
-        return;
-    }
-    let place = Place::new(SIZE, QUIET);
-    let daemon = place.daemon();
-    // CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE, CAP_IPC_LOCK, CAP_SYS_ADMIN, CAP_SYS_RESOURCE.
-    let needed = 1 << 1 | 1 << 2 | 1 << 10 | 1 << 14 | 1 << 21 | 1 << 24;
-    // The thread that the test framework waits in was there before.
-    let mut serving: Vec<String> = Vec::new();
-    wait_for("the threads of the mount", || {
-        serving = daemon.threads();
-        serving.retain(|status| status.starts_with("Name:\tsteadfast"));
-        serving.len() > 2
-    });
-    for status in serving {
-        for name in ["CapEff:", "CapPrm:", "CapBnd:", "CapInh:", "CapAmb:"] {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            assert_eq!(u64::from_str_radix(line.trim(), 16).unwrap() & !needed, 0, "{name} {status}");
-        }
-    }
-    // Pages of files of others are still written back, and the mount goes away.
-    let path = daemon.path("file");
-    std::fs::write(&path, "data").unwrap();
-    std::os::unix::fs::chown(&path, Some(1000), Some(1000)).unwrap();
-    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
-    std::io::Write::write_all(&mut file, b" of others").unwrap();
-    ioctl::transact(&daemon.root()).unwrap();
-    daemon.kill();
-    drop(file);
-    let daemon = place.daemon();
-    assert_eq!(std::fs::read_to_string(daemon.path("file")).unwrap(), "data of others");
-    daemon.unmount();
 }

@@ -310,12 +310,6 @@ impl Daemon<'_> {
         std::fs::read_to_string(self.place.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// What the system says of each thread of the daemon.
-    pub fn threads(&self) -> Vec<String> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok()).collect()
-    }
-
     /// kill -9 of the helper process that pulls dirty pages.
     pub fn kill_helper(&self) {
         let mut helpers = Vec::new();
@@ -371,7 +365,6 @@ pub fn daemon_main() {
     let (Some(image), Some(directory)) = (std::env::var_os(IMAGE_ENV), std::env::var_os(MOUNT_ENV)) else {
         return;
     };
-    steadfast_fuse::keep_needed_capabilities().unwrap();
     let volume = open(image.as_ref(), false);
     let write_back = std::env::var_os(THROUGH_ENV).is_none();
     let options =
