@@ -107,6 +107,14 @@ struct sf_ioc_fragmentation {
 };
 #define SF_IOC_FRAGMENTATION _IOR(SF_IOC_TYPE, 38, struct sf_ioc_fragmentation)
 
+/* Argument of SF_IOC_LOST_WRITES: writes of the kernel's cache that could not be stored since the volume was mounted. */
+struct sf_ioc_lost_writes {
+    uint64_t bytes;
+    uint64_t writes;
+    uint64_t errno_last; /* why the last one failed; 0: there was none */
+};
+#define SF_IOC_LOST_WRITES _IOR(SF_IOC_TYPE, 39, struct sf_ioc_lost_writes)
+
 /* A snapshot: argument of SF_IOC_SNAPSHOT_CREATE, _DELETE and _ROLLBACK. What a command does not take is zero. */
 struct sf_ioc_snapshot {
     char name[64]; /* UTF-8, padded with zeros, at most 63 bytes */

@@ -9,6 +9,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -22,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// When to say what is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a daemon may take for its last transaction point here. One that serves files which were left open takes as long as those.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `open` again for as long as the volume is in use by a daemon that has no mount any more.
 ///
@@ -40,7 +41,7 @@ pub fn wait_for<T>(path: &Path, mut open: impl FnMut() -> Outcome<T>) -> Outcome
             }
             opened => return opened,
         }
-        if !told && start.elapsed() > PATIENCE {
+        if !told && start.elapsed() > PATIENCE && std::io::stderr().is_terminal() {
             told = true;
             eprintln!("steadfast: waiting for the last transaction point of {}", path.display());
         }

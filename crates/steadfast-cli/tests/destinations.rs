@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Scratch, failed, is_root, signal, wait_for};
+use common::{STEADFAST, Scratch, failed, is_root, signal, wait_for};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use steadfast::fs::SetAttributes;
 use steadfast::{OpenOptions, Volume};
@@ -235,7 +235,10 @@ fn an_interrupted_command_leaves_nothing_and_says_so() {
         ("image extract --tar big.img out.tar", "Ctrl-C"),
         ("image extract --tar big.img out.tar", "SIGTERM"),
     ] {
-        let mut command = scratch.command(&line.split(' ').collect::<Vec<_>>());
+        // A test that runs in the background of a shell has inherited that SIGINT is ignored, and so would the command.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT,TERM", STEADFAST]).args(line.split(' '));
+        command.current_dir(scratch.path("")).stdin(Stdio::null());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         wait_for("something unfinished", || !unfinished(&scratch.path("")).is_empty());
         let (short, number) = if name == "Ctrl-C" { ("INT", 2) } else { ("TERM", 15) };

@@ -42,10 +42,10 @@ fn commands_read_with_a_warning_and_write_when_asked() {
         warned.contains("both copies of a metaroot are damaged") && warned.lines().count() == 1,
         "{warned}"
     );
-    let line = scratch.fails(4, "rm disk.img:/old");
+    let line = scratch.fails(4, "rm disk.img /old");
     assert!(line.contains("may be lost") && line.contains("--recover"), "{line}");
     assert!(fs::read(scratch.path("disk.img")).expect("the image") == before, "nothing was written");
-    let done = scratch.line("--recover rm disk.img:/old");
+    let done = scratch.line("--recover rm disk.img /old");
     let warned = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && warned.contains("given up as asked"), "{done:?}");
     scratch.ok("check --quiet disk.img");

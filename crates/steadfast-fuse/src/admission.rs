@@ -239,7 +239,7 @@ impl Admission {
 
     /// Admits a write to a file, if there is a unit of room; else the control thread has to [`find_unit`](Self::find_unit).
     pub(crate) fn admit(&self, around: &impl Surroundings, nodeid: u64) -> bool {
-        !self.asks() || self.settled.load(Ordering::SeqCst) && self.take(nodeid, around.room())
+        !self.asks() || self.settled.load(Ordering::SeqCst) && self.take(nodeid, around)
     }
 
     /// On the control thread: finds room for a write by what takes time.
@@ -255,12 +255,16 @@ impl Admission {
         if self.admit(around, nodeid) {
             return Ok(());
         }
-        let files = {
+        let (files, given) = {
             let mut units = self.units();
-            units.given = 0;
-            std::mem::take(&mut units.files)
+            (std::mem::take(&mut units.files), units.given)
         };
         files.into_iter().for_each(|file| around.pull(file));
+        // Only now: what is being pulled is in the room no longer, and not yet out of it. Workers may have given more meanwhile.
+        {
+            let mut units = self.units();
+            units.given = units.given.saturating_sub(given);
+        }
         around.make_room(self.unit);
         self.look(around);
         if let Some(errno) = around.lost(nodeid) {
@@ -272,9 +276,11 @@ impl Admission {
         Err(Errno(libc::ENOSPC))
     }
 
-    /// Takes a unit out of `room`, if there is one.
-    fn take(&self, nodeid: u64, room: u64) -> bool {
+    /// Takes a unit of room, if there is one.
+    fn take(&self, nodeid: u64, around: &impl Surroundings) -> bool {
+        // The room of the time at which the units are counted.
         let mut units = self.units();
+        let room = around.room();
         let taken = units.given.saturating_add(1).saturating_mul(self.unit) <= room;
         if taken {
             units.give(nodeid);

@@ -105,6 +105,11 @@ impl OpenFiles {
         self.files().get(&nodeid).is_some_and(|counts| counts.writers > 0)
     }
 
+    /// Whether one handle, and no other, may write to the file.
+    pub(crate) fn has_one_writer(&self, nodeid: u64) -> bool {
+        self.files().get(&nodeid).is_some_and(|counts| counts.writers == 1)
+    }
+
     /// Files that are open for writing.
     pub(crate) fn written(&self) -> Vec<u64> {
         self.files().iter().filter(|(_, counts)| counts.writers > 0).map(|(nodeid, _)| *nodeid).collect()

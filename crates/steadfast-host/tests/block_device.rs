@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -84,9 +86,13 @@ fn a_device_has_one_owner() {
     medium.release_claim();
     medium.write(0, &[1; 4096]).unwrap();
     medium.discard(0, 4096).unwrap();
-    let other = FileMedium::open(device.path(), &options).unwrap();
+    // As the kernel does; for others the file below is still in use.
+    let exclusive = rustix::fs::OFlags::EXCL.bits().cast_signed();
+    let claimed = OpenOptions::new().read(true).custom_flags(exclusive).open(device.path()).unwrap();
+    drop(claimed);
+    let error = FileMedium::open(device.path(), &options).unwrap_err();
+    assert!(matches!(error, OpenError::InUseBelow { .. }), "{error}");
     drop(medium);
-    drop(other);
     FileMedium::open(device.path(), &options).unwrap();
 }
 

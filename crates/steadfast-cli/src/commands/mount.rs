@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use crate::commands::umount;
 use crate::daemon::{self, Ready};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::image;
 use crate::logger::Redirect;
 use crate::mount_options::{self, MountSettings};
 use crate::mounts;
@@ -77,6 +78,9 @@ pub fn run(args: &Args) -> Outcome {
     let mut options = args.options.clone();
     // The same as the option, which cannot hold a comma.
     options.extend(args.snapshots.as_ref().map(|text| format!("snapshots={}", text.replace(',', ":"))));
+    if image::recovers() {
+        options.push("recover".into());
+    }
     let request = Request {
         image: args.image.clone(),
         directory: args.directory.clone(),

@@ -18,8 +18,8 @@ use crate::service::Later;
 
 impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
     fn room(&self) -> u64 {
-        // Where it cannot say, each write finds out by itself.
-        self.volume.available_bytes().unwrap_or(0)
+        // Where it cannot say, each write finds out by itself what is wrong.
+        self.volume.available_bytes().unwrap_or(u64::MAX)
     }
 
     fn make_room(&self, bytes: u64) {
@@ -117,6 +117,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             self.admitted(nodeid);
             Ok(attr_out(&self.volume.attributes(self.nodes.resolve(nodeid)?)?))
         });
+        if let Err(errno) = result {
+            self.lease.note_no_space(errno);
+        }
         ticket.answer(result.as_ref().map(|out| out.as_bytes()).map_err(|errno| *errno));
     }
 

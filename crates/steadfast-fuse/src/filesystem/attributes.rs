@@ -63,10 +63,13 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if change.valid & valid::SIZE != 0 && change.size == 0 {
             self.lost.tell(nodeid);
         }
-        match self.lost.peek(nodeid) {
-            Some(errno) if !is_time_update(change) => Err(errno),
-            _ => Ok(()),
-        }
+        let says_no = change.valid & (valid::MODE | valid::UID | valid::GID | valid::SIZE) != 0;
+        let lost = match says_no {
+            true => self.lost.tell(nodeid),
+            // Programs ignore what setting times answers: the next call has to tell it, too.
+            false => self.lost.peek(nodeid).filter(|_| !is_time_update(change)),
+        };
+        lost.map_or(Ok(()), Err)
     }
 
     /// The kernel writes the times of an inode that it has in memory back also when the inode has just lost its last

@@ -51,7 +51,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             return Err(Errno(libc::ENOSYS));
         }
         if Handle(request.arguments().take::<FlushIn>()?.fh).is_writable() {
-            self.settle_times(request.header.nodeid);
+            if self.files.has_one_writer(request.header.nodeid) {
+                self.settle_times(request.header.nodeid);
+            }
             self.volume.closed(inode)?;
         }
         Ok(Answer::Ready)

@@ -151,7 +151,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let released = request.arguments().take::<ReleaseIn>()?;
         let nodeid = request.header.nodeid;
         let handle = Handle(released.fh);
-        if handle.is_writable() {
+        // Another writer may have times that the kernel has not told yet.
+        if handle.is_writable() && self.files.has_one_writer(nodeid) {
             self.settle_times(nodeid);
         }
         if self.files.closed(nodeid, handle) {

@@ -86,6 +86,11 @@ impl Lease {
                 self.lost.store(errno.0, Ordering::Release);
             }
         }
+        self.note_no_space(errno);
+    }
+
+    /// A program is told this error.
+    pub(crate) fn note_no_space(&self, errno: Errno) {
         if errno.0 == libc::ENOSPC
             && !self.no_space.load(Ordering::Relaxed)
             && self.holder().is_some()

@@ -41,7 +41,8 @@ impl Lost {
             return false;
         }
         let Ok(write) = request.arguments().take::<WriteIn>() else { return false };
-        if write.write_flags & write_flag::CACHE == 0 {
+        // Pages from before a rollback are gone with what they changed.
+        if write.write_flags & write_flag::CACHE == 0 || errno.0 == libc::ESTALE {
             return false;
         }
         self.bytes.fetch_add(u64::from(write.size), Ordering::Relaxed);

@@ -266,10 +266,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let from = Side { directory: from, name: from_name };
         let to = Side { directory: to, name: to_name };
-        // A name goes for the one that comes.
-        self.removing(SpaceClass::Rewrite, |tx, acquired| {
-            rename::rename(tx, &parameters, from, to, mode, acquired)
-        })?;
+        // A name goes for the one that comes; a whiteout comes besides.
+        let adds = matches!(mode, RenameMode::Whiteout { .. });
+        let class = if adds { SpaceClass::Normal } else { SpaceClass::Rewrite };
+        self.removing(class, |tx, acquired| rename::rename(tx, &parameters, from, to, mode, acquired))?;
         self.event(TransactionMask::RENAME)
     }
 

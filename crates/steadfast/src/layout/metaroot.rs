@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use super::slots::Slots;
 use super::{
     DIGEST_SIZE, Digest, FieldReader, FieldWriter, STRUCTURE_DIGEST, STRUCTURE_SIZE, Superblock, digest_of,
 };
@@ -17,8 +18,6 @@ use crate::tree::{HEIGHT_MAX, NodePointer, Root};
 use crate::types::{Generation, Lsn};
 
 const MAGIC: [u8; 8] = *b"SFMETART";
-/// What erased bytes of a metaroot are; no part of a metaroot looks like it.
-const ERASED: u8 = 0xff;
 
 /// Where the intent log goes on behind a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,11 +79,11 @@ pub enum SlotCopy {
 
 /// Bytes that are read to see a metaroot: no more than the medium writes whole. What lies behind it in its cell must not
 /// decide whether it can be read, or a write of the cell that was interrupted twice could bring it back.
-fn read_size(medium: &impl Medium) -> usize {
+pub(super) fn read_size(medium: &impl Medium) -> usize {
     STRUCTURE_SIZE.next_multiple_of(medium.geometry().atomic_unit.max(1) as usize)
 }
 
-fn is_blank(bytes: &[u8]) -> bool {
+pub(super) fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| Some(byte) == bytes.first())
 }
 
@@ -109,78 +108,7 @@ impl Metaroot {
         superblock: &Superblock,
         platform: &impl Platform,
     ) -> Result<Metaroot> {
-        let mut newest: Option<Metaroot> = None;
-        let mut unreadable = None;
-        for slot in 0..2 {
-            match Self::read_slot(medium, superblock, platform, slot) {
-                Ok(found) if newest.is_none_or(|known| known.generation < found.generation) => {
-                    newest = Some(found)
-                }
-                Ok(_) | Err(Error::NoMetaroot) => {}
-                Err(error) if error.is_unreadable() => unreadable = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
-        newest.ok_or(unreadable.unwrap_or(Error::NoMetaroot))
-    }
-
-    /// Whether both copies of a slot hold something, and neither is a metaroot of this slot. One is written when the other
-    /// is durable, so a power cut spoils one at most.
-    ///
-    /// # Errors
-    /// The medium's, where it may succeed another time; `OutOfMemory`.
-    pub fn slot_is_damaged(
-        medium: &impl Medium,
-        superblock: &Superblock,
-        platform: &impl Platform,
-        slot: u64,
-    ) -> Result<bool> {
-        let mut buffer = memory::zeroed(read_size(medium))?;
-        for offset in superblock.metaroot_offsets(slot) {
-            match medium.read(offset, &mut buffer).map_err(Error::from) {
-                Err(error) if error.is_unreadable() => continue,
-                read => read?,
-            }
-            let found = Self::decode(&buffer, superblock, platform);
-            let valid = found.is_some_and(|found| found.generation.0 % 2 == slot % 2);
-            if valid || is_blank(&buffer[..STRUCTURE_SIZE]) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Reads one slot from whichever copy is good.
-    pub fn read_slot(
-        medium: &impl Medium,
-        superblock: &Superblock,
-        platform: &impl Platform,
-        slot: u64,
-    ) -> Result<Metaroot> {
-        let mut buffer = memory::zeroed(read_size(medium))?;
-        let mut newest: Option<Metaroot> = None;
-        let mut unreadable = None;
-        let mut readable = 0;
-        // A power cut can leave the two copies of a slot one write apart; both are checked.
-        for offset in superblock.metaroot_offsets(slot) {
-            if let Err(error) = medium.read(offset, &mut buffer) {
-                unreadable = Some(error);
-                continue;
-            }
-            readable += 1;
-            let found = Self::decode(&buffer, superblock, platform);
-            if let Some(found) =
-                found.filter(|found| found.generation.0 % 2 == slot || planted(Sabotage::OneMetarootSlot))
-                && newest.is_none_or(|known| known.generation < found.generation)
-            {
-                newest = Some(found);
-            }
-        }
-        match (newest, unreadable) {
-            (Some(newest), _) => Ok(newest),
-            (None, Some(error)) if readable == 0 => Err(error.into()),
-            (None, _) => Err(Error::NoMetaroot),
-        }
+        Ok(*Slots::read(medium, superblock, platform)?.newest())
     }
 
     /// What the copy at byte `offset` is.
@@ -230,7 +158,11 @@ impl Metaroot {
         })
     }
 
-    fn decode(bytes: &[u8], superblock: &Superblock, platform: &impl Platform) -> Option<Metaroot> {
+    pub(super) fn decode(
+        bytes: &[u8],
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> Option<Metaroot> {
         let crc = platform.crc32c(0, bytes.get(..STRUCTURE_DIGEST)?);
         if bytes.get(STRUCTURE_DIGEST..STRUCTURE_SIZE)? != digest_of(crc) {
             return None;
@@ -283,7 +215,7 @@ impl Metaroot {
     }
 
     /// Its cell on the medium: the structure of 512 bytes and zeros behind it.
-    fn cell(&self, superblock: &Superblock, platform: &impl Platform) -> Result<Vec<u8>> {
+    pub(super) fn cell(&self, superblock: &Superblock, platform: &impl Platform) -> Result<Vec<u8>> {
         let mut bytes = memory::zeroed(superblock.cell_size() as usize)?;
         FieldWriter::new(&mut bytes)
             .bytes(&MAGIC)
@@ -312,42 +244,6 @@ impl Metaroot {
         let digest = digest_of(platform.crc32c(0, &bytes[..STRUCTURE_DIGEST]));
         bytes[STRUCTURE_DIGEST..STRUCTURE_DIGEST + DIGEST_SIZE].copy_from_slice(&digest);
         Ok(bytes)
-    }
-
-    /// Destroys what a power cut has left of the metaroot after this one. Units of it that the next attempt at the same
-    /// generation happens to share could otherwise complete it, when its tree is gone. Only where a metaroot is longer
-    /// than the medium's atomic unit can one be torn; elsewhere this does nothing.
-    ///
-    /// # Errors
-    /// The medium's, when it is written.
-    pub fn erase_unfinished_successor(
-        &self,
-        medium: &impl Medium,
-        superblock: &Superblock,
-        platform: &impl Platform,
-    ) -> Result<()> {
-        if medium.geometry().atomic_unit as usize >= STRUCTURE_SIZE {
-            return Ok(());
-        }
-        let mut erased = false;
-        let mut buffer = memory::zeroed(read_size(medium))?;
-        for offset in superblock.metaroot_offsets(self.generation.0 + 1) {
-            let torn = match medium.read(offset, &mut buffer).map_err(Error::from) {
-                Ok(()) => {
-                    let found = Self::decode(&buffer, superblock, platform);
-                    found.is_none() && !is_blank(&buffer[..STRUCTURE_SIZE])
-                }
-                Err(error) => error.is_unreadable(),
-            };
-            if torn {
-                medium.write(offset, &memory::filled(ERASED, superblock.cell_size() as usize)?)?;
-                erased = true;
-            }
-        }
-        if erased {
-            medium.flush()?;
-        }
-        Ok(())
     }
 
     /// Writes both copies of this generation's slot, the second one when `flush` has made the first one durable: so no

@@ -9,10 +9,12 @@
 
 mod fields;
 mod metaroot;
+mod slots;
 mod superblock;
 
 pub use fields::{Reader as FieldReader, Writer as FieldWriter};
 pub use metaroot::{LogPosition, Metaroot, SlotCopy, SnapshotCounts};
+pub use slots::Slots;
 pub use superblock::{
     FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, RESERVE_NODES_MIN, Superblock, VERSION,
     blocks_min, reserve_blocks,

@@ -11,7 +11,6 @@ use steadfast_media::Medium;
 
 use super::Volume;
 use crate::error::Result;
-use crate::layout::Metaroot;
 use crate::log::{Replayed, Stranded, lsn_behind_the_past, stranded};
 use crate::newer::NewerState;
 use crate::platform::Platform;
@@ -25,14 +24,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// What shows that a newer state than the one that was opened was durable once.
     pub fn newer_state_lost(&self) -> Option<NewerState> {
         self.newer_state
-    }
-
-    /// Whether the other metaroot slot than that of the newest valid one is damaged.
-    pub(super) fn find_newer_metaroot(&self, newest: &Metaroot) -> Result<Option<NewerState>> {
-        let store = &self.store;
-        let slot = newest.generation.0 + 1;
-        let damaged = Metaroot::slot_is_damaged(&store.medium, &store.superblock, &store.platform, slot)?;
-        Ok(damaged.then_some(NewerState::Metaroot { left: newest.generation }))
     }
 
     /// Whether the log once went on behind its end, beyond a record that was in flight.

@@ -16,9 +16,10 @@ use super::reader::View;
 use super::reclaim::Vain;
 use super::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
-use crate::layout::{FEATURES_READ_ONLY, Metaroot, Superblock};
+use crate::layout::{FEATURES_READ_ONLY, Metaroot, Slots, Superblock};
 use crate::log::{Log, Replayed, replay};
 use crate::mask::TransactionMask;
+use crate::newer::NewerState;
 use crate::options::OpenOptions;
 use crate::patient::Patient;
 use crate::platform::Platform;
@@ -66,21 +67,24 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if unknown != 0 && !options.read_only {
             return Err(Error::ReadOnlyFeatures(unknown));
         }
-        let metaroot = Metaroot::read_newest(&patient, &superblock, &platform)?;
+        let slots = Slots::read(&patient, &superblock, &platform)?;
+        let metaroot = *slots.newest();
         let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
         volume.will_read_state(&metaroot);
         volume.superblock_damaged = damaged;
         let found = volume.read_log(&metaroot)?;
-        volume.newer_state = match volume.find_newer_metaroot(&metaroot)? {
-            None => volume.find_newer_records(&found)?,
-            newer => newer,
-        };
+        volume.newer_state =
+            match slots.newer_is_damaged().then_some(NewerState::Metaroot { left: metaroot.generation }) {
+                None => volume.find_newer_records(&found)?,
+                newer => newer,
+            };
         if let Some(newer) = volume.newer_state.filter(|_| !options.read_only && !options.recover) {
             return Err(Error::NewerStateLost(newer));
         }
-        if !options.read_only {
+        // What a newer state has left is the sign of it until it is given up.
+        if !options.read_only && volume.newer_state.is_none() {
             let store = &volume.store;
-            metaroot.erase_unfinished_successor(&store.medium, &store.superblock, &store.platform)?;
+            slots.mend(&Patient(&store.medium), &store.superblock, &store.platform)?;
         }
         volume.replayed_records = found.points();
         volume.commit.get_mut().last_ms = volume.store.platform.monotonic_ms();

@@ -132,6 +132,17 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
+    /// Runs `discard`, which may make blocks of the log read as anything: they are not watched any more.
+    pub(super) fn discard_alone(&self, discard: impl FnOnce()) {
+        if self.may_be_shared() && self.store.medium.wants_discards() {
+            let mut others = self.others.lock();
+            others.tail = [None; TAIL];
+            discard();
+        } else {
+            discard();
+        }
+    }
+
     /// Looks whether somebody else has written to the volume.
     ///
     /// # Errors

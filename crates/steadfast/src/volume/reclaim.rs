@@ -38,8 +38,16 @@ pub(super) enum Wanted {
 /// Points that were set in vain: blocks that the working state used, and blocks of data that were wanted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Vain {
-    change: Option<u64>,
-    data: Option<(u64, u64)>,
+    /// Whether one was set since the last [`note`](Self::note).
+    set: bool,
+    /// For new data and for rewrites.
+    change: [Option<u64>; 2],
+    data: [Option<(u64, u64)>; 2],
+}
+
+/// The place of a class in [`Vain`].
+fn place(class: SpaceClass) -> usize {
+    usize::from(class == SpaceClass::Rewrite)
 }
 
 impl Vain {
@@ -47,16 +55,21 @@ impl Vain {
     fn again(&self, wanted: Wanted, used: u64) -> bool {
         match wanted {
             Wanted::Change(SpaceClass::Freeing, _) => false,
-            Wanted::Change(..) => self.change.is_some_and(|then| used >= then),
-            Wanted::Data(_, blocks) => self.data.is_some_and(|(then, few)| used >= then && blocks >= few),
+            Wanted::Change(class, _) => self.change[place(class)].is_some_and(|then| used >= then),
+            Wanted::Data(class, blocks) => {
+                self.data[place(class)].is_some_and(|(then, few)| used >= then && blocks >= few)
+            }
         }
     }
 
     /// There was no space behind the last one.
     fn note(&mut self, wanted: Wanted, used: u64) {
+        if !core::mem::take(&mut self.set) {
+            return;
+        }
         match wanted {
-            Wanted::Change(..) => self.change = Some(used),
-            Wanted::Data(_, blocks) => self.data = Some((used, blocks)),
+            Wanted::Change(class, _) => self.change[place(class)] = Some(used),
+            Wanted::Data(class, blocks) => self.data[place(class)] = Some((used, blocks)),
         }
     }
 }
@@ -91,6 +104,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(false);
         }
         if worth_it {
+            self.working.lock().vain.set = true;
             self.checkpoint_now()?;
             return Ok(true);
         }

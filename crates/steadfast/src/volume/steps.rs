@@ -155,7 +155,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut working = self.working.lock();
         working.frozen = None;
         working.durable = metaroot;
-        working.log.thaw(&self.store);
+        self.discard_alone(|| working.log.thaw(&self.store));
         self.tally.lock().checkpoints += 1;
         let pins = self.pins.lock();
         working.space.thaw(&self.store, &metaroot.root(), &pins);
