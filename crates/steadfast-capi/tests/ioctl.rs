@@ -82,6 +82,7 @@ fn the_numbers_are_those_of_the_mount() {
         ("GROW", ioctl::GROW),
         ("DEFRAGMENT", ioctl::DEFRAGMENT),
         ("FRAGMENTATION", ioctl::FRAGMENTATION),
+        ("LOST_WRITES", ioctl::LOST_WRITES),
         ("SNAPSHOT_CREATE", ioctl::SNAPSHOT_CREATE),
         ("SNAPSHOT_DELETE", ioctl::SNAPSHOT_DELETE),
         ("SNAPSHOT_ROLLBACK", ioctl::SNAPSHOT_ROLLBACK),

@@ -114,7 +114,18 @@ fn a_device_and_the_file_below_have_one_owner() {
     let Some(device) = Loop::new(512) else { return };
     let writing = FileOptions::default();
     let reading = FileOptions { read_only: true, ..writing.clone() };
-    let open = |path: &Path, options: &FileOptions| FileMedium::open(path, options);
+    // A process that another test has just forked may hold the device for a moment.
+    let open = |path: &Path, options: &FileOptions| {
+        let mut opened = FileMedium::open(path, options);
+        for _ in 0..1000 {
+            if !matches!(opened, Err(OpenError::DeviceInUse(_))) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            opened = FileMedium::open(path, options);
+        }
+        opened
+    };
 
     let below = open(&device.file, &writing).unwrap();
     for options in [&writing, &reading] {

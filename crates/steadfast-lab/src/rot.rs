@@ -84,7 +84,8 @@ fn flip(world: &World, sound: &Sound, at: u64, bit: u8, tally: &mut Tally) -> Re
         let tape = Tape::new(image, world.atomic_unit, Lie::None);
         let volume = match <LabVolume as Subject>::open(world, &tape, &clock) {
             Ok(volume) => volume,
-            Err(error) if is_damage(&error) && !copies => {
+            // The log is kept once.
+            Err(error) if is_damage(&error) && !copies || matches!(error, Error::NewerStateLost(_)) => {
                 tally.refused += 1;
                 return Ok(());
             }

@@ -262,7 +262,12 @@ impl Medium for Tape {
         Ok(())
     }
 
-    /// Nobody else ever writes here: who says that somebody does is wrong.
+    /// Never fails and is not counted: it is advice, and faults are for what operations need.
+    fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.undisturbed(|| self.read(offset, buffer))
+    }
+
+    /// No other writer ever comes here: a volume that finds one is wrong.
     fn may_be_shared(&self) -> bool {
         true
     }

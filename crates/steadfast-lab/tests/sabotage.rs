@@ -41,7 +41,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 30] = [
     (Sabotage::ForgetOrphan, 10),
     (Sabotage::KeepOldAttributes, 10),
     (Sabotage::KeepOldNames, 10),
-    (Sabotage::KeepNamesOfRolledBack, 20),
+    (Sabotage::KeepNamesOfRolledBack, 100),
     (Sabotage::LoseModificationTime, 10),
     (Sabotage::RenameInTwo, 10),
     (Sabotage::ForgetParameters, 20),
@@ -65,7 +65,7 @@ const BY_POWER_CUTS_AMONG_SNAPSHOTS: [(Sabotage, u64); 7] = [
 
 /// Bugs in atomic commands and changes of the size, in worlds with everything.
 const BY_POWER_CUTS_WITH_EXTRAS: [(Sabotage, u64); 2] =
-    [(Sabotage::IgnoreHold, 200), (Sabotage::GrowBeforeCopies, 20)];
+    [(Sabotage::IgnoreHold, 200), (Sabotage::GrowBeforeCopies, 200)];
 
 /// Bugs in telling the medium what is free, in worlds whose medium asks for it.
 const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 2] =
@@ -115,6 +115,8 @@ fn a_second_writer_is_stopped() -> bool {
         volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &caller).unwrap();
     }
     one.transact().unwrap();
+    // A look holds for a second.
+    two.platform().advance_ms(2000);
     two.transact().is_err()
 }
 

@@ -19,9 +19,14 @@ use crate::types::InodeNumber;
 use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Moves inline data to blocks, so that the file can have extents.
+    /// Moves inline data to blocks, so that the file can have extents. A truncation to nothing that goes on makes the file
+    /// an inline one at its end, so it is brought to an end first.
     pub(crate) fn spill(&self, inode: InodeNumber) -> Result<()> {
         let parameters = self.parameters();
+        let attributes = Inode::load_regular(&self.reader()?, inode)?;
+        if attributes.has(FLAG_TRUNCATING) && attributes.size == 0 {
+            self.finish_truncation(inode)?;
+        }
         let value = {
             let reader = self.reader()?;
             if !Inode::load_regular(&reader, inode)?.has(FLAG_INLINE) {

@@ -383,3 +383,25 @@ fn ranges_in_many_pieces_are_written_in_steps() {
     assert!(volume.contents(c) == data);
     volume.assert_clean();
 }
+
+#[test]
+fn a_file_that_is_truncated_to_nothing_takes_a_clone_at_once() {
+    let volume = volume(16 << 20, 512, 512);
+    let source = volume.make("source", NewNode::Regular).inode;
+    volume.write(source, 0, &pattern(6, 64 << 10), false).unwrap();
+    for allocates in [false, true] {
+        let inode = volume.make(if allocates { "a" } else { "b" }, NewNode::Regular).inode;
+        volume.write(inode, 0, &pattern(3, 4 << 20), false).unwrap();
+        let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+        assert!(volume.set_attributes(inode, &set).unwrap().shrinking, "more extents than one batch removes");
+        if allocates {
+            volume.allocate(inode, 0, 64 << 10, AllocateMode::ZeroRange { keep_size: false }).unwrap();
+            assert_eq!(volume.contents(inode), vec![0; 64 << 10]);
+        } else {
+            volume.clone_range(source, 0, inode, 0, 0).unwrap();
+            assert!(volume.contents(inode) == pattern(6, 64 << 10));
+        }
+        volume.settle_orphans();
+        volume.assert_clean();
+    }
+}
