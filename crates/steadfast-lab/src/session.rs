@@ -89,13 +89,15 @@ impl<'w, S: Subject> Session<'w, S> {
                 compare(&subject, &model.state, Depth { list_count: 7, seek: true })?;
                 compare_snapshots(&subject, world, tape, clock, &model.state)?;
                 compare_parameters(&subject, &model.state).or_else(|difference| {
-                    // Going back to a snapshot keeps the mask that is in force, and may have made it durable already.
-                    let back = allowed[index + 1..].iter().find(|later| {
-                        later.label.starts_with("SnapshotRollback")
-                            && compare_parameters(&subject, &later.state).is_ok()
-                    });
-                    let state = &back.ok_or(difference)?.state;
-                    (model.state.mask, model.state.timer_ms) = (state.mask, state.timer_ms);
+                    // Going back to a snapshot keeps the mask that is in force, and may have made it durable already; no
+                    // state in here knows it.
+                    let goes_back = |later: &Point| later.label.starts_with("SnapshotRollback");
+                    if !allowed[index + 1..].iter().any(goes_back) {
+                        return Err(difference);
+                    }
+                    let witness = subject.witness();
+                    model.state.mask = model.state.mask.map(|_| witness.mask);
+                    model.state.timer_ms = model.state.timer_ms.map(|_| witness.timer_ms);
                     Ok(())
                 })
             });

@@ -68,6 +68,7 @@ pub(super) fn headers(
 
 /// Whether the medium could read this; `false` where it says twice that it never will.
 fn read(medium: &impl Medium, offset: u64, bytes: &mut [u8]) -> Result<bool> {
-    let mut attempt = || medium.read(offset, bytes).map_err(Into::into);
+    // What is looked for is what the medium has, not what a cache above it has.
+    let mut attempt = || medium.read_afresh(offset, bytes).map_err(Into::into);
     Ok(unless_unreadable(&mut attempt)?.is_ok())
 }
