@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use steadfast::Timestamp;
 
-/// Modification and change time of a file as the kernel has them (see [`crate::filesystem::times`]).
+/// Modification and change time of a file as the kernel has them (see `filesystem/times.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) modified: Timestamp,

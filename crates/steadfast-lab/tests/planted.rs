@@ -223,10 +223,12 @@ fn the_newest_snapshot_is_none_that_is_being_deleted() {
     });
 }
 
+type InterruptedVolume = Volume<Arc<Interrupted>, TestPlatform>;
+
 /// A medium in the middle of whose next read a file is written over, as often as there are blocks for it.
 struct Interrupted {
     inner: MemoryMedium,
-    next: Mutex<Option<(Arc<Volume<Arc<Interrupted>, TestPlatform>>, InodeNumber)>>,
+    next: Mutex<Option<(Arc<InterruptedVolume>, InodeNumber)>>,
 }
 
 impl Medium for Interrupted {

@@ -9,7 +9,7 @@ use super::slots::Slots;
 use super::{
     DIGEST_SIZE, Digest, FieldReader, FieldWriter, STRUCTURE_DIGEST, STRUCTURE_SIZE, Superblock, digest_of,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fs::memory;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
