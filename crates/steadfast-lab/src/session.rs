@@ -91,7 +91,7 @@ impl<'w, S: Subject> Session<'w, S> {
                 compare_parameters(&subject, &model.state).or_else(|difference| {
                     // Going back to a snapshot keeps the mask that is in force, and may have made it durable already; no
                     // state in here knows it.
-                    let goes_back = |later: &Point| later.label.starts_with("SnapshotRollback");
+                    let goes_back = |later: &Point| later.label.contains("SnapshotRollback");
                     if !allowed[index + 1..].iter().any(goes_back) {
                         return Err(difference);
                     }
