@@ -20,8 +20,8 @@
 //!
 //! Invariants:
 //! - Near full the kernel has no valid attributes of a file that is open for writing. A notification in front of an answer
-//!   makes the kernel drop the attributes in that answer, as older than the notification. It keeps those of SETATTR and LINK in
-//!   every case: there the notification follows, and a write in between is not asked for.
+//!   makes the kernel drop the attributes in that answer, as older than the notification. It keeps those of SETATTR, LINK and
+//!   CREATE in every case: these are not valid for a moment.
 //! - Only the control thread changes the phase.
 //!
 //! What decides is here, without a kernel or a volume ([`Surroundings`]), so that a model can be put in their place;
@@ -83,8 +83,6 @@ struct Units {
     given: u64,
     /// Node ids of files that have some: they may have dirty pages.
     files: HashSet<u64>,
-    /// Files made near full: the kernel knew no attributes that could have been made invalid.
-    made: HashSet<u64>,
     last: HashMap<u64, Seen>,
 }
 
@@ -155,22 +153,7 @@ impl Admission {
         if self.asks() {
             let mut units = self.units();
             units.last.remove(&nodeid);
-            units.made.remove(&nodeid);
         }
-    }
-
-    /// The kernel is about to learn of a file that is opened for writing by that; whether it has to do without attributes.
-    pub(crate) fn made(&self, nodeid: u64) -> bool {
-        let asks = self.asks();
-        if asks {
-            self.units().made.insert(nodeid);
-        }
-        asks
-    }
-
-    /// Whether [`made`](Self::made) was said of the file since it was last asked.
-    pub(crate) fn was_made(&self, nodeid: u64) -> bool {
-        self.units().made.remove(&nodeid)
     }
 
     /// Whether the control thread has to [`look`](Self::look), now that a write or an open may have changed the room. One of all

@@ -200,7 +200,7 @@ impl Run {
         self.next += 1;
         let append = if self.random.one_in(3) { libc::O_APPEND } else { 0 };
         let handle = Handle::new((libc::O_RDWR | libc::O_CREAT | append) as u32).0;
-        let asks = self.admission.made(nodeid);
+        let asks = self.admission.asks();
         let file = File { inode: made.inode.0, handle, asks, ..File::default() };
         self.world.files.borrow_mut().insert(nodeid, file);
         self.looked();
@@ -227,7 +227,6 @@ impl Run {
         };
         let mut dared = false;
         if asks {
-            self.admission.was_made(nodeid);
             if !self.admission.admit(&self.world, nodeid) {
                 if self.admission.find_unit(&self.world, nodeid, handle).is_err() {
                     return false;

@@ -15,7 +15,6 @@ use steadfast_media::{Medium, MediumError};
 use zerocopy::IntoBytes;
 
 use crate::abi::output::{IoctlOut, LseekOut};
-use crate::admission::Surroundings;
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
 use crate::filesystem::{Filesystem, Parked, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
@@ -116,10 +115,6 @@ pub(crate) enum Job {
         nodeid: u64,
         handle: Handle,
     },
-    /// The next write to the file has to ask.
-    Ask {
-        nodeid: u64,
-    },
     /// The room of the volume has changed.
     Room,
     Lease {
@@ -181,7 +176,6 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 ticket.answer(result.as_ref().map(|out| out.as_bytes()).map_err(|errno| *errno));
             }
             Job::Admit { ticket, nodeid, handle } => self.execute_admission(ticket, nodeid, handle),
-            Job::Ask { nodeid } => self.have_ask(nodeid),
             Job::Room => self.admission.look(self),
             Job::Lease { ticket, job } => self.execute_lease(ticket, job),
             Job::Rescue { done } => {

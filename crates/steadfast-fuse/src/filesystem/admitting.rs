@@ -84,11 +84,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// With an answer whose attributes the kernel keeps in every case.
-    pub(super) fn ask_again(&self, nodeid: u64) {
-        if self.admission.asks() && self.files.is_written(nodeid) {
-            self.send(Job::Ask { nodeid });
-        }
+    /// Whether an answer whose attributes the kernel keeps in every case has to say that they are not valid.
+    pub(super) fn must_ask(&self, nodeid: u64) -> bool {
+        self.admission.asks() && self.files.is_written(nodeid)
     }
 
     /// GETATTR with a handle that may write.
@@ -125,13 +123,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     /// The write after this one asks, too.
     fn admitted(&self, nodeid: u64) {
-        if !self.admission.asks() {
-            return;
-        }
-        if self.admission.was_made(nodeid) {
-            // It gets the attributes that can be made invalid, once they are there.
-            self.send(Job::Ask { nodeid });
-        } else {
+        if self.admission.asks() {
             self.have_ask(nodeid);
         }
     }

@@ -49,8 +49,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         self.check_lost(request.header.nodeid, &change)?;
         match self.change_attributes(request, &change) {
             Ok(attributes) => {
-                self.ask_again(request.header.nodeid);
-                ready(out.put(&attr_out(&attributes)))
+                let mut answer = attr_out(&attributes);
+                if self.must_ask(request.header.nodeid) {
+                    answer.attr_valid = 0;
+                }
+                ready(out.put(&answer))
             }
             Err(errno) if is_gone(errno) && is_time_update(&change) => self.acknowledge_times(request, out),
             Err(errno) => Err(errno),

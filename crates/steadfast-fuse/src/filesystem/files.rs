@@ -104,7 +104,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     /// Names an acquired inode that is about to be opened, or gives it back.
     fn put_made(&self, attributes: &Attributes, flags: u32, out: &mut AnswerBuffer) -> Result<u64, Errno> {
         let mut entry = self.entry(attributes).inspect_err(|_| self.volume.release(attributes.inode))?;
-        if Handle::new(flags).is_writable() && self.admission.made(entry.nodeid) {
+        if Handle::new(flags).is_writable() && self.admission.asks() {
             entry.attr_valid = 0;
         }
         out.put(&entry);

@@ -130,8 +130,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let mut arguments = request.arguments();
         let inode = self.nodes.resolve(arguments.take::<LinkIn>()?.oldnodeid)?;
         let attributes = self.volume.link(inode, directory, arguments.name()?)?;
-        let nodeid = self.put_entry(&attributes, out)?;
-        self.ask_again(nodeid);
+        let mut entry = self.entry(&attributes)?;
+        if self.must_ask(entry.nodeid) {
+            entry.attr_valid = 0;
+        }
+        out.put(&entry);
         Ok(Answer::Ready)
     }
 

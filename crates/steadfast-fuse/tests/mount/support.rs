@@ -395,6 +395,7 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The error number of a failed call.
+#[track_caller]
 pub fn errno<T>(result: io::Result<T>) -> i32 {
     result.err().and_then(|error| error.raw_os_error()).expect("the call should have failed")
 }
