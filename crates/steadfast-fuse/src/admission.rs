@@ -3,7 +3,7 @@
 //! With the write-back cache write(2) only makes pages dirty. The volume hears of them seconds later, which is too late to say
 //! that it is full. So the dirty pages of a mount never get far beyond what the volume has room for:
 //!
-//! - *Far* from full the kernel's limit of dirty pages ([`CacheLimits`](crate::mount::CacheLimits)) is at most half of the room, and is set anew as the
+//! - *Far* from full the kernel's limit of dirty pages ([`CacheLimits`](crate::mount::CacheLimits)) is at most a quarter of the room, and is set anew as the
 //!   room shrinks. A write that meets the limit waits until pages are written back.
 //! - *Near* full each write(2) asks. Before it makes a page of the cache dirty, the kernel sends GETATTR with the handle where
 //!   it has no valid attributes (`fuse_cache_write_iter`). So files that are open for writing are kept without; that GETATTR
@@ -116,14 +116,14 @@ pub(crate) struct Admission {
 impl Admission {
     /// For a volume of `size` bytes.
     pub(crate) fn new(write_back: bool, size: u64) -> Admission {
-        let near_below = (size / 4).clamp(MIB, 16 * MIB);
+        let near_below = (size / 2).clamp(2 * MIB, 32 * MIB);
         Admission {
             write_back,
             near: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             near_below: AtomicU64::new(near_below),
             // No less than what cp(1) and mv(1) write at a time.
-            unit: (near_below / 16).max(MIB / 4).min(size / 8),
+            unit: (near_below / 32).max(MIB / 4).min(size / 8),
             dirty_max: AtomicU64::new(0),
             look_below: AtomicU64::new(0),
             look_above: AtomicU64::new(u64::MAX),
@@ -199,7 +199,7 @@ impl Admission {
         if room / 2 >= dirty_max {
             around.limit_dirty(None);
             self.look_at(dirty_max.saturating_mul(2), u64::MAX);
-        } else if around.limit_dirty(Some(room / 2)) {
+        } else if around.limit_dirty(Some(room / 4)) {
             self.look_at(room / 8 * 7, room.saturating_mul(2));
         } else {
             // The kernel keeps to a limit of its own: near is where that many pages would be too many.
