@@ -103,12 +103,13 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
         over: AtomicBool::new(false),
     }));
     let mut session = Session { filesystem, end, workers: Workers::default(), control: None, scrub: None };
-    session.start(&device, options.threads, rings, received)?;
     let limits = mount.cache_limits();
     if let Some(limits) = &limits {
         limits.raise();
     }
+    // Before any request is served: the first file could fill the kernel's cache with more than there is room for.
     session.filesystem.begin_admission(limits);
+    session.start(&device, options.threads, rings, received)?;
     Ok(session)
 }
 

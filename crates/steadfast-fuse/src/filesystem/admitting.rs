@@ -58,7 +58,7 @@ impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    /// From now on dirty pages are bounded. `limits`: where the kernel's limits are, if that is known.
+    /// From now on dirty pages are bounded; nothing is served yet. `limits`: where the kernel's limits are, if that is known.
     pub(crate) fn begin_admission(&self, limits: Option<CacheLimits>) {
         let dirty_max = limits.as_ref().and_then(CacheLimits::dirty_max);
         if let Some(limits) = limits {
@@ -66,7 +66,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             let _ = self.cache_limits.set(limits);
         }
         if self.admission.begin(dirty_max) && !self.volume.info().read_only {
-            self.send(Job::Room);
+            self.admission.look(self);
         }
     }
 
