@@ -1,8 +1,8 @@
 //! How much file data a volume can still accept: what statfs promises, and what promises are made against.
 //!
 //! # What is promised
-//! So many bytes can be written into one new file, in requests of any size, where the free space is in runs of 16 blocks on
-//! average or longer ones. Beside the data there is room for
+//! So many bytes can be written into one new file, in requests of any size (blocks of 128 bytes: of 16 blocks at least), where
+//! the free space is in runs of 16 blocks on average or longer ones. Beside the data there is room for
 //! - the reserve, what is kept for removals under a snapshot, and for changes that make the volume no fuller;
 //! - the checkpoint that brings freed blocks back: of no changed group, for a writer who finds no space sets a transaction
 //!   point, behind which no group is changed. Where the mask has no `volume full`, or the volume is held, nothing comes back:
@@ -68,13 +68,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Blocks of data for which there is room; see the module.
     pub(super) fn data_room(&self, working: &Working, class: SpaceClass, pieces: Pieces) -> u64 {
         let room = self.room_behind_point(working, class, pieces.groups);
-        // More data needs more nodes: the third step of an iteration that goes up and down, which is below the solution.
-        let mut blocks = room;
-        for _ in 0..3 {
+        let fits = |blocks: u64| {
             let nodes = self.nodes_for_data(working, blocks, pieces.blocks);
-            blocks = room.saturating_sub(nodes.saturating_mul(self.node_cost()));
+            blocks.saturating_add(nodes.saturating_mul(self.node_cost())) <= room
+        };
+        // More data needs more nodes: the most that fit, by bisection.
+        let (mut surely, mut beyond) = (0, room.saturating_add(1));
+        while beyond - surely > 1 {
+            let middle = surely + (beyond - surely) / 2;
+            if fits(middle) {
+                surely = middle;
+            } else {
+                beyond = middle;
+            }
         }
-        blocks
+        surely
     }
 
     /// Blocks that data and the nodes that map it can take: behind a transaction point, where one may be set.
