@@ -3,8 +3,9 @@
 //! With the write-back cache write(2) only makes pages dirty. The volume hears of them seconds later, which is too late to say
 //! that it is full. So the dirty pages of a mount never get far beyond what the volume has room for:
 //!
-//! - *Far* from full the kernel's limit of dirty pages ([`CacheLimits`](crate::mount::CacheLimits)) is at most a quarter of the room, and is set anew as the
-//!   room shrinks. A write that meets the limit waits until pages are written back.
+//! - *Far* from full the kernel's limit of dirty pages ([`CacheLimits`](crate::mount::CacheLimits)) is at most a quarter of the
+//!   room, and is set anew as the room shrinks. A write that meets the limit waits until pages are written back. Each thread
+//!   goes beyond it by some MiB, for it looks only after so many pages (`nr_dirtied_pause`): what is near allows for that.
 //! - *Near* full each write(2) asks. Before it makes a page of the cache dirty, the kernel sends GETATTR with the handle where
 //!   it has no valid attributes (`fuse_cache_write_iter`). So files that are open for writing are kept without; that GETATTR
 //!   is the *admission* of one write, and what it answers, write(2) returns.
@@ -37,6 +38,11 @@ use crate::open::Handle;
 const MIB: u64 = 1 << 20;
 /// The kernel's limit of dirty pages of a mount that root did not make, where it does not say.
 const DIRTY_MAX_USUAL: u64 = 64 * MIB;
+
+/// Room at which it is near full, bytes: an eighth of the volume within these bounds. The first has space for the pages of six
+/// threads beyond a limit of a quarter, so a volume that is smaller is always near.
+const NEAR_MIN: u64 = 32 * MIB;
+const NEAR_MAX: u64 = 256 * MIB;
 
 /// The volume, and the kernel's cache above it.
 pub(crate) trait Surroundings {
@@ -116,14 +122,13 @@ pub(crate) struct Admission {
 impl Admission {
     /// For a volume of `size` bytes.
     pub(crate) fn new(write_back: bool, size: u64) -> Admission {
-        let near_below = (size / 2).clamp(2 * MIB, 32 * MIB);
         Admission {
             write_back,
             near: AtomicBool::new(false),
             settled: AtomicBool::new(false),
-            near_below: AtomicU64::new(near_below),
+            near_below: AtomicU64::new((size / 8).clamp(NEAR_MIN, NEAR_MAX)),
             // No less than what cp(1) and mv(1) write at a time.
-            unit: (near_below / 32).max(MIB / 4).min(size / 8),
+            unit: (size / 64).clamp(MIB / 4, MIB).min(size / 8),
             dirty_max: AtomicU64::new(0),
             look_below: AtomicU64::new(0),
             look_above: AtomicU64::new(u64::MAX),

@@ -1,7 +1,7 @@
 //! A model of the kernel's page cache above a volume: whatever was admitted can be stored.
 //!
 //! The model does what the kernel does with the write-back cache: write(2) asks where it has no valid attributes, makes pages
-//! dirty, waits at the limit of dirty pages; pages are written back in any order, at any time, in requests of neighbours.
+//! dirty, waits somewhere beyond the limit of dirty pages; pages are written back in any order, at any time, in requests of neighbours.
 //! Programs write files from front to back, append, write here and there, overwrite, remove, and commit; the volume is one in
 //! memory, filled until nothing goes any more, and emptied again, over and over.
 //!
@@ -24,6 +24,8 @@ const PAGE: u64 = 4096;
 /// Pages of one request.
 const REQUEST_MAX: u64 = 256;
 const MIB: u64 = 1 << 20;
+/// Beyond the limit of dirty pages, bytes.
+const BEYOND_MAX: u64 = 20 * MIB;
 
 struct Random(u64);
 
@@ -154,6 +156,8 @@ struct Run {
     admission: Admission,
     random: Random,
     next: u64,
+    /// How far writers go beyond the limit of dirty pages, bytes.
+    beyond: u64,
 }
 
 impl Run {
@@ -165,6 +169,7 @@ impl Run {
         let run = Run {
             world: World::new(size, block_size, mask),
             admission: Admission::new(true, size),
+            beyond: random.below(BEYOND_MAX),
             random,
             next: 1,
         };
@@ -248,7 +253,7 @@ impl Run {
             file.dirty.extend(offset / PAGE..(offset + length).div_ceil(PAGE));
         }
         // A writer at the limit waits for pages to be written back.
-        while self.world.dirty() > self.world.limit.get() {
+        while self.world.dirty() > self.world.limit.get().saturating_add(self.beyond) {
             self.write_some_back();
         }
         true

@@ -62,7 +62,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(crate) fn begin_admission(&self, limits: Option<CacheLimits>) {
         let dirty_max = limits.as_ref().and_then(CacheLimits::dirty_max);
         if let Some(limits) = limits {
-            // The only one who sets it.
+            // Nothing else sets it.
             let _ = self.cache_limits.set(limits);
         }
         if self.admission.begin(dirty_max) && !self.volume.info().read_only {

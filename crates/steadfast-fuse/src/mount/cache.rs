@@ -37,7 +37,10 @@ impl CacheLimits {
     /// Limits the bytes of dirty pages of this mount, whatever the rest of the system has. Writers that go on are slowed down
     /// until pages are written back, so there are seldom more than half as many. Whether it could be done (Linux 6.2, root).
     pub(crate) fn set_dirty_max(&self, bytes: u64) -> bool {
-        self.set("max_bytes", &bytes.to_string()) && self.set("strict_limit", "1")
+        // The kernel keeps a share of what may be dirty in the whole system now, and refuses more than all of it.
+        self.set("max_ratio", "100");
+        let most = self.dirty_max().map_or(bytes, |whole| whole / 2);
+        self.set("max_bytes", &bytes.min(most).to_string()) && self.set("strict_limit", "1")
     }
 
     /// The most bytes of dirty pages that the mount may have as things are; `None` where the kernel does not say.
