@@ -12,12 +12,12 @@ const WAIT_MAX: Duration = Duration::from_millis(1);
 /// Locks that sleep, the system's clocks, and CRC-32C in hardware where the processor has it.
 #[derive(Debug, Clone)]
 pub struct HostPlatform {
-    /// Where [`Platform::monotonic_ms`] starts to count.
+    /// Where [`Platform::monotonic_us`] starts to count.
     start: Instant,
 }
 
 impl HostPlatform {
-    /// A platform whose monotonic clock starts at 0 now.
+    /// The clocks of this machine.
     pub fn new() -> Self {
         HostPlatform { start: Instant::now() }
     }
@@ -41,8 +41,10 @@ impl Platform for HostPlatform {
     }
 
     fn monotonic_ms(&self) -> u64 {
-        // 2^64 milliseconds are 584 million years.
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+        // Goes on while the machine is suspended: another writer may be at work meanwhile.
+        let now = clock_gettime(ClockId::Boottime);
+        let (seconds, milliseconds) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() / 1_000_000);
+        seconds.saturating_mul(1000).saturating_add(milliseconds)
     }
 
     fn monotonic_us(&self) -> u64 {

@@ -15,7 +15,8 @@ pub trait Platform: Send + Sync {
     /// Wall-clock time for time stamps.
     fn now(&self) -> Timestamp;
 
-    /// Milliseconds since an arbitrary moment, never going backwards; drives the transaction timer.
+    /// Milliseconds since an arbitrary moment, never going backwards, and on while the machine is suspended; drives the
+    /// transaction timer, and tells how long ago the writer has looked at a shared medium.
     fn monotonic_ms(&self) -> u64;
 
     /// Microseconds since an arbitrary moment, never going backwards, as well as they are known.

@@ -85,7 +85,9 @@ impl Log {
         }
         let length = alone.len();
         let blocks = length.div_ceil(block_size) as u64;
-        if !self.has_room(blocks) {
+        // A file's content must not be found as a record that nothing leads to: a checkpoint takes it instead.
+        let forged = alone.has_false_start(block_size);
+        if !self.has_room(blocks) || forged {
             return Ok(None);
         }
         let (start, previous) = (self.position.block, self.position.previous);

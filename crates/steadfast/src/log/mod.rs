@@ -38,6 +38,9 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;
 use crate::types::{BlockRun, Lsn};
 
+/// No record is longer than this part of the ring, so that a checkpoint is in time.
+pub const RECORD_SHARE: u64 = 4;
+
 /// What erased bytes of the log are; no record begins with it.
 const ERASED: u8 = 0xff;
 

@@ -7,7 +7,7 @@
 //! ```
 //! The index is the record's number in its [group](super::group); bit 0 of a tag says put, bit 1 that an earlier record of
 //! the group has the mutation. The digest covers header (with the digest field zero) and payload. A record begins at a block
-//! boundary.
+//! boundary, and none of its other blocks begins with the magic.
 
 use alloc::vec::Vec;
 
@@ -119,6 +119,11 @@ impl RecordBuilder {
 }
 
 impl Body {
+    /// Whether a block behind the first begins as a record does. The content of files is in it.
+    pub fn has_false_start(&self, block_size: usize) -> bool {
+        self.bytes.chunks(block_size).skip(1).any(|block| block.starts_with(&MAGIC.to_le_bytes()))
+    }
+
     /// Bytes of the record, without the padding.
     pub fn len(&self) -> usize {
         self.bytes.len()

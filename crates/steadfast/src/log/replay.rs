@@ -12,8 +12,8 @@ use steadfast_media::Medium;
 
 use super::find::{Candidate, Finder, Found, Group, unless_unreadable};
 use super::headers::{Start, headers};
-use super::read_ring;
 use super::record::{self, Encoded, Header, RECORD_HEADER, Record};
+use super::{RECORD_SHARE, read_ring};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, decode_birth, decode_run};
 use crate::fs::memory;
@@ -217,11 +217,6 @@ pub fn replay<M: Medium, P: Platform>(
             found.end.epoch = epoch;
         }
     }
-    if let Some(error) = found.unreadable
-        && stranded(store, &found, Stranded::Anywhere)?.is_some()
-    {
-        return Err(error);
-    }
     Ok(found)
 }
 
@@ -264,6 +259,9 @@ pub fn stranded<M: Medium, P: Platform>(
         Stranded::Near(bytes) => (bytes / block_size).min(region.count - found.blocks.min(region.count)),
         Stranded::Anywhere => region.count,
     };
+    // Whole records do not overlap. Those of the round before are beside them, and a forged image has any number.
+    let ring = region.count * block_size;
+    let mut budget = 4 * ring;
     let mut highest = None;
     headers(&store.medium, &store.superblock, (end.block, blocks), |block, start| {
         let Start::Header(Header { lsn, epoch, payload, .. }) = start else { return Ok(()) };
@@ -271,9 +269,11 @@ pub fn stranded<M: Medium, P: Platform>(
         if lsn <= end.lsn || epoch < end.epoch || Some(lsn) <= highest {
             return Ok(());
         }
-        if (RECORD_HEADER as u64 + payload as u64).div_ceil(block_size) > region.count {
+        let length = RECORD_HEADER as u64 + payload as u64;
+        if length > ring / RECORD_SHARE || length > budget {
             return Ok(());
         }
+        budget -= length;
         let Ok(bytes) = unless_unreadable(|| read_ring(store, block, 0, RECORD_HEADER + payload))? else {
             return Ok(());
         };

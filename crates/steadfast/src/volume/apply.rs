@@ -231,7 +231,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Largest payload of one log record: a quarter of the log, so that one record never fills it.
     pub(super) fn record_limit(&self) -> usize {
         let log = self.store.superblock.log.count * u64::from(self.store.superblock.block_size);
-        (log / 4).saturating_sub(crate::log::RECORD_HEADER as u64) as usize
+        (log / crate::log::RECORD_SHARE).saturating_sub(crate::log::RECORD_HEADER as u64) as usize
     }
 
     /// Sets addresses aside until there are `nodes` of them.

@@ -10,11 +10,11 @@ use super::tests::TestPlatform;
 use crate::check::{CheckOptions, Severity, check};
 use crate::error::Error;
 use crate::fs::{Caller, NewNode, SetXattrMode};
-use crate::layout::Metaroot;
-use crate::log::{RECORD_HEADER, replay};
+use crate::layout::{LogPosition, Metaroot};
+use crate::log::{RECORD_HEADER, RecordBuilder, replay};
 use crate::newer::NewerState;
 use crate::options::{FormatOptions, OpenOptions};
-use crate::types::InodeNumber;
+use crate::types::{InodeNumber, Lsn};
 
 type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
@@ -158,6 +158,45 @@ fn both_blocks_of_the_last_group() {
     rot(&mut bytes, other + RECORD_HEADER + 3);
     let told = |newer| matches!(newer, NewerState::Records { first, last, .. } if last.0 - first.0 == 3);
     is_told(&bytes, told, &[b"before", b"durable"], &[b"0", b"4"]);
+}
+
+/// The content of a file is no record, wherever in the log it comes to lie.
+#[test]
+fn content_that_looks_like_a_record() {
+    let medium = Arc::new(MemoryMedium::new(2 << 20, BLOCK as u32).unwrap());
+    // Nodes that keep a KiB of a file inline.
+    let options = FormatOptions {
+        block_size: BLOCK as u32,
+        node_size: Some(4096),
+        log_size: Some(128 << 10),
+        ..FormatOptions::default()
+    };
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform);
+    let mut kept_out = 0;
+    for shift in 0..BLOCK as usize {
+        let volume = open().unwrap();
+        let store = volume.store();
+        let next = volume.working.lock().log.position();
+        let far = LogPosition { lsn: Lsn(next.lsn.0 + 1000), epoch: next.epoch + 1000, ..next };
+        let body = RecordBuilder::new(0).unwrap().body(BLOCK as usize).unwrap();
+        let crc = |bytes: &[u8]| store.crc(bytes);
+        let (forged, _) = body.finish(&far, 0, store.volume_id(), false, BLOCK as usize, crc);
+        // Without zeros around it, so that the record has it as it is.
+        let full = |length: usize| (0..length).map(|at| (at * at / 7) as u8 | 1);
+        let content: Vec<u8> =
+            full(shift).chain(forged[..RECORD_HEADER].iter().copied()).chain(full(400)).collect();
+        let made = volume.create(ROOT, b"file", NewNode::Regular, 0o644, &Caller::default()).unwrap();
+        volume.write(made.inode, 0, &content, false).unwrap();
+        let generation = volume.info().generation;
+        volume.transact().unwrap();
+        kept_out += volume.info().generation - generation;
+        drop(volume);
+        let volume = open().unwrap_or_else(|error| panic!("{shift} bytes before it: {error}"));
+        volume.unlink(ROOT, b"file").unwrap();
+        volume.checkpoint().unwrap();
+    }
+    assert!(kept_out > 0, "no block of a record began with it");
 }
 
 /// What a power cut leaves is no damage.

@@ -159,6 +159,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// What a deleted snapshot held comes back in units, of which some only move blocks to another one. `true`: some is back.
     fn delete_for_room(&self) -> Result<bool> {
+        if !self.snapshots_wait() {
+            return Ok(false);
+        }
         for _ in 0..DELETE_UNITS {
             let before = self.working.lock().space.available();
             let more = self.delete_in_background(true)?;

@@ -14,6 +14,7 @@ use crate::key::Key;
 use crate::keyspace::KeyspaceRead;
 use crate::layout::STRUCTURE_SIZE;
 use crate::mask::TransactionMask;
+use crate::newer::NewerState;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::types::InodeNumber;
 
@@ -87,4 +88,45 @@ fn unreadable_padding_decides_nothing() {
         assert_eq!(volume.info().replayed_records, 1, "{padding:?}");
         assert!(volume.lookup(InodeNumber::ROOT, b"record").is_ok(), "{padding:?}");
     }
+}
+
+/// A record that can never be read, with others behind it that were durable: opening says so, and goes on without them only
+/// where that is asked for.
+#[test]
+fn an_unreadable_record_before_others_is_a_newer_state() {
+    let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
+    let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let open = |options| Volume::open(medium.clone(), options, TestPlatform);
+    let volume = open(OpenOptions::default()).unwrap();
+    let block = u64::from(volume.superblock().block_size);
+    let mut records = vec![];
+    for name in [&b"0"[..], b"1", b"2"] {
+        let made =
+            volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default()).unwrap();
+        // Longer than a block: no two of them share a group.
+        for at in 0..2 * block / 64 {
+            volume.write(made.inode, at << 20, &[1; 64], false).unwrap();
+        }
+        records.push((volume.superblock().log.start.0 + volume.working.lock().log.position().block) * block);
+        volume.transact().unwrap();
+    }
+    drop(volume);
+    let bad = Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Read);
+    medium.arm(bad.within(records[1]..records[1] + block).forever());
+    let refused = open(OpenOptions::default()).err();
+    assert!(matches!(refused, Some(Error::NewerStateLost(NewerState::Records { .. }))), "{refused:?}");
+    for options in [
+        OpenOptions { read_only: true, ..OpenOptions::default() },
+        OpenOptions { recover: true, ..OpenOptions::default() },
+    ] {
+        let volume = open(options).unwrap();
+        assert!(volume.newer_state_lost().is_some());
+        assert!(volume.lookup(InodeNumber::ROOT, b"0").is_ok());
+        assert_eq!(volume.lookup(InodeNumber::ROOT, b"1").err(), Some(Error::NotFound));
+    }
+    medium.disarm();
+    let volume = open(OpenOptions::default()).unwrap();
+    assert_eq!(volume.newer_state_lost(), None, "it was given up");
+    assert_eq!(volume.lookup(InodeNumber::ROOT, b"2").err(), Some(Error::NotFound));
 }
