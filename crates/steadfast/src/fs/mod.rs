@@ -23,7 +23,7 @@ pub(crate) mod memory;
 mod name;
 mod names;
 mod open;
-mod orphan;
+pub(crate) mod orphan;
 pub(crate) mod parameters;
 mod path;
 mod permissions;
