@@ -31,4 +31,5 @@ pub mod top;
 pub mod torture;
 pub mod transact;
 pub mod tree;
+pub mod tune;
 pub mod umount;
