@@ -7,9 +7,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    atomically, cat, check, clone, completions, defrag, df, dump, flash, get, image, info, lab, ls, manpages,
-    map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, torture, transact, tree,
-    tune, umount,
+    atomically, cat, check, clone, completions, defrag, df, dump, extents, flash, get, image, info, lab, ls,
+    manpages, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, torture,
+    transact, tree, trim, tune, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -59,6 +59,8 @@ enum Command {
     Rm(rm::Args),
     Top(top::Args),
     Map(map::Args),
+    Extents(extents::Args),
+    Trim(trim::Args),
     Tree(tree::Args),
     Tune(tune::Args),
     Torture(torture::Args),
@@ -126,6 +128,8 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Top(args) => top::run(args),
         Command::Map(args) => map::run(args),
         Command::Tree(args) => tree::run(args),
+        Command::Extents(args) => extents::run(args),
+        Command::Trim(args) => trim::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Torture(args) => torture::run(args),
         Command::Flash(args) => flash::run(args),

@@ -146,3 +146,51 @@ fn tune_changes_names_and_parameters() {
     scratch.fails(2, "tune --mask nonsense disk.img");
     assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before);
 }
+
+#[test]
+fn free_space_goes_back_to_the_storage_and_what_is_used_stays() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new();
+    scratch.volume("32M");
+    let contents: Vec<u8> = (0..3_000_000u32).map(|at| (at / 7) as u8 | 1).collect();
+    for name in ["/kept", "/gone", "/also"] {
+        scratch.put(name, &contents);
+    }
+    scratch.ok("snapshot create disk.img before");
+    scratch.ok("rm disk.img /also");
+    scratch.ok("rm disk.img /gone");
+    scratch.ok("snapshot delete disk.img before");
+    let path = scratch.path("disk.img");
+    let before = fs::metadata(&path).unwrap().blocks() * 512;
+    let said = scratch.ok("trim disk.img");
+    let after = fs::metadata(&path).unwrap().blocks() * 512;
+    assert!(said.contains("bytes) trimmed"), "{said}");
+    assert!(before > 8_000_000 && after < 5_000_000 && after >= 3_000_000, "{before} to {after}");
+    scratch.ok("check --quiet disk.img");
+    let kept = scratch.line("cat disk.img /kept");
+    assert!(kept.status.success() && kept.stdout == contents);
+    // Every run is shorter than that, and so nothing is told.
+    assert!(scratch.ok("trim --minimum 1G disk.img").contains("(0 bytes) trimmed"));
+    scratch.fails(2, "trim --minimum x disk.img");
+}
+
+#[test]
+fn extents_say_where_data_lies() {
+    let scratch = Scratch::new();
+    scratch.volume("32M").put("/large", &[0x77; 3_000_000]);
+    scratch.put("/small", b"few");
+    let said = scratch.ok("extents --json disk.img /large /small");
+    let files: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let extents = files[0]["extents"].as_array().unwrap();
+    let blocks: u64 = extents.iter().map(|extent| extent["blocks"].as_u64().unwrap()).sum();
+    assert_eq!(blocks, 3_000_000u64.div_ceil(4096));
+    let image = fs::read(scratch.path("disk.img")).unwrap();
+    for extent in extents {
+        let at = extent["block"].as_u64().unwrap() as usize * 4096;
+        assert!(image[at..at + 4096].iter().all(|byte| *byte == 0x77), "{extent}");
+    }
+    assert_eq!(files[1]["extents"].as_array().unwrap().len(), 0);
+    assert!(scratch.ok("extents disk.img /large").starts_with("/large: "));
+    scratch.fails(1, "extents disk.img /none");
+    scratch.fails(1, "extents disk.img /");
+}

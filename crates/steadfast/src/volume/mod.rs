@@ -83,6 +83,7 @@ mod stress;
 mod tamper;
 #[cfg(test)]
 pub(crate) mod tests;
+mod trim;
 mod tune;
 #[cfg(test)]
 mod unreadable_tests;
