@@ -25,6 +25,10 @@ for helper in mount umount; do
     ln -sf ../bin/steadfast "$stage/usr/sbin/$helper.steadfast"
     ln -sf ../bin/steadfast "$stage/usr/sbin/$helper.fuse.steadfast"
 done
+for tool in mkfs fsck; do
+    ln -sf ../bin/steadfast "$stage/usr/sbin/$tool.steadfast"
+    ln -sf ../bin/steadfast "$stage/usr/sbin/$tool.fuse.steadfast"
+done
 
 # cargo-deb strips what cargo has built only.
 strip --strip-unneeded "$stage"/usr/lib/libsteadfast.so.1

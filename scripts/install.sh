@@ -22,6 +22,11 @@ for helper in mount umount; do
     ln -sf "$prefix/bin/steadfast" "$destination/sbin/$helper.steadfast"
     ln -sf "$prefix/bin/steadfast" "$destination/sbin/$helper.fuse.steadfast"
 done
+# What mkfs(8), fsck(8) and systemd-fsck look for.
+for tool in mkfs fsck; do
+    ln -sf "$prefix/bin/steadfast" "$destination/sbin/$tool.steadfast"
+    ln -sf "$prefix/bin/steadfast" "$destination/sbin/$tool.fuse.steadfast"
+done
 
 install -d "$destination$prefix/include" "$destination$libdir/pkgconfig"
 install -m 644 crates/steadfast-capi/include/steadfast.h crates/steadfast-capi/include/steadfast-ioctl.h \
@@ -42,6 +47,7 @@ install -d "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/ve
 "$steadfast" completions fish >"$share/fish/vendor_completions.d/steadfast.fish"
 install -d "$destination$prefix/lib/udev/rules.d" "$share/doc/steadfast/examples"
 sed "s|@PREFIX@|$prefix|" packaging/udev/61-steadfast.rules >"$destination$prefix/lib/udev/rules.d/61-steadfast.rules"
+install -D -m 644 packaging/magic/steadfast "$share/misc/steadfast.magic"
 install -m 644 packaging/systemd/srv-data.mount examples/c/*.c "$share/doc/steadfast/examples/"
 install -m 755 examples/python/notes.py "$share/doc/steadfast/examples/"
 install -m 644 README.md CHANGELOG.md docs/C-API.md docs/INTEGRATION.md docs/POSIX.md docs/FORMAT.md "$share/doc/steadfast/"

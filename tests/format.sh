@@ -354,4 +354,15 @@ for junk in b"", b"STEADFST", rng.randbytes(100000), good[:5000], good[:size // 
     assert run(junk, "list")[0] == 1
 PYTHON
 ok "damage is told, second copies serve"
+
+# A new label and uuid: the files stay, and the reader finds the names where docs/FORMAT.md says.
+make_volume 16M --label old
+for uuid in random 6fa459ea-ee8a-3ca4-894e-db77e160355e; do
+    "$STEADFAST" tune --label "new name" --uuid "$uuid" "$IMAGE" >"$WORK/tuned" || die "tune: $(cat "$WORK/tuned")"
+    uuid=$("$STEADFAST" info --get uuid "$IMAGE")
+    said=$(python3 "$TESTS/format_reader.py" "$IMAGE" names)
+    [ "$said" = "${uuid//-/} new\\x20name" ] || die "the reader has other names: $said"
+    python3 "$TESTS/format_reader.py" "$IMAGE" verify >"$WORK/verified" || die "verify: $(cat "$WORK/verified")"
+done
+ok "label and uuid are where the specification says"
 finish

@@ -247,6 +247,8 @@ class Volume:
             else:
                 raise Damaged("not a Steadfast volume: %s, and no second copy at the end" % first)
         self.uuid = raw[16:32]
+        self.label, given = raw[128:160].rstrip(b"\0"), raw[172:188]
+        self.known_uuid = given if any(given) else self.uuid
         (self.blocks, self.block_size, self.node_size, self.copies, self.group_blocks, self.log_start, self.log_blocks,
          self.inline_max, _, _, self.hash_key) = struct.unpack_from("<QIIIIQQIIQ16s", raw, 56)
         self.cell = max(self.block_size, 512)
@@ -742,8 +744,8 @@ def verify(volume):
 
 
 def main():
-    if sys.argv[2:] not in (["list"], ["list", *sys.argv[3:4]], ["verify"], ["snapshots"]):
-        print("usage: format_reader.py IMAGE list [SNAPSHOT]|snapshots|verify", file=sys.stderr)
+    if sys.argv[2:] not in (["list"], ["list", *sys.argv[3:4]], ["verify"], ["snapshots"], ["names"]):
+        print("usage: format_reader.py IMAGE list [SNAPSHOT]|snapshots|names|verify", file=sys.stderr)
         return 2
 
     def fatal(text):
@@ -761,6 +763,10 @@ def main():
                     raise Damaged("there is no such snapshot")
                 state = Tree(volume, named[0].root, named[0].height, named[0].generation).items
             print("\n".join(State(volume, state).list()))
+            return 0
+        if sys.argv[2] == "names":
+            volume = Volume(sys.argv[1], fatal)
+            print("%s %s" % (volume.known_uuid.hex(), escape(volume.label)))
             return 0
         if sys.argv[2] == "snapshots":
             for s in Volume(sys.argv[1], fatal).snapshots:

@@ -22,7 +22,8 @@ for name in steadfast libsteadfast1 libsteadfast-dev; do
     packages+=("$package")
 done
 dpkg-deb --fsys-tarfile "${packages[0]}" | tar -t | sed 's|^\./||' >"$WORK/contents"
-for file in usr/bin/steadfast usr/sbin/mount.fuse.steadfast usr/sbin/umount.fuse.steadfast usr/share/man/man1/steadfast-mount.1.gz \
+for file in usr/bin/steadfast usr/sbin/mount.fuse.steadfast usr/sbin/umount.fuse.steadfast usr/sbin/mkfs.steadfast \
+    usr/sbin/fsck.steadfast usr/share/misc/steadfast.magic usr/share/man/man1/steadfast-mount.1.gz \
     usr/share/bash-completion/completions/steadfast usr/lib/udev/rules.d/61-steadfast.rules; do
     grep -qx -- "$file" "$WORK/contents" || die "the package has no $file"
 done
@@ -133,4 +134,17 @@ status=0
 "$STEADFAST" info --export /dev/zero >/dev/null 2>&1 || status=$?
 [ "$status" -eq 2 ] || die "info --export of something else ended with $status, not 2"
 ok "names for udev and scripts, of a volume in use, too"
+
+# --- file(1)
+if command -v file >/dev/null; then
+    uuid=6fa459ea-ee8a-3ca4-894e-db77e160355e
+    for name in mkfs tune; do
+        [ "$name" = mkfs ] || "$STEADFAST" tune --uuid "$uuid" "$IMAGE" >/dev/null
+        wanted=$("$STEADFAST" info --get uuid "$IMAGE")
+        said=$(file -b -m "$REPO/packaging/magic/steadfast" "$IMAGE")
+        [[ $said == "Steadfast file system version 1, label \"a disk\", uuid $wanted, block size 4096, 4096 blocks" ]] ||
+            die "file, after $name: $said"
+    done
+    ok "file(1) tells a volume by packaging/magic/steadfast"
+fi
 finish

@@ -7,12 +7,13 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    atomically, cat, check, clone, completions, defrag, df, dump, flash, get, image, info, lab, ls, manpages,
-    map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, torture, transact, tree,
-    umount,
+    atomically, cat, check, clone, completions, defrag, df, dump, extents, flash, get, image, info, lab, ls,
+    manpages, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, torture,
+    transact, tree, trim, tune, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
+use crate::{fsck, mkfs_name};
 
 /// Text below the list of commands.
 const AFTER_HELP: &str = "\
@@ -58,7 +59,10 @@ enum Command {
     Rm(rm::Args),
     Top(top::Args),
     Map(map::Args),
+    Extents(extents::Args),
+    Trim(trim::Args),
     Tree(tree::Args),
+    Tune(tune::Args),
     Torture(torture::Args),
     Flash(flash::Args),
     Lab(lab::Args),
@@ -72,6 +76,12 @@ enum Command {
 /// Runs the program with these arguments, the first being its name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     one_line_for_panics();
+    if fsck::is_called(&arguments) {
+        return ExitCode::from(fsck::run(&arguments));
+    }
+    if mkfs_name::is_called(&arguments) {
+        return run_mkfs(&arguments);
+    }
     if mount_helper::is_called(&arguments, is_command) {
         return run_mount_helper(&arguments);
     }
@@ -118,6 +128,9 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Top(args) => top::run(args),
         Command::Map(args) => map::run(args),
         Command::Tree(args) => tree::run(args),
+        Command::Extents(args) => extents::run(args),
+        Command::Trim(args) => trim::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Torture(args) => torture::run(args),
         Command::Flash(args) => flash::run(args),
         Command::Lab(args) => lab::run(args),
@@ -138,6 +151,25 @@ pub fn grammar() -> clap::Command {
 fn is_command(word: &OsStr) -> bool {
     let Some(word) = word.to_str() else { return false };
     word == "help" || Cli::command().find_subcommand(word).is_some()
+}
+
+/// As `mkfs.steadfast`: 0 or 1, as mkfs(8) says.
+fn run_mkfs(arguments: &[OsString]) -> ExitCode {
+    let made = match mkfs_name::Call::try_parse_from(arguments) {
+        Ok(call) => mkfs_name::run(call),
+        Err(error) if error.use_stderr() => {
+            refuse(&error);
+            return ExitCode::FAILURE;
+        }
+        Err(error) => return refuse(&error),
+    };
+    match made {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn run_mount_helper(arguments: &[OsString]) -> ExitCode {

@@ -132,6 +132,18 @@ pub fn with_medium<T>(path: &Path, work: impl FnMut(&HostMedium) -> Result<T, Er
     retry_small_sectors(path, medium, true, |medium| work(&medium))
 }
 
+/// As [`with_medium`], for work that may write: with the volume for us alone.
+///
+/// # Errors
+/// As [`with_medium`].
+pub fn with_medium_to_write<T>(
+    path: &Path,
+    mut work: impl FnMut(&HostMedium) -> Result<T, Error>,
+) -> Outcome<T> {
+    let medium = open_medium(path, false, Way::Cached)?;
+    retry_small_sectors(path, medium, false, |medium| work(&medium))
+}
+
 /// Who the volume on an image or block device is, from its superblock alone: without a lock, so that it can be asked while
 /// the volume is mounted or being made.
 ///

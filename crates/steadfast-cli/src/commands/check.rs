@@ -1,10 +1,13 @@
-//! `steadfast check`: verifies every checksum, reference and count of a volume that is not mounted. Changes nothing.
+//! `steadfast check`: verifies every checksum, reference and count of a volume that is not mounted. Changes nothing unless it
+//! is told to repair.
 
 use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use steadfast::check::{CheckOptions, CheckReport, Finding, Severity, check};
+use steadfast::check::{
+    CheckOptions, CheckProgress, CheckReport, Finding, RepairReport, Severity, check, repair,
+};
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -17,6 +20,11 @@ use crate::salvage;
 ///
 /// Reads only. Exit code 0: clean; 9: something is kept once that should be kept twice, nothing is lost; 4: damaged.
 ///
+/// With --repair: what needs no guess is put right, and checked again. Bad copies of superblock, metaroot and nodes are written
+/// again from good ones; link, entry and block counts, parents of directories and orphan records are set to what is there, unless
+/// something else is wrong with the structure. The rest stays as it is, and where nothing can be repaired nothing is written. The
+/// exit code is that of the second check.
+///
 /// With --salvage: copies to DIR whatever can still be read, also where the volume does not open any more. Lost parts of
 /// files are zeros and listed in DIR/salvage-report.txt; files whose directory is lost are below DIR/lost+found by their
 /// inode number. Exit code 0: all there; 4: something is missing or may be out of date. What the present state has lost may
@@ -28,6 +36,9 @@ pub struct Args {
     /// Metadata only, without reading the data of files
     #[arg(long)]
     no_data: bool,
+    /// Put right what needs no guess, then check again
+    #[arg(long, conflicts_with = "salvage")]
+    repair: bool,
     /// Copy what can still be read to this directory (made, or empty)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["no_data", "cache"])]
     salvage: Option<PathBuf>,
@@ -60,6 +71,9 @@ struct JsonReport<'a> {
     data_verified: bool,
     used_blocks: u64,
     replayed_records: u64,
+    /// With --repair: copies that were written again, and counts that were set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repaired: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -91,17 +105,28 @@ pub fn run(args: &Args) -> Outcome {
     let cache = args.cache.unwrap_or(mount_options::CACHE_SIZE_DEFAULT);
     let options =
         CheckOptions { data: !args.no_data, cache_size: usize::try_from(cache).unwrap_or(usize::MAX) };
-    let report = host::with_medium(&args.image, |medium| {
-        check(medium, &HostPlatform::new(), &options, &mut |progress| {
-            bar.set_length(progress.total);
-            bar.set_position(progress.done);
-        })
-    });
+    let progress = &mut |progress: CheckProgress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    };
+    let platform = HostPlatform::new();
+    let report = match args.repair {
+        false => host::with_medium(&args.image, |medium| check(medium, &platform, &options, progress))
+            .map(|report| (report, None)),
+        true => {
+            host::with_medium_to_write(&args.image, |medium| repair(medium, &platform, &options, progress))
+                .map(|report| (report.after.clone(), Some(report)))
+        }
+    };
     bar.finish_and_clear();
-    let report = report?;
+    let (report, repaired) = report?;
     if args.json {
-        output::json(&json_report(&report, &options))?;
+        let repaired = repaired.as_ref().map(|repaired| repaired.copies + repaired.counts);
+        output::json(&json_report(&report, &options, repaired))?;
     } else {
+        if let Some(repaired) = &repaired {
+            print_repaired(repaired)?;
+        }
         print(&report, args)?;
     }
     verdict(&report, args)
@@ -117,7 +142,7 @@ fn progress_bar(args: &Args) -> ProgressBar {
     }
 }
 
-fn json_report<'a>(report: &'a CheckReport, options: &CheckOptions) -> JsonReport<'a> {
+fn json_report<'a>(report: &'a CheckReport, options: &CheckOptions, repaired: Option<u64>) -> JsonReport<'a> {
     let findings = report.findings.iter().map(json_finding);
     JsonReport {
         clean: report.is_clean(),
@@ -131,6 +156,7 @@ fn json_report<'a>(report: &'a CheckReport, options: &CheckOptions) -> JsonRepor
         data_verified: options.data,
         used_blocks: report.used_blocks,
         replayed_records: report.replayed_records,
+        repaired,
     }
 }
 
@@ -154,6 +180,15 @@ fn name(severity: Severity) -> &'static str {
         Severity::Degraded => "degraded",
         Severity::Damaged => "damaged",
     }
+}
+
+/// One line for each finding that is gone.
+pub fn print_repaired(report: &RepairReport) -> Outcome {
+    let mut output = Output::new();
+    for finding in report.repaired() {
+        output.line(format_args!("repaired: {finding}"))?;
+    }
+    output.finish()
 }
 
 fn print(report: &CheckReport, args: &Args) -> Outcome {

@@ -20,13 +20,13 @@ use crate::{host, interval, mask_text, size};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image file (made, sparse, if it does not exist), block device or MTD device
-    image: PathBuf,
+    pub image: PathBuf,
     /// Size of the volume, such as 64M or 1GiB; the default is all of an existing image
     #[arg(short, long, value_parser = size::parse, allow_hyphen_values = true)]
-    size: Option<u64>,
+    pub size: Option<u64>,
     /// Block size: a power of two from 128 to 64K; the default is 4K, on NAND a page
     #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
-    block_size: Option<u32>,
+    pub block_size: Option<u32>,
     /// Tree node size: a power of two from 512 to 64K, at least the block size; by default 8K,
     /// and the block size on volumes below 16 MiB or with small blocks
     #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
     label: String,
     /// UUID; the default is a random one
-    #[arg(long, value_parser = report::uuid_parse)]
+    #[arg(short = 'U', long, value_parser = report::uuid_parse)]
     uuid: Option<[u8; 16]>,
     /// Transaction mask, such as default,close (see 'steadfast mask set --help')
     #[arg(long, value_parser = parse_mask, value_name = "EVENTS")]
@@ -58,6 +58,9 @@ pub struct Args {
     /// Also over an image that holds something
     #[arg(short = 'F', long)]
     force: bool,
+    /// Say nothing when it succeeds
+    #[arg(short, long)]
+    quiet: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -111,6 +114,9 @@ pub fn run(args: &Args) -> Outcome {
     let info = result?;
     if args.json {
         return output::json(&InfoReport::new(&info, path.display().to_string(), None));
+    }
+    if args.quiet {
+        return Ok(());
     }
     let mut output = Output::new();
     output.line(format_args!(

@@ -9,7 +9,7 @@ use steadfast_media::Medium;
 
 use super::paths::Names;
 use super::reason;
-use super::report::{At, Reporter};
+use super::report::{At, Remedy, Reporter};
 use crate::error::{Error, Result};
 use crate::extent::Extent;
 use crate::fs::dirent::{self, Dirent};
@@ -103,7 +103,7 @@ impl BadData<'_> {
         };
         let start = self.index.saturating_mul(self.block_size as u64);
         let bytes = start.saturating_add(self.from as u64)..start.saturating_add(self.to as u64);
-        let at = At { block: Some(BlockAddress(first)), ..At::inode(self.inode) };
+        let at = At { block: Some(BlockAddress(first)), ..At::inode(self.inode) }.remedy(Remedy::Data);
         reporter.damaged_at(at.bytes(bytes), text);
         self.from = self.to;
     }
@@ -295,7 +295,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         // Where keys are lost the extents that are left cannot add up, and the loss is reported already.
         if inode.blocks != current.blocks && !reporter.tree_damaged {
             let text = format!("inode {number} counts {} blocks and has {}", inode.blocks, current.blocks);
-            reporter.damaged_at(at(), text);
+            reporter.damaged_at(at().remedy(Remedy::Blocks(current.blocks)), text);
         }
         if inode.has(FLAG_RECLAIMING) {
             // Its other keys are going in steps, in any order.
@@ -357,7 +357,10 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
         for orphan in core::mem::take(&mut self.orphans) {
             match self.inodes.get_mut(&orphan) {
-                None => reporter.damaged(format!("orphan record for inode {}, which is not there", orphan.0)),
+                None => reporter.damaged_at(
+                    At::default().remedy(Remedy::DropOrphan(orphan)),
+                    format!("orphan record for inode {}, which is not there", orphan.0),
+                ),
                 Some(known) => known.orphan = true,
             }
         }
@@ -477,29 +480,39 @@ fn check_links(number: InodeNumber, known: &Known, reporter: &mut Reporter<'_>) 
                 "directory {inode} counts {} links and has {} subdirectories",
                 known.links, known.directories_seen
             );
-            reporter.damaged_at(at(), text);
+            let links = u32::try_from(2 + known.directories_seen).map(Remedy::Links);
+            reporter.damaged_at(at().remedy(links.unwrap_or_default()), text);
         }
         if known.entries != known.entries_seen {
             let text =
                 format!("directory {inode} counts {} entries and has {}", known.entries, known.entries_seen);
-            reporter.damaged_at(at(), text);
+            reporter.damaged_at(at().remedy(Remedy::Entries(known.entries_seen)), text);
         }
         if known.names > 0 && known.parent != known.named_in {
             let text = format!(
                 "directory {inode} says its parent is {}, but {} names it",
                 known.parent.0, known.named_in.0
             );
-            reporter.damaged_at(at(), text);
+            let only = known.names == 1;
+            reporter.damaged_at(
+                at().remedy(if only { Remedy::Parent(known.named_in) } else { Remedy::None }),
+                text,
+            );
         }
     } else if u64::from(known.links) != known.names {
+        // Without a name, or with a name though it says that it is removed: one of the two is wrong, and which one is not told.
+        let links = u32::try_from(known.names).ok().filter(|names| *names > 0 && known.links > 0);
         reporter.damaged_at(
-            at(),
+            at().remedy(links.map_or(Remedy::None, Remedy::Links)),
             format!("inode {inode} counts {} links and has {} names", known.links, known.names),
         );
     }
     let needs_record = known.links == 0 || known.truncating;
     if known.orphan != needs_record {
-        let text = if needs_record { "needs an orphan record" } else { "has an orphan record without need" };
-        reporter.damaged_at(at(), format!("inode {inode} {text}"));
+        let (text, remedy) = match needs_record {
+            true => ("needs an orphan record", Remedy::AddOrphan),
+            false => ("has an orphan record without need", Remedy::DropOrphan(number)),
+        };
+        reporter.damaged_at(at().remedy(remedy), format!("inode {inode} {text}"));
     }
 }

@@ -5,7 +5,7 @@ use alloc::format;
 use steadfast_media::Medium;
 
 use super::reason;
-use super::report::{At, Reporter};
+use super::report::{At, Remedy, Reporter};
 use crate::layout::{Metaroot, STRUCTURE_SIZE, SlotCopy, Superblock};
 use crate::log::{Stranded, replay, stranded};
 use crate::newer::NewerState;
@@ -23,7 +23,7 @@ pub(super) fn check_superblocks<M: Medium, P: Platform>(
     let places = [("first", 0), ("second", superblock.second_offset())];
     for (which, offset) in places {
         if let Err(error) = superblock.verify_copy(medium, platform, offset) {
-            let at = At::block(block_of(superblock, offset));
+            let at = At::block(block_of(superblock, offset)).remedy(Remedy::Copy);
             let what = reason(&error);
             reporter.degraded_at(
                 at,
@@ -52,7 +52,7 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
         if copy != SlotCopy::Valid(*newest) && !older {
             let generation = newest.generation.0;
             let text = format!("one copy of metaroot generation {generation} is damaged, at byte {offset}");
-            reporter.degraded_at(At::block(block_of(superblock, offset)), text);
+            reporter.degraded_at(At::block(block_of(superblock, offset)).remedy(Remedy::Copy), text);
         }
     }
     let other = 1 - slot;
@@ -72,7 +72,7 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
         // A power cut leaves a copy that is older, or blank still, but where units are small also a torn one.
         if *copy == SlotCopy::Invalid && medium.geometry().atomic_unit as usize >= STRUCTURE_SIZE {
             let text = format!("one copy of metaroot slot {other} is damaged, at byte {offset}");
-            reporter.degraded_at(At::block(block_of(superblock, offset)), text);
+            reporter.degraded_at(At::block(block_of(superblock, offset)).remedy(Remedy::Copy), text);
         }
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn check_log<M: Medium, P: Platform>(
             found.end.lsn.0,
             reason(&error)
         );
-        reporter.degraded_at(At::block(block), text);
+        reporter.degraded_at(At::block(block).remedy(Remedy::Data), text);
     }
     let first = found.end.lsn;
     let durable = found.damaged_points.checked_sub(1).map(|more| Lsn(first.0 + u64::from(more)));

@@ -1,12 +1,13 @@
 //! Offline verification of a whole volume: every copy of every node, every data checksum, every reference and count.
 //!
-//! The check reads only. It looks at two states: the durable one (newest metaroot), whose nodes and allocation bitmaps
+//! The check itself reads only; [`repair`] writes what needs no guess. The check looks at two states: the durable one (newest metaroot), whose nodes and allocation bitmaps
 //! are on the medium, and the one that opening reaches, which adds the intent log. Where the log is empty they are
 //! the same, and one pass serves for both.
 
 mod files;
 mod fixed;
 mod paths;
+mod repair;
 mod report;
 mod shared;
 mod snapshots;
@@ -28,8 +29,9 @@ use crate::tree::Root;
 use crate::volume::Volume;
 
 use files::Files;
+pub use repair::{RepairReport, repair};
 use report::Reporter;
-pub use report::{CheckOptions, CheckProgress, CheckReport, Finding, PATHS_MAX, Severity};
+pub use report::{CheckOptions, CheckProgress, CheckReport, Finding, PATHS_MAX, Remedy, Severity};
 use snapshots::{Data, Directory, Nodes};
 use usage::Usage;
 use walk::{Copies, walk};
@@ -45,13 +47,7 @@ pub fn check<M: Medium, P: Platform>(
     options: &CheckOptions,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
-    // The second copy of a volume that is smaller than its medium is not at the end of that, where opening looks.
-    let (superblock, superblock_damaged) = match Superblock::read(&medium, platform) {
-        Err(error @ (Error::NotSteadfast | Error::SuperblockDamaged)) => {
-            (search_superblock(medium, platform).ok_or(error)?.0, true)
-        }
-        found => found?,
-    };
+    let (superblock, superblock_damaged) = find_superblock(medium, platform)?;
     let metaroot = Metaroot::read_newest(&medium, &superblock, platform)?;
     let mut reporter = Reporter::new(metaroot.used_blocks, progress);
     if superblock_damaged {
@@ -85,6 +81,17 @@ pub fn check<M: Medium, P: Platform>(
         check_files(&volume, &root, options, &mut reporter);
     }
     reporter.finish()
+}
+
+/// The superblock, and whether a copy is bad. The second copy of a volume that is smaller than its medium is not at the end of
+/// that, where opening looks.
+fn find_superblock<M: Medium, P: Platform>(medium: &M, platform: &P) -> Result<(Superblock, bool)> {
+    match Superblock::read(&medium, platform) {
+        Err(error @ (Error::NotSteadfast | Error::SuperblockDamaged)) => {
+            Ok((search_superblock(medium, platform).ok_or(error)?.0, true))
+        }
+        found => found,
+    }
 }
 
 /// Verifies the state of the newest metaroot: nodes in all copies, allocation, and (where no log is to be replayed) files.

@@ -50,6 +50,30 @@ pub enum Severity {
     Damaged,
 }
 
+/// What can be done about a finding without a guess.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Remedy {
+    /// Nothing: what is right cannot be derived from what is left.
+    #[default]
+    None,
+    /// Nothing either, but only the content of a file is lost: references and counts do not depend on it.
+    Data,
+    /// The other copy is good: write the bad one again.
+    Copy,
+    /// The inode has this number of links.
+    Links(u32),
+    /// The directory has this number of entries.
+    Entries(u64),
+    /// The extents of the inode have this number of blocks.
+    Blocks(u64),
+    /// The directory is in this one.
+    Parent(InodeNumber),
+    /// The inode is removed, or being truncated, and needs the record that says so.
+    AddOrphan,
+    /// Such a record of this inode has no reason to be there.
+    DropOrphan(InodeNumber),
+}
+
 /// One thing that is wrong. [`Display`](fmt::Display) gives it in one line with what it affects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -67,6 +91,8 @@ pub struct Finding {
     pub paths: Vec<Vec<u8>>,
     /// Affected files and directories beyond those in `paths`.
     pub more_paths: u64,
+    /// What [`repair`](super::repair) can do about it.
+    pub remedy: Remedy,
 }
 
 impl fmt::Display for Finding {
@@ -97,6 +123,7 @@ pub(super) struct At {
     pub bytes: Option<Range<u64>>,
     /// Keys that are lost: from the first up to, not including, the second; to the end without one.
     pub keys: Option<(Key, Option<Key>)>,
+    pub remedy: Remedy,
 }
 
 impl At {
@@ -106,6 +133,11 @@ impl At {
 
     pub fn inode(number: InodeNumber) -> At {
         At { inode: Some(number), ..At::default() }
+    }
+
+    /// What can be done about it.
+    pub fn remedy(self, remedy: Remedy) -> At {
+        At { remedy, ..self }
     }
 
     /// Which bytes of the file.
@@ -197,13 +229,19 @@ impl<'a> Reporter<'a> {
     fn add(&mut self, severity: Severity, at: At, mut text: String) {
         if self.report.findings.len() < FINDINGS_MAX {
             let (block, inode, bytes) = (at.block, at.inode, at.bytes.clone());
+            let mut remedy = at.remedy;
+            if self.snapshot.is_some() && !matches!(remedy, Remedy::Copy | Remedy::Data) {
+                // The tree of a snapshot is never changed.
+                remedy = Remedy::None;
+            }
             if let Some(name) = &self.snapshot {
                 text = match text.starts_with("snapshot ") {
                     true => text,
                     false => format!("snapshot {name:?}: {text}"),
                 };
             }
-            let finding = Finding { severity, text, block, inode, bytes, paths: Vec::new(), more_paths: 0 };
+            let finding =
+                Finding { severity, text, block, inode, bytes, paths: Vec::new(), more_paths: 0, remedy };
             self.report.findings.push(finding);
             self.places.push(at);
         }

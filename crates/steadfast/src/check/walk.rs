@@ -3,11 +3,12 @@
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec;
+use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
 use super::reason;
-use super::report::{At, Reporter};
+use super::report::{At, Remedy, Reporter};
 use super::snapshots::Nodes;
 use crate::error::{Error, Result};
 use crate::key::Key;
@@ -109,20 +110,23 @@ fn read<M: Medium, P: Platform>(
         return store.node(&next.pointer, next.level);
     }
     let mut good = None;
-    let mut failure = Error::CorruptMetadata { address: next.pointer.addresses[0], reason: "no copy" };
+    let mut bad = Vec::new();
     for address in next.pointer.copies() {
         match store.read_node_copy(&next.pointer, address) {
             Ok(node) => good = Some(node),
-            Err(error) => {
-                failure = error;
-                if next.pointer.copies().count() > 1 {
-                    let text = format!("copy of a node at block {}: {}", address.0, reason(&error));
-                    reporter.degraded_at(At::block(address), text);
-                }
-            }
+            Err(error) => bad.push((address, error)),
         }
     }
-    let node = good.ok_or(failure)?;
+    let failure = bad.last().map(|(_, error)| *error);
+    if next.pointer.copies().count() > 1 {
+        let remedy = if good.is_some() { Remedy::Copy } else { Remedy::None };
+        for (address, error) in &bad {
+            let text = format!("copy of a node at block {}: {}", address.0, reason(error));
+            reporter.degraded_at(At::block(*address).remedy(remedy), text);
+        }
+    }
+    let none = Error::CorruptMetadata { address: next.pointer.addresses[0], reason: "no copy" };
+    let node = good.ok_or(failure.unwrap_or(none))?;
     let corrupt = |reason| Err(Error::CorruptMetadata { address: next.pointer.addresses[0], reason });
     if node.level() != next.level {
         return corrupt("node on the wrong level");

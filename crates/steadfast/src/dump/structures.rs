@@ -23,6 +23,9 @@ pub fn superblocks(medium: &impl Medium, platform: &impl Platform, lines: &mut L
     let mut row = |name: &str, value: String| lines(format!("  {name:<24}{value}"));
     let label = good.label.split(|byte| *byte == 0).next().unwrap_or_default();
     row("uuid", hex(&good.uuid));
+    if good.given_uuid != [0; 16] {
+        row("given uuid", hex(&good.given_uuid));
+    }
     row("label", String::from_utf8_lossy(label).into_owned());
     row("created", time_text(&good.created));
     row(

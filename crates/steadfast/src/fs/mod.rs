@@ -15,6 +15,7 @@ mod create;
 pub(crate) mod dirent;
 #[cfg(test)]
 mod double;
+mod extents;
 mod file;
 pub(crate) mod inode;
 mod link;
@@ -23,7 +24,7 @@ pub(crate) mod memory;
 mod name;
 mod names;
 mod open;
-mod orphan;
+pub(crate) mod orphan;
 pub(crate) mod parameters;
 mod path;
 mod permissions;
@@ -46,6 +47,7 @@ pub use attr::{
     AllocateMode, Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode, SeekTo, SetAttributes,
     SetTime, SetXattrMode, Statistics,
 };
+pub use extents::FileExtent;
 pub use file::{File, FileOptions};
 pub use path::LINKS_MAX;
 pub use relocate::{DefragmentCursor, Fragmentation};

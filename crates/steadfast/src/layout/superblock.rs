@@ -1,4 +1,4 @@
-//! The superblock: what never changes after format. Two copies, at the two ends of the volume.
+//! The superblock: what only a change of size or of the names changes after format. Two copies, at the two ends of the volume.
 
 use alloc::vec::Vec;
 
@@ -63,6 +63,8 @@ pub struct Superblock {
     pub hash_key: [u8; 16],
     pub label: [u8; 32],
     pub created: Timestamp,
+    /// The uuid that people gave the volume later; zero: none.
+    pub given_uuid: [u8; 16],
 }
 
 impl Superblock {
@@ -163,6 +165,7 @@ impl Superblock {
             hash_key: fields.array(),
             label: fields.array(),
             created: Timestamp { seconds: fields.u64() as i64, nanoseconds: fields.u32() },
+            given_uuid: fields.array(),
         };
         if superblock.features_incompatible & !FEATURES_INCOMPATIBLE != 0 {
             return Err(Error::UnsupportedFeatures(
@@ -200,7 +203,8 @@ impl Superblock {
             .bytes(&self.hash_key)
             .bytes(&self.label)
             .u64(self.created.seconds as u64)
-            .u32(self.created.nanoseconds);
+            .u32(self.created.nanoseconds)
+            .bytes(&self.given_uuid);
         let digest = digest_of(platform.crc32c(0, &bytes[..STRUCTURE_DIGEST]));
         bytes[STRUCTURE_DIGEST..STRUCTURE_DIGEST + DIGEST_SIZE].copy_from_slice(&digest);
         Ok(bytes)
@@ -284,6 +288,11 @@ impl Superblock {
         resized.reserve_blocks = reserve_blocks(resized.usable_blocks(), self.block_size, node_cost);
         resized.validate().map_err(|_| Error::InvalidArgument("size of the volume"))?;
         Ok(resized)
+    }
+
+    /// The uuid by which people and other programs know the volume. Its structures keep the one of format.
+    pub fn known_uuid(&self) -> [u8; 16] {
+        if self.given_uuid == [0; 16] { self.uuid } else { self.given_uuid }
     }
 
     /// The start of the uuid, which nodes and log records carry.

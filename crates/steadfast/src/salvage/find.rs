@@ -120,6 +120,7 @@ fn infer(medium: &impl Medium, platform: &impl Platform) -> Option<Superblock> {
                 hash_key: uuid,
                 label: [0; 32],
                 created: Timestamp::default(),
+                given_uuid: [0; 16],
             };
             let SlotCopy::Valid(metaroot) = Metaroot::read_copy(medium, &guess, platform, offset) else {
                 continue;

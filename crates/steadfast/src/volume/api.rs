@@ -92,7 +92,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let label = superblock.label.split(|byte| *byte == 0).next().unwrap_or_default();
         VolumeInfo {
             version: superblock.version,
-            uuid: superblock.uuid,
+            uuid: superblock.known_uuid(),
             label: String::from_utf8_lossy(label).into_owned(),
             size: superblock.byte_size(),
             block_size: superblock.block_size,

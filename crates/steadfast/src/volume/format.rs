@@ -195,6 +195,7 @@ fn superblock_for(
         hash_key: options.uuid,
         label,
         created: platform.now(),
+        given_uuid: [0; 16],
     };
     let needed = blocks_min(&superblock);
     if blocks < needed {

@@ -33,7 +33,7 @@ pub fn identify<M: Medium, P: Platform>(medium: &M, platform: &P) -> Result<Iden
     let label = superblock.label.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(Identity {
         version: superblock.version,
-        uuid: superblock.uuid,
+        uuid: superblock.known_uuid(),
         label: String::from_utf8_lossy(label).into_owned(),
         size: superblock.byte_size(),
         block_size: superblock.block_size,

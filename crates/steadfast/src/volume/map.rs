@@ -192,7 +192,28 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    fn end(&self) -> u64 {
+    /// The first run at or behind `from` that can be allocated, that no state uses and that is not handed out.
+    pub fn free_run(&self, from: u64) -> Option<(u64, u64)> {
+        let from = from.max(self.allocatable.start.0);
+        let end = self.end().min(self.allocatable.end());
+        let mut at = from.checked_sub(self.start)?;
+        while let Some((first, last)) = self.busy.zeros(at) {
+            let (first, mut last) = (self.start + first, (self.start + last).min(end));
+            if first >= end {
+                return None;
+            }
+            let taken = self.used.ones(first - self.start).map(|(one, _)| self.start + one);
+            let reserved = self.reserved.iter().filter(|(_, stop)| *stop > first).map(|(start, _)| *start);
+            last = reserved.chain(taken).min().unwrap_or(last).clamp(first, last);
+            if last > first {
+                return Some((first, last));
+            }
+            at = first + 1 - self.start;
+        }
+        None
+    }
+
+    pub fn end(&self) -> u64 {
         self.start + self.used.len()
     }
 

@@ -83,6 +83,8 @@ mod stress;
 mod tamper;
 #[cfg(test)]
 pub(crate) mod tests;
+mod trim;
+mod tune;
 #[cfg(test)]
 mod unreadable_tests;
 mod unreplayed;
@@ -113,6 +115,7 @@ pub(crate) use reader::Reader;
 use reader::View;
 pub use snapshot_diff::{InodeChange, SnapshotDiff};
 use state::{CommitState, Working};
+pub use tune::{Tune, tune};
 pub(crate) use writer::Writer;
 
 /// Number of inode data locks; inodes share them by number.

@@ -28,16 +28,16 @@ const ROOT: InodeNumber = InodeNumber::ROOT;
 
 /// Inode numbers of the sample, in the order in which it makes them.
 const SUB: InodeNumber = InodeNumber(16);
-const BIG: InodeNumber = InodeNumber(17);
-const SMALL: InodeNumber = InodeNumber(18);
+pub(super) const BIG: InodeNumber = InodeNumber(17);
+pub(super) const SMALL: InodeNumber = InodeNumber(18);
 const LINK: InodeNumber = InodeNumber(19);
 const OPEN: InodeNumber = InodeNumber(20);
 const DEEP: InodeNumber = InodeNumber(21);
-const OTHER: InodeNumber = InodeNumber(22);
+pub(super) const OTHER: InodeNumber = InodeNumber(22);
 
 /// `/sub/deep/`, `/sub/big` of several extents with a large attribute, `/small` inline, `/link`, `/other`; one file that
 /// is unlinked and was open when the power went; `records` transaction points in the log, each too long for a group.
-fn sample(copies: u8, records: usize) -> Vec<u8> {
+pub(super) fn sample(copies: u8, records: usize) -> Vec<u8> {
     sample_with_points(copies, records, |volume, index| {
         volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
         let name = format!("user.{index}");
@@ -95,9 +95,9 @@ fn run(forge: &Forge) -> Result<CheckReport, crate::error::Error> {
 }
 
 /// What a class of damage must be reported as.
-struct Class {
-    name: &'static str,
-    plant: fn(&mut Forge),
+pub(super) struct Class {
+    pub name: &'static str,
+    pub plant: fn(&mut Forge),
     severity: Severity,
     /// Words of one finding.
     words: &'static str,
@@ -187,7 +187,7 @@ fn rot_slot(forge: &mut Forge, slot: u64, copies: &[usize]) {
 }
 
 /// Every class of damage inside a volume that can still be found.
-const CLASSES: &[Class] = &[
+pub(super) const CLASSES: &[Class] = &[
     // Fixed places.
     degraded(
         "first superblock",

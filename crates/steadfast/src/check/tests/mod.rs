@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod forge;
+mod repair;
 mod resized;
 mod snapshots;
 

@@ -1,0 +1,196 @@
+//! What administrators know of other file systems: `mkfs.steadfast`, `fsck.steadfast` with the exit codes of e2fsck,
+//! `check --repair`, `tune`.
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::process::{Command, Output, Stdio};
+
+use common::{Scratch, can_mount, flip};
+
+/// Runs the program under another name.
+fn named(scratch: &Scratch, name: &str, line: &str) -> Output {
+    let link = scratch.path(name);
+    if !link.exists() {
+        symlink(env!("CARGO_BIN_EXE_steadfast"), &link).unwrap();
+    }
+    let mut command = Command::new(link);
+    command.args(line.split_whitespace()).current_dir(scratch.path("")).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+/// Exit code and what was said on both outputs.
+fn fsck(scratch: &Scratch, line: &str) -> (i32, String) {
+    let output = named(scratch, "fsck.steadfast", line);
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Damages the newest block that begins with `needle`.
+fn rot(scratch: &Scratch, needle: &[u8]) {
+    let path = scratch.path("disk.img");
+    let bytes = fs::read(&path).unwrap();
+    let block = bytes.chunks(4096).rposition(|block| block.starts_with(needle)).expect("a block like that");
+    let image = File::options().write(true).open(path).unwrap();
+    image.write_all_at(&[0x5a; 4000], block as u64 * 4096 + 60).unwrap();
+}
+
+#[test]
+fn mkfs_by_its_name() {
+    let scratch = Scratch::new();
+    let made =
+        named(&scratch, "mkfs.steadfast", "-L spool -U 6fa459ea-ee8a-3ca4-894e-db77e160355e disk.img 8192");
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    assert_eq!(scratch.ok("info --get size disk.img").trim(), "8388608");
+    assert_eq!(scratch.ok("info --get label disk.img").trim(), "spool");
+    let again = named(&scratch, "mkfs.steadfast", "disk.img");
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("already holds a Steadfast volume"), "{again:?}");
+    let blocks = named(&scratch, "mkfs.steadfast", "-q -F -b 512 disk.img 20000");
+    assert!(blocks.status.success() && blocks.stdout.is_empty(), "{blocks:?}");
+    assert_eq!(scratch.ok("info --get size disk.img").trim(), "10240000");
+    assert_eq!(named(&scratch, "mkfs.steadfast", "disk.img -F many").status.code(), Some(1));
+    assert_eq!(named(&scratch, "mkfs.steadfast", "--no-such").status.code(), Some(1));
+}
+
+#[test]
+fn fsck_has_the_exit_codes_of_fsck() {
+    let scratch = Scratch::new();
+    scratch.volume("8M").put("/good", &[1; 100_000]);
+    for options in ["-n", "-p", "-a", "-y", "-af", ""] {
+        let (code, said) = fsck(&scratch, &format!("{options} disk.img"));
+        assert_eq!(code, 0, "{options}: {said}");
+        assert!(said.contains("disk.img: clean"), "{said}");
+    }
+    // One copy of a node: told by -n, repaired by -p -f, clean afterwards.
+    rot(&scratch, b"SFND");
+    let before = fs::read(scratch.path("disk.img")).unwrap();
+    let (code, said) = fsck(&scratch, "-n disk.img");
+    assert_eq!((code, said.contains("degraded: copy of a node")), (4, true), "{said}");
+    assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before, "-n writes nothing");
+    let (code, said) = fsck(&scratch, "-p -f disk.img");
+    assert_eq!((code, said.contains("repaired: copy of a node")), (1, true), "{said}");
+    assert_eq!(fsck(&scratch, "-n disk.img").0, 0);
+    // A superblock is seen without -f.
+    flip(&scratch.path("disk.img"), 20);
+    let (code, said) = fsck(&scratch, "-a disk.img");
+    assert_eq!(code, 1, "{said}");
+    assert_eq!(scratch.ok("cat disk.img /good").len(), 100_000);
+    // Data is lost: nothing can be repaired, and nothing is written.
+    rot(&scratch, &[1; 4096]);
+    let before = fs::read(scratch.path("disk.img")).unwrap();
+    let (code, said) = fsck(&scratch, "-y disk.img");
+    assert_eq!((code, said.contains("affects /good")), (4, true), "{said}");
+    assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before);
+    scratch.fails(4, "check --repair --quiet disk.img");
+    assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before);
+    // Wrong calls and what is no volume.
+    assert_eq!(fsck(&scratch, "-n -y disk.img").0, 16);
+    assert_eq!(fsck(&scratch, "-z disk.img").0, 16);
+    assert_eq!(fsck(&scratch, "-n none.img").0, 8);
+    scratch.write("zeros", &[0; 1 << 20]);
+    assert_eq!(fsck(&scratch, "-y zeros").0, 8);
+    assert_eq!(fsck(&scratch, "-V").0, 0);
+}
+
+#[test]
+fn a_volume_in_use_is_refused_and_one_without_power_is_clean() {
+    if !can_mount() {
+        eprintln!("skipped: cannot mount here");
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("16M");
+    let mount = scratch.mounted("");
+    fs::write(mount.join("file"), [3; 50_000]).unwrap();
+    scratch.ok("transact mnt");
+    for options in ["-n", "-a", "-y"] {
+        let (code, said) = fsck(&scratch, &format!("{options} disk.img"));
+        assert_eq!((code, said.contains("in use")), (8, true), "{options}: {said}");
+    }
+    scratch.fails(5, "tune --label x disk.img");
+    scratch.fails(5, "check --repair disk.img");
+    scratch.kill_daemon();
+    scratch.ok("umount mnt");
+    for options in ["-a", "-n", "-fy"] {
+        let (code, said) = fsck(&scratch, &format!("{options} disk.img"));
+        assert_eq!((code, said.contains("clean")), (0, true), "{options}: {said}");
+    }
+    assert_eq!(scratch.ok("cat disk.img /file").len(), 50_000);
+}
+
+#[test]
+fn tune_changes_names_and_parameters() {
+    let scratch = Scratch::new();
+    scratch.ok("mkfs --size 8M --label old disk.img");
+    scratch.put("/file", b"content");
+    let first = scratch.ok("info --get uuid disk.img");
+    let new = "6fa459ea-ee8a-3ca4-894e-db77e160355e";
+    let said = scratch.ok(&format!("tune --label new --uuid {new} --mask +rename --timer 2s disk.img"));
+    assert!(said.contains(new) && said.contains("label new"), "{said}");
+    let export = scratch.ok("info --export disk.img");
+    assert!(export.contains(&format!("UUID={new}")) && export.contains("LABEL=new"), "{export}");
+    let mask = scratch.ok("mask get disk.img");
+    assert!(mask.contains("rename") && mask.contains("2 s"), "{mask}");
+    assert_eq!(scratch.ok("cat disk.img /file"), "content");
+    scratch.ok("check --quiet disk.img");
+    scratch.ok(&format!("tune --uuid {} disk.img", first.trim()));
+    assert_eq!(scratch.ok("info --get uuid disk.img"), first);
+    scratch.ok("tune --uuid random disk.img");
+    assert_ne!(scratch.ok("info --get uuid disk.img"), first);
+    let before = fs::read(scratch.path("disk.img")).unwrap();
+    scratch.fails(2, "tune disk.img");
+    scratch.fails(2, &format!("tune --label {} disk.img", "x".repeat(33)));
+    scratch.fails(2, "tune --uuid 12 disk.img");
+    scratch.fails(2, "tune --mask nonsense disk.img");
+    assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before);
+}
+
+#[test]
+fn free_space_goes_back_to_the_storage_and_what_is_used_stays() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new();
+    scratch.volume("32M");
+    let contents: Vec<u8> = (0..3_000_000u32).map(|at| (at / 7) as u8 | 1).collect();
+    for name in ["/kept", "/gone", "/also"] {
+        scratch.put(name, &contents);
+    }
+    scratch.ok("snapshot create disk.img before");
+    scratch.ok("rm disk.img /also");
+    scratch.ok("rm disk.img /gone");
+    scratch.ok("snapshot delete disk.img before");
+    let path = scratch.path("disk.img");
+    let before = fs::metadata(&path).unwrap().blocks() * 512;
+    let said = scratch.ok("trim disk.img");
+    let after = fs::metadata(&path).unwrap().blocks() * 512;
+    assert!(said.contains("bytes) trimmed"), "{said}");
+    assert!(before > 8_000_000 && (3_000_000..5_000_000).contains(&after), "{before} to {after}");
+    scratch.ok("check --quiet disk.img");
+    let kept = scratch.line("cat disk.img /kept");
+    assert!(kept.status.success() && kept.stdout == contents);
+    // Every run is shorter than that, and so nothing is told.
+    assert!(scratch.ok("trim --minimum 1G disk.img").contains("(0 bytes) trimmed"));
+    scratch.fails(2, "trim --minimum x disk.img");
+}
+
+#[test]
+fn extents_say_where_data_lies() {
+    let scratch = Scratch::new();
+    scratch.volume("32M").put("/large", &[0x77; 3_000_000]);
+    scratch.put("/small", b"few");
+    let said = scratch.ok("extents --json disk.img /large /small");
+    let files: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let extents = files[0]["extents"].as_array().unwrap();
+    let blocks: u64 = extents.iter().map(|extent| extent["blocks"].as_u64().unwrap()).sum();
+    assert_eq!(blocks, 3_000_000u64.div_ceil(4096));
+    let image = fs::read(scratch.path("disk.img")).unwrap();
+    for extent in extents {
+        let at = extent["block"].as_u64().unwrap() as usize * 4096;
+        assert!(image[at..at + 4096].iter().all(|byte| *byte == 0x77), "{extent}");
+    }
+    assert_eq!(files[1]["extents"].as_array().unwrap().len(), 0);
+    assert!(scratch.ok("extents disk.img /large").starts_with("/large: "));
+    scratch.fails(1, "extents disk.img /none");
+    scratch.fails(1, "extents disk.img /");
+}
