@@ -1,6 +1,6 @@
 //! Offline verification of a whole volume: every copy of every node, every data checksum, every reference and count.
 //!
-//! The check itself reads only; [`repair`] writes what needs no guess. The check looks at two states: the durable one (newest metaroot), whose nodes and allocation bitmaps
+//! The check itself reads only; [`repair()`] writes what needs no guess. The check looks at two states: the durable one (newest metaroot), whose nodes and allocation bitmaps
 //! are on the medium, and the one that opening reaches, which adds the intent log. Where the log is empty they are
 //! the same, and one pass serves for both.
 

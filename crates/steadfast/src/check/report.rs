@@ -91,7 +91,7 @@ pub struct Finding {
     pub paths: Vec<Vec<u8>>,
     /// Affected files and directories beyond those in `paths`.
     pub more_paths: u64,
-    /// What [`repair`](super::repair) can do about it.
+    /// What [`repair`](super::repair()) can do about it.
     pub remedy: Remedy,
 }
 
