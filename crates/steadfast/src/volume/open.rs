@@ -79,7 +79,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 newer => newer,
             };
         if let Some(newer) = volume.newer_state.filter(|_| !options.read_only && !options.recover) {
-            return Err(Error::NewerStateLost(newer));
+            // What the medium cannot read now it may read another time.
+            return Err(found.unreadable.unwrap_or(Error::NewerStateLost(newer)));
         }
         // What a newer state has left is the sign of it until it is given up.
         if !options.read_only && volume.newer_state.is_none() {
