@@ -1,4 +1,6 @@
 //! Drawing: three pages into a buffer of any size. 80 columns and 24 rows show everything that matters.
+//!
+//! Below 80 columns the panels of the overview stand one below the other, each as wide as the screen.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -15,8 +17,18 @@ use super::history::{History, medium, operations, operations_all};
 const SIZE_MIN: (u16, u16) = (40, 10);
 /// Columns of the panel on the right.
 const SIDE: u16 = 27;
-/// Rows of the panel about space.
-const SPACE_ROWS: u16 = 5;
+/// Columns from which the panel about the volume stands beside the operations.
+const WIDE: u16 = 80;
+/// Columns inside the panel of operations that a row with all its figures takes.
+const OPERATION_COLUMNS: u16 = 49;
+/// Rows of the panel about the volume, if it stands below the operations.
+const VOLUME_ROWS: u16 = 7;
+/// Fewest rows of the panel of operations: frame, heading, one kind, all.
+const OPERATION_ROWS: u16 = 5;
+/// What the keys do, after the names of the pages.
+const KEYS: &str = " tab  w window  p pause  r reset  q quit";
+/// The same for a narrow terminal, in as many columns as the smallest screen has.
+const KEYS_SHORT: &str = "1-3 page w window p pause r reset q quit";
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
@@ -153,8 +165,14 @@ fn draw_keys(buffer: &mut Buffer, area: Rect, view: &View) {
         let style = if view.page == page { BOLD.add_modifier(Modifier::REVERSED) } else { Style::new() };
         spans.extend([Span::styled(format!(" {name} "), style), Span::raw(" ")]);
     }
-    spans.push(Span::styled(" tab  w window  p pause  r reset  q quit", DIM));
-    Line::from(spans).render(area, buffer);
+    spans.push(Span::styled(KEYS, DIM));
+    let line = Line::from(spans);
+    if line.width() <= usize::from(area.width) {
+        line.render(area, buffer);
+    } else {
+        // The way out stays in sight.
+        Line::styled(KEYS_SHORT, DIM).render(area, buffer);
+    }
 }
 
 fn panel(title: &str) -> Block<'_> {
@@ -165,8 +183,17 @@ fn panel(title: &str) -> Block<'_> {
 }
 
 fn draw_overview(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot, view: &View) {
-    let [upper, space] = Layout::vertical([Constraint::Min(0), Constraint::Length(SPACE_ROWS)]).areas(area);
-    let [left, right] = Layout::horizontal([Constraint::Min(0), Constraint::Length(SIDE)]).areas(upper);
+    let space_rows = space_lines(snapshot, area.width.saturating_sub(2)).len() as u16 + 2;
+    let [upper, space] =
+        Layout::vertical([Constraint::Min(OPERATION_ROWS), Constraint::Length(space_rows)]).areas(area);
+    let [left, right] = if area.width >= WIDE {
+        Layout::horizontal([Constraint::Min(0), Constraint::Length(SIDE)]).areas(upper)
+    } else {
+        let rows = VOLUME_ROWS.min(upper.height.saturating_sub(OPERATION_ROWS));
+        // A frame of less than three rows has nothing in it.
+        let rows = if rows < 3 { 0 } else { rows };
+        Layout::vertical([Constraint::Min(0), Constraint::Length(rows)]).areas(upper)
+    };
     draw_operations(buffer, left, history, snapshot, view);
     draw_volume(buffer, right, history, snapshot);
     draw_space(buffer, space, snapshot);
@@ -180,6 +207,9 @@ fn draw_operations(buffer: &mut Buffer, area: Rect, history: &History, snapshot:
     block.render(area, buffer);
     let row = |name: &str, rate: String, latencies: [String; 4], errors: String| {
         let [p50, p99, p999, longest] = latencies;
+        if inner.width < OPERATION_COLUMNS {
+            return format!("{name:<9}{rate:>5} {p50:>7}{p99:>7} {errors:>7}");
+        }
         format!("{name:<9}{rate:>5} {p50:>7}{p99:>7}{p999:>7}{longest:>7} {errors:>5}")
     };
     let heading = ["p50", "p99", "p99.9", "max"].map(String::from);
@@ -297,12 +327,19 @@ fn bar(share: f64, cells: usize) -> String {
 
 fn draw_space(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot) {
     let activity = &snapshot.status.activity;
-    let space = &activity.space;
-    let size = |blocks: u64| blocks as f64 * f64::from(activity.block_size);
-    let title = format!("space, {}", bytes(size(space.total())));
+    let total = activity.space.total() as f64 * f64::from(activity.block_size);
+    let title = format!("space, {}", bytes(total));
     let block = panel(&title);
     let inner = block.inner(area);
     block.render(area, buffer);
+    Paragraph::new(space_lines(snapshot, inner.width)).render(inner, buffer);
+}
+
+/// The bar of the space, and as many lines of its legend as that width takes.
+fn space_lines(snapshot: &Snapshot, columns: u16) -> Vec<Line<'static>> {
+    let activity = &snapshot.status.activity;
+    let space = &activity.space;
+    let size = |blocks: u64| blocks as f64 * f64::from(activity.block_size);
     let states = [
         ("data", space.data, Color::Blue, '█'),
         ("metadata", space.metadata, Color::Magenta, '▓'),
@@ -313,7 +350,7 @@ fn draw_space(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot) {
         ("fixed", space.fixed, Color::Gray, '■'),
         ("free", space.free, Color::DarkGray, '·'),
     ];
-    let widths = share_out(&states.map(|state| state.1), usize::from(inner.width));
+    let widths = share_out(&states.map(|state| state.1), usize::from(columns));
     let bar = states.iter().zip(widths).map(|((_, _, color, mark), width)| {
         Span::styled(mark.to_string().repeat(width), Style::new().fg(*color))
     });
@@ -322,7 +359,7 @@ fn draw_space(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot) {
     for (name, blocks, color, mark) in states {
         let text = format!("{name} {}", bytes(size(blocks)));
         let width = text.len() + 4;
-        if used + width > usize::from(inner.width) + 2 {
+        if used + width > usize::from(columns) + 2 {
             lines.push(Line::default());
             used = 0;
         }
@@ -332,7 +369,7 @@ fn draw_space(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot) {
             line.push_span(format!(" {text}  "));
         }
     }
-    Paragraph::new(lines).render(inner, buffer);
+    lines
 }
 
 /// Shares `cells` out by weight; whatever is there gets one at least. The sum is `cells`.
@@ -523,6 +560,19 @@ mod tests {
         let write = text.iter().find(|line| line.contains("write ")).unwrap();
         assert!(write.contains(" 40 ") && write.contains("3.00ms"), "{write}");
         assert!(!all.contains("rename"), "what never happened is left out");
+    }
+
+    #[test]
+    fn the_overview_cuts_no_panel_on_a_narrow_terminal() {
+        for width in [40, 60, 79, 80, 140] {
+            let view = View { window: Window::SinceMount, ..View::default() };
+            let text = lines(width, 24, &view);
+            let all = text.join("\n");
+            for expected in ["p50", "p99", "errors", "written", "almost free 308K", "free", "q quit"] {
+                assert!(all.contains(expected), "{expected} at {width} in\n{all}");
+            }
+            assert_eq!(all.contains("p99.9"), width > 50, "what does not fit is left out as a whole");
+        }
     }
 
     #[test]
