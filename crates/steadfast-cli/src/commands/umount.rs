@@ -100,6 +100,10 @@ pub fn run(args: &Args) -> Outcome {
     }
     let (image, directory) = (mount.source.display(), mount.directory.display());
     match kept {
+        // Files that are open may still be written to.
+        LastPoint::Made | LastPoint::ReadOnly if args.lazy => output::line(format_args!(
+            "{image}: taken out of {directory}; it is served until its last file is closed, and is not closed before that"
+        )),
         LastPoint::Made => {
             output::line(format_args!("{image}: unmounted from {directory}, everything is durable"))
         }
