@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# littlefs (its C sources, through the crate littlefs2) over the NAND model that the figures of docs/FLASH.md are from. Prints page reads,
-# programs, erasures and modelled time of the same load. Installs libclang-dev for the bindings where it is missing.
+# littlefs (its C sources, through the crate littlefs2) over the NAND model that the figures of
+# docs/FLASH.md are from. Prints page reads, programs, erasures and modelled time of the same load.
+# Installs libclang-dev for the bindings where it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

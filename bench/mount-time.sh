@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# How long `steadfast mount` takes, from the command to its return: empty and filled volumes, after a clean unmount and
-# after the daemon was killed. Prints a median of RUNS (default 5) for each, and on what it was measured.
+# How long `steadfast mount` takes, from the command to its return: empty and filled volumes, after
+# a clean unmount and after the daemon was killed. Prints a median of RUNS (default 5) for each, and
+# on what it was measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

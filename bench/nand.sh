@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# File systems on raw NAND side by side: JFFS2, UBI + UBIFS and Steadfast on /dev/mtd0, in a guest that runs Debian's kernel with
-# nandsim (a 1 Gbit SLC part; that kernel has no fastmap). Everything is emulated (TCG), so wall times are for ratios only; NAND operations are
-# counted by one probe for all, and priced in modelled time (25 µs a read, 200 µs a program, 2 ms an erasure, 30 ns a byte).
+# File systems on raw NAND side by side: JFFS2, UBI + UBIFS and Steadfast on /dev/mtd0, in a guest
+# that runs Debian's kernel with nandsim (a 1 Gbit SLC part; that kernel has no fastmap). Everything
+# is emulated (TCG), so wall times are for ratios only; NAND operations are counted by one probe for
+# all, and priced in modelled time (25 µs a read, 200 µs a program, 2 ms an erasure, 30 ns a byte).
 #
 #   bench/nand.sh [jffs2|ubifs|steadfast ...]      default: all
 #
-# Prints tables and writes NAND_OUT/nand.json (default target/bench-nand), and the same as a result of the lab: 'steadfast lab show NAND_OUT',
-# with --report DIR as a page. Nothing is installed but what apt has for qemu; the
-# kernel and the flash tools are unpacked into the target directory. NAND_LIMIT: most seconds for one guest (1800). STEADFAST: a program that
-# is built already; what it is linked with comes along. Otherwise the release build is used.
+# Prints tables and writes NAND_OUT/nand.json (default target/bench-nand), and the same as a result
+# of the lab: 'steadfast lab show NAND_OUT', with --report DIR as a page. Nothing is installed but
+# what apt has for qemu; the kernel and the flash tools are unpacked into the target directory.
+# NAND_LIMIT: most seconds for one guest (1800). STEADFAST: a program that is built already; what it
+# is linked with comes along. Otherwise the release build is used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Remote memory: lat_fs (creating and deleting FILES of 2 KB, the test of the network RAM disks), writing and reading 64 MiB,
-# and synced writes of 4 KiB, by policy; on loopback, and on servers with added latency. Beside a RAM file system, a local
-# image, ext4 on a local image, and ext4 on the same kind of server (nbdfuse and a loop device: no nbd module is needed). Then lat_fs
-# by policy beside `none`, all mounted at once and in turn; random reads, and what a server that dies or stops costs; and the floor: our server beside nbdkit's memory under fio's nbd engine, and
+# Remote memory: lat_fs (creating and deleting FILES of 2 KB, the test of the network RAM disks),
+# writing and reading 64 MiB, and synced writes of 4 KiB, by policy; on loopback, and on servers
+# with added latency. Beside a RAM file system, a local image, ext4 on a local image, and ext4 on
+# the same kind of server (nbdfuse and a loop device: no nbd module is needed). Then lat_fs by
+# policy beside `none`, all mounted at once and in turn; random reads, and what a server that dies
+# or stops costs; and the floor: our server beside nbdkit's memory under fio's nbd engine, and
 # arrays beside raw requests without a mount (cargo). Prints Markdown.
 #
-# Root, /dev/fuse, python3. FILES (16384), ROUNDS (3; the median is told), TURNS (9, of lat_fs beside none), LATENCY (1ms, whole
-# milliseconds), STEADFAST, TEST_DIR (/tmp). nbdkit, nbdfuse, losetup, fio with its nbd engine: what is missing is left out, and said.
-# About ten minutes on two idle processors.
+# Root, /dev/fuse, python3. FILES (16384), ROUNDS (3; the median is told), TURNS (9, of lat_fs
+# beside none), LATENCY (1ms, whole milliseconds), STEADFAST, TEST_DIR (/tmp). nbdkit, nbdfuse,
+# losetup, fio with its nbd engine: what is missing is left out, and said. About ten minutes on two
+# idle processors.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -99,8 +102,8 @@ figures = [statistics.median(column) for column in zip(*(one(number) for number 
 print(" | ".join(f"{figure:,.0f}" for figure in figures))
 PY
 
-# lat_fs on several mounts in turn, the first of which is the peer: of each other the ratio to it, round by round, as a geometric mean
-# with its 95 % interval (Student's t).
+# lat_fs on several mounts in turn, the first of which is the peer: of each other the ratio to it,
+# round by round, as a geometric mean with its 95 % interval (Student's t).
 cat >"$WORK/turns.py" <<'PY'
 import math, os, statistics, sys, time
 count, rounds, mounts = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
@@ -147,8 +150,8 @@ for mount in mounts:
     print(f"| {mount.rsplit('mnt-', 1)[1]} | {rates[0]:,.0f} | {beside(mount, 0)} | {rates[1]:,.0f} | {beside(mount, 1)} |")
 PY
 
-# Random reads that no cache answers, and synced writes while a server gets a signal: the longest before and after, ms. What
-# was written is compared.
+# Random reads that no cache answers, and synced writes while a server gets a signal: the longest
+# before and after, ms. What was written is compared.
 cat >"$WORK/loss.py" <<'PY'
 import mmap, os, random, sys, time
 root, process, signal = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -205,7 +208,8 @@ slow() {
     done
     ADDRESS=127.0.0.1:$port
 }
-# mount_array KIND POLICY DIRECTORY: a volume on as many servers as the policy needs; COUNT is how many.
+# mount_array KIND POLICY DIRECTORY: a volume on as many servers as the policy needs; COUNT is how
+# many.
 mount_array() {
     local kind=$1 policy=$2 index servers=()
     case $policy in none | mirror) COUNT=2 ;; parity*) COUNT=3 ;; *) COUNT=4 ;; esac
@@ -235,7 +239,8 @@ turns() {
     for policy in "${mounts[@]}"; do timeout 60 "$STEADFAST" umount "$policy" >/dev/null; done
     end_servers
 }
-# loss POLICY SIGNAL WHAT: what a server that gets a signal costs, with the patience that is the default.
+# loss POLICY SIGNAL WHAT: what a server that gets a signal costs, with the patience that is the
+# default.
 loss() {
     local policy=$1 count index servers=()
     case $policy in mirror) count=2 ;; parity*) count=3 ;; *) count=4 ;; esac
@@ -293,7 +298,8 @@ if command -v mkfs.ext4 >/dev/null && [ -e /dev/loop-control ]; then
 fi
 for policy in none mirror parity parity-in-place ec=2+2; do array ours "$policy" ""; done
 if command -v nbdkit >/dev/null && nbdkit --filter=delay null --dump-plugin >/dev/null 2>&1; then
-    # The kernel's netem would delay the network itself; many kernels have none. The servers wait instead.
+    # The kernel's netem would delay the network itself; many kernels have none. The servers wait
+    # instead.
     for policy in none mirror parity parity-in-place; do array slow "$policy" ", servers that take $LATENCY more"; done
 else
     echo "no nbdkit with its delay filter: added latency is left out" >&2
@@ -328,7 +334,8 @@ if command -v nbdkit >/dev/null && fio --enghelp 2>/dev/null | grep -q nbd; then
     sleep 0.5
     for target in "nbdkit, Unix socket=nbd+unix:///?socket=$WORK/floor.sock" "nbdkit, TCP=nbd://127.0.0.1:$port" "ours, TCP=nbd://$ADDRESS"; do
         figures=()
-        # Written first, so that reads are of memory that is there. Fields of fio's terse form: 8 and 49 IOPS, 7 and 48 KiB/s.
+        # Written first, so that reads are of memory that is there. Fields of fio's terse form: 8
+        # and 49 IOPS, 7 and 48 KiB/s.
         for job in "write 256k 4 48" "read 256k 4 7" "randread 4k 1 8" "randread 4k 32 8"; do
             read -r mode size depth field <<<"$job"
             result=$(timeout 60 fio --name=floor --ioengine=nbd --uri="${target#*=}" --rw="$mode" --bs="$size" \

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# `make bench`, `make bench-SUITE`: suites of the lab on every file system that this machine has, and the report of it in BENCH_OUT
-# (target/bench, target/bench-SUITE). BENCH_EFFORT is quick, default or full; BENCH_ROUNDS how often each test is run; BENCH_SIZE the
-# size of each volume; BENCH_RESUME=1 goes on with a run that was stopped. As root on volumes of its own; otherwise on the directory
-# BENCH_DIR only. BENCH_IO_URING=on or off sets the kernel's parameter fuse.enable_uring for the run and restores it: FUSE over io_uring for
-# steadfast and null alike, or /dev/fuse.
+# `make bench`, `make bench-SUITE`: suites of the lab on every file system that this machine has,
+# and the report of it in BENCH_OUT (target/bench, target/bench-SUITE). BENCH_EFFORT is quick,
+# default or full; BENCH_ROUNDS how often each test is run; BENCH_SIZE the size of each volume;
+# BENCH_RESUME=1 goes on with a run that was stopped. As root on volumes of its own; otherwise on
+# the directory BENCH_DIR only. BENCH_IO_URING=on or off sets the kernel's parameter
+# fuse.enable_uring for the run and restores it: FUSE over io_uring for steadfast and null alike, or
+# /dev/fuse.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -24,7 +26,8 @@ esac
 if [ "$(id -u)" -eq 0 ]; then
     need_fuse
     on=steadfast,steadfast-lib,ext4,xfs,btrfs,fuse2fs
-    # Each goal is about targets of its own, and those that have nothing to do with it are not asked.
+    # Each goal is about targets of its own, and those that have nothing to do with it are not
+    # asked.
     goals=steadfast,steadfast-lib,steadfast-manual,null,ext4,btrfs,bindfs,gocryptfs,fuse2fs
     [ "$suite" = goals ] && on=$goals
     where=(--on "${BENCH_ON:-$on}")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make deb`: Debian packages in $CARGO_TARGET_DIR/debian (default target/debian): steadfast, the command with everything
-# that belongs to it; libsteadfast1, the library; libsteadfast-dev, what compiling against it needs. Prints their paths.
+# `make deb`: Debian packages in $CARGO_TARGET_DIR/debian (default target/debian): steadfast, the
+# command with everything that belongs to it; libsteadfast1, the library; libsteadfast-dev, what
+# compiling against it needs. Prints their paths.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -14,7 +15,8 @@ if ! command -v cargo-deb >/dev/null; then
         || die "cargo-deb could not be built: $tools: install it with 'cargo install --locked cargo-deb'"
 fi
 
-# What `make install` would do, below the directory that the metadata in crates/steadfast-cli/Cargo.toml names.
+# What `make install` would do, below the directory that the metadata in
+# crates/steadfast-cli/Cargo.toml names.
 stage=$(realpath -m "$(target_directory)")/release/deb-stage
 rm -rf "$stage"
 PREFIX=/usr DESTDIR=$stage LIBDIR=/usr/lib scripts/install.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `make embedded`: the core has to build where there is no operating system and no atomic of 64 bits.
+# `make embedded`: the core has to build where there is no operating system and no atomic of 64
+# bits.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `make install`: the command, the helpers for mount(8), man pages, completions, and the library for C.
+# `make install`: the command, the helpers for mount(8), man pages, completions, and the library for
+# C.
 #   PREFIX   where programs will look for them (default /usr/local)
 #   DESTDIR  put in front of every path, for packages
 #   LIBDIR   where libraries go (default $PREFIX/lib)

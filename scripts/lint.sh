@@ -14,7 +14,8 @@ RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' "$cargo" doc --wo
 tools=$(realpath -m "$(target_directory)")/tools
 PATH=$tools/bin:$PATH
 if ! command -v cargo-deny >/dev/null; then
-    # Its own target directory goes away again: it is not part of this workspace. A debug build is quicker to make.
+    # Its own target directory goes away again: it is not part of this workspace. A debug build is
+    # quicker to make.
     env -u CARGO_TARGET_DIR "$cargo" install --locked --quiet --debug cargo-deny --version '^0.20' --root "$tools" \
         || die "cargo-deny could not be built: $tools: install it with 'cargo install --locked cargo-deny'"
 fi

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `steadfast atomically` with a real package manager: an upgrade by dpkg is there as a whole or not at all, whatever happens
-# to it: the daemon is killed at any moment of it, or dpkg fails with half of its work done.
+# `steadfast atomically` with a real package manager: an upgrade by dpkg is there as a whole or not
+# at all, whatever happens to it: the daemon is killed at any moment of it, or dpkg fails with half
+# of its work done.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=dpkg

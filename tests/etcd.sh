@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Remote memory found through a real etcd: servers come into its list and vanish from it, arrays claim their memory, one client
-# at a time writes, a later one fences the earlier one, a lost server's place is taken by another one of the list, etcd itself
-# goes away and comes back, and an array is released. Then the same over TLS.
+# Remote memory found through a real etcd: servers come into its list and vanish from it, arrays
+# claim their memory, one client at a time writes, a later one fences the earlier one, a lost
+# server's place is taken by another one of the list, etcd itself goes away and comes back, and an
+# array is released. Then the same over TLS.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=etcd
@@ -9,8 +10,9 @@ plain && skip_all "this is about remote memory"
 need etcd openssl
 start etcd
 
-# Nobody else's address is asked for: what etcd listens on is on this machine. Ports are below those that the kernel gives
-# to outgoing connections; one that is taken makes etcd end, and the next ones are tried.
+# Nobody else's address is asked for: what etcd listens on is on this machine. Ports are below those
+# that the kernel gives to outgoing connections; one that is taken makes etcd end, and the next ones
+# are tried.
 ETCD_PID=
 CLIENT=
 PEER=
@@ -42,7 +44,8 @@ etcd_start() {
     done
     die "etcd does not start ($try): $(tail -n 5 "$WORK/etcd.log")"
 }
-# On the ports and the data that it had; a connection that is on its way out may hold a port for a moment.
+# On the ports and the data that it had; a connection that is on its way out may hold a port for a
+# moment.
 etcd_again() {
     local try
     for try in $(seq 60); do
@@ -119,7 +122,8 @@ run remote release "$kept" --force
 refused "overwrite the array with --force" mkfs "$kept"
 run mkfs "$kept" --force
 
-# An array that another machine has used without its log is not restored from it, though nobody of the old ones is left.
+# An array that another machine has used without its log is not restored from it, though nobody of
+# the old ones is left.
 log="log=$WORK/kept"
 complete() { timeout 60 "$STEADFAST" remote status "$IMAGE" | grep -q '^write-behind log.*: complete, flushed .*, 0 .* behind'; }
 # logged MACHINE DIRECTORY: the files of this directory are in the volume and in the log.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# fio with verification of every block: sequential and random, buffered, direct, mapped, synchronous.
+# fio with verification of every block: sequential and random, buffered, direct, mapped,
+# synchronous.
 source "$(dirname "$0")/lib.sh"
 start fio
 need fio

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The specification against the images: format_reader.py, which is written from docs/FORMAT.md alone, must show the same
-# files as the mounted file system, for volumes of different parameters, filled in different ways, also after a kill
-# with records in the log. Needs root for devices, owners and trusted attributes; without it they are left out.
+# The specification against the images: format_reader.py, which is written from docs/FORMAT.md
+# alone, must show the same files as the mounted file system, for volumes of different parameters,
+# filled in different ways, also after a kill with records in the log. Needs root for devices,
+# owners and trusted attributes; without it they are left out.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 need python3
@@ -188,7 +189,8 @@ compare() {
     ok "$1: $(wc -l <"$2") paths; $(cat "$WORK/verify")"
 }
 
-# clones FILE CLONE...: clones of a file of m/simple that share its blocks; the last one has a part of its own.
+# clones FILE CLONE...: clones of a file of m/simple that share its blocks; the last one has a part
+# of its own.
 clones() {
     local file=$1 clone
     shift
@@ -217,7 +219,8 @@ volume() {
     umount_volume
     compare "$what, mount" "$WORK/shown"
 
-    # What follows changes and removes what snapshots hold; one of them goes before, one stays in between.
+    # What follows changes and removes what snapshots hold; one of them goes before, one stays in
+    # between.
     cp "$WORK/shown" "$WORK/held"
     for name in held gone later; do
         timeout 60 "$STEADFAST" snapshot create "$IMAGE" "$name" >"$WORK/snapshot.log" 2>&1 ||
@@ -277,7 +280,8 @@ if full; then
     volume 32K 32K 1 0
 fi
 
-# The log as a ring: with a reader beside the mount, whatever is durable shows after every transaction point.
+# The log as a ring: with a reader beside the mount, whatever is durable shows after every
+# transaction point.
 make_volume 16M --block-size 128 --node-size 4K --log-size 32K
 mount_volume -o timer=1h
 timeout 300 python3 - "$IMAGE" "$MNT" <<'PYTHON' || die "a reader beside the mount"

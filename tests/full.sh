@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A full volume: ENOSPC comes in time and before anything is half done; deleting, truncating, committing and rolling back
-# still work; the space comes back, each time all of it; a kill on a full volume does no harm.
+# A full volume: ENOSPC comes in time and before anything is half done; deleting, truncating,
+# committing and rolling back still work; the space comes back, each time all of it; a kill on a
+# full volume does no harm.
 source "$(dirname "$0")/lib.sh"
 start full
 need python3
@@ -12,7 +13,8 @@ mount_volume
 
 free_kib() { df --output=avail -k "$MNT" | tail -n 1 | tr -d ' '; }
 
-# Freed space counts after the next durable checkpoint; a commit or two and some background work bring it.
+# Freed space counts after the next durable checkpoint; a commit or two and some background work
+# bring it.
 settle() {
     local i
     for i in $(seq 100); do

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# git on the mount: clone of this repository, fsck, checkouts, gc, and all of it again after a remount.
+# git on the mount: clone of this repository, fsck, checkouts, gc, and all of it again after a
+# remount.
 source "$(dirname "$0")/lib.sh"
 start git
 need git

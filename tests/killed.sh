@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The daemon is killed at random moments under a mixed load: what fsync promised is there, what was not promised is a
-# prefix, and `check` finds nothing. Then the smaller promises: transact, the transaction mask, rollback of what was not
-# committed.
+# The daemon is killed at random moments under a mixed load: what fsync promised is there, what was
+# not promised is a prefix, and `check` finds nothing. Then the smaller promises: transact, the
+# transaction mask, rollback of what was not committed.
 source "$(dirname "$0")/lib.sh"
 start killed
 need python3

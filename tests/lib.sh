@@ -1,15 +1,17 @@
-# Shared by the scripts of this directory: a volume of their own, mounted, and cleaned up whatever happens.
+# Shared by the scripts of this directory: a volume of their own, mounted, and cleaned up whatever
+# happens.
 #
 # Environment:
 #   STEADFAST   the binary (default: target/release/steadfast of this repository)
 #   BOUND       ci (default: seconds to a few minutes each) or full
 #   TEST_DIR    where image, mount point and scratch files go (default: /tmp); needs a few GiB
-#   TARGET_DIR  run on this existing directory instead of a Steadfast mount, to check the script itself against another
+#   TARGET_DIR  run on this existing directory instead of a Steadfast mount, to check the script
+#               itself against another
 #               file system; mounting, killing and checking are left out then
 #   KEEP=1      leave the scratch directory (image, logs) behind
 #
-# A script calls `start NAME`, then `make_volume SIZE`, `mount_volume`, ... and ends with `finish`. Every process it
-# starts in the background is registered with `own PID` and ended by its id.
+# A script calls `start NAME`, then `make_volume SIZE`, `mount_volume`, ... and ends with `finish`.
+# Every process it starts in the background is registered with `own PID` and ended by its id.
 
 set -euo pipefail
 export LC_ALL=C
@@ -30,7 +32,8 @@ WORK=${WORK:-}
 MNT=
 IMAGE=
 
-# start NAME: scratch directory, names and the trap. Further images and mount points are made by the script below $WORK.
+# start NAME: scratch directory, names and the trap. Further images and mount points are made by the
+# script below $WORK.
 start() {
     NAME=$1
     case $BOUND in ci | full) ;; *) die "BOUND is '$BOUND': set it to ci or full" ;; esac
@@ -96,8 +99,8 @@ own() {
     echo "$1" >>"$WORK/owned"
 }
 
-# A script that is killed runs no trap, and one that waits for a program runs it late. So a process in a session of its
-# own outlives the script and cleans up after it.
+# A script that is killed runs no trap, and one that waits for a program runs it late. So a process
+# in a session of its own outlives the script and cleans up after it.
 guard() {
     STEADFAST=$STEADFAST WORK=$WORK TARGET_DIR=$TARGET_DIR KEEP=${KEEP:-} setsid bash -c '
         source "$1/lib.sh"
@@ -124,8 +127,9 @@ make_volume() {
         die "mkfs: $(cat "$WORK/mkfs.log")"
 }
 
-# make_device SIZE [mkfs options]: the same on a loop device, whose name IMAGE is then; fails where there is none to be had. A mount writes
-# another way to a device than to a file (answered before the device has it).
+# make_device SIZE [mkfs options]: the same on a loop device, whose name IMAGE is then; fails where
+# there is none to be had. A mount writes another way to a device than to a file (answered before
+# the device has it).
 make_device() {
     plain && return
     local size=$1 device
@@ -143,8 +147,8 @@ drop_devices() {
     losetup --associated "$WORK/device" --output NAME --noheadings 2>/dev/null | xargs --no-run-if-empty losetup --detach
 }
 
-# mount_volume [mount options]: returns once mounted; DAEMON is the id of the process that serves it, MOUNT_MS how many
-# milliseconds the command took.
+# mount_volume [mount options]: returns once mounted; DAEMON is the id of the process that serves
+# it, MOUNT_MS how many milliseconds the command took.
 mount_volume() {
     plain && return
     local begin
@@ -189,7 +193,8 @@ kill_daemon() {
     umount -l "$MNT" 2>/dev/null || true
 }
 
-# gone PID SECONDS: waits for a process that is not our child. Its first thread is a zombie before the others have let go of what is open.
+# gone PID SECONDS: waits for a process that is not our child. Its first thread is a zombie before
+# the others have let go of what is open.
 gone() {
     local deadline=$(($(date +%s) + $2)) threads
     while [ -d "/proc/$1" ]; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Resident memory of the daemon stays bounded, whatever is done: many files made, listed and removed, much data written
-# and read, with --cache 32MiB.
+# Resident memory of the daemon stays bounded, whatever is done: many files made, listed and
+# removed, much data written and read, with --cache 32MiB.
 source "$(dirname "$0")/lib.sh"
 start memory
 need python3

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Alert rules and dashboard: a Prometheus server scrapes a mount, loads the rules, and answers what the dashboard asks.
+# Alert rules and dashboard: a Prometheus server scrapes a mount, loads the rules, and answers what
+# the dashboard asks.
 source "$(dirname "$0")/lib.sh"
 start metrics
 plain && skip_all "there is no daemon to look at"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Time to mount, from the command to a usable mount, side by side: empty and full, small and large, few files and many,
-# after a clean unmount and after kill -9. It must not grow with any of these.
+# Time to mount, from the command to a usable mount, side by side: empty and full, small and large,
+# few files and many, after a clean unmount and after kill -9. It must not grow with any of these.
 source "$(dirname "$0")/lib.sh"
 start mounttime
 need python3
@@ -12,8 +12,8 @@ small=$(bounded 256M 1G)
 worst=0
 empty=
 
-# The best of three, after a clean unmount. The host's cache of the image is as it happens to be; reading it anew would
-# measure the disk.
+# The best of three, after a clean unmount. The host's cache of the image is as it happens to be;
+# reading it anew would measure the disk.
 time_clean() {
     local i best=
     for i in 1 2 3; do

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The NBD server beside the programs of others: libnbd (nbdinfo, nbdcopy), qemu (qemu-img, qemu-io, qemu-storage-daemon)
-# and nbdkit, and the remote medium on their servers. Memory, a raw image, and a file inside a volume whose flushes are
-# transaction points. TLS with certificates. Debian packages: nbdkit, libnbd-bin, qemu-utils, qemu-system-common,
-# openssl, dosfstools, mtools; what is not installed is skipped.
+# The NBD server beside the programs of others: libnbd (nbdinfo, nbdcopy), qemu (qemu-img, qemu-io,
+# qemu-storage-daemon) and nbdkit, and the remote medium on their servers. Memory, a raw image, and
+# a file inside a volume whose flushes are transaction points. TLS with certificates. Debian
+# packages: nbdkit, libnbd-bin, qemu-utils, qemu-system-common, openssl, dosfstools, mtools; what is
+# not installed is skipped.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=nbd
@@ -78,7 +79,8 @@ serve_no_more
 has qemu-io && [ "$(head -c 1 "$WORK/raw.img" | od -An -tu1 | tr -d ' ')" != 5 ] && die "the image was not written"
 ok "a raw image"
 
-# A file inside a volume: what was flushed is found after the server was killed, what was not is not.
+# A file inside a volume: what was flushed is found after the server was killed, what was not is
+# not.
 make_volume 64M
 serve nbd "$IMAGE" --file /disk --create 16M
 if has qemu-io; then

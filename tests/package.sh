@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# The packages and the integration with the system: `make deb`, installation in a Debian that has nothing else, a volume
-# mounted there with mount(8), a C program compiled against what was installed, the systemd unit, the udev properties.
+# The packages and the integration with the system: `make deb`, installation in a Debian that has
+# nothing else, a volume mounted there with mount(8), a C program compiled against what was
+# installed, the systemd unit, the udev properties.
 #
-# A clean Debian comes from debootstrap and is kept beside the build. Where no mirror can be reached, the packages are
-# installed with `dpkg --root` into an empty directory that gets the host's C library, and the command runs in there.
+# A clean Debian comes from debootstrap and is kept beside the build. Where no mirror can be
+# reached, the packages are installed with `dpkg --root` into an empty directory that gets the
+# host's C library, and the command runs in there.
 #   PACKAGES        a directory with packages that `make deb` made before
 #   DEBIAN_MIRROR   where packages come from (default http://deb.debian.org/debian)
 source "$(dirname "$0")/lib.sh"
@@ -75,7 +77,8 @@ dpkg --root="$root" "${force[@]}" --install "${packages[@]}" >"$WORK/dpkg.log" 2
     die "dpkg: $(tail -n 5 "$WORK/dpkg.log")"
 ok "installed in $clean"
 
-# Its own mounts, which are gone with the last process in it, and its own process table, whose end takes the daemon along.
+# Its own mounts, which are gone with the last process in it, and its own process table, whose end
+# takes the daemon along.
 cat >"$root/tmp/try.sh" <<'INSIDE'
 set -e
 /bin/mount -t proc proc /proc

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The POSIX compliance suite on mounts of several kinds. POSIX_SUITE names the program; otherwise it is built.
-# Arguments go to it.
+# The POSIX compliance suite on mounts of several kinds. POSIX_SUITE names the program; otherwise it
+# is built. Arguments go to it.
 source "$(dirname "$0")/lib.sh"
 start posix
 
@@ -10,8 +10,8 @@ if [ -z "${POSIX_SUITE:-}" ]; then
     POSIX_SUITE=${CARGO_TARGET_DIR:-$REPO/target}/release/posix-suite
 fi
 
-# What is known to deviate and stays so, for the reasons that docs/POSIX.md gives. A check that passes again fails the
-# script until it is taken off this list.
+# What is known to deviate and stays so, for the reasons that docs/POSIX.md gives. A check that
+# passes again fails the script until it is taken off this list.
 deviations=()
 
 # suite WHAT [options of the suite]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every command that the README shows in a block marked `<!-- test -->`, in order, in an empty directory; and
-# `make run`, twice, over a mount whose daemon was killed, and `make stop`.
+# Runs every command that the README shows in a block marked `<!-- test -->`, in order, in an empty
+# directory; and `make run`, twice, over a mount whose daemon was killed, and `make stop`.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export STEADFAST=${STEADFAST:-$root/target/release/steadfast}

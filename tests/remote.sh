@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# A volume on the memory of three servers with parity: made, mounted, used while a server is killed, comes back empty and
-# is rebuilt, and another one is killed; then checked by a new client with one server missing. Looked at read-only, drained
-# and rebuilt by command, restored from a write-behind log after all servers are lost, with TLS; and on the memory of nbdkit and of qemu-storage-daemon, where those are installed.
+# A volume on the memory of three servers with parity: made, mounted, used while a server is killed,
+# comes back empty and is rebuilt, and another one is killed; then checked by a new client with one
+# server missing. Looked at read-only, drained and rebuilt by command, restored from a write-behind
+# log after all servers are lost, with TLS; and on the memory of nbdkit and of qemu-storage-daemon,
+# where those are installed.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=remote
@@ -87,7 +89,8 @@ timeout 60 "$STEADFAST" ls "$IMAGE" / >/dev/null 2>"$WORK/refused" && die "opene
 grep -q 'more servers are lost' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
 ok "beyond what parity survives it refuses"
 
-# Commands: a member is emptied for a spare to take its place, and one that was lost meanwhile is rebuilt.
+# Commands: a member is emptied for a spare to take its place, and one that was lost meanwhile is
+# rebuilt.
 for index in 3 4 5 6; do lend $index; done
 place() { echo "127.0.0.1:${PORTS[$1]}"; }
 fresh=remote://$(place 3),$(place 4),$(place 5)
@@ -177,7 +180,8 @@ made_anew() {
     check_volume "restored from $1 on"
 }
 
-# Without its log an array is refused, unless the address says that it is left behind; whoever names it next brings it up to date.
+# Without its log an array is refused, unless the address says that it is left behind; whoever names
+# it next brings it up to date.
 without="remote://$(place 13),$(place 14),$(place 15)?$words"
 timeout 60 "$STEADFAST" put -r "$without" "$TESTS" /c >/dev/null 2>"$WORK/refused" && die "used without its log"
 grep -q 'log=none' "$WORK/refused" || die "the refusal names the way out: $(cat "$WORK/refused")"
@@ -229,7 +233,8 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
     for index in 23 24 25; do lose $index; done
     ok "a write-behind log on a block device"
 
-    # full_disk WHERE INDEX: the log's disk has no room; the array goes on, and the log once there is some. Servers from INDEX on.
+    # full_disk WHERE INDEX: the log's disk has no room; the array goes on, and the log once there
+    # is some. Servers from INDEX on.
     full_disk() {
         local first=$2 second=$(($2 + 3)) index
         for index in $(seq "$first" $((first + 5))); do lend "$index"; done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Rollback of a live mount: extended, truncated, mapped, new and renamed files come back as they were at the last
-# transaction point; EBUSY while files are open for writing, unless --force; what was rolled back never reappears.
+# Rollback of a live mount: extended, truncated, mapped, new and renamed files come back as they
+# were at the last transaction point; EBUSY while files are open for writing, unless --force; what
+# was rolled back never reappears.
 source "$(dirname "$0")/lib.sh"
 start rollback
 need python3

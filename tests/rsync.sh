@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# rsync -aHAX of a real tree, with hard links, extended attributes, ACLs and odd files added, onto the mount and back:
-# the same content and metadata each time.
+# rsync -aHAX of a real tree, with hard links, extended attributes, ACLs and odd files added, onto
+# the mount and back: the same content and metadata each time.
 source "$(dirname "$0")/lib.sh"
 start rsync
 need rsync setfacl getfacl setfattr getfattr

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# SQLite with WAL and with a rollback journal: the daemon is killed in mid-run several times; the database stays whole
-# and every acknowledged transaction is in it.
+# SQLite with WAL and with a rollback journal: the daemon is killed in mid-run several times; the
+# database stays whole and every acknowledged transaction is in it.
 source "$(dirname "$0")/lib.sh"
 start sqlite
 need python3

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Mounts where few threads are allowed (the pids controller of a cgroup): each is refused in one line and leaves no mount behind, or
-# serves, has the threads that it cannot do without, and ends at a signal.
+# Mounts where few threads are allowed (the pids controller of a cgroup): each is refused in one
+# line and leaves no mount behind, or serves, has the threads that it cannot do without, and ends at
+# a signal.
 source "$(dirname "$0")/lib.sh"
 plain && skip_all "nothing to do with $TARGET_DIR"
 for parent in /sys/fs/cgroup/pids /sys/fs/cgroup; do

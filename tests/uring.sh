@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# FUSE over io_uring: the tests of the mount (where cargo is there), and the POSIX suite, with the kernel's parameter switched on for the
-# time of this script. `-o io_uring=on` says so in the mounts, so that none of them falls back.
+# FUSE over io_uring: the tests of the mount (where cargo is there), and the POSIX suite, with the
+# kernel's parameter switched on for the time of this script. `-o io_uring=on` says so in the
+# mounts, so that none of them falls back.
 source "$(dirname "$0")/lib.sh"
 parameter=/sys/module/fuse/parameters/enable_uring
 plain && skip_all "nothing to do with $TARGET_DIR"
@@ -49,7 +50,8 @@ fi
 if [ -n "${POSIX_SUITE:-}" ]; then
     make_volume 1G
     mount_volume -o io_uring=on,suid,dev
-    # docs/POSIX.md says of that one check why it can fail, more often where requests really run side by side.
+    # docs/POSIX.md says of that one check why it can fail, more often where requests really run
+    # side by side.
     timeout 300 "$POSIX_SUITE" "$MNT" --require-all --exclude create-and-remove-of-one-name >"$WORK/suite.log" ||
         die "POSIX suite: $(grep -v '^ok' "$WORK/suite.log" | tail -n 20)"
     ok "POSIX suite: $(tail -n 1 "$WORK/suite.log")"

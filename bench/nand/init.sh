@@ -1,6 +1,7 @@
 #!/bin/busybox sh
-# What runs as process 1 in the guest of bench/nand.sh. The kernel's command line says what to do (nand.do=..., nand.fs=...).
-# Results are lines `RESULT name value` on the serial console; the last line is `DONE` or `FAILED why`.
+# What runs as process 1 in the guest of bench/nand.sh. The kernel's command line says what to do
+# (nand.do=..., nand.fs=...). Results are lines `RESULT name value` on the serial console; the last
+# line is `DONE` or `FAILED why`.
 /bin/busybox --install -s /bin
 export PATH=/bin:/sbin:/usr/sbin
 mount -t proc proc /proc
@@ -33,8 +34,8 @@ modules() {
     done
 }
 
-# Counts page reads, programs, erasures and the bytes moved in both directions at the functions of the kernel's NAND layer that every
-# file system goes through.
+# Counts page reads, programs, erasures and the bytes moved in both directions at the functions of
+# the kernel's NAND layer that every file system goes through.
 probe_start() {
     cd /sys/kernel/tracing || fail "no tracefs"
     {
@@ -62,7 +63,8 @@ probe() {
 busy() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $5 + $6 }' /proc/stat; }
 now() { awk '{ print $1 * 1000 }' /proc/uptime; }
 
-# measure NAME COMMAND...: wall time, what reached the NAND, and the load of the processor while the command ran.
+# measure NAME COMMAND...: wall time, what reached the NAND, and the load of the processor while the
+# command ran.
 measure() {
     local name=$1 before after start cpu
     shift
@@ -171,10 +173,12 @@ work() {
     cut
 }
 
-# What the NAND holds at one moment, to the disk of the host; the host ends the guest when it is told.
+# What the NAND holds at one moment, to the disk of the host; the host ends the guest when it is
+# told.
 #
-# With one processor, in real-time class and without anything to wait for, the dump is not interrupted by anybody, threads of the
-# kernel included: the copy is that of one moment between two NAND operations.
+# With one processor, in real-time class and without anything to wait for, the dump is not
+# interrupted by anybody, threads of the kernel included: the copy is that of one moment between two
+# NAND operations.
 cut() {
     echo -1 >/proc/sys/kernel/sched_rt_runtime_us
     chrt -f 99 sh -c 'sed -n "s/^acknowledged //p" /tmp/acknowledged | tail -n 1 >/tmp/last

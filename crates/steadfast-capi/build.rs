@@ -1,4 +1,5 @@
-//! Gives the shared library its name for the dynamic linker: one that changes when the ABI breaks (`SF_ABI_VERSION`).
+//! Gives the shared library its name for the dynamic linker: one that changes when the ABI breaks
+//! (`SF_ABI_VERSION`).
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -5,15 +5,18 @@
 //! A target is called better than a peer only when both are true:
 //!
 //! 1. the whole 95 % interval of the ratio is on one side of 1, and
-//! 2. the ratio differs from 1 by more than the noise of the machine ([`crate::result::Noise::floor`]).
+//! 2. the ratio differs from 1 by more than the noise of the machine
+//!    ([`crate::result::Noise::floor`]).
 //!
-//! Rounds are interleaved (A B A B), so the samples of one round share what the machine was doing then. The ratio is
-//! therefore taken round by round, and its logarithm is what is averaged: 2 and ½ are equally far from 1. The interval is
-//! Student's on these logarithms; with few rounds it is honestly wide, with one there is none and nobody wins.
+//! Rounds are interleaved (A B A B), so the samples of one round share what the machine was doing
+//! then. The ratio is therefore taken round by round, and its logarithm is what is averaged: 2 and
+//! ½ are equally far from 1. The interval is Student's on these logarithms; with few rounds it is
+//! honestly wide, with one there is none and nobody wins.
 
 use crate::result::{Better, Measurement};
 
-/// The middle value; of an even count, the mean of the two in the middle. `None` of nothing. Values must be finite.
+/// The middle value; of an even count, the mean of the two in the middle. `None` of nothing. Values
+/// must be finite.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
@@ -40,7 +43,8 @@ pub struct Summary {
     pub least: f64,
     /// The most.
     pub most: f64,
-    /// Half the distance between the quartiles divided by the median: 0.05 is ±5 %. 0 with one round.
+    /// Half the distance between the quartiles divided by the median: 0.05 is ±5 %. 0 with one
+    /// round.
     pub spread: f64,
 }
 
@@ -84,8 +88,8 @@ pub enum Verdict {
     Unknown,
 }
 
-/// The ratio of `measured` to `peer`, round by round: only rounds that both have count. `None` when there is none, or a
-/// value is not positive.
+/// The ratio of `measured` to `peer`, round by round: only rounds that both have count. `None` when
+/// there is none, or a value is not positive.
 pub fn ratio_paired(measured: &Measurement, peer: &Measurement) -> Option<Ratio> {
     let mut logarithms = Vec::new();
     for sample in &measured.samples {
@@ -103,8 +107,8 @@ pub fn ratio_of_rounds(logarithms: &[f64]) -> Option<Ratio> {
     Some(interval(mean, (variance / count).sqrt(), count - 1.0))
 }
 
-/// The ratio of two sets of rounds that were not taken side by side, as of two runs (Welch's interval). `None` when one is
-/// empty or a value is not positive.
+/// The ratio of two sets of rounds that were not taken side by side, as of two runs (Welch's
+/// interval). `None` when one is empty or a value is not positive.
 pub fn ratio_unpaired(measured: &[f64], peer: &[f64]) -> Option<Ratio> {
     let logarithms =
         |values: &[f64]| values.iter().map(|value| logarithm(*value)).collect::<Option<Vec<f64>>>();
@@ -113,7 +117,8 @@ pub fn ratio_unpaired(measured: &[f64], peer: &[f64]) -> Option<Ratio> {
     let (mean_peer, variance_peer) = mean_and_variance(&peer)?;
     let (part, part_peer) = (variance / measured.len() as f64, variance_peer / peer.len() as f64);
     let together = part + part_peer;
-    let degrees = |part: f64, count: usize| if count > 1 { part * part / (count - 1) as f64 } else { 0.0 };
+    let degrees =
+        |part: f64, count: usize| if count > 1 { part * part / (count - 1) as f64 } else { 0.0 };
     let below = degrees(part, measured.len()) + degrees(part_peer, peer.len());
     let freedom = if measured.len() < 2 || peer.len() < 2 {
         0.0
@@ -125,7 +130,8 @@ pub fn ratio_unpaired(measured: &[f64], peer: &[f64]) -> Option<Ratio> {
     Some(interval(mean - mean_peer, together.sqrt(), freedom))
 }
 
-/// Judges a ratio by the rule of this module. `floor` is the noise of the machine as a share, `better` the direction.
+/// Judges a ratio by the rule of this module. `floor` is the noise of the machine as a share,
+/// `better` the direction.
 pub fn judge(ratio: &Ratio, better: Better, floor: f64) -> Verdict {
     if !ratio.has_interval {
         return Verdict::Unknown;
@@ -152,7 +158,8 @@ fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, if values.len() > 1 { squares / (count - 1.0) } else { 0.0 }))
 }
 
-/// The interval around the mean of logarithms with this standard error and these degrees of freedom.
+/// The interval around the mean of logarithms with this standard error and these degrees of
+/// freedom.
 fn interval(mean: f64, error: f64, freedom: f64) -> Ratio {
     let has_interval = freedom >= 1.0;
     let reach = if has_interval { student(freedom) * error } else { 0.0 };
@@ -162,9 +169,9 @@ fn interval(mean: f64, error: f64, freedom: f64) -> Ratio {
 /// Student's quantile for a two-sided 95 % interval; between whole degrees the wider one.
 fn student(freedom: f64) -> f64 {
     const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
-        2.045, 2.042,
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
     ];
     let index = (freedom.floor().max(1.0) as usize).saturating_sub(1);
     TABLE.get(index).copied().unwrap_or(2.042)
@@ -207,14 +214,18 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.25), Some(2.0));
         let summary = summarise(&[90.0, 100.0, 110.0]).unwrap();
-        assert_eq!((summary.median, summary.least, summary.most, summary.count), (100.0, 90.0, 110.0, 3));
+        assert_eq!(
+            (summary.median, summary.least, summary.most, summary.count),
+            (100.0, 90.0, 110.0, 3)
+        );
         assert!((summary.spread - 0.05).abs() < 1e-12);
     }
 
     #[test]
     fn what_all_rounds_share_is_no_noise() {
         // The machine halves its speed from round to round; the ratio does not care.
-        let ratio = ratio_paired(&measured(&[200.0, 100.0, 50.0]), &measured(&[100.0, 50.0, 25.0])).unwrap();
+        let ratio = ratio_paired(&measured(&[200.0, 100.0, 50.0]), &measured(&[100.0, 50.0, 25.0]))
+            .unwrap();
         assert!((ratio.value - 2.0).abs() < 1e-9 && (ratio.low - 2.0).abs() < 1e-9);
         assert_eq!(judge(&ratio, Better::Higher, 0.02), Verdict::Better);
         assert_eq!(judge(&ratio, Better::Lower, 0.02), Verdict::Worse);
@@ -222,12 +233,15 @@ mod tests {
 
     #[test]
     fn noise_is_no_win() {
-        let ratio = ratio_paired(&measured(&[100.0, 140.0, 90.0]), &measured(&[98.0, 100.0, 110.0])).unwrap();
+        let ratio =
+            ratio_paired(&measured(&[100.0, 140.0, 90.0]), &measured(&[98.0, 100.0, 110.0]))
+                .unwrap();
         assert!(ratio.value > 1.0);
         assert_eq!(judge(&ratio, Better::Higher, 0.02), Verdict::WithinNoise);
         // Certain, but smaller than what the machine does by itself.
         let ratio =
-            ratio_paired(&measured(&[103.0, 103.1, 103.0]), &measured(&[100.0, 100.0, 100.1])).unwrap();
+            ratio_paired(&measured(&[103.0, 103.1, 103.0]), &measured(&[100.0, 100.0, 100.1]))
+                .unwrap();
         assert!(ratio.low > 1.0);
         assert_eq!(judge(&ratio, Better::Higher, 0.05), Verdict::WithinNoise);
         assert_eq!(judge(&ratio, Better::Higher, 0.02), Verdict::Better);
@@ -253,7 +267,8 @@ mod tests {
 
     #[test]
     fn the_interval_is_students() {
-        // Logarithms 0, ln 2, 0 against 0: mean ln(2)/3, standard error ln(2)/3, two degrees of freedom.
+        // Logarithms 0, ln 2, 0 against 0: mean ln(2)/3, standard error ln(2)/3, two degrees of
+        // freedom.
         let ratio = ratio_paired(&measured(&[1.0, 2.0, 1.0]), &measured(&[1.0, 1.0, 1.0])).unwrap();
         let third = 2f64.ln() / 3.0;
         assert!((ratio.high - (third + 4.303 * third).exp()).abs() < 1e-9);

@@ -5,7 +5,8 @@ use std::io;
 /// What ended a step. The text is one line for people.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// Nothing is wrong with the target, it just cannot do this here: the step is skipped with the reason.
+    /// Nothing is wrong with the target, it just cannot do this here: the step is skipped with the
+    /// reason.
     #[error("{0}")]
     Skip(String),
     /// The operating system or the file system refused.
@@ -43,17 +44,21 @@ pub trait Doing<T> {
     /// What was being done, told only when it failed.
     ///
     /// # Errors
-    /// The error, with what was done: [`Trouble::Skip`] where the operation is not supported or the volume is full.
+    /// The error, with what was done: [`Trouble::Skip`] where the operation is not supported or the
+    /// volume is full.
     fn doing(self, what: impl FnOnce() -> String) -> Outcome<T>;
 }
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Outcome<T> {
         self.map_err(|error| match error.kind() {
-            io::ErrorKind::Unsupported => Trouble::Skip(format!("cannot {}: not supported", what())),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Trouble::Skip(format!("cannot {}: the volume is full; give it more with --size", what()))
+            io::ErrorKind::Unsupported => {
+                Trouble::Skip(format!("cannot {}: not supported", what()))
             }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Trouble::Skip(format!(
+                "cannot {}: the volume is full; give it more with --size",
+                what()
+            )),
             _ => Trouble::Io { doing: what(), error },
         })
     }

@@ -1,4 +1,5 @@
-//! Two runs beside each other: a planted change is seen, noise is not, and what cannot be compared is refused.
+//! Two runs beside each other: a planted change is seen, noise is not, and what cannot be compared
+//! is refused.
 
 mod sample;
 
@@ -10,9 +11,11 @@ use steadfast_bench::statistics::Verdict;
 
 const STYLE: Style = Style { width: 160, colour: false };
 
-/// Two targets, three tests of writing and one of time; `speed` is of the first target, `machine` of both.
+/// Two targets, three tests of writing and one of time; `speed` is of the first target, `machine`
+/// of both.
 fn run(seed: u64, speed: f64, machine: f64) -> RunResult {
-    let targets = vec![target("steadfast", "S", Access::Fuse), target("ext4", "ext4", Access::Kernel)];
+    let targets =
+        vec![target("steadfast", "S", Access::Fuse), target("ext4", "ext4", Access::Kernel)];
     let mut run = empty(targets, Some("ext4"));
     let mut noise = Chance::new(seed);
     let mut tests = Vec::new();
@@ -41,7 +44,8 @@ fn a_planted_slowdown_is_seen_on_that_target_only() {
     let found = compare::compare(&run(1, 1.0, 1.0), &run(2, 0.7, 1.0)).unwrap();
     assert_eq!(found.changes.len(), 8);
     for change in &found.changes {
-        let expected = if change.target == "steadfast" { Verdict::Worse } else { Verdict::WithinNoise };
+        let expected =
+            if change.target == "steadfast" { Verdict::Worse } else { Verdict::WithinNoise };
         assert_eq!(change.change.verdict, expected, "{change:?}");
         if change.target == "steadfast" {
             assert!(
@@ -60,7 +64,9 @@ fn noise_is_no_change() {
     for seed in 1..20 {
         let found = compare::compare(&run(seed, 1.0, 1.0), &run(seed + 100, 1.0, 1.0)).unwrap();
         assert_eq!(found.count(Verdict::Better) + found.count(Verdict::Worse), 0, "seed {seed}");
-        assert!(compare::print(&found, false, STYLE).contains("Nothing changed by more than noise"));
+        assert!(
+            compare::print(&found, false, STYLE).contains("Nothing changed by more than noise")
+        );
     }
 }
 
@@ -72,14 +78,17 @@ fn a_slower_machine_is_told_from_a_slower_file_system() {
         let beside = change.beside_peer.expect("both have ext4");
         assert_eq!(beside.verdict, Verdict::WithinNoise, "{change:?}");
     }
-    assert!(found.changes.iter().all(|change| change.target != "ext4" || change.beside_peer.is_none()));
+    assert!(
+        found.changes.iter().all(|change| change.target != "ext4" || change.beside_peer.is_none())
+    );
 }
 
 #[test]
 fn one_round_says_nothing() {
     let (mut before, mut after) = (run(1, 1.0, 1.0), run(2, 0.1, 1.0));
     for run in [&mut before, &mut after] {
-        for measurement in run.suites.iter_mut().flat_map(|s| &mut s.tests).flat_map(|t| &mut t.measurements)
+        for measurement in
+            run.suites.iter_mut().flat_map(|s| &mut s.tests).flat_map(|t| &mut t.measurements)
         {
             measurement.samples.truncate(1);
         }
@@ -109,7 +118,10 @@ fn circumstances_and_missing_tests_are_named() {
     after.suites[0].tests.pop();
     let found = compare::compare(&run(1, 1.0, 1.0), &after).unwrap();
     let text = compare::print(&found, true, STYLE);
-    assert!(text.contains("differs: kernel: Linux 6.12.0 x86_64 before, Linux 7.0 after"), "{text}");
+    assert!(
+        text.contains("differs: kernel: Linux 6.12.0 x86_64 before, Linux 7.0 after"),
+        "{text}"
+    );
     assert!(text.contains("differs: ext4: other mount options"), "{text}");
     assert!(text.contains("2 measurements in the first run only."), "{text}");
     let json = serde_json::to_value(&found).unwrap();

@@ -1,4 +1,5 @@
-//! The engine on directories, without rights: planted faults are seen, a stopped run goes on, what cannot be done is skipped.
+//! The engine on directories, without rights: planted faults are seen, a stopped run goes on, what
+//! cannot be done is skipped.
 
 use std::path::Path;
 
@@ -30,8 +31,12 @@ impl Observer for Watcher {
 }
 
 fn plan(base: &Path, words: &str, names: &[&str], rounds: u32) -> Plan {
-    let site =
-        Site { scratch: base.to_owned(), device: None, volume_size: 64 << 20, program: "steadfast".into() };
+    let site = Site {
+        scratch: base.to_owned(),
+        device: None,
+        volume_size: 64 << 20,
+        program: "steadfast".into(),
+    };
     let named = |name: &&str| match *name {
         "dir" => Box::new(DirectoryTarget::new(base)) as Box<dyn Target>,
         name => target::by_name(name, &site).expect("known"),
@@ -63,11 +68,14 @@ fn a_slow_target_is_seen_as_slower() {
         run_to_end(plan(base.path(), "-s 64k -r 4k -i 0 -i 1 -i 2", &["dir", "planted-slow"], 5));
     assert!(result.progress.complete);
     for test in &result.suites[0].tests {
-        let [ours, slow] = &test.measurements[..] else { panic!("{}: {:?}", test.id, test.measurements) };
+        let [ours, slow] = &test.measurements[..] else {
+            panic!("{}: {:?}", test.id, test.measurements)
+        };
         assert_eq!((&ours.status, &slow.status), (&Status::Ok, &Status::Ok), "{}", test.id);
         assert_eq!(slow.samples.len(), 5);
         let ratio = ratio_paired(slow, ours).expect("a ratio");
-        // A read of 4 KiB takes a microsecond, the planted one 200 more: no noise of this machine comes near.
+        // A read of 4 KiB takes a microsecond, the planted one 200 more: no noise of this machine
+        // comes near.
         assert!(ratio.value < 0.5, "{}: {ratio:?}", test.id);
         if test.name.contains("read") {
             assert_eq!(judge(&ratio, test.better, 0.1), Verdict::Worse, "{}: {ratio:?}", test.id);
@@ -102,7 +110,8 @@ fn every_way_of_access_works_and_what_does_not_is_skipped() {
         for test in &result.suites[0].tests {
             match &test.measurements[0].status {
                 Status::Failed { reason } => panic!("{way} {}: {reason}", test.id),
-                // A backing directory without O_DIRECT, as tmpfs was; and streams have one way only.
+                // A backing directory without O_DIRECT, as tmpfs was; and streams have one way
+                // only.
                 Status::Skipped { reason } => {
                     assert!(way == "-I" || reason.contains("streams"), "{way}: {reason}")
                 }
@@ -141,8 +150,11 @@ fn a_stopped_run_goes_on_where_it_was() {
 fn nothing_is_left_behind() {
     let base = tempfile::tempdir().expect("a directory");
     run_to_end(plan(base.path(), "-s 64k -r 4k -i 0", &["dir"], 1));
-    let left: Vec<_> =
-        std::fs::read_dir(base.path()).expect("listed").flatten().map(|entry| entry.file_name()).collect();
+    let left: Vec<_> = std::fs::read_dir(base.path())
+        .expect("listed")
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
     assert_eq!(left, ["result.json"]);
 }
 
@@ -173,11 +185,17 @@ fn every_workload_runs_on_a_directory_and_what_it_cannot_do_is_skipped() {
         match test.workload.as_str() {
             "mount" => assert!(matches!(measurement.status, Status::Skipped { .. }), "{}", test.id),
             _ => {
-                assert_eq!((&measurement.status, measurement.samples.len()), (&Status::Ok, 1), "{}", test.id)
+                assert_eq!(
+                    (&measurement.status, measurement.samples.len()),
+                    (&Status::Ok, 1),
+                    "{}",
+                    test.id
+                )
             }
         }
     }
-    let operations = result.suites[0].tests.iter().find(|test| test.workload == "general").expect("the test");
+    let operations =
+        result.suites[0].tests.iter().find(|test| test.workload == "general").expect("the test");
     let found = &operations.measurements[0];
     assert!(
         found.samples[0].operations >= 3000
@@ -185,7 +203,10 @@ fn every_workload_runs_on_a_directory_and_what_it_cannot_do_is_skipped() {
             && found.verification.items > 100
     );
     let count = |name: &str| {
-        let test = result.suites[0].tests.iter().find(|test| test.workload == "fileops" && test.name == name);
+        let test = result.suites[0]
+            .tests
+            .iter()
+            .find(|test| test.workload == "fileops" && test.name == name);
         test.and_then(|test| test.measurements[0].latency.as_ref()).map(|latency| latency.count)
     };
     assert_eq!(

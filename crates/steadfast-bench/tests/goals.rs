@@ -1,4 +1,5 @@
-//! The table of the goals: what is met, what is not, what is too close to say, and which column decides.
+//! The table of the goals: what is met, what is not, what is too close to say, and which column
+//! decides.
 
 mod sample;
 
@@ -65,11 +66,18 @@ fn met_missed_and_too_close() {
     ] {
         let run = run(vec![overwrite(1, &ours, &peer)]);
         let table = table(&run);
-        assert_eq!(said(&table, "overwrite 4 KiB at random + fdatasync, 1 thread").1, wanted, "{ours:?}");
+        assert_eq!(
+            said(&table, "overwrite 4 KiB at random + fdatasync, 1 thread").1,
+            wanted,
+            "{ours:?}"
+        );
         assert!(goals::count(&table).starts_with(if wanted == "met" { "1 met" } else { "0 met" }));
     }
     let run = run(vec![overwrite(1, &[3000.0], &[1000.0])]);
-    assert_eq!(said(&table(&run), "overwrite 4 KiB at random + fdatasync, 1 thread").1, "one round");
+    assert_eq!(
+        said(&table(&run), "overwrite 4 KiB at random + fdatasync, 1 thread").1,
+        "one round"
+    );
 }
 
 #[test]
@@ -77,15 +85,24 @@ fn the_worst_column_counts_and_sizes_of_one_are_taken_together() {
     let cell = |name: &str, size: u64, factor: f64| {
         let parameters = [goal("memory enough"), ("file_size", Parameter::Number(size))];
         let theirs = [100.0, 101.0, 99.0];
-        let both =
-            vec![measurement("steadfast", &theirs.map(|value| value * factor)), measurement("ext4", &theirs)];
+        let both = vec![
+            measurement("steadfast", &theirs.map(|value| value * factor)),
+            measurement("ext4", &theirs),
+        ];
         test("iozone", name, &parameters, Unit::BytesPerSecond, Better::Higher, both)
     };
     // Geometric means: write 1, read 0.5.
-    let tests =
-        vec![cell("write", 1, 4.0), cell("write", 2, 0.25), cell("read", 1, 0.5), cell("read", 2, 0.5)];
+    let tests = vec![
+        cell("write", 1, 4.0),
+        cell("write", 2, 0.25),
+        cell("read", 1, 0.5),
+        cell("read", 2, 0.5),
+    ];
     let run = run(tests);
-    assert_eq!(said(&table(&run), "IOzone, memory enough: every column"), ("0.50×", "not met", "read"));
+    assert_eq!(
+        said(&table(&run), "IOzone, memory enough: every column"),
+        ("0.50×", "not met", "read")
+    );
 }
 
 #[test]
@@ -101,7 +118,10 @@ fn of_alternatives_the_nearer_one_counts() {
     };
     let name = "write in sequence + fsync";
     let found = write(120.0);
-    assert_eq!((said(&table(&found), name).0, said(&table(&found), name).1), ("1.20× (null)", "met"));
+    assert_eq!(
+        (said(&table(&found), name).0, said(&table(&found), name).1),
+        ("1.20× (null)", "met")
+    );
     assert_eq!(said(&table(&write(50.0)), name).1, "not met");
 }
 
@@ -110,11 +130,18 @@ fn the_floor_stands_beside_the_column_that_counts_and_the_peer_it_is_judged_by()
     let floor = |table: &Table, name: &str| row(table, name).map(|row| row.cells[4].value.clone());
     let (low, high) = ([100.0, 101.0, 99.0], [1000.0, 1010.0, 990.0]);
     let column = |name: &str, ours: &[f64]| {
-        let all = vec![measurement("steadfast", ours), measurement("null", &low), measurement("ext4", &high)];
+        let all = vec![
+            measurement("steadfast", ours),
+            measurement("null", &low),
+            measurement("ext4", &high),
+        ];
         test("iozone", name, &[goal("memory enough")], Unit::BytesPerSecond, Better::Higher, all)
     };
     let found = run(vec![column("write", &high), column("read", &low)]);
-    assert_eq!(floor(&table(&found), "IOzone, memory enough: every column").as_deref(), Some("0.10× (null)"));
+    assert_eq!(
+        floor(&table(&found), "IOzone, memory enough: every column").as_deref(),
+        Some("0.10× (null)")
+    );
     // Beside bindfs where it took part; nothing where it did not.
     let mut one = overwrite(1, &low, &high);
     let name = "overwrite 4 KiB at random + fdatasync, 1 thread";
@@ -124,8 +151,12 @@ fn the_floor_stands_beside_the_column_that_counts_and_the_peer_it_is_judged_by()
     // Beside the null file system it is no floor of its own.
     let parameters = [goal("names"), ("clients", Parameter::Number(1))];
     let all = vec![measurement("steadfast", &low), measurement("null", &high)];
-    let create = test("metadata", "create", &parameters, Unit::OperationsPerSecond, Better::Higher, all);
-    assert_eq!(floor(&table(&run(vec![create])), "names and attributes, 1 client").as_deref(), Some(""));
+    let create =
+        test("metadata", "create", &parameters, Unit::OperationsPerSecond, Better::Higher, all);
+    assert_eq!(
+        floor(&table(&run(vec![create])), "names and attributes, 1 client").as_deref(),
+        Some("")
+    );
 }
 
 #[test]
@@ -168,11 +199,20 @@ fn every_goal_has_its_tests_in_the_suite_and_no_two_tests_are_one() {
             let (id, parameters) = (spec.id(), spec.parameters);
             assert!(!tests.iter().any(|test: &Test| test.id == id), "twice: {id}");
             let values = [100.0, 101.0, 99.0];
-            let ids = ["steadfast", "steadfast-lib", "steadfast-manual", "null", "ext4", "btrfs", "bindfs"];
+            let ids = [
+                "steadfast",
+                "steadfast-lib",
+                "steadfast-manual",
+                "null",
+                "ext4",
+                "btrfs",
+                "bindfs",
+            ];
             let all = ids.iter().chain(&["gocryptfs", "fuse2fs"]);
             let measurements = all.map(|target| {
                 let mut found = measurement(target, &values);
-                found.memory = Some(steadfast_bench::result::Memory { resident_most: 1 << 20, limit: None });
+                found.memory =
+                    Some(steadfast_bench::result::Memory { resident_most: 1 << 20, limit: None });
                 found.medium = Some(Medium {
                     bytes_asked: 1,
                     bytes_written: 1,

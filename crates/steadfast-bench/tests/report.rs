@@ -15,8 +15,9 @@ use steadfast_bench::statistics::Verdict;
 const STYLE: Style = Style { width: 160, colour: false };
 const PARTS: [Part; 3] = [Part::Summary, Part::Full, Part::Iozone];
 
-/// Writes a report and checks what holds for every one: pictures in both forms, well formed; one page that needs nothing else;
-/// tables of one line a row. With STEADFAST_REPORT_KEEP=DIR the pages stay there, to be looked at.
+/// Writes a report and checks what holds for every one: pictures in both forms, well formed; one
+/// page that needs nothing else; tables of one line a row. With STEADFAST_REPORT_KEEP=DIR the pages
+/// stay there, to be looked at.
 fn written(run: &RunResult, name: &str) -> (String, Vec<String>) {
     let temporary = tempfile::tempdir().expect("a directory");
     let kept = std::env::var_os("STEADFAST_REPORT_KEEP").map(|path| PathBuf::from(path).join(name));
@@ -28,7 +29,10 @@ fn written(run: &RunResult, name: &str) -> (String, Vec<String>) {
     for part in PARTS {
         for style in [STYLE, Style { width: 60, colour: true }] {
             let text = terminal::print(run, None, part, style).expect("tables");
-            let plain = text.replace("\u{1b}[34;1m", "").replace("\u{1b}[33;1m", "").replace("\u{1b}[0m", "");
+            let plain = text
+                .replace("\u{1b}[34;1m", "")
+                .replace("\u{1b}[33;1m", "")
+                .replace("\u{1b}[0m", "");
             assert!(plain.chars().all(|c| c == '\n' || !c.is_control()), "{plain}");
             assert!(!plain.contains("NaN") && !plain.contains("inf "), "{plain}");
         }
@@ -37,7 +41,10 @@ fn written(run: &RunResult, name: &str) -> (String, Vec<String>) {
 }
 
 fn check_page(page: &str) {
-    assert!(page.chars().all(|c| c == '\n' || !c.is_control() && !('\u{202a}'..='\u{202e}').contains(&c)));
+    assert!(
+        page.chars()
+            .all(|c| c == '\n' || !c.is_control() && !('\u{202a}'..='\u{202e}').contains(&c))
+    );
     for never in ["<script", "http:", "https:", "url(//", "<link", "<iframe", "javascript:"] {
         assert!(!page.contains(never), "the page has {never}");
     }
@@ -54,13 +61,19 @@ fn check_pictures(directory: &Path, page: &str) -> Vec<String> {
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
     let mut names = Vec::new();
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "svg")) {
+    for path in
+        paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "svg"))
+    {
         let text = std::fs::read_to_string(path).expect("a picture");
         let document = roxmltree::Document::parse(&text).expect("well formed");
         for node in document.descendants().filter(|node| node.is_element()) {
             for attribute in node.attributes() {
                 let value = attribute.value();
-                assert!(!value.contains("NaN") && !value.contains("inf"), "{}: {value}", path.display());
+                assert!(
+                    !value.contains("NaN") && !value.contains("inf"),
+                    "{}: {value}",
+                    path.display()
+                );
             }
         }
         let png = std::fs::read(path.with_extension("png")).expect("the same as PNG");
@@ -74,8 +87,11 @@ fn check_pictures(directory: &Path, page: &str) -> Vec<String> {
 
 #[test]
 fn an_ordinary_run_has_its_page_pictures_and_tables() {
-    let matrix =
-        if std::env::var_os("STEADFAST_REPORT_KEEP").is_some() { Matrix::Full } else { Matrix::Small };
+    let matrix = if std::env::var_os("STEADFAST_REPORT_KEEP").is_some() {
+        Matrix::Full
+    } else {
+        Matrix::Small
+    };
     let run = rich(usual(), "ext4", matrix);
     let (page, pictures) = written(&run, "ordinary");
     for picture in [
@@ -93,7 +109,9 @@ fn an_ordinary_run_has_its_page_pictures_and_tables() {
     ] {
         assert!(pictures.iter().any(|name| name == picture), "{picture} is missing: {pictures:?}");
     }
-    for text in ["Published, and here", "dosFs, transactional", "mkfs.btrfs is not installed", "fio"] {
+    for text in
+        ["Published, and here", "dosFs, transactional", "mkfs.btrfs is not installed", "fio"]
+    {
         assert!(page.contains(text), "{text} is missing");
     }
     // One panel a file system that was measured.
@@ -115,7 +133,8 @@ fn iozones_table_is_iozones() {
     let row: Vec<&str> = lines.next().expect("a row").split_whitespace().collect();
     assert_eq!((row[0], row[1], row.len()), ("64", "4", 4), "two tests were run");
     let test = &run.suites[0].tests[0];
-    let median = steadfast_bench::statistics::median(&test.measurement("ext4").unwrap().values()).unwrap();
+    let median =
+        steadfast_bench::statistics::median(&test.measurement("ext4").unwrap().values()).unwrap();
     assert_eq!(row[2], format!("{:.0}", median / 1024.0));
     assert!(text.contains("b5: ext4") && text.contains("b5: steadfast-lib"));
 }
@@ -138,7 +157,14 @@ fn a_planted_slow_target_is_seen_and_noise_is_no_win() {
             measurement("same", &values(1.0)),
         ];
         let parameters = [("record_size", Parameter::Number(record * 512))];
-        tests.push(test("iozone", "write", &parameters, Unit::BytesPerSecond, Better::Higher, measurements));
+        tests.push(test(
+            "iozone",
+            "write",
+            &parameters,
+            Unit::BytesPerSecond,
+            Better::Higher,
+            measurements,
+        ));
     }
     run.suites.push(suite("b5", "title", tests));
     let view = View::new(&run, None).unwrap();
@@ -166,8 +192,9 @@ fn one_target_has_no_factors() {
 
 #[test]
 fn twenty_targets_fit() {
-    let names =
-        (0..20).map(|index| target(&format!("target-{index}"), &format!("Target {index}"), Access::Kernel));
+    let names = (0..20).map(|index| {
+        target(&format!("target-{index}"), &format!("Target {index}"), Access::Kernel)
+    });
     let mut run = rich(names.collect(), "target-3", Matrix::Small);
     // Pictures of twenty take a while: half of what they show is enough.
     run.suites[1].tests.retain(|test| test.workload != "mount" && test.workload != "fileops");
@@ -197,7 +224,10 @@ fn an_unknown_peer_is_refused_in_one_line() {
         "'zfs' was not measured in this run; it has steadfast, steadfast-lib, ext4, xfs, fuse2fs"
     );
     let directory = tempfile::tempdir().unwrap();
-    assert!(matches!(report::write(&run, Some("btrfs"), directory.path()), Err(ReportError::Peer(_))));
+    assert!(matches!(
+        report::write(&run, Some("btrfs"), directory.path()),
+        Err(ReportError::Peer(_))
+    ));
     // A peer of the run that was skipped: no factors, and no error.
     let mut run = rich(usual(), "btrfs", Matrix::Small);
     run.suites.truncate(1);
@@ -214,7 +244,10 @@ fn failures_are_said_and_not_measured() {
     let (page, _) = written(&run, "failed");
     assert!(page.contains("1 failure.") && page.contains("byte 4711 is wrong"));
     let text = terminal::print(&run, None, Part::Summary, STYLE).unwrap();
-    assert!(text.contains("1 failure:\n  steadfast, mkdir, 1,000 files: byte 4711 is wrong"), "{text}");
+    assert!(
+        text.contains("1 failure:\n  steadfast, mkdir, 1,000 files: byte 4711 is wrong"),
+        "{text}"
+    );
     let row = text.lines().find(|line| line.contains("mkdir, 1,000 files")).unwrap();
     assert!(row.contains("failed") && row.contains("skipped"), "{row}");
 }
@@ -244,7 +277,9 @@ fn hostile_names_stay_text() {
     }
     let (page, pictures) = written(&run, "hostile-names");
     assert!(page.contains("&#60;script&#62;") || page.contains("&lt;script&gt;"));
-    assert!(pictures.iter().all(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')));
+    assert!(
+        pictures.iter().all(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'))
+    );
 }
 
 #[test]

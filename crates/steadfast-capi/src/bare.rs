@@ -1,5 +1,5 @@
-//! The surroundings where there is no operating system, or one that Rust does not know: the program links in memory, clock
-//! and the end of the world as functions of its own.
+//! The surroundings where there is no operating system, or one that Rust does not know: the program
+//! links in memory, clock and the end of the world as functions of its own.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::{c_char, c_void};
@@ -17,10 +17,11 @@ unsafe extern "C" {
     safe fn sf_bare_now_ns() -> i64;
     /// Milliseconds since any moment, never going backwards, for the transaction timer.
     safe fn sf_bare_monotonic_ms() -> u64;
-    /// Called again and again while a lock is held by another task: let that task run. In a program with one task nobody ever
-    /// waits, and it can be empty.
+    /// Called again and again while a lock is held by another task: let that task run. In a program
+    /// with one task nobody ever waits, and it can be empty.
     safe fn sf_bare_yield();
-    /// An internal error, with a line about it. Must not return: reset the machine. What was acknowledged is safe.
+    /// An internal error, with a line about it. Must not return: reset the machine. What was
+    /// acknowledged is safe.
     safe fn sf_bare_panic(text: *const c_char) -> !;
 }
 
@@ -29,7 +30,8 @@ struct Memory;
 #[global_allocator]
 static MEMORY: Memory = Memory;
 
-// SAFETY: the program's functions keep to what is asked of them above, which is what this trait asks for.
+// SAFETY: the program's functions keep to what is asked of them above, which is what this trait
+// asks for.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         sf_bare_allocate(layout.size(), layout.align()).cast()

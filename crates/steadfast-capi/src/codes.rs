@@ -1,4 +1,5 @@
-//! The numbers of errors: those of Linux on every system, so that a program need not care which one it was built for.
+//! The numbers of errors: those of Linux on every system, so that a program need not care which one
+//! it was built for.
 
 use core::ffi::{CStr, c_char, c_int};
 
@@ -64,7 +65,8 @@ pub const SF_ESTALE: c_int = 116;
 pub const SF_EUCLEAN: c_int = 117;
 /// Not a Steadfast volume.
 pub const SF_EMEDIUMTYPE: c_int = 124;
-/// An internal error of the library. The volume can only be closed; what was acknowledged is safe on the medium.
+/// An internal error of the library. The volume can only be closed; what was acknowledged is safe
+/// on the medium.
 pub const SF_ENOTRECOVERABLE: c_int = 131;
 
 /// Every code with its text.
@@ -112,7 +114,9 @@ pub fn of(error: &Error) -> c_int {
         NotADirectory => SF_ENOTDIR,
         IsADirectory => SF_EISDIR,
         DirectoryNotEmpty | NewerSnapshots => SF_ENOTEMPTY,
-        NotARegularFile | InvalidName | InvalidArgument(_) | MoveIntoSelf | BadBlockSize(_) => SF_EINVAL,
+        NotARegularFile | InvalidName | InvalidArgument(_) | MoveIntoSelf | BadBlockSize(_) => {
+            SF_EINVAL
+        }
         NameTooLong => SF_ENAMETOOLONG,
         ValueTooLong => SF_E2BIG,
         FileTooLarge => SF_EFBIG,
@@ -135,15 +139,18 @@ pub fn of(error: &Error) -> c_int {
         OutOfMemory => SF_ENOMEM,
         // What the caller's own callback said is more use than a guess.
         Medium(error) if error.os_error > 0 => error.os_error,
-        CorruptMetadata { .. } | SuperblockDamaged | Truncated { .. } | NoMetaroot | NewerStateLost(_) => {
-            SF_EUCLEAN
-        }
+        CorruptMetadata { .. }
+        | SuperblockDamaged
+        | Truncated { .. }
+        | NoMetaroot
+        | NewerStateLost(_) => SF_EUCLEAN,
         NotSteadfast => SF_EMEDIUMTYPE,
         _ => SF_EIO,
     }
 }
 
-/// The meaning of an error number, negative as functions return it or positive. Never NULL, never to be freed.
+/// The meaning of an error number, negative as functions return it or positive. Never NULL, never
+/// to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn sf_strerror(code: c_int) -> *const c_char {
     let number = code.checked_abs().unwrap_or(c_int::MAX);

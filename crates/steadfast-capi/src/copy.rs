@@ -24,7 +24,10 @@ unsafe fn between<T>(
             on_file(to, |to| {
                 to.check_open_for(SF_WRITE)?;
                 if !core::ptr::eq(from.volume(), to.volume()) {
-                    return Err(Failure::new(codes::SF_EXDEV, "the files are on different volumes"));
+                    return Err(Failure::new(
+                        codes::SF_EXDEV,
+                        "the files are on different volumes",
+                    ));
                 }
                 work(&from.volume().core, from.inode(), to.inode())
             })
@@ -32,9 +35,10 @@ unsafe fn between<T>(
     }
 }
 
-/// Copies up to `length` bytes from one file to another (or the same) of one volume. Returns how many: fewer at the end of
-/// the source. Whole blocks at the same place within a block in both files are shared instead of copied and take no space
-/// until one of the files changes them. -SF_EINVAL: the ranges overlap in one file.
+/// Copies up to `length` bytes from one file to another (or the same) of one volume. Returns how
+/// many: fewer at the end of the source. Whole blocks at the same place within a block in both
+/// files are shared instead of copied and take no space until one of the files changes them.
+/// -SF_EINVAL: the ranges overlap in one file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_copy_range(
     from: *mut sf_file,
@@ -44,16 +48,20 @@ pub unsafe extern "C" fn sf_copy_range(
     length: u64,
 ) -> i64 {
     call("sf_copy_range", || {
-        let (at, to_at) = (offset_of(from_offset, "from_offset")?, offset_of(to_offset, "to_offset")?);
+        let (at, to_at) =
+            (offset_of(from_offset, "from_offset")?, offset_of(to_offset, "to_offset")?);
         // SAFETY: the header asks for files that are open.
-        unsafe { between(from, to, |core, from, to| Ok(core.copy_range(from, at, to, to_at, length)?)) }
+        unsafe {
+            between(from, to, |core, from, to| Ok(core.copy_range(from, at, to, to_at, length)?))
+        }
     })
 }
 
-/// Makes `length` bytes (0: up to the end of the source) of one file the same as those of another one (or the same) of one
-/// volume by sharing their blocks, or fails. Returns how many bytes that are. Offsets and length are multiples of the block
-/// size; only the end may be that of the source, where it is not before that of the target. -SF_EINVAL: they are not, or
-/// the ranges overlap in one file, or end behind the source.
+/// Makes `length` bytes (0: up to the end of the source) of one file the same as those of another
+/// one (or the same) of one volume by sharing their blocks, or fails. Returns how many bytes that
+/// are. Offsets and length are multiples of the block size; only the end may be that of the source,
+/// where it is not before that of the target. -SF_EINVAL: they are not, or the ranges overlap in
+/// one file, or end behind the source.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_clone_range(
     from: *mut sf_file,
@@ -63,8 +71,11 @@ pub unsafe extern "C" fn sf_clone_range(
     length: u64,
 ) -> i64 {
     call("sf_clone_range", || {
-        let (at, to_at) = (offset_of(from_offset, "from_offset")?, offset_of(to_offset, "to_offset")?);
+        let (at, to_at) =
+            (offset_of(from_offset, "from_offset")?, offset_of(to_offset, "to_offset")?);
         // SAFETY: the header asks for files that are open.
-        unsafe { between(from, to, |core, from, to| Ok(core.clone_range(from, at, to, to_at, length)?)) }
+        unsafe {
+            between(from, to, |core, from, to| Ok(core.clone_range(from, at, to, to_at, length)?))
+        }
     })
 }

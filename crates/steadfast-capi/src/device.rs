@@ -10,17 +10,20 @@ use crate::guard::{Outcome, check_flags};
 
 /// One request at a time: the library never calls two functions of this device at once.
 pub const SF_DEVICE_SERIAL: u32 = 1;
-/// Nothing survives a power cut (plain memory). Without this flag the device promises that what it has flushed stays.
+/// Nothing survives a power cut (plain memory). Without this flag the device promises that what it
+/// has flushed stays.
 pub const SF_DEVICE_VOLATILE: u32 = 2;
 
 /// A block device as functions of the program.
 ///
-/// Offsets and lengths are multiples of `atomic_unit`, and requests lie within `size`. Functions return 0, or a negative
-/// error number: -SF_EAGAIN asks for another try, -SF_ENODEV says that the device has gone for good, any other that this
-/// request cannot be served. They must not call into the library with the volume that they serve.
+/// Offsets and lengths are multiples of `atomic_unit`, and requests lie within `size`. Functions
+/// return 0, or a negative error number: -SF_EAGAIN asks for another try, -SF_ENODEV says that the
+/// device has gone for good, any other that this request cannot be served. They must not call into
+/// the library with the volume that they serve.
 ///
-/// What the device promises: once `flush` has returned 0, everything that was written before survives a power cut; an
-/// aligned piece of `atomic_unit` bytes is old or new after one, never a mixture.
+/// What the device promises: once `flush` has returned 0, everything that was written before
+/// survives a power cut; an aligned piece of `atomic_unit` bytes is old or new after one, never a
+/// mixture.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sf_device {
@@ -30,7 +33,8 @@ pub struct sf_device {
     pub flags: u32,
     /// Bytes of the device.
     pub size: u64,
-    /// Smallest unit that is written whole or not at all, bytes: a power of two up to 65536, the sector or page.
+    /// Smallest unit that is written whole or not at all, bytes: a power of two up to 65536, the
+    /// sector or page.
     pub atomic_unit: u32,
     /// Zero.
     pub reserved: u32,
@@ -38,11 +42,21 @@ pub struct sf_device {
     pub user: *mut c_void,
     /// Fills `buffer` from `offset`.
     pub read: Option<
-        unsafe extern "C" fn(user: *mut c_void, offset: u64, buffer: *mut c_void, length: usize) -> c_int,
+        unsafe extern "C" fn(
+            user: *mut c_void,
+            offset: u64,
+            buffer: *mut c_void,
+            length: usize,
+        ) -> c_int,
     >,
     /// Writes `data` at `offset`. NULL: the device is read-only.
     pub write: Option<
-        unsafe extern "C" fn(user: *mut c_void, offset: u64, data: *const c_void, length: usize) -> c_int,
+        unsafe extern "C" fn(
+            user: *mut c_void,
+            offset: u64,
+            data: *const c_void,
+            length: usize,
+        ) -> c_int,
     >,
     /// Makes everything that was written durable. NULL: a write is durable when it returns.
     pub flush: Option<unsafe extern "C" fn(user: *mut c_void) -> c_int>,
@@ -61,8 +75,8 @@ pub struct Callbacks {
     serial: Option<Lock>,
 }
 
-// SAFETY: the header asks for functions that may be called from any thread that calls the library, and, without
-// SF_DEVICE_SERIAL, from several at once.
+// SAFETY: the header asks for functions that may be called from any thread that calls the library,
+// and, without SF_DEVICE_SERIAL, from several at once.
 unsafe impl Send for Callbacks {}
 // SAFETY: as above.
 unsafe impl Sync for Callbacks {}
@@ -77,7 +91,8 @@ impl Callbacks {
         let read = device.read.ok_or_else(|| Failure::null("device.read"))?;
         let volatile = device.flags & SF_DEVICE_VOLATILE != 0;
         let model = if volatile { FailureModel::Volatile } else { FailureModel::PowerSafe };
-        let geometry = Geometry::new(device.size, device.atomic_unit, model).map_err(Failure::invalid)?;
+        let geometry =
+            Geometry::new(device.size, device.atomic_unit, model).map_err(Failure::invalid)?;
         let serial = (device.flags & SF_DEVICE_SERIAL != 0).then(|| Lock::new(()));
         Ok(Callbacks { device: *device, read, geometry, serial })
     }
@@ -102,7 +117,8 @@ impl Callbacks {
             return Ok(());
         }
         // A positive answer is against the rules, and no success.
-        let code = if answer < 0 { answer.checked_neg().unwrap_or(codes::SF_EIO) } else { codes::SF_EIO };
+        let code =
+            if answer < 0 { answer.checked_neg().unwrap_or(codes::SF_EIO) } else { codes::SF_EIO };
         let class = match code {
             codes::SF_EAGAIN | codes::SF_EBUSY | codes::SF_ENOMEM => ErrorClass::Transient,
             codes::SF_ENODEV | codes::SF_ENXIO => ErrorClass::Gone,
@@ -121,7 +137,8 @@ impl Medium for Callbacks {
         let length = buffer.len();
         self.geometry.check(MediumOperation::Read, offset, length as u64)?;
         self.request(MediumOperation::Read, offset, length as u64, |user| {
-            // SAFETY: a function of the caller's with what the header promises it: a buffer of this length.
+            // SAFETY: a function of the caller's with what the header promises it: a buffer of this
+            // length.
             unsafe { (self.read)(user, offset, buffer.as_mut_ptr().cast(), length) }
         })
     }
@@ -129,10 +146,12 @@ impl Medium for Callbacks {
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
         let length = data.len();
         self.geometry.check(MediumOperation::Write, offset, length as u64)?;
-        self.request(MediumOperation::Write, offset, length as u64, |user| match self.device.write {
-            // SAFETY: as for reading; the bytes are only read.
-            Some(write) => unsafe { write(user, offset, data.as_ptr().cast(), length) },
-            None => -codes::SF_EROFS,
+        self.request(MediumOperation::Write, offset, length as u64, |user| {
+            match self.device.write {
+                // SAFETY: as for reading; the bytes are only read.
+                Some(write) => unsafe { write(user, offset, data.as_ptr().cast(), length) },
+                None => -codes::SF_EROFS,
+            }
         })
     }
 

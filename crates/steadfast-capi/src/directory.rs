@@ -102,8 +102,8 @@ pub unsafe extern "C" fn sf_dir_open(
     })
 }
 
-/// Copies the next entry, without `.` and `..`, in no particular order. Returns 1, and 0 at the end. An entry that is there
-/// all the time is seen once, whatever else changes.
+/// Copies the next entry, without `.` and `..`, in no particular order. Returns 1, and 0 at the
+/// end. An entry that is there all the time is seen once, whatever else changes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_dir_read(directory: *mut sf_dir, entry: *mut sf_entry) -> c_int {
     call_int("sf_dir_read", || {
@@ -113,7 +113,8 @@ pub unsafe extern "C" fn sf_dir_read(directory: *mut sf_dir, entry: *mut sf_entr
         let next = on(directory.volume, |volume| {
             let mut place = directory.place.lock();
             if place.ready.is_empty() {
-                let mut entries = volume.core.read_directory(directory.inode, place.cookie, CHUNK)?;
+                let mut entries =
+                    volume.core.read_directory(directory.inode, place.cookie, CHUNK)?;
                 entries.reverse();
                 place.ready = entries;
             }
@@ -160,7 +161,8 @@ pub unsafe extern "C" fn sf_dir_close(directory: *mut sf_dir) -> c_int {
         if directory.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for a directory that is open, and that no other thread uses it any more.
+        // SAFETY: the header asks for a directory that is open, and that no other thread uses it
+        // any more.
         unsafe { reference(directory, "directory") }?;
         // SAFETY: as above; the box was made when it was opened.
         let closing = unsafe { Box::from_raw(directory) };

@@ -44,7 +44,9 @@ impl Write for Failure {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = TEXT_MAX - 1 - self.length;
         let end = text.floor_char_boundary(room);
-        for (to, from) in self.text.iter_mut().skip(self.length).zip(text.as_bytes().iter().take(end)) {
+        for (to, from) in
+            self.text.iter_mut().skip(self.length).zip(text.as_bytes().iter().take(end))
+        {
             // A line is a line, and ends where C thinks it ends.
             *to = if from.is_ascii_control() { b' ' } else { *from };
         }
@@ -71,8 +73,9 @@ mod last {
     }
 
     pub fn set(text: &[u8; TEXT_MAX]) {
-        // SAFETY: the cell is this thread's own, nobody in Rust holds a reference to it, and the assignment calls nothing.
-        // At the end of a thread there is no cell any more, and nobody left to read it.
+        // SAFETY: the cell is this thread's own, nobody in Rust holds a reference to it, and the
+        // assignment calls nothing. At the end of a thread there is no cell any more, and nobody
+        // left to read it.
         let _ = LAST.try_with(|last| unsafe { *last.get() = *text });
     }
 
@@ -88,7 +91,8 @@ mod last {
 
     use super::TEXT_MAX;
 
-    /// One for all tasks. The last byte is never anything but zero, so that a reader always finds an end.
+    /// One for all tasks. The last byte is never anything but zero, so that a reader always finds
+    /// an end.
     static LAST: [AtomicU8; TEXT_MAX] = [const { AtomicU8::new(0) }; TEXT_MAX];
 
     pub fn set(text: &[u8; TEXT_MAX]) {
@@ -110,9 +114,10 @@ pub fn remember(name: &str, failure: &Failure) {
     last::set(&line.text);
 }
 
-/// A line about the last failure of this thread: the function, and what was wrong, where and what to do, as far as it is
-/// known. Empty where nothing has failed. Valid until the next call of this library on this thread. In a library without
-/// an operating system there is one line for all tasks.
+/// A line about the last failure of this thread: the function, and what was wrong, where and what
+/// to do, as far as it is known. Empty where nothing has failed. Valid until the next call of this
+/// library on this thread. In a library without an operating system there is one line for all
+/// tasks.
 #[unsafe(no_mangle)]
 pub extern "C" fn sf_last_error() -> *const c_char {
     last::get()

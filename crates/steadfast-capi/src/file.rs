@@ -11,8 +11,8 @@ use crate::Surroundings;
 use crate::codes;
 use crate::error::Failure;
 use crate::guard::{
-    Outcome, bytes, bytes_mut, call, call_int, check_flags, check_length_of, check_place, on, reference,
-    store, text, with,
+    Outcome, bytes, bytes_mut, call, call_int, check_flags, check_length_of, check_place, on,
+    reference, store, text, with,
 };
 use crate::medium::AnyMedium;
 use crate::types::sf_attributes;
@@ -49,8 +49,8 @@ pub const SF_KEEP_SIZE: u32 = 1;
 /// `sf_allocate`: make the range a hole instead, which frees its space; the size stays as it is.
 pub const SF_PUNCH_HOLE: u32 = 2;
 
-/// An open file. Several threads may use it at once, except for closing it; `sf_read`, `sf_write` and `sf_seek` share one
-/// position and take turns.
+/// An open file. Several threads may use it at once, except for closing it; `sf_read`, `sf_write`
+/// and `sf_seek` share one position and take turns.
 pub struct sf_file {
     file: ManuallyDrop<File<'static, AnyMedium, Surroundings>>,
     volume: &'static sf_volume,
@@ -79,7 +79,12 @@ impl sf_file {
     ///
     /// # Safety
     /// As [`bytes_mut`].
-    unsafe fn room<'a>(&self, buffer: *mut c_void, length: usize, offset: u64) -> Outcome<&'a mut [u8]> {
+    unsafe fn room<'a>(
+        &self,
+        buffer: *mut c_void,
+        length: usize,
+        offset: u64,
+    ) -> Outcome<&'a mut [u8]> {
         check_length_of(buffer.cast::<u8>(), length, "buffer")?;
         let left = self.file.attributes()?.size.saturating_sub(offset);
         let fills = usize::try_from(left).map_or(length, |left| left.min(length));
@@ -114,9 +119,10 @@ pub(crate) fn offset_of(offset: i64, name: &str) -> Outcome<u64> {
     u64::try_from(offset).map_err(|_| Failure::invalid(format_args!("{name} is negative")))
 }
 
-/// Opens a regular file; symbolic links are followed. `flags`: SF_READ, SF_WRITE or both, with SF_CREATE, SF_EXCLUSIVE,
-/// SF_TRUNCATE, SF_APPEND, SF_SYNC. `mode`: permissions of a new file, such as 0644. On failure `*file` is left alone. A file
-/// that is open stays usable when its name is removed; after a rollback to before it was made it answers -SF_ESTALE.
+/// Opens a regular file; symbolic links are followed. `flags`: SF_READ, SF_WRITE or both, with
+/// SF_CREATE, SF_EXCLUSIVE, SF_TRUNCATE, SF_APPEND, SF_SYNC. `mode`: permissions of a new file,
+/// such as 0644. On failure `*file` is left alone. A file that is open stays usable when its name
+/// is removed; after a rollback to before it was made it answers -SF_ESTALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_file_open(
     volume: *mut sf_volume,
@@ -127,7 +133,8 @@ pub unsafe extern "C" fn sf_file_open(
 ) -> c_int {
     call_int("sf_file_open", || {
         check_place(file, "file")?;
-        let known = SF_READ | SF_WRITE | SF_CREATE | SF_EXCLUSIVE | SF_TRUNCATE | SF_APPEND | SF_SYNC;
+        let known =
+            SF_READ | SF_WRITE | SF_CREATE | SF_EXCLUSIVE | SF_TRUNCATE | SF_APPEND | SF_SYNC;
         check_flags(flags, known)?;
         if flags & SF_EXCLUSIVE != 0 && flags & SF_CREATE == 0 {
             return Err(Failure::invalid("SF_EXCLUSIVE needs SF_CREATE"));
@@ -148,7 +155,8 @@ pub unsafe extern "C" fn sf_file_open(
         let opened = unsafe {
             with(volume, |volume| {
                 let volume = volume.hold();
-                let opened = volume.core.open_file(path, &options).inspect_err(|_| volume.let_go())?;
+                let opened =
+                    volume.core.open_file(path, &options).inspect_err(|_| volume.let_go())?;
                 boxed(sf_file {
                     file: ManuallyDrop::new(opened),
                     volume,
@@ -162,14 +170,16 @@ pub unsafe extern "C" fn sf_file_open(
     })
 }
 
-/// Closes a file. The pointer is not valid afterwards, whatever this returns. NULL is allowed and does nothing.
+/// Closes a file. The pointer is not valid afterwards, whatever this returns. NULL is allowed and
+/// does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_file_close(file: *mut sf_file) -> c_int {
     call_int("sf_file_close", || {
         if file.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for a file that is open, and that no other thread uses it any more.
+        // SAFETY: the header asks for a file that is open, and that no other thread uses it any
+        // more.
         unsafe { reference(file, "file") }?;
         // SAFETY: as above; the box was made when it was opened.
         let mut closing = ManuallyDrop::new(unsafe { Box::from_raw(file) });
@@ -177,14 +187,20 @@ pub unsafe extern "C" fn sf_file_close(file: *mut sf_file) -> c_int {
         // SAFETY: taken out once: the drop of `closing`, which would do it again, never runs.
         let file = unsafe { ManuallyDrop::take(&mut closing.file) };
         // SAFETY: the memory of the box, without running the drop of what was in it.
-        unsafe { alloc::alloc::dealloc((&raw mut **closing).cast(), core::alloc::Layout::new::<sf_file>()) };
+        unsafe {
+            alloc::alloc::dealloc(
+                (&raw mut **closing).cast(),
+                core::alloc::Layout::new::<sf_file>(),
+            )
+        };
         let closed = on(volume, |_| Ok(file.close()?));
         volume.let_go();
         closed
     })
 }
 
-/// Reads up to `length` bytes at `offset`. Returns how many: fewer only at the end of the file, where it is 0.
+/// Reads up to `length` bytes at `offset`. Returns how many: fewer only at the end of the file,
+/// where it is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_pread(
     file: *mut sf_file,
@@ -205,7 +221,8 @@ pub unsafe extern "C" fn sf_pread(
     })
 }
 
-/// Writes all of `data` at `offset`. Returns `length`, or an error, and then bytes at the start of it may be written.
+/// Writes all of `data` at `offset`. Returns `length`, or an error, and then bytes at the start of
+/// it may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_pwrite(
     file: *mut sf_file,
@@ -226,7 +243,8 @@ pub unsafe extern "C" fn sf_pwrite(
     })
 }
 
-/// Reads up to `length` bytes at the position of the file, and moves it. Returns how many; 0 at the end.
+/// Reads up to `length` bytes at the position of the file, and moves it. Returns how many; 0 at the
+/// end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_read(file: *mut sf_file, buffer: *mut c_void, length: usize) -> i64 {
     call("sf_read", || {
@@ -244,8 +262,8 @@ pub unsafe extern "C" fn sf_read(file: *mut sf_file, buffer: *mut c_void, length
     })
 }
 
-/// Writes all of `data` at the position of the file (with SF_APPEND: at its end), and moves it. Returns `length`, or an error,
-/// and then the position has not moved.
+/// Writes all of `data` at the position of the file (with SF_APPEND: at its end), and moves it.
+/// Returns `length`, or an error, and then the position has not moved.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_write(file: *mut sf_file, data: *const c_void, length: usize) -> i64 {
     call("sf_write", || {
@@ -267,7 +285,8 @@ pub unsafe extern "C" fn sf_write(file: *mut sf_file, data: *const c_void, lengt
     })
 }
 
-/// Moves the position of the file; `whence` is one of SF_SEEK_…. Returns the new one. -SF_ENXIO: no data follows.
+/// Moves the position of the file; `whence` is one of SF_SEEK_…. Returns the new one. -SF_ENXIO: no
+/// data follows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_seek(file: *mut sf_file, offset: i64, whence: c_int) -> i64 {
     call("sf_seek", || {
@@ -285,8 +304,10 @@ pub unsafe extern "C" fn sf_seek(file: *mut sf_file, offset: i64, whence: c_int)
                 }
                 _ => return Err(Failure::invalid("whence is none of SF_SEEK_...")),
             };
-            let target = base.checked_add_signed(offset).filter(|target| i64::try_from(*target).is_ok());
-            *position = target.ok_or_else(|| Failure::invalid("the position would leave the file"))?;
+            let target =
+                base.checked_add_signed(offset).filter(|target| i64::try_from(*target).is_ok());
+            *position =
+                target.ok_or_else(|| Failure::invalid("the position would leave the file"))?;
             Ok(*position)
         };
         // SAFETY: the header asks for a file that is open.
@@ -307,9 +328,15 @@ pub unsafe extern "C" fn sf_file_truncate(file: *mut sf_file, size: i64) -> c_in
     })
 }
 
-/// Reserves space for a range, so that writing there does not run out of it. `flags`: 0, SF_KEEP_SIZE, or SF_PUNCH_HOLE.
+/// Reserves space for a range, so that writing there does not run out of it. `flags`: 0,
+/// SF_KEEP_SIZE, or SF_PUNCH_HOLE.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sf_allocate(file: *mut sf_file, offset: i64, length: i64, flags: u32) -> c_int {
+pub unsafe extern "C" fn sf_allocate(
+    file: *mut sf_file,
+    offset: i64,
+    length: i64,
+    flags: u32,
+) -> c_int {
     call_int("sf_allocate", || {
         let mode = match flags {
             0 => AllocateMode::Allocate { keep_size: false },
@@ -327,7 +354,8 @@ pub unsafe extern "C" fn sf_allocate(file: *mut sf_file, offset: i64, length: i6
     })
 }
 
-/// Makes everything accepted so far durable, if the mask has SF_ON_FSYNC; without it, returns at once.
+/// Makes everything accepted so far durable, if the mask has SF_ON_FSYNC; without it, returns at
+/// once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_fsync(file: *mut sf_file) -> c_int {
     // SAFETY: the header asks for a file that is open.
@@ -346,8 +374,8 @@ pub unsafe extern "C" fn sf_file_stat(file: *mut sf_file, attributes: *mut sf_at
     })
 }
 
-/// Reads a whole file of at most `size` bytes. Returns its length. -SF_ERANGE: it has more, and nothing was read; with
-/// `size` 0 the length is all that is asked for.
+/// Reads a whole file of at most `size` bytes. Returns its length. -SF_ERANGE: it has more, and
+/// nothing was read; with `size` 0 the length is all that is asked for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_read_file(
     volume: *mut sf_volume,
@@ -366,7 +394,8 @@ pub unsafe extern "C" fn sf_read_file(
                 if size == 0 {
                     return Ok(length);
                 }
-                let Some(fills) = usize::try_from(length).ok().filter(|length| *length <= size) else {
+                let Some(fills) = usize::try_from(length).ok().filter(|length| *length <= size)
+                else {
                     return Err(Failure::new(
                         codes::SF_ERANGE,
                         format_args!("the file has {length} bytes, the buffer {size}"),
@@ -378,8 +407,9 @@ pub unsafe extern "C" fn sf_read_file(
     })
 }
 
-/// Makes a file hold exactly `data`; makes it with permissions 0644 where it does not exist. To change it and others as one,
-/// call `sf_transact` after the last of them and have no other event in the mask.
+/// Makes a file hold exactly `data`; makes it with permissions 0644 where it does not exist. To
+/// change it and others as one, call `sf_transact` after the last of them and have no other event
+/// in the mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_write_file(
     volume: *mut sf_volume,

@@ -39,7 +39,8 @@ impl Answer for u64 {
     }
 }
 
-/// Runs the body of the function `name`: a failure is remembered and becomes a negative number, a panic does, too.
+/// Runs the body of the function `name`: a failure is remembered and becomes a negative number, a
+/// panic does, too.
 pub fn call<T: Answer>(name: &str, body: impl FnOnce() -> Outcome<T>) -> i64 {
     match caught(body) {
         Ok(answer) => answer.number(),
@@ -58,10 +59,12 @@ pub fn call_int<T: Answer>(name: &str, body: impl FnOnce() -> Outcome<T>) -> c_i
 #[cfg(feature = "std")]
 fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    // Nothing half changed is seen afterwards: the volume is marked as broken on the way (see `on`).
+    // Nothing half changed is seen afterwards: the volume is marked as broken on the way (see
+    // `on`).
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<std::string::String>().map(|text| text.as_str()));
+        let text =
+            text.or_else(|| panic.downcast_ref::<std::string::String>().map(|text| text.as_str()));
         let failure = Failure::internal(text.unwrap_or("unknown"));
         // What was thrown may throw again when it is dropped.
         core::mem::forget(panic);
@@ -102,7 +105,10 @@ pub fn on<T>(volume: &sf_volume, work: impl FnOnce(&sf_volume) -> Outcome<T>) ->
 ///
 /// # Safety
 /// `volume` is NULL or came from an open function and was not closed.
-pub unsafe fn with<T>(volume: *const sf_volume, work: impl FnOnce(&sf_volume) -> Outcome<T>) -> Outcome<T> {
+pub unsafe fn with<T>(
+    volume: *const sf_volume,
+    work: impl FnOnce(&sf_volume) -> Outcome<T>,
+) -> Outcome<T> {
     // SAFETY: as the caller says.
     on(unsafe { reference(volume, "volume") }?, work)
 }
@@ -125,7 +131,8 @@ pub unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> Outcome<&'a T> 
 /// `pointer` is NULL or has room for a `T`.
 pub unsafe fn store<T>(pointer: *mut T, value: T, name: &str) -> Outcome {
     check_place(pointer, name)?;
-    // SAFETY: not NULL, and as the caller says. What was there is not dropped: it may be no value at all.
+    // SAFETY: not NULL, and as the caller says. What was there is not dropped: it may be no value
+    // at all.
     unsafe { pointer.write_unaligned(value) };
     Ok(())
 }
@@ -163,12 +170,17 @@ pub unsafe fn bytes<'a>(buffer: *const c_void, length: usize, name: &str) -> Out
     Ok(unsafe { slice::from_raw_parts(buffer.cast(), length) })
 }
 
-/// The bytes of a buffer that is written to, all of them zero: a caller in C may never have written to its buffer, and a
-/// reference to bytes without a value is not allowed, whether they are read or not. NULL is good where there is no room.
+/// The bytes of a buffer that is written to, all of them zero: a caller in C may never have written
+/// to its buffer, and a reference to bytes without a value is not allowed, whether they are read or
+/// not. NULL is good where there is no room.
 ///
 /// # Safety
 /// `buffer` is NULL or has `length` bytes that nobody else uses during `'a`.
-pub unsafe fn bytes_mut<'a>(buffer: *mut c_void, length: usize, name: &str) -> Outcome<&'a mut [u8]> {
+pub unsafe fn bytes_mut<'a>(
+    buffer: *mut c_void,
+    length: usize,
+    name: &str,
+) -> Outcome<&'a mut [u8]> {
     if length == 0 {
         return Ok(&mut []);
     }
@@ -176,7 +188,8 @@ pub unsafe fn bytes_mut<'a>(buffer: *mut c_void, length: usize, name: &str) -> O
         return Err(Failure::null(name));
     }
     check_length(length)?;
-    // SAFETY: not NULL, no longer than an object can be, as the caller says, and written before it becomes a slice.
+    // SAFETY: not NULL, no longer than an object can be, as the caller says, and written before it
+    // becomes a slice.
     unsafe {
         buffer.cast::<u8>().write_bytes(0, length);
         Ok(slice::from_raw_parts_mut(buffer.cast(), length))
@@ -198,8 +211,8 @@ fn check_length(length: usize) -> Outcome {
     Ok(())
 }
 
-/// Copies a value to the caller as `getxattr` and `readlink` do where the buffer is large enough, and only says how long
-/// it is where there is no buffer.
+/// Copies a value to the caller as `getxattr` and `readlink` do where the buffer is large enough,
+/// and only says how long it is where there is no buffer.
 ///
 /// # Safety
 /// As [`bytes_mut`].
@@ -249,14 +262,20 @@ mod tests {
         // SAFETY: everything is as the header asks for it.
         unsafe {
             let mut options = core::mem::MaybeUninit::<sf_format_options>::uninit();
-            assert_eq!(sf_format_options_init(options.as_mut_ptr(), size_of::<sf_format_options>()), 0);
+            assert_eq!(
+                sf_format_options_init(options.as_mut_ptr(), size_of::<sf_format_options>()),
+                0
+            );
             (*options.as_mut_ptr()).size = 4 << 20;
             assert_eq!(sf_format_image(path.as_ptr(), options.as_ptr()), 0);
             assert_eq!(sf_open_image(path.as_ptr(), core::ptr::null(), &raw mut volume), 0);
             assert_eq!(sf_mkdir(volume, c"before".as_ptr(), 0o755), 0);
 
             let panics = |_: &sf_volume| -> Outcome { panic!("planted\nhere") };
-            assert_eq!(call("sf_test", || with(volume, panics)), -i64::from(codes::SF_ENOTRECOVERABLE));
+            assert_eq!(
+                call("sf_test", || with(volume, panics)),
+                -i64::from(codes::SF_ENOTRECOVERABLE)
+            );
             assert_eq!(last_error(), "sf_test: internal error: planted here");
             assert_eq!(sf_mkdir(volume, c"after".as_ptr(), 0o755), -codes::SF_ENOTRECOVERABLE);
             assert_eq!(sf_close(volume), -codes::SF_ENOTRECOVERABLE);
@@ -272,7 +291,8 @@ mod tests {
     fn a_buffer_has_a_value_before_it_is_a_slice() {
         let mut memory = [0xaa_u8; 16];
         // SAFETY: the first eight bytes of an array.
-        let room = unsafe { bytes_mut(memory.as_mut_ptr().cast(), 8, "buffer") }.unwrap_or_default();
+        let room =
+            unsafe { bytes_mut(memory.as_mut_ptr().cast(), 8, "buffer") }.unwrap_or_default();
         assert_eq!(room, [0; 8]);
         assert_eq!(memory[8..], [0xaa; 8]);
         // What does not fit leaves the buffer alone, and so does the room behind a value.
@@ -288,7 +308,10 @@ mod tests {
     #[test]
     fn texts_are_cut_at_a_character() {
         let long = "ö".repeat(300);
-        assert_eq!(call("f", || -> Outcome { Err(Failure::invalid(&long)) }), -i64::from(codes::SF_EINVAL));
+        assert_eq!(
+            call("f", || -> Outcome { Err(Failure::invalid(&long)) }),
+            -i64::from(codes::SF_EINVAL)
+        );
         let text = last_error();
         assert!(text.starts_with("f: öö") && text.len() < 256 && text.ends_with('ö'), "{text}");
     }

@@ -21,7 +21,8 @@ use crate::{Core, Surroundings};
 
 /// A sector of a disk, bytes; smaller blocks are for other media and only have to fit the file.
 const SECTOR: u32 = 512;
-/// Bytes wiped at each end of what is formatted again: more than the fixed structures of a volume take there.
+/// Bytes wiped at each end of what is formatted again: more than the fixed structures of a volume
+/// take there.
 const WIPE: u64 = 256 << 10;
 
 fn failure(error: &OpenError) -> Failure {
@@ -30,7 +31,9 @@ fn failure(error: &OpenError) -> Failure {
         OpenError::AlreadyExists(_) => codes::SF_EEXIST,
         OpenError::PermissionDenied { .. } => codes::SF_EACCES,
         OpenError::WriteProtected(_) => codes::SF_EROFS,
-        OpenError::InUse { .. } | OpenError::InUseBelow { .. } | OpenError::DeviceInUse(_) => codes::SF_EBUSY,
+        OpenError::InUse { .. } | OpenError::InUseBelow { .. } | OpenError::DeviceInUse(_) => {
+            codes::SF_EBUSY
+        }
         OpenError::NotAMedium { .. } | OpenError::AtomicUnit { .. } => codes::SF_EINVAL,
         OpenError::DirectUnsupported(_) => codes::SF_EOPNOTSUPP,
         OpenError::Size { source, .. } | OpenError::Io { source, .. } => {
@@ -96,11 +99,15 @@ fn make(path: &Path, size: u64, block_size: u32, overwrite: bool) -> Outcome<Fil
     Ok(medium)
 }
 
-/// Makes a volume in an image file, or on a block device of the system. A file that does not exist is made with
-/// `options->size` bytes. One that exists is refused with -SF_EEXIST unless `options->flags` has SF_FORMAT_OVERWRITE; then
-/// a size of 0 keeps its size. The file is synchronised when this returns.
+/// Makes a volume in an image file, or on a block device of the system. A file that does not exist
+/// is made with `options->size` bytes. One that exists is refused with -SF_EEXIST unless
+/// `options->flags` has SF_FORMAT_OVERWRITE; then a size of 0 keeps its size. The file is
+/// synchronised when this returns.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sf_format_image(path: *const c_char, options: *const sf_format_options) -> c_int {
+pub unsafe extern "C" fn sf_format_image(
+    path: *const c_char,
+    options: *const sf_format_options,
+) -> c_int {
     call_int("sf_format_image", || {
         // SAFETY: the header asks for a text and a valid structure.
         let (path, (options, flags)) = unsafe { (host_path(path)?, options::format(options)?) };
@@ -110,8 +117,9 @@ pub unsafe extern "C" fn sf_format_image(path: *const c_char, options: *const sf
     })
 }
 
-/// Opens the volume in an image file or on a block device, and locks it: for this volume alone, or among readers where it
-/// is opened read-only. `options` may be NULL. On failure `*volume` is left alone.
+/// Opens the volume in an image file or on a block device, and locks it: for this volume alone, or
+/// among readers where it is opened read-only. `options` may be NULL. On failure `*volume` is left
+/// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_open_image(
     path: *const c_char,
@@ -128,9 +136,10 @@ pub unsafe extern "C" fn sf_open_image(
     })
 }
 
-/// Opens a snapshot of the volume in an image file or on a block device as a volume of its own, for reading. The image is
-/// locked as by `sf_open_image` with SF_OPEN_READ_ONLY: nobody may have it open for writing. Close it with `sf_close`.
-/// `options` may be NULL. On failure `*volume` is left alone.
+/// Opens a snapshot of the volume in an image file or on a block device as a volume of its own, for
+/// reading. The image is locked as by `sf_open_image` with SF_OPEN_READ_ONLY: nobody may have it
+/// open for writing. Close it with `sf_close`. `options` may be NULL. On failure `*volume` is left
+/// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_open_image(
     path: *const c_char,
@@ -162,7 +171,8 @@ fn open_core(path: &Path, options: &OpenOptions, snapshot: Option<&str>) -> Outc
         };
         Ok((is_file, opened))
     };
-    let at_path = |error: Error| Failure::new(codes::of(&error), format_args!("{}: {error}", path.display()));
+    let at_path =
+        |error: Error| Failure::new(codes::of(&error), format_args!("{}: {error}", path.display()));
     match attempt(SECTOR)? {
         // The image of a medium with smaller blocks than a disk has.
         (true, Err(Error::BadBlockSize(block_size))) => attempt(block_size)?.1.map_err(at_path),

@@ -54,7 +54,8 @@ pub unsafe extern "C" fn sf_stat(
         // SAFETY: the header asks for a volume that is open, a text and room for the structure.
         unsafe {
             let path = text(path, "path")?;
-            let found = with(volume, |volume| Ok(volume.core.resolve(path, flags & SF_NOFOLLOW == 0)?))?;
+            let found =
+                with(volume, |volume| Ok(volume.core.resolve(path, flags & SF_NOFOLLOW == 0)?))?;
             store(attributes, sf_attributes::from(&found), "attributes")
         }
     })
@@ -64,7 +65,12 @@ pub unsafe extern "C" fn sf_stat(
 ///
 /// # Safety
 /// `volume` is NULL or open, `path` NULL or a text.
-unsafe fn make(volume: *mut sf_volume, path: *const c_char, node: NewNode<'_>, mode: u32) -> Outcome {
+unsafe fn make(
+    volume: *mut sf_volume,
+    path: *const c_char,
+    node: NewNode<'_>,
+    mode: u32,
+) -> Outcome {
     // SAFETY: as the caller says.
     unsafe {
         let path = text(path, "path")?;
@@ -83,7 +89,8 @@ pub unsafe extern "C" fn sf_mkdir(volume: *mut sf_volume, path: *const c_char, m
     call_int("sf_mkdir", || unsafe { make(volume, path, NewNode::Directory, mode) })
 }
 
-/// Makes a directory and those above it that do not exist, with permissions 0755. That it exists is no error.
+/// Makes a directory and those above it that do not exist, with permissions 0755. That it exists is
+/// no error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_mkdir_all(volume: *mut sf_volume, path: *const c_char) -> c_int {
     call_int("sf_mkdir_all", || {
@@ -95,8 +102,8 @@ pub unsafe extern "C" fn sf_mkdir_all(volume: *mut sf_volume, path: *const c_cha
     })
 }
 
-/// Makes a file of the type in `mode` (the bits of `st_mode`: regular file, FIFO, socket, character or block device).
-/// `device`: number of a device, in Linux' 32-bit encoding.
+/// Makes a file of the type in `mode` (the bits of `st_mode`: regular file, FIFO, socket, character
+/// or block device). `device`: number of a device, in Linux' 32-bit encoding.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_mknod(
     volume: *mut sf_volume,
@@ -134,8 +141,8 @@ pub unsafe extern "C" fn sf_symlink(
     })
 }
 
-/// Copies the target of a symbolic link, without a zero at its end. Returns its length. -SF_ERANGE: the buffer is too small;
-/// with `size` 0 the length is all that is asked for.
+/// Copies the target of a symbolic link, without a zero at its end. Returns its length. -SF_ERANGE:
+/// the buffer is too small; with `size` 0 the length is all that is asked for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_readlink(
     volume: *mut sf_volume,
@@ -155,7 +162,8 @@ pub unsafe extern "C" fn sf_readlink(
     })
 }
 
-/// Gives the file at `path` another name. A symbolic link as the last name of `path` gets the name itself.
+/// Gives the file at `path` another name. A symbolic link as the last name of `path` gets the name
+/// itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_link(
     volume: *mut sf_volume,
@@ -176,7 +184,8 @@ pub unsafe extern "C" fn sf_link(
     })
 }
 
-/// Removes a name. The space of the file comes back when the last name and the last open file are gone.
+/// Removes a name. The space of the file comes back when the last name and the last open file are
+/// gone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_unlink(volume: *mut sf_volume, path: *const c_char) -> c_int {
     call_int("sf_unlink", || {
@@ -185,7 +194,9 @@ pub unsafe extern "C" fn sf_unlink(volume: *mut sf_volume, path: *const c_char) 
             let path = text(path, "path")?;
             with(volume, |volume| {
                 let (directory, name) = parent(&volume.core, path)?;
-                if path.ends_with(b"/") && volume.core.lookup(directory, name)?.kind != FileKind::Directory {
+                if path.ends_with(b"/")
+                    && volume.core.lookup(directory, name)?.kind != FileKind::Directory
+                {
                     return Err(Error::NotADirectory.into());
                 }
                 Ok(volume.core.unlink(directory, name)?)
@@ -221,7 +232,8 @@ pub unsafe extern "C" fn sf_remove_all(volume: *mut sf_volume, path: *const c_ch
     })
 }
 
-/// Renames; what has the new name is replaced. `flags`: 0, SF_RENAME_NOREPLACE or SF_RENAME_EXCHANGE.
+/// Renames; what has the new name is replaced. `flags`: 0, SF_RENAME_NOREPLACE or
+/// SF_RENAME_EXCHANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_rename(
     volume: *mut sf_volume,
@@ -234,7 +246,11 @@ pub unsafe extern "C" fn sf_rename(
             0 => RenameMode::Replace,
             SF_RENAME_NOREPLACE => RenameMode::NoReplace,
             SF_RENAME_EXCHANGE => RenameMode::Exchange,
-            _ => return Err(Failure::invalid("flags are not 0, SF_RENAME_NOREPLACE or SF_RENAME_EXCHANGE")),
+            _ => {
+                return Err(Failure::invalid(
+                    "flags are not 0, SF_RENAME_NOREPLACE or SF_RENAME_EXCHANGE",
+                ));
+            }
         };
         // SAFETY: the header asks for a volume that is open and texts.
         unsafe {
@@ -248,7 +264,12 @@ pub unsafe extern "C" fn sf_rename(
 ///
 /// # Safety
 /// `volume` is NULL or open, `path` NULL or a text.
-unsafe fn change(volume: *mut sf_volume, path: *const c_char, flags: u32, set: &SetAttributes) -> Outcome {
+unsafe fn change(
+    volume: *mut sf_volume,
+    path: *const c_char,
+    flags: u32,
+    set: &SetAttributes,
+) -> Outcome {
     check_flags(flags, SF_NOFOLLOW)?;
     // SAFETY: as the caller says.
     unsafe {
@@ -287,8 +308,8 @@ pub unsafe extern "C" fn sf_chown(
     })
 }
 
-/// Sets the times of the last access and of the last change of the content; NULL leaves one as it is, SF_TIME_NOW in
-/// `nanoseconds` is the present. `flags`: 0 or SF_NOFOLLOW.
+/// Sets the times of the last access and of the last change of the content; NULL leaves one as it
+/// is, SF_TIME_NOW in `nanoseconds` is the present. `flags`: 0 or SF_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_utimens(
     volume: *mut sf_volume,
@@ -304,7 +325,8 @@ pub unsafe extern "C" fn sf_utimens(
             }
             // SAFETY: the header asks for valid structures.
             let set = unsafe { reference(pointer, name) }?.to_set();
-            set.map(Some).ok_or_else(|| Failure::invalid(format_args!("{name} has more than 999999999 ns")))
+            set.map(Some)
+                .ok_or_else(|| Failure::invalid(format_args!("{name} has more than 999999999 ns")))
         };
         let set = SetAttributes {
             accessed: time(accessed, "accessed")?,
@@ -318,7 +340,11 @@ pub unsafe extern "C" fn sf_utimens(
 
 /// Sets the size of a file: shorter cuts, longer leaves a hole.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sf_truncate(volume: *mut sf_volume, path: *const c_char, size: i64) -> c_int {
+pub unsafe extern "C" fn sf_truncate(
+    volume: *mut sf_volume,
+    path: *const c_char,
+    size: i64,
+) -> c_int {
     call_int("sf_truncate", || {
         let size = u64::try_from(size).map_err(|_| Failure::invalid("size is negative"))?;
         let set = SetAttributes { size: Some(size), ..SetAttributes::default() };

@@ -1,7 +1,8 @@
 //! Parameters of formatting and opening.
 //!
-//! An options structure begins with its size, so that it can grow: `…_init` fills as much of it as the caller's version
-//! has, and a function takes a larger one only where everything that it does not know is zero.
+//! An options structure begins with its size, so that it can grow: `…_init` fills as much of it as
+//! the caller's version has, and a function takes a larger one only where everything that it does
+//! not know is zero.
 
 use alloc::string::String;
 use core::ffi::{c_char, c_int};
@@ -22,14 +23,15 @@ pub const SF_FORMAT_OVERWRITE: u32 = 1;
 pub const SF_OPEN_READ_ONLY: u32 = 1;
 /// Do not keep access times.
 pub const SF_OPEN_NO_ATIME: u32 = 2;
-/// Do the background work in a thread of the library instead of in `sf_background`. The device's functions are called from
-/// it, too. Not in a library without an operating system.
+/// Do the background work in a thread of the library instead of in `sf_background`. The device's
+/// functions are called from it, too. Not in a library without an operating system.
 pub const SF_OPEN_BACKGROUND: u32 = 4;
-/// Where the newest state is damaged open an older one for writing, and give up what was newer. Without this such a volume
-/// opens for reading only.
+/// Where the newest state is damaged open an older one for writing, and give up what was newer.
+/// Without this such a volume opens for reading only.
 pub const SF_OPEN_RECOVER: u32 = 8;
 
-/// Parameters of a new volume. Set them with `sf_format_options_init`, then change what should be different.
+/// Parameters of a new volume. Set them with `sf_format_options_init`, then change what should be
+/// different.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sf_format_options {
@@ -39,7 +41,8 @@ pub struct sf_format_options {
     pub flags: u32,
     /// Bytes of the volume; 0: all of the device.
     pub size: u64,
-    /// Block size, bytes: a power of two from 128 to 65536, not below the device's atomic unit. Default 4096.
+    /// Block size, bytes: a power of two from 128 to 65536, not below the device's atomic unit.
+    /// Default 4096.
     pub block_size: u32,
     /// Size of a tree node, bytes; 0: the block size, at least 512; at least 8192 from 16 MiB on.
     pub node_size: u32,
@@ -47,7 +50,8 @@ pub struct sf_format_options {
     pub metadata_copies: u32,
     /// Transaction mask that is stored in the volume. Default SF_MASK_DEFAULT.
     pub mask: u32,
-    /// Bytes of the intent log; 0: none, every transaction point is a checkpoint. Default SF_LOG_AUTOMATIC.
+    /// Bytes of the intent log; 0: none, every transaction point is a checkpoint. Default
+    /// SF_LOG_AUTOMATIC.
     pub log_size: u64,
     /// Interval of the transaction timer, milliseconds. Default 5000.
     pub timer_ms: u32,
@@ -57,14 +61,15 @@ pub struct sf_format_options {
     pub root_gid: u32,
     /// Permissions of the root directory. Default 0755.
     pub root_mode: u32,
-    /// Identity of the volume, which also keys the hash of names. All zeros: random bytes; without an operating system
-    /// give 16 random bytes.
+    /// Identity of the volume, which also keys the hash of names. All zeros: random bytes; without
+    /// an operating system give 16 random bytes.
     pub uuid: [u8; 16],
     /// Label for people: UTF-8, at most 32 bytes and a zero.
     pub label: [c_char; 40],
 }
 
-/// Parameters of opening a volume. Set them with `sf_open_options_init`, then change what should be different.
+/// Parameters of opening a volume. Set them with `sf_open_options_init`, then change what should be
+/// different.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sf_open_options {
@@ -125,7 +130,8 @@ unsafe fn init<T: Plain>(options: *mut T, size: usize) -> Outcome {
     let Ok(struct_size) = u32::try_from(size) else {
         return Err(Failure::invalid("size is not that of this structure"));
     };
-    // SAFETY: the caller says that so many bytes are there, no fewer than the structure has; its first field is its size.
+    // SAFETY: the caller says that so many bytes are there, no fewer than the structure has; its
+    // first field is its size.
     unsafe {
         options.cast::<u8>().write_bytes(0, size);
         options.write_unaligned(T::defaults());
@@ -144,7 +150,8 @@ unsafe fn read<T: Plain>(options: *const T) -> Outcome<T> {
     if size < size_of::<T>() {
         return Err(Failure::invalid("options are not initialised: struct_size is too small"));
     }
-    // A size beyond any version was never set by an `init`, and must not lead us over the end of the structure.
+    // A size beyond any version was never set by an `init`, and must not lead us over the end of
+    // the structure.
     if size > 4096 {
         return Err(Failure::invalid("options are not initialised: struct_size is too large"));
     }
@@ -162,7 +169,10 @@ unsafe fn read<T: Plain>(options: *const T) -> Outcome<T> {
 
 /// Fills `options` with the defaults. `size` is `sizeof *options`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sf_format_options_init(options: *mut sf_format_options, size: usize) -> c_int {
+pub unsafe extern "C" fn sf_format_options_init(
+    options: *mut sf_format_options,
+    size: usize,
+) -> c_int {
     // SAFETY: the header asks for a structure of this size.
     call_int("sf_format_options_init", || unsafe { init(options, size) })
 }
@@ -190,7 +200,9 @@ pub unsafe fn format(options: *const sf_format_options) -> Outcome<(FormatOption
     }
     let metadata_copies = match options.metadata_copies {
         0 => None,
-        copies => Some(u8::try_from(copies).map_err(|_| Failure::invalid("metadata_copies is not 1 or 2"))?),
+        copies => Some(
+            u8::try_from(copies).map_err(|_| Failure::invalid("metadata_copies is not 1 or 2"))?,
+        ),
     };
     let mask = TransactionMask(options.mask);
     if !TransactionMask::ALL.contains(mask) {

@@ -17,7 +17,8 @@ use crate::{Core, Surroundings};
 /// Longest name of a snapshot, bytes.
 pub const SF_SNAPSHOT_NAME_MAX: usize = 63;
 
-/// `sf_snapshot_rollback`: newer snapshots are destroyed. Without it they make the call fail with -SF_ENOTEMPTY.
+/// `sf_snapshot_rollback`: newer snapshots are destroyed. Without it they make the call fail with
+/// -SF_ENOTEMPTY.
 pub const SF_DESTROY_NEWER: u32 = 1;
 
 /// `sf_change.flags`: made in between.
@@ -93,9 +94,9 @@ pub unsafe fn name<'a>(name: *const c_char, what: &str) -> Outcome<&'a str> {
     core::str::from_utf8(bytes).map_err(|_| Failure::invalid(format_args!("{what} is not UTF-8")))
 }
 
-/// Takes a snapshot of the volume as it is now, which is a transaction point. The name has 1 to 63 bytes of UTF-8 without
-/// a slash. -SF_EEXIST: there is one of this name. -SF_ENOSPC: removing files under it might not find the room that it
-/// needs.
+/// Takes a snapshot of the volume as it is now, which is a transaction point. The name has 1 to 63
+/// bytes of UTF-8 without a slash. -SF_EEXIST: there is one of this name. -SF_ENOSPC: removing
+/// files under it might not find the room that it needs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_create(volume: *mut sf_volume, name: *const c_char) -> c_int {
     call_int("sf_snapshot_create", || {
@@ -107,8 +108,8 @@ pub unsafe extern "C" fn sf_snapshot_create(volume: *mut sf_volume, name: *const
     })
 }
 
-/// Copies up to `count` snapshots that are younger than generation `after` (0: all), the oldest first. Returns how many;
-/// fewer than `count`: there are no more.
+/// Copies up to `count` snapshots that are younger than generation `after` (0: all), the oldest
+/// first. Returns how many; fewer than `count`: there are no more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_list(
     volume: *mut sf_volume,
@@ -131,8 +132,8 @@ pub unsafe extern "C" fn sf_snapshot_list(
     })
 }
 
-/// Deletes a snapshot. Its space comes back in steps of `sf_background`. It must not be open. -SF_ENOENT: there is none of
-/// this name.
+/// Deletes a snapshot. Its space comes back in steps of `sf_background`. It must not be open.
+/// -SF_ENOENT: there is none of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_delete(volume: *mut sf_volume, name: *const c_char) -> c_int {
     call_int("sf_snapshot_delete", || {
@@ -144,8 +145,8 @@ pub unsafe extern "C" fn sf_snapshot_delete(volume: *mut sf_volume, name: *const
     })
 }
 
-/// Returns the volume to a snapshot, which stays. `flags`: SF_DESTROY_NEWER. Files that are open stay open; one that did
-/// not exist then answers -SF_ESTALE.
+/// Returns the volume to a snapshot, which stays. `flags`: SF_DESTROY_NEWER. Files that are open
+/// stay open; one that did not exist then answers -SF_ESTALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_rollback(
     volume: *mut sf_volume,
@@ -157,14 +158,16 @@ pub unsafe extern "C" fn sf_snapshot_rollback(
         // SAFETY: the header asks for a volume that is open and a text.
         unsafe {
             let name = self::name(name, "name")?;
-            with(volume, |volume| Ok(volume.core.snapshot_rollback(name, flags & SF_DESTROY_NEWER != 0)?))
+            with(volume, |volume| {
+                Ok(volume.core.snapshot_rollback(name, flags & SF_DESTROY_NEWER != 0)?)
+            })
         }
     })
 }
 
-/// Copies up to `count` inodes that differ between the snapshot `before` and the snapshot `after` (NULL: the live volume),
-/// from inode number `*next` on: 0 at first. Sets `*next` to where to go on, 0 at the end. Returns how many it has copied,
-/// which can be none before the end.
+/// Copies up to `count` inodes that differ between the snapshot `before` and the snapshot `after`
+/// (NULL: the live volume), from inode number `*next` on: 0 at first. Sets `*next` to where to go
+/// on, 0 at the end. Returns how many it has copied, which can be none before the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_diff(
     volume: *mut sf_volume,
@@ -176,12 +179,15 @@ pub unsafe extern "C" fn sf_snapshot_diff(
 ) -> c_int {
     call_int("sf_snapshot_diff", || {
         check_length_of(changes, count, "changes")?;
-        // SAFETY: the header asks for a volume that is open, texts, and room for the number and for so many changes.
+        // SAFETY: the header asks for a volume that is open, texts, and room for the number and for
+        // so many changes.
         unsafe {
             let before = name(before, "before")?;
             let after = if after.is_null() { None } else { Some(name(after, "after")?) };
             let from = InodeNumber(*reference(next, "next")?);
-            let found = with(volume, |volume| Ok(volume.core.snapshot_diff(before, after, from, count)?))?;
+            let found = with(volume, |volume| {
+                Ok(volume.core.snapshot_diff(before, after, from, count)?)
+            })?;
             for (index, change) in found.changes.iter().take(count).enumerate() {
                 let bits = [
                     (change.created, SF_CHANGE_CREATED),
@@ -201,8 +207,9 @@ pub unsafe extern "C" fn sf_snapshot_diff(
     })
 }
 
-/// Opens a snapshot of the volume on a device as a volume of its own, for reading; also while the volume itself is open.
-/// Close it with `sf_close`. It must not be deleted meanwhile. `options` may be NULL. On failure `*volume` is left alone.
+/// Opens a snapshot of the volume on a device as a volume of its own, for reading; also while the
+/// volume itself is open. Close it with `sf_close`. It must not be deleted meanwhile. `options` may
+/// be NULL. On failure `*volume` is left alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_open(
     device: *const sf_device,

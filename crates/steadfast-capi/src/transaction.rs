@@ -84,16 +84,16 @@ pub unsafe extern "C" fn sf_transact(volume: *mut sf_volume) -> c_int {
     call_int("sf_transact", || unsafe { with(volume, |volume| Ok(volume.core.transact()?)) })
 }
 
-/// Returns the volume to the last transaction point: everything accepted since is dropped, of all writers. Files that are
-/// open stay open; one that did not exist then answers -SF_ESTALE.
+/// Returns the volume to the last transaction point: everything accepted since is dropped, of all
+/// writers. Files that are open stay open; one that did not exist then answers -SF_ESTALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_rollback(volume: *mut sf_volume) -> c_int {
     // SAFETY: the header asks for a volume that is open.
     call_int("sf_rollback", || unsafe { with(volume, |volume| Ok(volume.core.rollback()?)) })
 }
 
-/// As `sf_transact`, and empties the intent log: space that was freed can be used again at once, and the next opening has
-/// nothing to replay.
+/// As `sf_transact`, and empties the intent log: space that was freed can be used again at once,
+/// and the next opening has nothing to replay.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_checkpoint(volume: *mut sf_volume) -> c_int {
     // SAFETY: the header asks for a volume that is open.
@@ -107,9 +107,9 @@ pub unsafe extern "C" fn sf_sync(volume: *mut sf_volume) -> c_int {
     call_int("sf_sync", || unsafe { with(volume, |volume| Ok(volume.core.sync()?)) })
 }
 
-/// One bounded step of what nobody waits for: the transaction timer, checkpoints, the space of deleted files. Returns 1
-/// while there is more to do at once, otherwise 0. Call it at least every 100 ms, from a task of its own or between
-/// operations; with SF_OPEN_BACKGROUND the library does.
+/// One bounded step of what nobody waits for: the transaction timer, checkpoints, the space of
+/// deleted files. Returns 1 while there is more to do at once, otherwise 0. Call it at least every
+/// 100 ms, from a task of its own or between operations; with SF_OPEN_BACKGROUND the library does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_background(volume: *mut sf_volume) -> c_int {
     // SAFETY: the header asks for a volume that is open.
@@ -118,11 +118,16 @@ pub unsafe extern "C" fn sf_background(volume: *mut sf_volume) -> c_int {
 
 /// The transaction mask, and the interval of the timer in milliseconds. Either pointer may be NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sf_mask_get(volume: *mut sf_volume, mask: *mut u32, timer_ms: *mut u32) -> c_int {
+pub unsafe extern "C" fn sf_mask_get(
+    volume: *mut sf_volume,
+    mask: *mut u32,
+    timer_ms: *mut u32,
+) -> c_int {
     call_int("sf_mask_get", || {
         // SAFETY: the header asks for a volume that is open, and for room for the numbers.
         unsafe {
-            let (bits, interval) = with(volume, |volume| Ok((volume.core.mask(), volume.core.timer_ms())))?;
+            let (bits, interval) =
+                with(volume, |volume| Ok((volume.core.mask(), volume.core.timer_ms())))?;
             if check_place(mask, "mask").is_ok() {
                 store(mask, bits.0, "mask")?;
             }
@@ -134,8 +139,8 @@ pub unsafe extern "C" fn sf_mask_get(volume: *mut sf_volume, mask: *mut u32, tim
     })
 }
 
-/// Sets the transaction mask (SF_ON_… or SF_MASK_…) and the interval of the timer in milliseconds (0: leave it). Both hold
-/// at once, and are stored with the next transaction point.
+/// Sets the transaction mask (SF_ON_… or SF_MASK_…) and the interval of the timer in milliseconds
+/// (0: leave it). Both hold at once, and are stored with the next transaction point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_mask_set(volume: *mut sf_volume, mask: u32, timer_ms: u32) -> c_int {
     call_int("sf_mask_set", || {

@@ -1,5 +1,5 @@
-//! What callers see of files: constants and structures. A structure never changes its size: it has reserved room, which
-//! is zero.
+//! What callers see of files: constants and structures. A structure never changes its size: it has
+//! reserved room, which is zero.
 
 use engine::Timestamp;
 use engine::fs::{Attributes, SetTime};

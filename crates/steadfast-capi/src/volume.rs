@@ -13,8 +13,8 @@ use crate::medium::AnyMedium;
 use crate::options::{self, sf_format_options, sf_open_options};
 use crate::{Core, Surroundings};
 
-/// Version of the interface: the number in the name of the shared library. It changes when a program that was compiled with
-/// an older header would not work any more.
+/// Version of the interface: the number in the name of the shared library. It changes when a
+/// program that was compiled with an older header would not work any more.
 pub const SF_ABI_VERSION: u32 = 1;
 
 /// An open volume. Several threads may use it at once, except for closing it.
@@ -44,7 +44,8 @@ pub fn boxed<T>(value: T) -> Outcome<Box<T>> {
 }
 
 impl sf_volume {
-    /// The handle counts for one more object that refers to it. The reference lives as long as the caller keeps the count.
+    /// The handle counts for one more object that refers to it. The reference lives as long as the
+    /// caller keeps the count.
     pub(crate) fn hold(&self) -> &'static sf_volume {
         self.handles.fetch_add(1, Ordering::AcqRel);
         // SAFETY: closing refuses while the count is not zero, so the volume outlives who holds it.
@@ -59,7 +60,8 @@ impl sf_volume {
     #[cfg(feature = "std")]
     fn start_background(&'static self) -> Outcome {
         // What fails in the background is told by the next call that needs it, and by `sf_info`.
-        let thread = steadfast_host::BackgroundThread::spawn_work(steadfast_host::turns(&self.core), |_| {});
+        let thread =
+            steadfast_host::BackgroundThread::spawn_work(steadfast_host::turns(&self.core), |_| {});
         let thread = thread.map_err(|error| {
             Failure::new(codes::SF_EAGAIN, format_args!("no thread for background work: {error}"))
         })?;
@@ -74,7 +76,8 @@ impl sf_volume {
     }
 }
 
-/// Hands an opened volume to the caller, with a thread for its background work where that is wanted.
+/// Hands an opened volume to the caller, with a thread for its background work where that is
+/// wanted.
 ///
 /// # Safety
 /// `volume` is NULL or has room for a pointer.
@@ -88,8 +91,8 @@ pub unsafe fn open(core: Core, background: bool, volume: *mut *mut sf_volume) ->
     })?);
     #[cfg(feature = "std")]
     if background {
-        // SAFETY: from a box just now. From here on nobody has more than a shared reference until the volume is closed, and
-        // closing joins the thread before it takes the box back.
+        // SAFETY: from a box just now. From here on nobody has more than a shared reference until
+        // the volume is closed, and closing joins the thread before it takes the box back.
         let opened: &'static sf_volume = unsafe { &*pointer };
         if let Err(failure) = opened.start_background() {
             // SAFETY: from a box above; there is no thread.
@@ -103,7 +106,8 @@ pub unsafe fn open(core: Core, background: bool, volume: *mut *mut sf_volume) ->
     unsafe { store(volume, pointer, "volume") }
 }
 
-/// The version of the interface of the library that is linked or loaded: compare it with SF_ABI_VERSION.
+/// The version of the interface of the library that is linked or loaded: compare it with
+/// SF_ABI_VERSION.
 #[unsafe(no_mangle)]
 pub extern "C" fn sf_abi_version() -> u32 {
     SF_ABI_VERSION
@@ -117,7 +121,10 @@ pub extern "C" fn sf_version() -> *const c_char {
 
 /// Makes a volume on a device. What the device holds is lost. `options` may be NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sf_format(device: *const sf_device, options: *const sf_format_options) -> c_int {
+pub unsafe extern "C" fn sf_format(
+    device: *const sf_device,
+    options: *const sf_format_options,
+) -> c_int {
     call_int("sf_format", || {
         // SAFETY: the header asks for valid structures.
         let device = Callbacks::new(unsafe { reference(device, "device") }?)?;
@@ -127,8 +134,8 @@ pub unsafe extern "C" fn sf_format(device: *const sf_device, options: *const sf_
     })
 }
 
-/// Opens the volume on a device. The description is copied; its functions and `user` are used until the volume is closed.
-/// `options` may be NULL. On failure `*volume` is left alone.
+/// Opens the volume on a device. The description is copied; its functions and `user` are used until
+/// the volume is closed. `options` may be NULL. On failure `*volume` is left alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_open(
     device: *const sf_device,
@@ -148,16 +155,18 @@ pub unsafe extern "C" fn sf_open(
     })
 }
 
-/// Closes a volume: sets a last transaction point where the mask has SF_ON_UNMOUNT, otherwise drops what is not committed.
-/// Refuses with -SF_EBUSY while files or directories are open, and then the volume stays open. In every other case, also
-/// after another error, the volume is closed and the pointer is not valid any more. NULL is allowed and does nothing.
+/// Closes a volume: sets a last transaction point where the mask has SF_ON_UNMOUNT, otherwise drops
+/// what is not committed. Refuses with -SF_EBUSY while files or directories are open, and then the
+/// volume stays open. In every other case, also after another error, the volume is closed and the
+/// pointer is not valid any more. NULL is allowed and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_close(volume: *mut sf_volume) -> c_int {
     call_int("sf_close", || {
         if volume.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for a volume that is open, and that no other thread uses it any more.
+        // SAFETY: the header asks for a volume that is open, and that no other thread uses it any
+        // more.
         let closing = unsafe { reference(volume, "volume") }?;
         let open = closing.handles.load(Ordering::Acquire);
         if open > 0 {

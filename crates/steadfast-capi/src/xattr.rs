@@ -15,8 +15,9 @@ pub const SF_XATTR_CREATE: u32 = 1;
 /// `sf_xattr_set`: fail with -SF_ENODATA where it does not.
 pub const SF_XATTR_REPLACE: u32 = 2;
 
-/// Copies the value of an attribute, such as "user.origin". Returns its length. -SF_ERANGE: the buffer is too small; with
-/// `size` 0 the length is all that is asked for. `flags`: 0 or SF_NOFOLLOW.
+/// Copies the value of an attribute, such as "user.origin". Returns its length. -SF_ERANGE: the
+/// buffer is too small; with `size` 0 the length is all that is asked for. `flags`: 0 or
+/// SF_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_xattr_get(
     volume: *mut sf_volume,
@@ -39,8 +40,8 @@ pub unsafe extern "C" fn sf_xattr_get(
     })
 }
 
-/// Sets an attribute. `flags`: SF_XATTR_CREATE, SF_XATTR_REPLACE, SF_NOFOLLOW. Names begin with "user.", "trusted.",
-/// "security." or "system.", as on Linux.
+/// Sets an attribute. `flags`: SF_XATTR_CREATE, SF_XATTR_REPLACE, SF_NOFOLLOW. Names begin with
+/// "user.", "trusted.", "security." or "system.", as on Linux.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_xattr_set(
     volume: *mut sf_volume,
@@ -90,8 +91,8 @@ pub unsafe extern "C" fn sf_xattr_remove(
     })
 }
 
-/// Copies the names of all attributes, each with a zero at its end. Returns how many bytes they have together; buffer and
-/// `flags` as for `sf_xattr_get`.
+/// Copies the names of all attributes, each with a zero at its end. Returns how many bytes they
+/// have together; buffer and `flags` as for `sf_xattr_get`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_xattr_list(
     volume: *mut sf_volume,

@@ -1,5 +1,5 @@
-//! The examples that the documentation shows, compiled as a reader would and run under the address sanitizer, and a
-//! program that calls everything the wrong way.
+//! The examples that the documentation shows, compiled as a reader would and run under the address
+//! sanitizer, and a program that calls everything the wrong way.
 
 mod toolchain;
 
@@ -43,7 +43,8 @@ fn atomic_update_of_several_files() {
 #[test]
 fn wrong_calls_are_errors_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
-    let output = compile_and_run("crates/steadfast-capi/tests/c/abuse.c", &["disk.img"], &directory);
+    let output =
+        compile_and_run("crates/steadfast-capi/tests/c/abuse.c", &["disk.img"], &directory);
     assert_eq!(output.lines().last(), Some("ok"), "{output}");
 }
 
@@ -58,8 +59,11 @@ fn snapshots_and_clones() {
 fn the_header_is_cplusplus_too() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("all.cpp");
-    std::fs::write(&source, "#define STEADFAST_BARE\n#include <steadfast.h>\n#include <steadfast-ioctl.h>\n")
-        .unwrap();
+    std::fs::write(
+        &source,
+        "#define STEADFAST_BARE\n#include <steadfast.h>\n#include <steadfast-ioctl.h>\n",
+    )
+    .unwrap();
     let mut command = Command::new(std::env::var("CXX").unwrap_or_else(|_| "c++".into()));
     command.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]);
     command.arg(repository().join("crates/steadfast-capi/include")).arg(source);
@@ -70,7 +74,10 @@ fn the_header_is_cplusplus_too() {
 fn python_with_ctypes() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new("python3");
-    command.arg(repository().join("examples/python/notes.py")).arg("notes.img").current_dir(directory.path());
+    command
+        .arg(repository().join("examples/python/notes.py"))
+        .arg("notes.img")
+        .current_dir(directory.path());
     command.env("STEADFAST_LIBRARY", libraries().join("libsteadfast.so"));
     let output = run(command);
     let expected = "rolled back: out of ideas\n\

@@ -1,4 +1,5 @@
-//! `steadfast-ioctl.h` says what the mount does: a C compiler evaluates it, and every number of the mount is in it.
+//! `steadfast-ioctl.h` says what the mount does: a C compiler evaluates it, and every number of the
+//! mount is in it.
 
 mod toolchain;
 
@@ -9,7 +10,8 @@ use steadfast_fuse::ioctl::{self, InfoArgument, MaskArgument, RollbackArgument, 
 use steadfast_fuse::scrub::{self, ScrubStatusArgument};
 use toolchain::{Toolchain, repository};
 
-/// Every `pub const NAME: u32 = number(…)` of the mount: a command that is added there has to get into the header.
+/// Every `pub const NAME: u32 = number(…)` of the mount: a command that is added there has to get
+/// into the header.
 fn commands_of_the_mount() -> Vec<String> {
     let read = |name: &str| {
         std::fs::read_to_string(repository().join("crates/steadfast-fuse/src").join(name)).unwrap()
@@ -42,12 +44,24 @@ fn the_numbers_are_those_of_the_mount() {
         ("size info", "sizeof(struct sf_ioc_info)", size_of::<InfoArgument>()),
         ("label", "offsetof(struct sf_ioc_info, label)", offset_of!(InfoArgument, label)),
         ("size", "offsetof(struct sf_ioc_info, size)", offset_of!(InfoArgument, size)),
-        ("uncommitted", "offsetof(struct sf_ioc_info, uncommitted)", offset_of!(InfoArgument, uncommitted)),
-        ("incarnation", "offsetof(struct sf_ioc_info, incarnation)", offset_of!(InfoArgument, incarnation)),
+        (
+            "uncommitted",
+            "offsetof(struct sf_ioc_info, uncommitted)",
+            offset_of!(InfoArgument, uncommitted),
+        ),
+        (
+            "incarnation",
+            "offsetof(struct sf_ioc_info, incarnation)",
+            offset_of!(InfoArgument, incarnation),
+        ),
         ("flags", "offsetof(struct sf_ioc_info, flags)", offset_of!(InfoArgument, flags)),
         ("poisoned", "offsetof(struct sf_ioc_info, poisoned)", offset_of!(InfoArgument, poisoned)),
         ("bad", "offsetof(struct sf_ioc_scrub_status, bad)", offset_of!(ScrubStatusArgument, bad)),
-        ("text", "offsetof(struct sf_ioc_scrub_status, text)", offset_of!(ScrubStatusArgument, text)),
+        (
+            "text",
+            "offsetof(struct sf_ioc_scrub_status, text)",
+            offset_of!(ScrubStatusArgument, text),
+        ),
         ("timer", "offsetof(struct sf_ioc_mask, timer_ms)", offset_of!(MaskArgument, timer_ms)),
         ("damaged", "SF_IOC_INFO_SUPERBLOCK_DAMAGED", info_flag::SUPERBLOCK_DAMAGED as usize),
         ("read only", "SF_IOC_INFO_READ_ONLY", info_flag::READ_ONLY as usize),

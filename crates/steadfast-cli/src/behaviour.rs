@@ -1,8 +1,9 @@
 //! The three behaviours of a mount: what is durable when, in one word.
 //!
-//! Each is a transaction mask, a timer and a cache of the kernel that is used or not; all three can be set by themselves too.
-//! Mask and timer are kept in the volume, so a behaviour stays until another one is asked for. They are a matter of the
-//! volume and not of what is below it, so they work on every medium.
+//! Each is a transaction mask, a timer and a cache of the kernel that is used or not; all three can
+//! be set by themselves too. Mask and timer are kept in the volume, so a behaviour stays until
+//! another one is asked for. They are a matter of the volume and not of what is below it, so they
+//! work on every medium.
 
 use std::time::Duration;
 
@@ -36,7 +37,9 @@ impl Behaviour {
         match (name, value) {
             ("asynchronous", None) => Ok(Some(Behaviour::Asynchronous)),
             ("synchronous", None) => Ok(Some(Behaviour::Synchronous)),
-            ("asynchronous" | "synchronous", Some(_)) => Err(format!("mount option '{name}' takes no value")),
+            ("asynchronous" | "synchronous", Some(_)) => {
+                Err(format!("mount option '{name}' takes no value"))
+            }
             ("background", None) => {
                 Ok(Some(Behaviour::Background { bound_ms: BOUND_DEFAULT.as_millis() as u32 }))
             }

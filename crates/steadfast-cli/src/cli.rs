@@ -7,9 +7,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    atomically, cat, check, clone, completions, defrag, df, dump, extents, flash, get, image, info, lab, ls,
-    manpages, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, torture,
-    transact, tree, trim, tune, umount,
+    atomically, cat, check, clone, completions, defrag, df, dump, extents, flash, get, image, info,
+    lab, ls, manpages, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot,
+    top, torture, transact, tree, trim, tune, umount,
 };
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
@@ -214,7 +214,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
         return ExitCode::from(u8::from(error.use_stderr()) * Exit::Usage as u8);
     }
     let text = error.render().to_string();
-    // What clap says in a paragraph each: the mistake, then tips, then usage and where to find help.
+    // What clap says in a paragraph each: the mistake, then tips, then usage and where to find
+    // help.
     let mistake: Vec<&str> = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
@@ -233,7 +234,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn one_line_for_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let text = panic.to_string().replace('\n', " ");
-        eprintln!("steadfast: internal error: {text}: please report it; what was acknowledged is safe");
+        eprintln!(
+            "steadfast: internal error: {text}: please report it; what was acknowledged is safe"
+        );
     }));
 }
 

@@ -1,9 +1,9 @@
 //! Starting the mount in the background.
 //!
-//! The command runs itself a second time, in a session of its own, with a pipe as its standard output: the *ready
-//! pipe*. The second process opens the volume, mounts it and then says so on the pipe, or says why not, and the first
-//! passes that on to whoever called it. So errors come back as one line and an exit code, and when the command
-//! returns with success the mount is there.
+//! The command runs itself a second time, in a session of its own, with a pipe as its standard
+//! output: the *ready pipe*. The second process opens the volume, mounts it and then says so on the
+//! pipe, or says why not, and the first passes that on to whoever called it. So errors come back as
+//! one line and an exit code, and when the command returns with success the mount is there.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -29,7 +29,8 @@ const FAILED: u8 = b'-';
 /// # Errors
 /// What the second process reports, and failures to start it.
 pub fn start(arguments: &[std::ffi::OsString]) -> Outcome {
-    let cannot = |error: io::Error| Failure::host(&error, "start the daemon", "/proc/self/exe".as_ref());
+    let cannot =
+        |error: io::Error| Failure::host(&error, "start the daemon", "/proc/self/exe".as_ref());
     close_inherited_on_exec();
     let (mut reader, writer) = io::pipe().map_err(cannot)?;
     let mut command = Command::new("/proc/self/exe");
@@ -73,7 +74,8 @@ pub fn start(arguments: &[std::ffi::OsString]) -> Outcome {
     ))
 }
 
-/// The ready pipe as the second process sees it, or the terminal where the mount runs in the foreground.
+/// The ready pipe as the second process sees it, or the terminal where the mount runs in the
+/// foreground.
 pub enum Ready {
     /// Standard output is the ready pipe.
     Pipe,
@@ -103,7 +105,8 @@ impl Ready {
         Ok(())
     }
 
-    /// The mount cannot be made. In the foreground the caller prints the failure as every command does.
+    /// The mount cannot be made. In the foreground the caller prints the failure as every command
+    /// does.
     pub fn failed(&self, failure: &Failure) {
         if matches!(self, Ready::Pipe) {
             send(FAILED, &encode_failure(failure));
@@ -155,16 +158,17 @@ fn decode_failure(text: &str) -> Failure {
     Failure::new(exit, next(), next().to_owned(), next())
 }
 
-/// Makes sure that the daemon does not keep descriptors which this process inherited: a lock, a pipe that a test or a
-/// build tool waits on.
+/// Makes sure that the daemon does not keep descriptors which this process inherited: a lock, a
+/// pipe that a test or a build tool waits on.
 fn close_inherited_on_exec() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
         #[allow(unsafe_code)]
-        // SAFETY: the borrow lasts for one call that does not close the descriptor; a number that is not open any more
-        // (the one that listed the directory) makes the call fail with EBADF, which is ignored.
+        // SAFETY: the borrow lasts for one call that does not close the descriptor; a number that
+        // is not open any more (the one that listed the directory) makes the call fail with EBADF,
+        // which is ignored.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         let _ = fcntl_setfd(descriptor, FdFlags::CLOEXEC);
     }

@@ -1,11 +1,13 @@
 //! Waiting for the daemon of a mount that has just been unmounted.
 //!
-//! Where not our own command unmounts, but umount(8) without its helper, fusermount3 or the end of a session, the kernel lets
-//! go of the mount before the daemon has made its last transaction point. Whoever opens the volume then finds it in use, by a process
-//! that is about to end. That is waited for, for a while; any other use is told at once.
+//! Where not our own command unmounts, but umount(8) without its helper, fusermount3 or the end of
+//! a session, the kernel lets go of the mount before the daemon has made its last transaction
+//! point. Whoever opens the volume then finds it in use, by a process that is about to end. That is
+//! waited for, for a while; any other use is told at once.
 //!
-//! The daemon is known by its command line, which names the image, by having it open, and by no mount having that image as its
-//! source. Another one that waits as this process does has the same command line, and the image not open.
+//! The daemon is known by its command line, which names the image, by having it open, and by no
+//! mount having that image as its source. Another one that waits as this process does has the same
+//! command line, and the image not open.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,7 +24,8 @@ use crate::mounts;
 const LOOK: Duration = Duration::from_millis(5);
 /// When to say what is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a daemon may take for its last transaction point here. One that serves files which were left open takes as long as those.
+/// How long a daemon may take for its last transaction point here. One that serves files which were
+/// left open takes as long as those.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `open` again for as long as the volume is in use by a daemon that has no mount any more.
@@ -106,7 +109,9 @@ mod tests {
         let line = b"steadfast\0mount\0--serve\0-o\0rw\0--\0/images/a b.img\0/mnt\0";
         assert_eq!(served_by(line), Some("/images/a b.img".into()));
         assert_eq!(served_by(b"/usr/bin/steadfast\0mount\0-f\0a.img\0mnt\0"), Some("a.img".into()));
-        for line in [&b"steadfast\0put\0a.img\0x\0"[..], b"steadfast\0mount\0", b"cat\0mount\0a\0b\0", b""] {
+        for line in
+            [&b"steadfast\0put\0a.img\0x\0"[..], b"steadfast\0mount\0", b"cat\0mount\0a\0b\0", b""]
+        {
             assert_eq!(served_by(line), None);
         }
     }

@@ -1,7 +1,7 @@
 //! `steadfast info --export`: who a volume is, in the form of blkid(8) and of udev rules.
 //!
-//! Asked of every block device that appears, and of devices whose volume is mounted: it reads the superblock, takes no lock,
-//! and answers "there is none" by exit code 2, as blkid does.
+//! Asked of every block device that appears, and of devices whose volume is mounted: it reads the
+//! superblock, takes no lock, and answers "there is none" by exit code 2, as blkid does.
 
 use std::fmt::Write;
 use std::fs;
@@ -89,7 +89,10 @@ fn shell(text: &str) -> String {
             word.push('?');
             continue;
         }
-        if character.is_ascii() && !character.is_ascii_alphanumeric() && !"-_./:,+@%".contains(character) {
+        if character.is_ascii()
+            && !character.is_ascii_alphanumeric()
+            && !"-_./:,+@%".contains(character)
+        {
             word.push('\\');
         }
         word.push(character);

@@ -1,5 +1,5 @@
-//! What a command says and returns when it fails: one line, `steadfast: WHAT: WHERE: WHAT TO DO`, and an exit code
-//! that scripts may rely on.
+//! What a command says and returns when it fails: one line, `steadfast: WHAT: WHERE: WHAT TO DO`,
+//! and an exit code that scripts may rely on.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,8 @@ use steadfast_media::ErrorClass;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// The operation failed for a reason that has no code of its own (no such file, medium error, …).
+    /// The operation failed for a reason that has no code of its own (no such file, medium error,
+    /// …).
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -69,31 +70,44 @@ impl Failure {
     /// A failed operation of the operating system on a host path.
     pub fn host(error: &io::Error, doing: &str, path: &Path) -> Failure {
         let (exit, advice) = match Errno::from_io_error(error) {
-            Some(Errno::ACCESS | Errno::PERM) => {
-                (Exit::NoPermission, "check who owns it, or run the command as that user or as root")
-            }
+            Some(Errno::ACCESS | Errno::PERM) => (
+                Exit::NoPermission,
+                "check who owns it, or run the command as that user or as root",
+            ),
             Some(Errno::NOENT) => (Exit::Failed, "check the path"),
             Some(Errno::ISDIR) => (Exit::Failed, "give a file, not a directory"),
-            Some(Errno::NOTDIR) => (Exit::Failed, "a part of the path is not a directory: check the path"),
-            Some(Errno::NOSPC | Errno::DQUOT) => (Exit::NoSpace, "make room on the host's file system"),
+            Some(Errno::NOTDIR) => {
+                (Exit::Failed, "a part of the path is not a directory: check the path")
+            }
+            Some(Errno::NOSPC | Errno::DQUOT) => {
+                (Exit::NoSpace, "make room on the host's file system")
+            }
             Some(Errno::BUSY) => (Exit::Busy, "end what uses it and try again"),
-            Some(Errno::ROFS) => (Exit::Failed, "the host's file system is read-only: use another place"),
+            Some(Errno::ROFS) => {
+                (Exit::Failed, "the host's file system is read-only: use another place")
+            }
             Some(Errno::NAMETOOLONG) => (Exit::Failed, "use a shorter name"),
-            Some(Errno::FBIG) => {
-                (Exit::NoSpace, "the host's file system cannot hold a file of this size: ask for less")
+            Some(Errno::FBIG) => (
+                Exit::NoSpace,
+                "the host's file system cannot hold a file of this size: ask for less",
+            ),
+            Some(Errno::NOTCONN | Errno::CANCELED) => (
+                Exit::CannotMount,
+                "the daemon of this mount is gone: clear it with 'steadfast umount DIR'",
+            ),
+            Some(Errno::IO) => {
+                (Exit::Failed, "the host's storage reports errors: see the kernel log")
             }
-            Some(Errno::NOTCONN | Errno::CANCELED) => {
-                (Exit::CannotMount, "the daemon of this mount is gone: clear it with 'steadfast umount DIR'")
-            }
-            Some(Errno::IO) => (Exit::Failed, "the host's storage reports errors: see the kernel log"),
             _ => (Exit::Failed, "see the message"),
         };
         Failure::new(exit, format!("cannot {doing}: {}", text_os(error)), path.display(), advice)
     }
 
-    /// The same failure where something still has another name than the one by which people know it.
+    /// The same failure where something still has another name than the one by which people know
+    /// it.
     pub fn called(self, name: &Path, known_as: &Path) -> Failure {
-        let place = self.place.replace(&name.display().to_string(), &known_as.display().to_string());
+        let place =
+            self.place.replace(&name.display().to_string(), &known_as.display().to_string());
         Failure { place, ..self }
     }
 
@@ -139,7 +153,9 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::FileTooLarge => (Failed, "files hold up to 2^63 - 1 bytes"),
         Error::TooManyLinks => (Failed, "use a copy or a symbolic link instead"),
         Error::MoveIntoSelf => (Failed, "choose a target outside the directory"),
-        Error::NoAttribute | Error::BufferTooSmall | Error::NoSuchOffset => (Failed, "check the arguments"),
+        Error::NoAttribute | Error::BufferTooSmall | Error::NoSuchOffset => {
+            (Failed, "check the arguments")
+        }
         Error::DirectoryFull => (Failed, "use another name or another directory"),
         Error::Stale(_) => (Failed, "it was deleted or rolled back: look again"),
         Error::NotPermitted => (NoPermission, "this object does not allow it"),
@@ -153,12 +169,14 @@ fn advice_core(error: &Error) -> (Exit, String) {
             Busy,
             "find it and end it, then unmount, run 'steadfast check' and mount again: the changes of one of the two are lost",
         ),
-        Error::Poisoned(_) => {
-            (Failed, "what was acknowledged is safe: unmount, run 'steadfast check', then mount again")
-        }
-        Error::Busy => {
-            (Busy, "close the files that are open for writing, or use --force to drop their changes")
-        }
+        Error::Poisoned(_) => (
+            Failed,
+            "what was acknowledged is safe: unmount, run 'steadfast check', then mount again",
+        ),
+        Error::Busy => (
+            Busy,
+            "close the files that are open for writing, or use --force to drop their changes",
+        ),
         Error::NewerSnapshots => (Failed, "use --force to destroy them, or delete them first"),
         Error::Held => (Busy, "wait until it has ended, or end it"),
         Error::Conflict => (Failed, "try again"),
@@ -171,7 +189,9 @@ fn advice_core(error: &Error) -> (Exit, String) {
         }
         Error::Medium(medium) => match medium.class {
             ErrorClass::Transient => (Failed, "try again; see the kernel log if it stays"),
-            ErrorClass::Permanent => (Failed, "the storage below reports errors: see the kernel log"),
+            ErrorClass::Permanent => {
+                (Failed, "the storage below reports errors: see the kernel log")
+            }
             ErrorClass::Full => {
                 (NoSpace, "make room on the storage below it: its file system or device is full")
             }
@@ -184,9 +204,15 @@ fn advice_core(error: &Error) -> (Exit, String) {
             Damaged,
             "the bytes at this place are lost, nothing wrong was returned: restore the file from a copy",
         ),
-        Error::NotSteadfast => (NotAVolume, "check the path, or create a volume with 'steadfast mkfs'"),
-        Error::SuperblockDamaged => (Damaged, "the volume cannot be opened: restore the image from a copy"),
-        Error::UnsupportedVersion(_) | Error::UnsupportedFeatures(_) | Error::UnsupportedParameter(_) => {
+        Error::NotSteadfast => {
+            (NotAVolume, "check the path, or create a volume with 'steadfast mkfs'")
+        }
+        Error::SuperblockDamaged => {
+            (Damaged, "the volume cannot be opened: restore the image from a copy")
+        }
+        Error::UnsupportedVersion(_)
+        | Error::UnsupportedFeatures(_)
+        | Error::UnsupportedParameter(_) => {
             (NotAVolume, "use a steadfast that knows it; nothing was changed")
         }
         Error::ReadOnlyFeatures(_) => (NotAVolume, "mount it with -o ro, or use a newer steadfast"),
@@ -195,7 +221,9 @@ fn advice_core(error: &Error) -> (Exit, String) {
             Damaged,
             "save what is there (mount -o ro, get); to go on in the older state: mount -o recover, or --recover",
         ),
-        Error::NoMetaroot => (Damaged, "the volume cannot be opened: restore the image from a copy"),
+        Error::NoMetaroot => {
+            (Damaged, "the volume cannot be opened: restore the image from a copy")
+        }
         Error::VolumeTooSmall { .. } => (NoSpace, "use a larger --size, or smaller blocks"),
         Error::BadBlockSize(_) => (Usage, "choose a --block-size such as 4K"),
         _ => (Failed, "see the message"),
@@ -221,6 +249,9 @@ mod tests {
     fn host_errors_lose_their_number() {
         let error = io::Error::from_raw_os_error(2);
         let failure = Failure::host(&error, "open", Path::new("/x"));
-        assert_eq!(failure.line(), "steadfast: cannot open: no such file or directory: /x: check the path");
+        assert_eq!(
+            failure.line(),
+            "steadfast: cannot open: no such file or directory: /x: check the path"
+        );
     }
 }

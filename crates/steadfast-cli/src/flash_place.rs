@@ -1,7 +1,9 @@
-//! Where NAND is: an MTD device, or an image of a part in a file; all of it or a run of its erase blocks.
+//! Where NAND is: an MTD device, or an image of a part in a file; all of it or a run of its erase
+//! blocks.
 //!
-//! `/dev/mtd0` is a whole device, `/dev/mtd0@64..512` its erase blocks 64 to 511. An image is known by its length and by an
-//! anchor of the translation layer in it; a part that nothing was written to has to be named.
+//! `/dev/mtd0` is a whole device, `/dev/mtd0@64..512` its erase blocks 64 to 511. An image is known
+//! by its length and by an anchor of the translation layer in it; a part that nothing was written
+//! to has to be named.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -75,8 +77,8 @@ impl FlashPlace {
         split(path).0.exists()
     }
 
-    /// The NAND at `path`, where an image is one of `part` whatever is in it. The number of its erase blocks follows from
-    /// the length of the file.
+    /// The NAND at `path`, where an image is one of `part` whatever is in it. The number of its
+    /// erase blocks follows from the length of the file.
     ///
     /// # Errors
     /// It is neither a device nor an image of this part.
@@ -162,7 +164,8 @@ impl FlashPlace {
             Behind::Image(part) => part.name.to_owned(),
             Behind::Mtd => {
                 let device = self.path.file_name().unwrap_or_default().display();
-                let name = fs::read_to_string(format!("/sys/class/mtd/{device}/name")).unwrap_or_default();
+                let name =
+                    fs::read_to_string(format!("/sys/class/mtd/{device}/name")).unwrap_or_default();
                 let name = name.trim().replace(|c: char| c.is_control(), "?");
                 if name.is_empty() { "NAND".to_owned() } else { name }
             }
@@ -188,7 +191,8 @@ fn block_raw(part: &Part) -> u64 {
     u64::from(part.geometry.page_size + part.oob_raw) * u64::from(part.geometry.pages_per_block)
 }
 
-/// A path and the range of blocks behind its last `@`. A path that exists is one, whatever is in its name.
+/// A path and the range of blocks behind its last `@`. A path that exists is one, whatever is in
+/// its name.
 fn split(path: &Path) -> (PathBuf, Option<Range<u32>>) {
     let whole = || (path.to_owned(), None);
     if fs::symlink_metadata(path).is_ok() {
@@ -200,14 +204,17 @@ fn split(path: &Path) -> (PathBuf, Option<Range<u32>>) {
     let Some(range) = range.get(1..).and_then(|range| std::str::from_utf8(range).ok()) else {
         return whole();
     };
-    let parsed = range.split_once("..").and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+    let parsed = range
+        .split_once("..")
+        .and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
     match parsed {
         Some(range) => (PathBuf::from(std::ffi::OsStr::from_bytes(device)), Some(range)),
         None => whole(),
     }
 }
 
-/// The part that the file is an image of: it is as long as one, and has an anchor that says the same.
+/// The part that the file is an image of: it is as long as one, and has an anchor that says the
+/// same.
 fn part_of_image(path: &Path, length: u64, blocks: Option<Range<u32>>) -> Option<Part> {
     let file = File::open(path).ok()?;
     Part::ALL.into_iter().find_map(|part| {
@@ -241,7 +248,8 @@ mod tests {
         let plain = directory.path().join("mtd0");
         assert_eq!(at("mtd0@64..512"), (plain.clone(), Some(64..512)));
         assert_eq!(at("mtd0"), (plain, None));
-        for name in ["mtd0@64", "mtd0@..", "mtd0@a..b", "mtd0@-1..4", "mtd0@5000000000..6000000000"] {
+        for name in ["mtd0@64", "mtd0@..", "mtd0@a..b", "mtd0@-1..4", "mtd0@5000000000..6000000000"]
+        {
             assert_eq!(at(name), (directory.path().join(name), None));
         }
         fs::write(directory.path().join("mtd0@1..2"), "").unwrap();

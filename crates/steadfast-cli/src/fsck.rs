@@ -1,12 +1,15 @@
-//! Being called as `fsck.steadfast`, by fsck(8), systemd-fsck or a person: options and exit codes are those of e2fsck.
+//! Being called as `fsck.steadfast`, by fsck(8), systemd-fsck or a person: options and exit codes
+//! are those of e2fsck.
 //!
-//! - `-a` and `-p` (preen, at boot): superblock, metaroot and intent log are looked at, which is all that opening needs; only
-//!   where something is wrong there, or with `-f`, the whole volume is checked and repaired. Opening never scans, and so does this.
-//! - `-n` checks everything and changes nothing. `-y` checks everything and repairs what is safe. Without any of them it is as
-//!   `-n` or, on a terminal, as `-y` after one question.
+//! - `-a` and `-p` (preen, at boot): superblock, metaroot and intent log are looked at, which is
+//!   all that opening needs; only where something is wrong there, or with `-f`, the whole volume is
+//!   checked and repaired. Opening never scans, and so does this.
+//! - `-n` checks everything and changes nothing. `-y` checks everything and repairs what is safe.
+//!   Without any of them it is as `-n` or, on a terminal, as `-y` after one question.
 //! - A volume that a power cut has interrupted is clean: its log is replayed by opening it.
 //!
-//! What is repaired is what `steadfast check --repair` repairs. A volume that is mounted or in use is refused (8).
+//! What is repaired is what `steadfast check --repair` repairs. A volume that is mounted or in use
+//! is refused (8).
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
@@ -65,7 +68,8 @@ pub fn run(arguments: &[OsString]) -> u8 {
     end_with_cancelled();
     let result = match parse(arguments) {
         Ok(Call::Version) => {
-            output::line(format_args!("fsck.steadfast {}", env!("CARGO_PKG_VERSION"))).map(|()| CLEAN)
+            output::line(format_args!("fsck.steadfast {}", env!("CARGO_PKG_VERSION")))
+                .map(|()| CLEAN)
         }
         Ok(Call::Check { image, answer, force }) => fsck(&image, answer, force),
         Err(failure) => Err(failure),
@@ -80,12 +84,15 @@ pub fn run(arguments: &[OsString]) -> u8 {
     })
 }
 
-/// Ctrl-C ends the program with the code of fsck(8). A repair is made of transactions, so it can end at any moment.
+/// Ctrl-C ends the program with the code of fsck(8). A repair is made of transactions, so it can
+/// end at any moment.
 fn end_with_cancelled() {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
     let _ = std::thread::Builder::new().name("interrupt".into()).spawn(move || {
         if signals.forever().next().is_some() {
-            eprintln!("steadfast: cancelled: fsck.steadfast: nothing is left half done, run it again");
+            eprintln!(
+                "steadfast: cancelled: fsck.steadfast: nothing is left half done, run it again"
+            );
             std::process::exit(CANCELLED);
         }
     });
@@ -151,7 +158,9 @@ fn parse(arguments: &[OsString]) -> Outcome<Call> {
 fn fsck(image: &Path, answer: Answer, force: bool) -> Outcome<u8> {
     let shown = image.display();
     if answer == Answer::Preen && !force && opens_clean(image)? {
-        output::line(format_args!("{shown}: clean (every checksum: fsck.steadfast -f, or steadfast check)"))?;
+        output::line(format_args!(
+            "{shown}: clean (every checksum: fsck.steadfast -f, or steadfast check)"
+        ))?;
         return Ok(CLEAN);
     }
     let options = CheckOptions {
@@ -161,7 +170,8 @@ fn fsck(image: &Path, answer: Answer, force: bool) -> Outcome<u8> {
     let platform = HostPlatform::new();
     let mut yes = matches!(answer, Answer::Yes | Answer::Preen);
     if !yes {
-        let report = host::with_medium(image, |medium| check(medium, &platform, &options, &mut |_| {}))?;
+        let report =
+            host::with_medium(image, |medium| check(medium, &platform, &options, &mut |_| {}))?;
         let ask = answer == Answer::Ask && !report.is_clean() && std::io::stdin().is_terminal();
         yes = ask && {
             print(&report)?;
@@ -174,14 +184,16 @@ fn fsck(image: &Path, answer: Answer, force: bool) -> Outcome<u8> {
             return summary(image, &report, false);
         }
     }
-    let report =
-        host::with_medium_to_write(image, |medium| repair(medium, &platform, &options, &mut |_| {}))?;
+    let report = host::with_medium_to_write(image, |medium| {
+        repair(medium, &platform, &options, &mut |_| {})
+    })?;
     print_repaired(&report)?;
     print(&report.after)?;
     summary(image, &report.after, report.changed())
 }
 
-/// Whether all that opening reads is in order, and both superblocks. What is damaged is looked at closer by the caller.
+/// Whether all that opening reads is in order, and both superblocks. What is damaged is looked at
+/// closer by the caller.
 fn opens_clean(image: &Path) -> Outcome<bool> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let volume = match host::open_volume(image, host::Way::Cached, options) {
@@ -211,7 +223,9 @@ fn summary(image: &Path, report: &CheckReport, changed: bool) -> Outcome<u8> {
     let (text, code) = match (report.is_clean(), changed) {
         (true, false) => ("clean", CLEAN),
         (true, true) => ("repaired, and clean now", CORRECTED),
-        (false, true) => ("repaired in part; the rest needs 'steadfast check --salvage DIR'", UNCORRECTED),
+        (false, true) => {
+            ("repaired in part; the rest needs 'steadfast check --salvage DIR'", UNCORRECTED)
+        }
         (false, false) => ("errors left: 'fsck.steadfast -y' repairs what is safe", UNCORRECTED),
     };
     output::line(format_args!(
@@ -248,7 +262,11 @@ mod tests {
         assert_eq!(parsed("fsck.steadfast /dev/x"), check(Answer::Ask, false));
         assert_eq!(parsed("fsck.steadfast -V"), Ok(Call::Version));
         for wrong in ["-n -y /dev/x", "-z /dev/x", "-a", "/dev/x /dev/y", "-Cx /dev/x"] {
-            assert_eq!(parsed(&format!("fsck.steadfast {wrong}")), Err(Exit::Usage as u8), "{wrong}");
+            assert_eq!(
+                parsed(&format!("fsck.steadfast {wrong}")),
+                Err(Exit::Usage as u8),
+                "{wrong}"
+            );
         }
     }
 }

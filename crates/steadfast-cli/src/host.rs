@@ -26,7 +26,8 @@ const PROBE: u64 = 1 << 20;
 /// Sector of a disk, bytes.
 const SECTOR: u32 = 512;
 
-/// Bytes wiped at each end of what is formatted: more than the fixed structures of any volume take there.
+/// Bytes wiped at each end of what is formatted: more than the fixed structures of any volume take
+/// there.
 const WIPE: u64 = 256 << 10;
 
 /// How an image or block device is read and written.
@@ -34,15 +35,15 @@ const WIPE: u64 = 256 << 10;
 pub enum Way {
     /// Through the page cache of the host.
     Cached,
-    /// The same, but for large reads, and writes of data to a device, for a mount, whose kernel caches the data above: see
-    /// [`FileOptions::cached_above`].
+    /// The same, but for large reads, and writes of data to a device, for a mount, whose kernel
+    /// caches the data above: see [`FileOptions::cached_above`].
     CachedAbove,
     /// Past the page cache.
     Direct,
 }
 
-/// Opens an image or block device and locks it: for us alone when writing, among readers when reading. Waits for a daemon that
-/// is [about to end](ending).
+/// Opens an image or block device and locks it: for us alone when writing, among readers when
+/// reading. Waits for a daemon that is [about to end](ending).
 ///
 /// # Errors
 /// What the operating system says, and "in use" with the advice that helps.
@@ -86,7 +87,12 @@ pub fn open_volume(path: &Path, way: Way, options: OpenOptions) -> Outcome<HostV
 ///
 /// # Errors
 /// As [`open_medium`] and [`Volume::open_snapshot`].
-pub fn open_snapshot(path: &Path, way: Way, options: OpenOptions, name: &str) -> Outcome<HostVolume> {
+pub fn open_snapshot(
+    path: &Path,
+    way: Way,
+    options: OpenOptions,
+    name: &str,
+) -> Outcome<HostVolume> {
     let medium = open_medium(path, true, way)?;
     let opened = retry_small_sectors(path, medium, true, |medium| {
         Volume::open_snapshot(medium, HostPlatform::new(), options.clone(), name)
@@ -126,7 +132,10 @@ pub fn with_snapshot_named<T>(
 ///
 /// # Errors
 /// As [`open_medium`], and what `work` returns.
-pub fn with_medium<T>(path: &Path, work: impl FnMut(&HostMedium) -> Result<T, Error>) -> Outcome<T> {
+pub fn with_medium<T>(
+    path: &Path,
+    work: impl FnMut(&HostMedium) -> Result<T, Error>,
+) -> Outcome<T> {
     let mut work = work;
     let medium = open_medium(path, true, Way::Cached)?;
     retry_small_sectors(path, medium, true, |medium| work(&medium))
@@ -144,8 +153,8 @@ pub fn with_medium_to_write<T>(
     retry_small_sectors(path, medium, false, |medium| work(&medium))
 }
 
-/// Who the volume on an image or block device is, from its superblock alone: without a lock, so that it can be asked while
-/// the volume is mounted or being made.
+/// Who the volume on an image or block device is, from its superblock alone: without a lock, so
+/// that it can be asked while the volume is mounted or being made.
 ///
 /// # Errors
 /// As [`open_medium`], and `NotAVolume` where there is none.
@@ -165,8 +174,8 @@ pub fn identify(path: &Path) -> Outcome<Identity> {
     result.map_err(|error| Failure::core(error, path.display()))
 }
 
-/// Runs `open` on the medium. Where the volume has smaller blocks than a disk's sectors, because it is the image of
-/// another medium, once more with sectors of that size.
+/// Runs `open` on the medium. Where the volume has smaller blocks than a disk's sectors, because it
+/// is the image of another medium, once more with sectors of that size.
 fn retry_small_sectors<T>(
     path: &Path,
     medium: HostMedium,
@@ -183,8 +192,8 @@ fn retry_small_sectors<T>(
     result.map_err(|error| Failure::core(error, path.display()))
 }
 
-/// Formats nothing: says whether [`create_medium`] and [`Volume::format`] would accept these parameters, before anything
-/// is made or overwritten.
+/// Formats nothing: says whether [`create_medium`] and [`Volume::format`] would accept these
+/// parameters, before anything is made or overwritten.
 ///
 /// # Errors
 /// Those of the parameters, and of opening an image that exists.
@@ -204,7 +213,10 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
             Some(size) if device && size > found.size => {
                 return Err(Failure::new(
                     Exit::NoSpace,
-                    format!("the device has {}, less than the size asked for", size::human(found.size)),
+                    format!(
+                        "the device has {}, less than the size asked for",
+                        size::human(found.size)
+                    ),
                     path.display(),
                     "ask for less, or leave --size out to use all of it",
                 ));
@@ -242,8 +254,9 @@ impl Medium for DryMedium {
     }
 }
 
-/// Opens an image or block device for formatting: a file that does not exist is made, sparse, and one that exists gets
-/// `size`; an earlier volume is wiped so far that it cannot be taken for the new one.
+/// Opens an image or block device for formatting: a file that does not exist is made, sparse, and
+/// one that exists gets `size`; an earlier volume is wiped so far that it cannot be taken for the
+/// new one.
 ///
 /// # Errors
 /// As [`open_medium`], and when the host has no room for the size.
@@ -341,8 +354,8 @@ pub fn holds_data(path: &Path) -> Outcome<bool> {
     Ok(false)
 }
 
-/// Whether some process has the image or device locked or claimed. One that does not exist any more, or that we may
-/// not open, counts as free: there is nothing to wait for.
+/// Whether some process has the image or device locked or claimed. One that does not exist any
+/// more, or that we may not open, counts as free: there is nothing to wait for.
 ///
 /// # Errors
 /// When the lock cannot be looked at.
@@ -356,7 +369,8 @@ pub fn is_locked(path: &Path) -> Outcome<bool> {
     }
     let Ok(metadata) = fs::metadata(path) else { return Ok(false) };
     if metadata.file_type().is_block_device() {
-        let claim = OpenOptionsHost::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
+        let claim =
+            OpenOptionsHost::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
         return Ok(claim.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::BUSY)));
     }
     let Ok(file) = File::open(path) else { return Ok(false) };
@@ -376,8 +390,8 @@ pub fn lock_owner(path: &Path) -> Option<u32> {
     }
 }
 
-/// Whether the path is that of a device or an array, whose size and units are what they are, and not that of an image file. An
-/// image of a NAND part is as its part.
+/// Whether the path is that of a device or an array, whose size and units are what they are, and
+/// not that of an image file. An image of a NAND part is as its part.
 pub fn is_device(path: &Path) -> bool {
     remote::is_remote(path)
         || fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
@@ -410,9 +424,12 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
         OpenError::DeviceInUse(_) => {
             Failure::new(Exit::Busy, "the device is in use", place, in_use_advice(path))
         }
-        OpenError::NotFound(_) if directory_of(path).is_some_and(|directory| !directory.exists()) => {
+        OpenError::NotFound(_)
+            if directory_of(path).is_some_and(|directory| !directory.exists()) =>
+        {
             let directory = directory_of(path).unwrap_or(path).display();
-            let advice = format!("check the path, or make the directory with 'mkdir -p {directory}'");
+            let advice =
+                format!("check the path, or make the directory with 'mkdir -p {directory}'");
             Failure::new(Exit::Failed, "there is no directory for it", place, advice)
         }
         OpenError::NotFound(_) => Failure::new(
@@ -432,7 +449,9 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
         ),
         OpenError::WriteProtected(_) => {
             let advice = match path.exists() {
-                true => "make that writable, or copy the image to another place; 'mount -o ro' only reads",
+                true => {
+                    "make that writable, or copy the image to another place; 'mount -o ro' only reads"
+                }
                 false => "use another place",
             };
             Failure::new(Exit::Failed, "the host's file system is read-only", place, advice)
@@ -450,7 +469,8 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
             "leave -o direct out",
         ),
         OpenError::Size { source, size: bytes, .. } => {
-            let mut failure = Failure::host(source, &format!("make a file of {}", size::human(*bytes)), path);
+            let mut failure =
+                Failure::host(source, &format!("make a file of {}", size::human(*bytes)), path);
             // No error number: the size does not even fit the system call.
             if matches!(Errno::from_io_error(source), None | Some(Errno::INVAL)) {
                 failure.what = format!("no file can have {}", size::human(*bytes));
@@ -464,7 +484,12 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
         other => {
             let text = other.to_string();
             let prefix = format!("{place}: ");
-            Failure::new(Exit::Failed, text.strip_prefix(&prefix).unwrap_or(&text), place, "see the message")
+            Failure::new(
+                Exit::Failed,
+                text.strip_prefix(&prefix).unwrap_or(&text),
+                place,
+                "see the message",
+            )
         }
     }
 }

@@ -37,14 +37,16 @@ pub struct Image {
 }
 
 impl Image {
-    /// Opens the volume on `path`; says so on standard error when a damaged superblock copy had to be passed over.
+    /// Opens the volume on `path`; says so on standard error when a damaged superblock copy had to
+    /// be passed over.
     ///
     /// # Errors
     /// Everything that can be wrong with an image, each with its own line.
     pub fn open(path: &Path, access: Access) -> Outcome<Image> {
         let read_only = access == Access::Read;
         let recover = recovers();
-        let options = OpenOptions { read_only, cache_size: CACHE_SIZE, access_times: false, recover };
+        let options =
+            OpenOptions { read_only, cache_size: CACHE_SIZE, access_times: false, recover };
         let volume = host::open_volume(path, host::Way::Cached, options)?;
         if let Some(warning) = superblock_warning(&volume.info(), path) {
             eprintln!("steadfast: {warning}");
@@ -66,8 +68,9 @@ impl Image {
         format!("{}:{slash}{}", self.path.display(), String::from_utf8_lossy(path))
     }
 
-    /// Runs a change so that it is found whole or not at all, whatever happens: with every automatic transaction point
-    /// off, and one transaction point at the end; an error rolls everything back.
+    /// Runs a change so that it is found whole or not at all, whatever happens: with every
+    /// automatic transaction point off, and one transaction point at the end; an error rolls
+    /// everything back.
     ///
     /// # Errors
     /// What `change` returns, or the failure to make it durable.
@@ -84,7 +87,8 @@ impl Image {
                 .map(|()| value)
                 .map_err(at_image),
             Err(failure) => {
-                // The volume on the medium is at the point where it was opened; what follows only tidies up.
+                // The volume on the medium is at the point where it was opened; what follows only
+                // tidies up.
                 let _ = self.volume.rollback().and_then(|()| self.volume.set_mask(mask));
                 Err(failure)
             }
@@ -117,7 +121,9 @@ pub fn newer_state_warning(volume: &HostVolume, path: &Path) -> Option<String> {
     let path = path.display();
     Some(match volume.info().read_only {
         true => format!("warning: {what}: {path}: this is an older state; run 'steadfast check'"),
-        false => format!("warning: {what}: {path}: given up as asked, the volume goes on in an older state"),
+        false => format!(
+            "warning: {what}: {path}: given up as asked, the volume goes on in an older state"
+        ),
     })
 }
 

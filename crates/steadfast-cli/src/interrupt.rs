@@ -9,8 +9,9 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::{Exit, Failure};
 
-/// From now on a signal that ends the program first removes everything that [is not whole](steadfast_host::Unfinished).
-/// `place` is what is being made. A device or a pipe keeps what it was given, so nothing changes for one.
+/// From now on a signal that ends the program first removes everything that [is not
+/// whole](steadfast_host::Unfinished). `place` is what is being made. A device or a pipe keeps what
+/// it was given, so nothing changes for one.
 pub fn leave_nothing_half_done(place: &Path) {
     if fs::metadata(place).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return;
@@ -21,12 +22,16 @@ pub fn leave_nothing_half_done(place: &Path) {
     let ignored = ignored();
     let wanted = wanted.into_iter().filter(|(signal, _)| ignored & 1 << (signal - 1) == 0);
     let wanted: Vec<_> = wanted.collect();
-    // Without a thread or a handler the signal ends the program all the same, and leaves a file with a name of its own.
+    // Without a thread or a handler the signal ends the program all the same, and leaves a file
+    // with a name of its own.
     let Ok(mut signals) = Signals::new(wanted.iter().map(|(signal, _)| signal)) else { return };
     let _ = std::thread::Builder::new().name("interrupt".into()).spawn(move || {
         let Some(signal) = signals.forever().next() else { return };
         let _held = steadfast_host::remove_unfinished();
-        let name = wanted.iter().find(|(wanted, _)| *wanted == signal).map_or("a signal", |(_, name)| *name);
+        let name = wanted
+            .iter()
+            .find(|(wanted, _)| *wanted == signal)
+            .map_or("a signal", |(_, name)| *name);
         let what = format!("interrupted by {name}, nothing is left half done");
         eprintln!("{}", Failure::new(Exit::Failed, what, place, "run it again"));
         let _ = emulate_default_handler(signal);

@@ -3,7 +3,8 @@
 /// Milliseconds in the interval that `text` names.
 ///
 /// # Errors
-/// A line for people when the text is no interval, is zero or is longer than 49 days (32 bits of milliseconds).
+/// A line for people when the text is no interval, is zero or is longer than 49 days (32 bits of
+/// milliseconds).
 pub fn parse_ms(text: &str) -> Result<u32, String> {
     let wrong = || format!("'{text}' is not an interval: write a form such as 5s, 500ms or 2min");
     let trimmed = text.trim();
@@ -23,7 +24,8 @@ pub fn parse_ms(text: &str) -> Result<u32, String> {
     if ms == Some(0) {
         return Err(format!("'{text}' is too short an interval: use at least 1ms"));
     }
-    ms.and_then(|ms| u32::try_from(ms).ok()).ok_or_else(|| format!("'{text}' is too long an interval"))
+    ms.and_then(|ms| u32::try_from(ms).ok())
+        .ok_or_else(|| format!("'{text}' is too long an interval"))
 }
 
 /// The interval for people.
@@ -41,10 +43,13 @@ mod tests {
 
     #[test]
     fn forms() {
-        for (text, ms) in [("5", 5000), ("5s", 5000), ("500ms", 500), ("2 min", 120_000), ("1h", 3_600_000)] {
+        for (text, ms) in
+            [("5", 5000), ("5s", 5000), ("500ms", 500), ("2 min", 120_000), ("1h", 3_600_000)]
+        {
             assert_eq!(parse_ms(text), Ok(ms), "{text}");
         }
-        for text in ["", "s", "-1s", "1.5s", "5 fortnights", "0", "99999h", "99999999999999999999s"] {
+        for text in ["", "s", "-1s", "1.5s", "5 fortnights", "0", "99999h", "99999999999999999999s"]
+        {
             assert!(parse_ms(text).is_err(), "{text}");
         }
         assert_eq!(human_ms(5000), "5 s");

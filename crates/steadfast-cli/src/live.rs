@@ -38,7 +38,8 @@ impl Live {
                     "give the mount point of a mounted volume, or an image",
                 )
             })?;
-        let file = File::open(&mount.directory).map_err(|error| stale_or_host(&error, &mount.directory))?;
+        let file = File::open(&mount.directory)
+            .map_err(|error| stale_or_host(&error, &mount.directory))?;
         Ok(Live { mount, file })
     }
 
@@ -97,7 +98,8 @@ impl Live {
         Ok(Atomic { live: self, control })
     }
 
-    /// Bytes of cached writes that could not be stored since the volume was mounted, and why the last of them could not.
+    /// Bytes of cached writes that could not be stored since the volume was mounted, and why the
+    /// last of them could not.
     pub fn lost_writes(&self) -> Option<(u64, io::Error)> {
         let lost = ioctl::lost_writes(&self.file).ok().filter(|lost| lost.errno != 0)?;
         let errno = i32::try_from(lost.errno).unwrap_or(Errno::IO.raw_os_error());
@@ -106,7 +108,8 @@ impl Live {
 
     /// Whether a program was told that there is no space since the volume was held.
     pub fn ran_out_of_space(&self) -> bool {
-        ioctl::atomic_status(&self.file).is_ok_and(|status| status.flags & ioctl::atomic_flag::NO_SPACE != 0)
+        ioctl::atomic_status(&self.file)
+            .is_ok_and(|status| status.flags & ioctl::atomic_flag::NO_SPACE != 0)
     }
 
     /// The transaction mask and the timer in milliseconds.
@@ -120,7 +123,8 @@ impl Live {
     /// Sets the transaction mask and the timer.
     ///
     /// # Errors
-    /// When the mount cannot keep the mask's promise (`write` on a write-back mount, `close` where the kernel does not report it any more).
+    /// When the mount cannot keep the mask's promise (`write` on a write-back mount, `close` where
+    /// the kernel does not report it any more).
     pub fn set_mask(&self, mask: TransactionMask, timer_ms: u32) -> Outcome {
         ioctl::mask_set(&self.file, mask, timer_ms).map_err(|error| {
             if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) && mask.contains(TransactionMask::WRITE)
@@ -176,7 +180,8 @@ impl Live {
     /// # Errors
     /// A name that is taken or not allowed, no space, and those of [`transact`](Self::transact).
     pub fn snapshot_create(&self, name: &str, place: &str) -> Outcome<steadfast::Snapshot> {
-        ioctl::snapshot_create(&self.file, name).map_err(|error| self.snapshot_failure(&error, place))
+        ioctl::snapshot_create(&self.file, name)
+            .map_err(|error| self.snapshot_failure(&error, place))
     }
 
     /// Deletes a snapshot.
@@ -184,10 +189,12 @@ impl Live {
     /// # Errors
     /// When there is none of this name.
     pub fn snapshot_delete(&self, name: &str, place: &str) -> Outcome {
-        ioctl::snapshot_delete(&self.file, name).map_err(|error| self.snapshot_failure(&error, place))
+        ioctl::snapshot_delete(&self.file, name)
+            .map_err(|error| self.snapshot_failure(&error, place))
     }
 
-    /// Returns the volume to a snapshot; `force` destroys newer ones, and goes on while files are open for writing.
+    /// Returns the volume to a snapshot; `force` destroys newer ones, and goes on while files are
+    /// open for writing.
     ///
     /// # Errors
     /// When there is none of this name, and when `force` is needed.
@@ -204,8 +211,8 @@ impl Live {
         ioctl::snapshots(&self.file).map_err(|error| self.failure(&error))
     }
 
-    /// Which inodes differ between the snapshot `before` and the snapshot `after`, or the live volume, with everything
-    /// written up to now.
+    /// Which inodes differ between the snapshot `before` and the snapshot `after`, or the live
+    /// volume, with everything written up to now.
     ///
     /// # Errors
     /// When there is no such snapshot.
@@ -214,7 +221,8 @@ impl Live {
             self.transact()?;
         }
         let place = self.directory().display().to_string();
-        ioctl::snapshot_diff(&self.file, before, after).map_err(|error| self.snapshot_failure(&error, &place))
+        ioctl::snapshot_diff(&self.file, before, after)
+            .map_err(|error| self.snapshot_failure(&error, &place))
     }
 
     fn snapshot_failure(&self, error: &io::Error, place: &str) -> Failure {
@@ -228,7 +236,10 @@ impl Live {
     pub fn grow(&self, size: u64) -> Outcome {
         ioctl::grow(&self.file, size).map_err(|error| {
             let mut failure = self.failure(&error);
-            if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::FBIG | Errno::NXIO)) {
+            if matches!(
+                Errno::from_io_error(&error),
+                Some(Errno::INVAL | Errno::FBIG | Errno::NXIO)
+            ) {
                 failure.what = "the image or device below cannot have that size".into();
                 failure.advice = "make the device larger first, or ask for less".into();
             }
@@ -283,7 +294,8 @@ impl Live {
             ),
             Some(Errno::ALREADY) => {
                 let process = ioctl::atomic_status(&self.file).map_or(0, |status| status.process);
-                let who = if process == 0 { String::new() } else { format!(" (process {process})") };
+                let who =
+                    if process == 0 { String::new() } else { format!(" (process {process})") };
                 Failure::new(
                     Exit::Busy,
                     format!("an atomic command{who} is running on the volume"),
@@ -310,8 +322,8 @@ impl Live {
     }
 }
 
-/// A volume that is held by this process. Dropped without [`commit`](Self::commit), or when the process is killed, the
-/// mount rolls it back.
+/// A volume that is held by this process. Dropped without [`commit`](Self::commit), or when the
+/// process is killed, the mount rolls it back.
 pub struct Atomic<'a> {
     live: &'a Live,
     control: File,

@@ -1,9 +1,10 @@
 //! Where the messages of a mount go.
 //!
-//! Every message is a line on standard error, with a `<N>` priority in front where a journal reads it. In the
-//! foreground that is all. In the background standard error is a pipe to a thread of this process, which writes each
-//! line to the file of `--log`, with the time, or to the system log: a daemon never keeps the standard error of
-//! whoever started it, which may be a pipe that somebody waits on.
+//! Every message is a line on standard error, with a `<N>` priority in front where a journal reads
+//! it. In the foreground that is all. In the background standard error is a pipe to a thread of
+//! this process, which writes each line to the file of `--log`, with the time, or to the system
+//! log: a daemon never keeps the standard error of whoever started it, which may be a pipe that
+//! somebody waits on.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -19,7 +20,8 @@ use steadfast::Timestamp;
 use crate::failure::{Failure, Outcome};
 use crate::stat_text;
 
-/// Set by systemd where standard error is a journal; also set for the daemon, whose lines are read the same way.
+/// Set by systemd where standard error is a journal; also set for the daemon, whose lines are read
+/// the same way.
 pub const JOURNAL_VARIABLE: &str = "JOURNAL_STREAM";
 
 /// Socket of the system log; journald listens on it as well.
@@ -58,7 +60,8 @@ enum Sink {
     Nowhere,
 }
 
-/// Standard error leads to a log as long as this lives; dropping it writes what is still on the way.
+/// Standard error leads to a log as long as this lives; dropping it writes what is still on the
+/// way.
 pub struct Redirect {
     thread: Option<JoinHandle<()>>,
 }
@@ -79,7 +82,8 @@ impl Redirect {
             ),
             None => syslog().map_or(Sink::Nowhere, Sink::Syslog),
         };
-        let cannot = |error: io::Error| Failure::host(&error, "start logging", Path::new("standard error"));
+        let cannot =
+            |error: io::Error| Failure::host(&error, "start logging", Path::new("standard error"));
         let (reader, writer) = io::pipe().map_err(cannot)?;
         dup2_stderr(writer.as_fd()).map_err(|errno| cannot(errno.into()))?;
         drop(writer);
@@ -93,7 +97,8 @@ impl Redirect {
 
 impl Drop for Redirect {
     fn drop(&mut self) {
-        // The last writing end of the pipe closes here, which ends the thread once it has read everything.
+        // The last writing end of the pipe closes here, which ends the thread once it has read
+        // everything.
         let closed = OpenOptions::new()
             .write(true)
             .open("/dev/null")
@@ -121,8 +126,11 @@ fn forward(lines: impl BufRead, mut sink: Sink) {
             Sink::File(file) => writeln!(file, "{} {text}", now()),
             Sink::Syslog(socket) => {
                 let text = text.strip_prefix("steadfast: ").unwrap_or(text);
-                let line =
-                    format!("<{}>steadfast[{}]: {text}", FACILITY_DAEMON | priority, std::process::id());
+                let line = format!(
+                    "<{}>steadfast[{}]: {text}",
+                    FACILITY_DAEMON | priority,
+                    std::process::id()
+                );
                 socket.send(line.as_bytes()).map(drop)
             }
             Sink::Nowhere => Ok(()),

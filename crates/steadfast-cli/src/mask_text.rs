@@ -1,8 +1,8 @@
 //! Transaction masks as text.
 //!
-//! A mask is a list of events separated by commas or colons (a colon where a comma already means something, as in
-//! mount options). `default`, `all` and `manual` stand for sets. A list made only of `+event` and `no-event` changes
-//! the mask that is in force; any other list replaces it.
+//! A mask is a list of events separated by commas or colons (a colon where a comma already means
+//! something, as in mount options). `default`, `all` and `manual` stand for sets. A list made only
+//! of `+event` and `no-event` changes the mask that is in force; any other list replaces it.
 
 use steadfast::TransactionMask;
 
@@ -10,7 +10,10 @@ use steadfast::TransactionMask;
 ///
 /// # Errors
 /// A line for people that names the unknown event and lists the known ones.
-pub fn parse<S: AsRef<str>>(words: &[S], current: TransactionMask) -> Result<TransactionMask, String> {
+pub fn parse<S: AsRef<str>>(
+    words: &[S],
+    current: TransactionMask,
+) -> Result<TransactionMask, String> {
     let tokens: Vec<&str> = words
         .iter()
         .flat_map(|word| word.as_ref().split([',', ':', ' ']))
@@ -49,7 +52,11 @@ fn known() -> String {
 
 /// The events of a mask in the order of their bits.
 pub fn names(mask: TransactionMask) -> Vec<&'static str> {
-    TransactionMask::NAMES.iter().filter(|(_, event)| mask.contains(*event)).map(|(name, _)| *name).collect()
+    TransactionMask::NAMES
+        .iter()
+        .filter(|(_, event)| mask.contains(*event))
+        .map(|(name, _)| *name)
+        .collect()
 }
 
 /// The mask for people; what it prints can be read back.
@@ -68,7 +75,10 @@ mod tests {
     #[test]
     fn lists_replace_and_signs_change() {
         let now = TransactionMask::DEFAULT;
-        assert_eq!(parse(&["fsync,sync"], now), Ok(TransactionMask::FSYNC.union(TransactionMask::SYNC)));
+        assert_eq!(
+            parse(&["fsync,sync"], now),
+            Ok(TransactionMask::FSYNC.union(TransactionMask::SYNC))
+        );
         assert_eq!(parse(&["fsync:sync"], now), parse(&["fsync", "sync"], now));
         assert_eq!(parse(&["+close"], now), Ok(now.union(TransactionMask::CLOSE)));
         assert_eq!(

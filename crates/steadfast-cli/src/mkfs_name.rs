@@ -1,7 +1,8 @@
-//! Being called as `mkfs.steadfast`, by mkfs(8) or a person: `mkfs.steadfast [OPTIONS] DEVICE [SIZE]`.
+//! Being called as `mkfs.steadfast`, by mkfs(8) or a person: `mkfs.steadfast [OPTIONS] DEVICE
+//! [SIZE]`.
 //!
-//! The options are those of `steadfast mkfs`. As with mke2fs a SIZE without a unit is in KiB, or in blocks where the block size
-//! is given. Exit codes are 0 and 1, as mkfs(8) documents.
+//! The options are those of `steadfast mkfs`. As with mke2fs a SIZE without a unit is in KiB, or in
+//! blocks where the block size is given. Exit codes are 0 and 1, as mkfs(8) documents.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +16,12 @@ use crate::size;
 
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "mkfs.steadfast", version, about = "Make a Steadfast volume", max_term_width = 110)]
+#[command(
+    name = "mkfs.steadfast",
+    version,
+    about = "Make a Steadfast volume",
+    max_term_width = 110
+)]
 pub struct Call {
     #[command(flatten)]
     args: mkfs::Args,
@@ -45,7 +51,9 @@ pub fn run(call: Call) -> Outcome {
             Ok(count) => count.checked_mul(unit).ok_or_else(|| format!("'{text}' is too large")),
             Err(_) => size::parse(&text),
         };
-        let wrong = |what| Failure::new(Exit::Usage, what, args.image.display(), "write a size such as 64M");
+        let wrong = |what| {
+            Failure::new(Exit::Usage, what, args.image.display(), "write a size such as 64M")
+        };
         args.size = Some(bytes.map_err(wrong)?);
     }
     mkfs::run(&args)

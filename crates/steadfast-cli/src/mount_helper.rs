@@ -1,10 +1,11 @@
 //! Being called by mount(8).
 //!
-//! For `mount -t fuse.steadfast` and fstab, mount(8) runs `mount.fuse3`, which runs
-//! `steadfast SOURCE DIR -o OPTIONS`. Where this program is linked as `/sbin/mount.steadfast` or
-//! `/sbin/mount.fuse.steadfast`, mount(8) runs it itself with `SOURCE DIR [-sfnv] [-o OPTIONS] [-t TYPE]`. Where it is linked as
-//! `/sbin/umount.steadfast` or `/sbin/umount.fuse.steadfast`, umount(8) runs it with `DIR [-flnrv] [-t TYPE]`, and so does not
-//! return before the last transaction point is made.
+//! For `mount -t fuse.steadfast` and fstab, mount(8) runs `mount.fuse3`, which runs `steadfast
+//! SOURCE DIR -o OPTIONS`. Where this program is linked as `/sbin/mount.steadfast` or
+//! `/sbin/mount.fuse.steadfast`, mount(8) runs it itself with `SOURCE DIR [-sfnv] [-o OPTIONS] [-t
+//! TYPE]`. Where it is linked as `/sbin/umount.steadfast` or `/sbin/umount.fuse.steadfast`,
+//! umount(8) runs it with `DIR [-flnrv] [-t TYPE]`, and so does not return before the last
+//! transaction point is made.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -42,7 +43,9 @@ pub fn is_called(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) ->
     match arguments.get(1) {
         Some(first) if is_command(first) || first.as_bytes().starts_with(b"-") => false,
         // A mistyped command is no image: it must look like what mount.fuse3 passes.
-        Some(first) => arguments.len() > 2 && (Path::new(first).exists() || first.as_bytes().contains(&b'/')),
+        Some(first) => {
+            arguments.len() > 2 && (Path::new(first).exists() || first.as_bytes().contains(&b'/'))
+        }
         None => false,
     }
 }
@@ -67,10 +70,18 @@ fn name(arguments: &[OsString]) -> Option<&[u8]> {
 /// A failure that says what is wrong with them.
 pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
     let wrong = |what: String| {
-        Failure::new(Exit::Usage, what, "mount helper", "call it as: steadfast IMAGE DIR [-o OPTIONS]")
+        Failure::new(
+            Exit::Usage,
+            what,
+            "mount helper",
+            "call it as: steadfast IMAGE DIR [-o OPTIONS]",
+        )
     };
     let text = |option: &OsStr| {
-        option.to_str().map(str::to_owned).ok_or_else(|| wrong("a mount option is not UTF-8".into()))
+        option
+            .to_str()
+            .map(str::to_owned)
+            .ok_or_else(|| wrong("a mount option is not UTF-8".into()))
     };
     if unmounts(arguments) {
         return parse_unmount(arguments);
@@ -81,14 +92,17 @@ pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
     let (mut fake, mut foreground) = (false, false);
     let mut rest = arguments.iter().skip(1);
     while let Some(argument) = rest.next() {
-        let mut next = || rest.next().ok_or_else(|| wrong(format!("{} needs a value", argument.display())));
+        let mut next =
+            || rest.next().ok_or_else(|| wrong(format!("{} needs a value", argument.display())));
         match argument.as_bytes() {
             b"-o" => options.push(text(next()?)?),
             [b'-', b'o', list @ ..] => options.push(text(OsStr::from_bytes(list))?),
             b"-t" | b"-N" => {
                 next()?;
             }
-            [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(|l| b"fsnvwr".contains(l)) => {
+            [b'-', letters @ ..]
+                if !letters.is_empty() && letters.iter().all(|l| b"fsnvwr".contains(l)) =>
+            {
                 if letters.contains(&b'r') {
                     options.push("ro".into());
                 }
@@ -102,9 +116,14 @@ pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
     }
     match <[PathBuf; 2]>::try_from(paths) {
         Ok(_) if fake => Ok(Call::Fake),
-        Ok([image, directory]) => {
-            Ok(Call::Mount(Request { image, directory, foreground, options, cache: None, log: None }))
-        }
+        Ok([image, directory]) => Ok(Call::Mount(Request {
+            image,
+            directory,
+            foreground,
+            options,
+            cache: None,
+            log: None,
+        })),
         Err(_) => Err(wrong("an image and a mount point are needed".into())),
     }
 }
@@ -120,7 +139,9 @@ fn parse_unmount(arguments: &[OsString]) -> Result<Call, Failure> {
         match argument.as_bytes() {
             b"-t" | b"-N" | b"-o" => drop(rest.next()),
             // Nothing of the kind that -f interrupts, and nothing to write down for -n.
-            [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(|l| b"flnrvdi".contains(l)) => {
+            [b'-', letters @ ..]
+                if !letters.is_empty() && letters.iter().all(|l| b"flnrvdi".contains(l)) =>
+            {
                 lazy |= letters.contains(&b'l');
             }
             [b'-', ..] => return Err(wrong(format!("unknown option {}", argument.display()))),
@@ -164,13 +185,18 @@ mod tests {
 
     #[test]
     fn arguments_of_mount() {
-        let Ok(Call::Mount(request)) = parse(&words("steadfast /x.img /mnt -o rw,dev,suid -s -oro")) else {
+        let Ok(Call::Mount(request)) =
+            parse(&words("steadfast /x.img /mnt -o rw,dev,suid -s -oro"))
+        else {
             panic!("refused");
         };
         assert_eq!((request.image, request.directory), ("/x.img".into(), "/mnt".into()));
         assert_eq!(request.options, ["rw,dev,suid", "ro"]);
         assert!(!request.foreground);
-        assert_eq!(parse(&words("mount.steadfast /x.img /mnt -sf -t fuse.steadfast")), Ok(Call::Fake));
+        assert_eq!(
+            parse(&words("mount.steadfast /x.img /mnt -sf -t fuse.steadfast")),
+            Ok(Call::Fake)
+        );
         assert!(parse(&words("mount.steadfast /x.img")).is_err());
         let unmount = |lazy| Ok(Call::Unmount { target: "/mnt".into(), lazy });
         assert_eq!(parse(&words("umount.fuse.steadfast /mnt -t fuse.steadfast")), unmount(false));

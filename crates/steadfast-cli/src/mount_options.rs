@@ -1,4 +1,5 @@
-//! The `-o` list of a mount: Steadfast's options, those that mount(8) keeps for itself, and those of the kernel.
+//! The `-o` list of a mount: Steadfast's options, those that mount(8) keeps for itself, and those
+//! of the kernel.
 
 use steadfast::TransactionMask;
 use steadfast_fuse::IoUring;
@@ -36,7 +37,8 @@ pub struct MountSettings {
     pub threads: Option<usize>,
     /// Whether requests come over io_uring.
     pub io_uring: IoUring,
-    /// When changes become durable, where the mount is to say so; `mask` and `timer_ms` come on top.
+    /// When changes become durable, where the mount is to say so; `mask` and `timer_ms` come on
+    /// top.
     pub behaviour: Option<Behaviour>,
     /// Transaction mask to set, as text because it may be relative to the volume's.
     pub mask: Option<String>,
@@ -82,7 +84,8 @@ impl MountSettings {
     /// Applies a comma-separated list of options.
     ///
     /// # Errors
-    /// A line for people that names the option: one that there is not, or that contradicts an earlier one.
+    /// A line for people that names the option: one that there is not, or that contradicts an
+    /// earlier one.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
         list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| {
             self.note(option)?;
@@ -126,7 +129,9 @@ impl MountSettings {
             "noatime" => self.access_times = false,
             "atime" | "relatime" => self.access_times = true,
             "strictatime" | "lazytime" => {
-                return Err(format!("mount option '{name}' is not available: use relatime or noatime"));
+                return Err(format!(
+                    "mount option '{name}' is not available: use relatime or noatime"
+                ));
             }
             "writeback" => self.write_back = true,
             "writethrough" => self.write_back = false,
@@ -148,8 +153,8 @@ impl MountSettings {
                 self.snapshot = Some(needed()?.to_owned());
                 self.read_only = true;
             }
-            "nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "sync" | "dirsync" | "nodiratime"
-            | "nosymfollow" => self.kernel.push(option.to_owned()),
+            "nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "sync" | "dirsync"
+            | "nodiratime" | "nosymfollow" => self.kernel.push(option.to_owned()),
             "async"
             | "defaults"
             | "default_permissions"
@@ -263,7 +268,10 @@ mod tests {
     #[test]
     fn behaviours() {
         let settings = parse("asynchronous").unwrap();
-        assert_eq!((settings.behaviour, settings.write_back), (Some(Behaviour::Asynchronous), true));
+        assert_eq!(
+            (settings.behaviour, settings.write_back),
+            (Some(Behaviour::Asynchronous), true)
+        );
         let settings = parse("background").unwrap();
         assert_eq!(settings.behaviour, Some(Behaviour::Background { bound_ms: 1000 }));
         assert!(!settings.write_back);
@@ -276,7 +284,8 @@ mod tests {
 
     #[test]
     fn fstab_options_pass() {
-        let settings = parse("rw,nosuid,nodev,user=me,x-systemd.automount,_netdev,nofail,,defaults").unwrap();
+        let settings =
+            parse("rw,nosuid,nodev,user=me,x-systemd.automount,_netdev,nofail,,defaults").unwrap();
         assert_eq!(settings.kernel, ["nosuid", "nodev"]);
         assert!(parse("ro,ro,nodev,nodev").unwrap().read_only);
     }

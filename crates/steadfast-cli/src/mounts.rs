@@ -1,7 +1,8 @@
 //! The mounts of Steadfast volumes on this machine, from `/proc/self/mountinfo`.
 //!
-//! A mount point is looked up here by text before it is touched: touching one whose daemon was killed fails with
-//! "Transport endpoint is not connected", and one whose daemon hangs would hang the caller.
+//! A mount point is looked up here by text before it is touched: touching one whose daemon was
+//! killed fails with "Transport endpoint is not connected", and one whose daemon hangs would hang
+//! the caller.
 
 use std::ffi::OsString;
 use std::fs;
@@ -60,8 +61,8 @@ pub fn of_source(source: &Path) -> io::Result<Option<Mount>> {
     Ok(all()?.into_iter().rev().find(|mount| mount.source == source))
 }
 
-/// `path` without symbolic links and dots. Only the parent is resolved by the kernel where the path itself cannot be:
-/// a mount point that does not answer keeps its name.
+/// `path` without symbolic links and dots. Only the parent is resolved by the kernel where the path
+/// itself cannot be: a mount point that does not answer keeps its name.
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     if crate::remote::is_remote(path) {
         return Ok(path.to_owned());
@@ -135,7 +136,11 @@ mod tests {
         assert_eq!(
             parse(text),
             [
-                Mount { directory: "/mnt/my disk".into(), source: "/img/a\\b.img".into(), read_only: false },
+                Mount {
+                    directory: "/mnt/my disk".into(),
+                    source: "/img/a\\b.img".into(),
+                    read_only: false
+                },
                 Mount { directory: "/mnt/ro".into(), source: "/img/c.img".into(), read_only: true },
             ]
         );

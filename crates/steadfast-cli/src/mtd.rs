@@ -1,4 +1,5 @@
-//! NAND (`/dev/mtdN`, images of parts) where an image or a block device could be: the volume is on the translation layer.
+//! NAND (`/dev/mtdN`, images of parts) where an image or a block device could be: the volume is on
+//! the translation layer.
 
 use std::path::Path;
 
@@ -14,12 +15,13 @@ use crate::flash_place::{Access, FlashPlace, not_flash};
 use crate::host;
 use crate::image::HostMedium;
 
-/// Pages of the intent log on flash: as many as a mount can read. A group of records takes two, of which it reads one.
+/// Pages of the intent log on flash: as many as a mount can read. A group of records takes two, of
+/// which it reads one.
 const LOG_PAGES: u64 = 40;
 
-/// Applies what suits flash to those parameters of a new volume that nobody has given: blocks and nodes of a page, so that
-/// nothing is written twice that changes once; metadata once, because every page below is checked and corrected, and
-/// moved before it goes bad; a short log.
+/// Applies what suits flash to those parameters of a new volume that nobody has given: blocks and
+/// nodes of a page, so that nothing is written twice that changes once; metadata once, because
+/// every page below is checked and corrected, and moved before it goes bad; a short log.
 pub fn format_defaults(page: u32, given: Given, options: &mut FormatOptions) {
     options.block_size = given.block_size.unwrap_or(page);
     options.node_size = Some(given.node_size.unwrap_or(page.max(options.block_size)));
@@ -40,7 +42,8 @@ pub struct Given {
     pub log_size: Option<u64>,
 }
 
-/// Whether the path is that of NAND: an MTD character device, or an image of a part with a translation layer.
+/// Whether the path is that of NAND: an MTD character device, or an image of a part with a
+/// translation layer.
 pub fn is_mtd(path: &Path) -> bool {
     FlashPlace::find(path).is_some()
 }
@@ -59,7 +62,8 @@ pub fn parse_part(text: &str) -> Result<Part, String> {
 /// Opens the translation layer on the device.
 ///
 /// # Errors
-/// The device cannot be used, or there is no translation layer of this geometry on it; nothing was written.
+/// The device cannot be used, or there is no translation layer of this geometry on it; nothing was
+/// written.
 pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
     let nand = part(path, if read_only { Access::Read } else { Access::Write })?;
     let device = FlashDevice::open(nand, read_only).map_err(|error| failure(&error, path))?;
@@ -72,7 +76,8 @@ pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
 /// The device cannot be used, is too small, or has too many bad blocks.
 pub fn format(path: &Path) -> Outcome<HostMedium> {
     let nand = part(path, Access::Write)?;
-    let device = FlashDevice::format(nand, volume_number()?).map_err(|error| failure(&error, path))?;
+    let device =
+        FlashDevice::format(nand, volume_number()?).map_err(|error| failure(&error, path))?;
     Ok(Box::new(device))
 }
 
@@ -102,7 +107,9 @@ pub fn geometry_when_formatted(path: &Path) -> Outcome<Geometry> {
 /// # Errors
 /// The device cannot be used.
 pub fn holds_data(path: &Path) -> Outcome<bool> {
-    is_blank(&mut *part(path, Access::Read)?).map(|blank| !blank).map_err(|error| failure(&error, path))
+    is_blank(&mut *part(path, Access::Read)?)
+        .map(|blank| !blank)
+        .map_err(|error| failure(&error, path))
 }
 
 /// Whether a process has the device locked.
@@ -127,8 +134,14 @@ pub fn open_failure(error: NandOpenError, path: &Path) -> Failure {
         // Each begins with the path, which has its own place in a failure.
         other => {
             let line = other.to_string();
-            let what = line.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&line).to_owned();
-            Failure::new(Exit::NotAVolume, what, path.display(), "see 'mtdinfo' for what the device is")
+            let what =
+                line.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&line).to_owned();
+            Failure::new(
+                Exit::NotAVolume,
+                what,
+                path.display(),
+                "see 'mtdinfo' for what the device is",
+            )
         }
     }
 }
@@ -137,12 +150,17 @@ pub fn open_failure(error: NandOpenError, path: &Path) -> Failure {
 pub fn failure(error: &FlashError, path: &Path) -> Failure {
     let (exit, advice) = match error {
         FlashError::NotFormatted => (Exit::NotAVolume, "make a volume with 'steadfast mkfs'"),
-        FlashError::OtherGeometry { .. } => {
-            (Exit::NotAVolume, "use the part or partition that it was made for, or make a new volume")
-        }
+        FlashError::OtherGeometry { .. } => (
+            Exit::NotAVolume,
+            "use the part or partition that it was made for, or make a new volume",
+        ),
         FlashError::Version(_) => (Exit::NotAVolume, "use a newer program"),
-        FlashError::TooSmall { .. } => (Exit::NoSpace, "use a larger part, or one with fewer bad blocks"),
-        FlashError::OobTooSmall(_) | FlashError::Geometry(_) => (Exit::NotAVolume, "use another part"),
+        FlashError::TooSmall { .. } => {
+            (Exit::NoSpace, "use a larger part, or one with fewer bad blocks")
+        }
+        FlashError::OobTooSmall(_) | FlashError::Geometry(_) => {
+            (Exit::NotAVolume, "use another part")
+        }
         _ => (Exit::Failed, "see the kernel's log; what was durable can still be read with -o ro"),
     };
     Failure::new(exit, error.to_string(), path.display(), advice)

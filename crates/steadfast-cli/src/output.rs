@@ -1,8 +1,8 @@
 //! Writing to standard output.
 //!
-//! Everything that a command prints goes through here, so that a reader who goes away (`steadfast ls … | head`) ends
-//! the program the way it ends every other Unix filter, by SIGPIPE, and so that a full disk is an error and not a
-//! panic.
+//! Everything that a command prints goes through here, so that a reader who goes away (`steadfast
+//! ls … | head`) ends the program the way it ends every other Unix filter, by SIGPIPE, and so that
+//! a full disk is an error and not a panic.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::Path;
@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 
-/// Buffered standard output. Call [`finish`](Self::finish) at the end: what is still buffered may fail to be written.
+/// Buffered standard output. Call [`finish`](Self::finish) at the end: what is still buffered may
+/// fail to be written.
 pub struct Output {
     inner: BufWriter<StdoutLock<'static>>,
     terminal: bool,
@@ -35,14 +36,16 @@ impl Output {
         writeln!(self.inner, "{text}").map_err(failed)
     }
 
-    /// A name from a volume: as it is for a program, with control characters replaced for a terminal.
+    /// A name from a volume: as it is for a program, with control characters replaced for a
+    /// terminal.
     pub fn name(&mut self, name: &[u8]) -> Outcome {
         if self.terminal { self.bytes(printable(name).as_bytes()) } else { self.bytes(name) }
     }
 
     /// A value as one JSON document on lines of its own.
     pub fn json<T: Serialize + ?Sized>(&mut self, value: &T) -> Outcome {
-        serde_json::to_writer_pretty(&mut self.inner, value).map_err(|error| failed(error.into()))?;
+        serde_json::to_writer_pretty(&mut self.inner, value)
+            .map_err(|error| failed(error.into()))?;
         self.bytes(b"\n")
     }
 
@@ -68,7 +71,8 @@ pub fn line(text: impl std::fmt::Display) -> Outcome {
 
 fn failed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        // Rust ignores SIGPIPE at start; end as the default action would. Falls through only if that fails.
+        // Rust ignores SIGPIPE at start; end as the default action would. Falls through only if
+        // that fails.
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     }
     Failure::host(&error, "write", Path::new("standard output"))

@@ -1,4 +1,5 @@
-//! Arrays of remote memory (`remote://HOST:PORT,…`, `remote+etcd://HOST:PORT/NAME`) where an image or a block device could be.
+//! Arrays of remote memory (`remote://HOST:PORT,…`, `remote+etcd://HOST:PORT/NAME`) where an image
+//! or a block device could be.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -50,7 +51,10 @@ pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
 
 /// What the array at this address is doing, if it is one and a process of this machine has it open.
 pub fn live(path: &Path) -> Option<Live> {
-    is_remote(path).then(|| address(path).ok()).flatten().and_then(|address| RemoteMedium::live(&address))
+    is_remote(path)
+        .then(|| address(path).ok())
+        .flatten()
+        .and_then(|address| RemoteMedium::live(&address))
 }
 
 /// The array that this process has open, for its metrics.
@@ -66,7 +70,8 @@ pub fn watched() -> Option<Live> {
 /// # Errors
 /// [`failure`].
 pub fn create(path: &Path) -> Outcome<HostMedium> {
-    let medium = RemoteMedium::create(&address(path)?, uuid()?).map_err(|error| failure(&error, path))?;
+    let medium =
+        RemoteMedium::create(&address(path)?, uuid()?).map_err(|error| failure(&error, path))?;
     Ok(Box::new(medium))
 }
 
@@ -108,19 +113,25 @@ pub fn is_locked(path: &Path) -> bool {
 /// The failure to make, open or use an array.
 pub fn failure(error: &RemoteError, path: &Path) -> Failure {
     let (exit, advice) = match error {
-        RemoteError::InUse => (Exit::Busy, "it is mounted, or another command works on it: end that first"),
+        RemoteError::InUse => {
+            (Exit::Busy, "it is mounted, or another command works on it: end that first")
+        }
         RemoteError::Tls(_) => (Exit::Usage, "give PEM files that belong together"),
         RemoteError::Etcd(error) => match error {
-            EtcdError::NoArray(_) => {
-                (Exit::NotAVolume, "see 'steadfast remote servers', or make it with 'steadfast mkfs'")
-            }
+            EtcdError::NoArray(_) => (
+                Exit::NotAVolume,
+                "see 'steadfast remote servers', or make it with 'steadfast mkfs'",
+            ),
             EtcdError::Exists(_) => {
                 (Exit::Busy, "use another name, or give it up with 'steadfast remote release'")
             }
-            EtcdError::InUse(..) => {
-                (Exit::Busy, "end that first; takeover=yes ends it from here, if it is gone or cut off")
+            EtcdError::InUse(..) => (
+                Exit::Busy,
+                "end that first; takeover=yes ends it from here, if it is gone or cut off",
+            ),
+            EtcdError::Fenced(_) => {
+                (Exit::Busy, "everything that was flushed is safe: open it again")
             }
-            EtcdError::Fenced(_) => (Exit::Busy, "everything that was flushed is safe: open it again"),
             EtcdError::NoRoom(..) => {
                 (Exit::NoSpace, "see 'steadfast remote servers'; start more, or release an array")
             }
@@ -138,8 +149,12 @@ pub fn failure(error: &RemoteError, path: &Path) -> Failure {
             "start the servers that are missing, if they have their state; it is the newer one",
         ),
         RemoteError::Alive(_) => (Exit::Busy, "mount it; --force gives up what the servers hold"),
-        RemoteError::Occupied(_) => (Exit::Busy, "give other servers; --force overwrites what is there"),
-        RemoteError::Host(_) => (Exit::Failed, "see the message; witness=DIRECTORY chooses another place"),
+        RemoteError::Occupied(_) => {
+            (Exit::Busy, "give other servers; --force overwrites what is there")
+        }
+        RemoteError::Host(_) => {
+            (Exit::Failed, "see the message; witness=DIRECTORY chooses another place")
+        }
         RemoteError::Array(error) => match error {
             ArrayError::Invalid(_) => (Exit::Usage, "see docs/REMOTE.md for policies and sizes"),
             ArrayError::Unreachable(..) => (Exit::Failed, "start the server, or leave it out"),
@@ -155,7 +170,9 @@ pub fn failure(error: &RemoteError, path: &Path) -> Failure {
             ArrayError::TooManyLost => {
                 (Exit::Damaged, "start the servers that are missing, if they have their state")
             }
-            ArrayError::Fenced => (Exit::Busy, "everything that was flushed is safe: open it again"),
+            ArrayError::Fenced => {
+                (Exit::Busy, "everything that was flushed is safe: open it again")
+            }
             ArrayError::Unsure(_) => (Exit::Degraded, "start the servers that are missing first"),
             _ => (Exit::Failed, "see 'steadfast remote status'"),
         },

@@ -1,8 +1,9 @@
 //! `mount -o remount`: a mount becomes read-only, or writable again, while it is in use.
 //!
-//! The kernel does it, to all who use the mount; the daemon goes on to have the volume open for writing. What was written before is
-//! durable when a mount has become read-only, if the mask has `unmount`, as it is when the mount ends. Options other than `ro`, `rw`
-//! and those of the kernel stay as they are: mount(8) repeats those of fstab.
+//! The kernel does it, to all who use the mount; the daemon goes on to have the volume open for
+//! writing. What was written before is durable when a mount has become read-only, if the mask has
+//! `unmount`, as it is when the mount ends. Options other than `ro`, `rw` and those of the kernel
+//! stay as they are: mount(8) repeats those of fstab.
 
 use std::path::Path;
 
@@ -35,7 +36,8 @@ pub fn is_asked(options: &[String]) -> bool {
 /// Changes the mount on `directory`.
 ///
 /// # Errors
-/// When nothing is mounted there, files are open for writing, the volume cannot be written to, or the kernel refuses.
+/// When nothing is mounted there, files are open for writing, the volume cannot be written to, or
+/// the kernel refuses.
 pub fn remount(directory: &Path, options: &[String]) -> Outcome {
     let (settings, writable) = read(directory, options)?;
     let mount = mounts::at(directory)
@@ -62,14 +64,16 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
     if let Some(why) = info.poisoned.filter(|_| !read_only) {
         return Err(Failure::core(Error::Poisoned(why), directory.display()));
     }
-    let kernel =
-        statvfs(&mount.directory).map_err(|errno| Failure::host(&errno.into(), "look at", directory))?.f_flag;
-    let flags =
-        flags(kernel, &settings.kernel) | if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
-    let last_point = || match read_only && !info.read_only && info.mask.contains(TransactionMask::UNMOUNT) {
-        true => live.transact(),
-        false => Ok(()),
-    };
+    let kernel = statvfs(&mount.directory)
+        .map_err(|errno| Failure::host(&errno.into(), "look at", directory))?
+        .f_flag;
+    let flags = flags(kernel, &settings.kernel)
+        | if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+    let last_point =
+        || match read_only && !info.read_only && info.mask.contains(TransactionMask::UNMOUNT) {
+            true => live.transact(),
+            false => Ok(()),
+        };
     // Once while a failure still leaves the mount as it was, and once behind the last write.
     last_point()?;
     mount_remount(&mount.directory, flags, c"").map_err(|errno| match errno {
@@ -77,7 +81,10 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
             Exit::Busy,
             "files are open for writing",
             directory.display(),
-            format!("close them and try again; 'fuser -vm {}' shows who has them", directory.display()),
+            format!(
+                "close them and try again; 'fuser -vm {}' shows who has them",
+                directory.display()
+            ),
         ),
         errno => Failure::host(&errno.into(), "remount", directory),
     })?;
@@ -88,7 +95,9 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
 fn read(directory: &Path, options: &[String]) -> Outcome<(MountSettings, Option<bool>)> {
     let mut settings = MountSettings::default();
     let mut writable = None;
-    for option in options.iter().flat_map(|list| list.split(',')).filter(|option| *option != "remount") {
+    for option in
+        options.iter().flat_map(|list| list.split(',')).filter(|option| *option != "remount")
+    {
         settings.apply(option).map_err(|line| {
             Failure::new(Exit::Usage, line, directory.display(), "see 'steadfast mount --help'")
         })?;
@@ -129,9 +138,13 @@ mod tests {
 
     #[test]
     fn flags_stay_unless_others_are_asked_for() {
-        let now = StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV | StatVfsMountFlags::RELATIME;
+        let now =
+            StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV | StatVfsMountFlags::RELATIME;
         let wanted = ["suid".to_owned(), "noexec".to_owned()];
-        assert_eq!(flags(now, &wanted), MountFlags::NODEV | MountFlags::RELATIME | MountFlags::NOEXEC);
+        assert_eq!(
+            flags(now, &wanted),
+            MountFlags::NODEV | MountFlags::RELATIME | MountFlags::NOEXEC
+        );
     }
 
     #[test]

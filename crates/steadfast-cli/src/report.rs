@@ -8,7 +8,8 @@ use crate::failure::Outcome;
 use crate::output::Output;
 use crate::{interval, mask_text, size};
 
-/// `steadfast info --json`. Sizes are bytes. Fields are added over time and never change their meaning.
+/// `steadfast info --json`. Sizes are bytes. Fields are added over time and never change their
+/// meaning.
 #[derive(Debug, Serialize)]
 pub struct InfoReport {
     path: String,
@@ -101,11 +102,18 @@ impl InfoReport {
         row("block size", size::human(self.block_size.into()))?;
         row("node size", size::human(self.node_size.into()))?;
         row("metadata copies", self.metadata_copies.to_string())?;
-        row("intent log", format!("{} ({} in use)", size::human(self.log_size), size::human(self.log_used)))?;
+        row(
+            "intent log",
+            format!("{} ({} in use)", size::human(self.log_size), size::human(self.log_used)),
+        )?;
         row("generation", self.generation.to_string())?;
-        row("transaction mask", if self.mask.is_empty() { "manual".into() } else { self.mask.join(",") })?;
+        row(
+            "transaction mask",
+            if self.mask.is_empty() { "manual".into() } else { self.mask.join(",") },
+        )?;
         row("timer", interval::human_ms(self.timer_ms))?;
-        let features = self.features_compatible | self.features_read_only | self.features_incompatible;
+        let features =
+            self.features_compatible | self.features_read_only | self.features_incompatible;
         if features != 0 {
             row(
                 "features",
@@ -222,7 +230,8 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
 /// # Errors
 /// A line for people.
 pub fn uuid_parse(text: &str) -> Result<[u8; 16], String> {
-    let wrong = || format!("'{text}' is not a UUID: write 32 hexadecimal digits, with or without hyphens");
+    let wrong =
+        || format!("'{text}' is not a UUID: write 32 hexadecimal digits, with or without hyphens");
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
     if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
         return Err(wrong());

@@ -1,9 +1,10 @@
-//! Automatic snapshots of a mounted volume: `hourly=24,daily=7` takes one every hour and every day, and keeps the newest 24
-//! and 7 of them.
+//! Automatic snapshots of a mounted volume: `hourly=24,daily=7` takes one every hour and every day,
+//! and keeps the newest 24 and 7 of them.
 //!
-//! Periods are those of UTC. The one of a period is named after its beginning (`hourly-2026-11-22T14:00Z`), so there is one
-//! for each however often the volume is mounted, and a period in which it was not mounted has none. Which ones are the
-//! newest is told by their generations, not by the clock, which may jump. Snapshots with other names are left alone.
+//! Periods are those of UTC. The one of a period is named after its beginning
+//! (`hourly-2026-11-22T14:00Z`), so there is one for each however often the volume is mounted, and
+//! a period in which it was not mounted has none. Which ones are the newest is told by their
+//! generations, not by the clock, which may jump. Snapshots with other names are left alone.
 
 use std::fmt::Display;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -92,18 +93,22 @@ pub trait Snapshots {
 }
 
 impl Schedule {
-    /// Reads `hourly=24,daily=7,weekly=4,monthly=12`; a colon may stand for the comma, which separates mount options.
+    /// Reads `hourly=24,daily=7,weekly=4,monthly=12`; a colon may stand for the comma, which
+    /// separates mount options.
     ///
     /// # Errors
     /// A line for people.
     pub fn parse(text: &str) -> Result<Schedule, String> {
         let mut rules: Vec<Rule> = Vec::new();
         for part in text.split([',', ':']).filter(|part| !part.is_empty()) {
-            let (name, keep) =
-                part.split_once('=').ok_or_else(|| format!("'{part}' has no number: use hourly=24"))?;
-            let period = Period::ALL.iter().find(|(known, _)| *known == name).map(|(_, period)| *period);
-            let period = period
-                .ok_or_else(|| format!("'{name}' is no period: use hourly, daily, weekly or monthly"))?;
+            let (name, keep) = part
+                .split_once('=')
+                .ok_or_else(|| format!("'{part}' has no number: use hourly=24"))?;
+            let period =
+                Period::ALL.iter().find(|(known, _)| *known == name).map(|(_, period)| *period);
+            let period = period.ok_or_else(|| {
+                format!("'{name}' is no period: use hourly, daily, weekly or monthly")
+            })?;
             let keep = keep.parse().ok().filter(|keep| (1..=KEEP_MAX).contains(keep));
             let keep = keep.ok_or_else(|| format!("'{part}': keep 1 to {KEEP_MAX}"))?;
             if rules.iter().any(|rule| rule.period == period) {
@@ -118,8 +123,8 @@ impl Schedule {
         }
     }
 
-    /// Takes what is due at this moment, and deletes what there is too much of. Tries every rule, and returns the first
-    /// error.
+    /// Takes what is due at this moment, and deletes what there is too much of. Tries every rule,
+    /// and returns the first error.
     ///
     /// # Errors
     /// The volume's.
@@ -159,7 +164,10 @@ impl Keeper {
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn spawn(schedule: Schedule, volume: impl Snapshots + Send + 'static) -> std::io::Result<Keeper> {
+    pub fn spawn(
+        schedule: Schedule,
+        volume: impl Snapshots + Send + 'static,
+    ) -> std::io::Result<Keeper> {
         let (stop, stopped) = mpsc::channel::<()>();
         let run = move || {
             let mut told = String::new();
@@ -221,7 +229,13 @@ mod tests {
             let mut list = self.0.borrow_mut();
             let generation = Generation(list.last().map_or(1, |last| last.generation.0 + 2));
             let created = Timestamp::default();
-            list.push(Snapshot { name: name.into(), generation, created, inodes: 1, used_blocks: 2 });
+            list.push(Snapshot {
+                name: name.into(),
+                generation,
+                created,
+                inodes: 1,
+                used_blocks: 2,
+            });
             Ok(())
         }
 

@@ -1,7 +1,7 @@
 //! The life of a mount: checks, lock, volume, mount, signals, and the way back.
 //!
-//! Order matters on the way out: the kernel lets go of the mount first, then the last transaction point is made, then
-//! the lock on the image is released. `steadfast umount` waits for that lock.
+//! Order matters on the way out: the kernel lets go of the mount first, then the last transaction
+//! point is made, then the lock on the image is released. `steadfast umount` waits for that lock.
 
 use std::fs::{self, OpenOptions as FileOptions};
 use std::io;
@@ -39,8 +39,9 @@ const FUSE_DEVICE: &str = "/dev/fuse";
 /// # Errors
 /// What keeps it from being mounted, and the failure of the last transaction point.
 pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
-    // Signals are caught from before the mount exists: one that ended this process would leave a dead mount. Like the thread in the
-    // background the one that watches for them is there before the workers, of which as many stand by as there are threads left.
+    // Signals are caught from before the mount exists: one that ended this process would leave a
+    // dead mount. Like the thread in the background the one that watches for them is there before
+    // the workers, of which as many stand by as there are threads left.
     let unmount_at_signals = watch_signals();
     let prepared = prepare(image, directory, settings, &ready);
     let Prepared { volume, background, session, metrics } = match prepared {
@@ -74,13 +75,14 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
             format_args!("cannot detach from the starting process: {}", text_os(&error)),
         );
     }
-    let keeper = settings
-        .snapshots
-        .clone()
-        .filter(|_| !info.read_only)
-        .map(|schedule| Keeper::spawn(schedule, Scheduled(Arc::clone(&volume), session.commands())));
+    let keeper = settings.snapshots.clone().filter(|_| !info.read_only).map(|schedule| {
+        Keeper::spawn(schedule, Scheduled(Arc::clone(&volume), session.commands()))
+    });
     if let Some(Err(error)) = &keeper {
-        message(Priority::Error, format_args!("no thread for automatic snapshots: {}", text_os(error)));
+        message(
+            Priority::Error,
+            format_args!("no thread for automatic snapshots: {}", text_os(error)),
+        );
     }
     let served = session.run();
     drop(keeper);
@@ -118,7 +120,12 @@ struct Prepared {
 }
 
 /// Everything up to the mount itself; on error nothing is left behind.
-fn prepare(image: &Path, directory: &Path, settings: &MountSettings, ready: &Ready) -> Outcome<Prepared> {
+fn prepare(
+    image: &Path,
+    directory: &Path,
+    settings: &MountSettings,
+    ready: &Ready,
+) -> Outcome<Prepared> {
     check_host(directory)?;
     let metrics = settings.metrics.as_ref().map(Server::bind).transpose()?;
     let options = OpenOptions {
@@ -172,7 +179,10 @@ fn prepare(image: &Path, directory: &Path, settings: &MountSettings, ready: &Rea
 fn start_background(volume: &Arc<HostVolume>) -> Option<BackgroundThread> {
     BackgroundThread::spawn(Arc::clone(volume), |failure| message(Priority::Error, failure))
         .inspect_err(|error| {
-            message(Priority::Error, format_args!("no background thread, no timer: {}", text_os(error)));
+            message(
+                Priority::Error,
+                format_args!("no background thread, no timer: {}", text_os(error)),
+            );
         })
         .ok()
 }
@@ -221,24 +231,28 @@ fn check_directory(directory: &Path) -> Outcome {
     }
 }
 
-/// The failure to report where the mount on `directory` has lost its daemon. What the kernel has cached still answers
-/// then, so only a question to the daemon tells.
+/// The failure to report where the mount on `directory` has lost its daemon. What the kernel has
+/// cached still answers then, so only a question to the daemon tells.
 fn dead(directory: &Path) -> Option<Failure> {
     let asked = Live::open(directory).and_then(|live| live.mask());
     asked.err().filter(|failure| failure.exit == Exit::CannotMount)
 }
 
 fn check_fuse_device() -> Outcome {
-    let Err(error) = FileOptions::new().read(true).write(true).open(FUSE_DEVICE) else { return Ok(()) };
+    let Err(error) = FileOptions::new().read(true).write(true).open(FUSE_DEVICE) else {
+        return Ok(());
+    };
     let (what, advice) = match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => (
             "no FUSE on this machine".to_owned(),
             "load it with 'modprobe fuse'; give a container --device /dev/fuse --cap-add SYS_ADMIN",
         ),
-        Some(Errno::NODEV | Errno::NXIO) => {
-            ("the kernel has no FUSE".to_owned(), "load it with 'modprobe fuse', or use a kernel that has it")
-        }
-        // fusermount3 opens it with the privileges of whoever calls it, so it is no way around this.
+        Some(Errno::NODEV | Errno::NXIO) => (
+            "the kernel has no FUSE".to_owned(),
+            "load it with 'modprobe fuse', or use a kernel that has it",
+        ),
+        // fusermount3 opens it with the privileges of whoever calls it, so it is no way around
+        // this.
         Some(Errno::ACCESS | Errno::PERM) => (
             "no permission to use FUSE".to_owned(),
             "run it as root, or let your user (or its container) open the device",
@@ -260,11 +274,11 @@ fn apply_mask(volume: &HostVolume, settings: &MountSettings, image: &Path) -> Ou
     let base = settings.behaviour.map(Behaviour::mask);
     let mask = match &settings.mask {
         // A relative mask changes the one of the behaviour.
-        Some(text) => {
-            Some(mask_text::parse(&[text], base.unwrap_or_else(|| volume.mask())).map_err(|line| {
+        Some(text) => Some(
+            mask_text::parse(&[text], base.unwrap_or_else(|| volume.mask())).map_err(|line| {
                 Failure::new(Exit::Usage, line, image.display(), "see 'steadfast mount --help'")
-            })?)
-        }
+            })?,
+        ),
         None => base,
     };
     let timer_ms = settings.timer_ms.or_else(|| settings.behaviour.and_then(Behaviour::timer_ms));
@@ -326,12 +340,18 @@ fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) 
         _ => {
             // Messages of the mount itself may have several lines.
             let text = text_os(error).replace('\n', "; ");
-            Failure::new(Exit::CannotMount, format!("cannot mount: {text}"), place, "see the message")
+            Failure::new(
+                Exit::CannotMount,
+                format!("cannot mount: {text}"),
+                place,
+                "see the message",
+            )
         }
     }
 }
 
-/// Gives out what the mount counts. Holds the volume only while somebody asks: its end frees the image.
+/// Gives out what the mount counts. Holds the volume only while somebody asks: its end frees the
+/// image.
 fn serve_metrics(
     server: Server,
     volume: &Arc<HostVolume>,
@@ -355,8 +375,9 @@ fn serve_metrics(
     })
 }
 
-/// Watches for signals that ask for an end, and unmounts what it is told then; one that comes before that waits for it. While files
-/// are open the mount is taken out of the tree, and served on until they are closed. A second signal ends the wait.
+/// Watches for signals that ask for an end, and unmounts what it is told then; one that comes
+/// before that waits for it. While files are open the mount is taken out of the tree, and served on
+/// until they are closed. A second signal ends the wait.
 fn watch_signals() -> Option<Sender<UnmountHandle>> {
     let (sender, receiver) = mpsc::channel::<UnmountHandle>();
     let started = Signals::new([SIGTERM, SIGINT, SIGHUP]).and_then(|mut signals| {
@@ -416,6 +437,9 @@ fn finish(image: &Path, directory: &Path, volume: &HostVolume, served: io::Resul
     }
     closed.map_err(|error| Failure::core(error, image.display()))?;
     served.map_err(|error| Failure::host(&error, "serve the mount", directory))?;
-    message(Priority::Info, format_args!("unmounted {} from {}", image.display(), directory.display()));
+    message(
+        Priority::Info,
+        format_args!("unmounted {} from {}", image.display(), directory.display()),
+    );
     Ok(())
 }

@@ -1,19 +1,24 @@
 //! Sizes as people write and read them: `4096`, `4K`, `1MiB`, `1.5G`, `64MB`.
 //!
-//! `K`, `M`, `G`, `T`, `P`, `E` and their `KiB` forms are powers of 1024, as mkfs programs have it; `KB`, `MB`, … are
-//! powers of 1000, as makers of disks have it. Case does not matter.
+//! `K`, `M`, `G`, `T`, `P`, `E` and their `KiB` forms are powers of 1024, as mkfs programs have it;
+//! `KB`, `MB`, … are powers of 1000, as makers of disks have it. Case does not matter.
 
 /// Bytes in the size that `text` names.
 ///
 /// # Errors
 /// A line for people when the text is no size, is no whole number of bytes or does not fit 64 bits.
 pub fn parse(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is not a size: write bytes or a form such as 4K, 1MiB, 1.5G or 64MB");
+    let wrong =
+        || format!("'{text}' is not a size: write bytes or a form such as 4K, 1MiB, 1.5G or 64MB");
     let text_trimmed = text.trim();
-    if text_trimmed.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+    if text_trimmed
+        .strip_prefix('-')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    {
         return Err(format!("'{text}' is below zero: sizes begin at 0"));
     }
-    let split = text_trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text_trimmed.len());
+    let split =
+        text_trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text_trimmed.len());
     let (number, unit) = text_trimmed.split_at(split);
     let factor = unit_factor(unit.trim_start()).ok_or_else(wrong)?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -105,14 +110,18 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in
-            ["", "K", ".", "1.", ".5", "1..5K", "1.2.3", "-1", "1X", "1KiBs", "1 K B", "0.3", "0x10", "١"]
-        {
+        for text in [
+            "", "K", ".", "1.", ".5", "1..5K", "1.2.3", "-1", "1X", "1KiBs", "1 K B", "0.3",
+            "0x10", "١",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
-        for text in
-            ["16E", "99999999999999999999", "340282366920938463463374607431768211456", "18446744073709551616"]
-        {
+        for text in [
+            "16E",
+            "99999999999999999999",
+            "340282366920938463463374607431768211456",
+            "18446744073709551616",
+        ] {
             assert!(parse(text).is_err_and(|line| line.contains("too large")), "{text}");
         }
         assert_eq!(parse("18446744073709551615"), Ok(u64::MAX));

@@ -46,7 +46,8 @@ impl JsonStat {
 
 /// `-rw-r--r--  1 1000 1000     4096 2026-01-31 12:00:00`
 pub fn long(attributes: &Attributes) -> String {
-    let size = if is_device(attributes) { device(attributes.device) } else { attributes.size.to_string() };
+    let size =
+        if is_device(attributes) { device(attributes.device) } else { attributes.size.to_string() };
     format!(
         "{} {:>3} {:>5} {:>5} {size:>12} {}",
         mode_text(attributes),
@@ -115,18 +116,21 @@ pub fn time(time: Timestamp, rfc3339: bool) -> String {
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     if rfc3339 {
         let nanoseconds = time.nanoseconds;
-        return format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}Z");
+        return format!(
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}Z"
+        );
     }
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// Year, month and day of the proleptic Gregorian calendar, from days since 1970-01-01. The year starts in March
-/// inside, so that the leap day is the last of its year.
+/// Year, month and day of the proleptic Gregorian calendar, from days since 1970-01-01. The year
+/// starts in March inside, so that the leap day is the last of its year.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;

@@ -1,7 +1,8 @@
 //! What a command was pointed at: a mounted volume or an image.
 //!
-//! People name a volume by where they see it. A directory means the volume mounted there; an image that is mounted
-//! means the same volume, so that `steadfast info disk.img` works before and after `steadfast mount`.
+//! People name a volume by where they see it. A directory means the volume mounted there; an image
+//! that is mounted means the same volume, so that `steadfast info disk.img` works before and after
+//! `steadfast mount`.
 
 use std::fs;
 use std::io;
@@ -78,9 +79,13 @@ impl Target {
     }
 }
 
-/// Whether this is what calls on a mount say whose daemon is gone. ECANCELED: over io_uring, of a request that was with it.
+/// Whether this is what calls on a mount say whose daemon is gone. ECANCELED: over io_uring, of a
+/// request that was with it.
 pub fn is_daemon_gone(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
+    )
 }
 
 /// A failed look at `path`; "Transport endpoint is not connected" gets the answer it needs.

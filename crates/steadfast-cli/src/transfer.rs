@@ -1,7 +1,7 @@
 //! Moving the bytes of one file between a volume and the host.
 //!
-//! Holes stay holes in both directions: what a volume does not store is not written on the host, and whole chunks of
-//! zeros from the host are not stored on the volume.
+//! Holes stay holes in both directions: what a volume does not store is not written on the host,
+//! and whole chunks of zeros from the host are not stored on the volume.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -19,11 +19,16 @@ const CHUNK: usize = 1 << 20;
 /// Granularity at which zeros become holes, bytes.
 const HOLE: usize = 64 << 10;
 
-/// Reads the regular file at `path` and gives its bytes with their offsets to `sink`, holes as zeros.
+/// Reads the regular file at `path` and gives its bytes with their offsets to `sink`, holes as
+/// zeros.
 ///
 /// # Errors
 /// What is wrong with the path or the file, and what `sink` returns.
-pub fn read_file(image: &Image, path: &[u8], sink: &mut dyn FnMut(&[u8], u64) -> Outcome) -> Outcome {
+pub fn read_file(
+    image: &Image,
+    path: &[u8],
+    sink: &mut dyn FnMut(&[u8], u64) -> Outcome,
+) -> Outcome {
     let attributes = volume_path::resolve(&image.volume, path, LastLink::Follow)
         .and_then(|found| regular(&found).map(|()| found))
         .map_err(|error| image.failure(error, path))?;
@@ -100,7 +105,8 @@ fn read_range(
     Ok(())
 }
 
-/// Makes the contents of a regular file on the volume those of `source`. `place` is the host path, for messages.
+/// Makes the contents of a regular file on the volume those of `source`. `place` is the host path,
+/// for messages.
 ///
 /// # Errors
 /// Those of reading the source and of writing to the volume.
@@ -121,7 +127,8 @@ pub fn write_file(
     let mut size = 0u64;
     let mut ends_in_hole = false;
     loop {
-        let got = fill(source, &mut buffer).map_err(|error| Failure::host(&error, "read", place))?;
+        let got =
+            fill(source, &mut buffer).map_err(|error| Failure::host(&error, "read", place))?;
         if got == 0 {
             break;
         }

@@ -1,4 +1,5 @@
-//! Paths on a volume that is open in this process: from bytes to an inode, as a kernel would walk them.
+//! Paths on a volume that is open in this process: from bytes to an inode, as a kernel would walk
+//! them.
 
 use steadfast::fs::{Attributes, DirectoryEntry, FileKind};
 use steadfast::{Error, InodeNumber, Result};
@@ -61,7 +62,9 @@ pub fn resolve(volume: &HostVolume, path: &[u8], last: LastLink) -> Result<Attri
         }
     }
     match stack.last() {
-        Some(found) if path.ends_with(b"/") && found.kind != FileKind::Directory => Err(Error::NotADirectory),
+        Some(found) if path.ends_with(b"/") && found.kind != FileKind::Directory => {
+            Err(Error::NotADirectory)
+        }
         Some(found) => Ok(*found),
         None => Err(Error::NotFound),
     }
@@ -152,7 +155,9 @@ fn trim_slashes_end(path: &[u8]) -> &[u8] {
 
 /// Puts the components of `path` on the stack of those still to walk, the first on top.
 fn push_components(pending: &mut Vec<Vec<u8>>, path: &[u8]) {
-    pending.extend(path.rsplit(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec));
+    pending.extend(
+        path.rsplit(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec),
+    );
 }
 
 #[cfg(test)]

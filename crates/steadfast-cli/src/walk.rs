@@ -1,8 +1,9 @@
 //! Walking everything below a directory of a volume.
 //!
-//! The volume may be anybody's, with every checksum right and nothing true. So no directory is entered twice: one that
-//! is its own ancestor, or has two names, ends the walk with a failure, and so do two entries of one name. How deep a
-//! walk goes is bounded, and what it keeps is the listing of each directory on the way and one path.
+//! The volume may be anybody's, with every checksum right and nothing true. So no directory is
+//! entered twice: one that is its own ancestor, or has two names, ends the walk with a failure, and
+//! so do two entries of one name. How deep a walk goes is bounded, and what it keeps is the listing
+//! of each directory on the way and one path.
 
 use std::collections::HashSet;
 use std::vec::IntoIter;
@@ -40,7 +41,8 @@ impl Stop {
     /// The failure to walk on at `place`.
     pub fn failure(self, place: impl std::fmt::Display) -> Failure {
         let damaged = |what: &str| {
-            let advice = "run 'steadfast check', and copy what is left with 'steadfast check --salvage DIR'";
+            let advice =
+                "run 'steadfast check', and copy what is left with 'steadfast check --salvage DIR'";
             Failure::new(Exit::Damaged, what, &place, advice)
         };
         match self {
@@ -118,11 +120,18 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins at a directory, whose path is `path`. It is itself no [entry](Step::Entry), and is [left](Step::Left) last.
+    /// Begins at a directory, whose path is `path`. It is itself no [entry](Step::Entry), and is
+    /// [left](Step::Left) last.
     pub fn new(volume: &'a HostVolume, path: &[u8], directory: Attributes) -> Walk<'a> {
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
         let path = path[..end].to_vec();
-        Walk { volume, levels: Vec::new(), visited: Visited::default(), path, next: Some(directory) }
+        Walk {
+            volume,
+            levels: Vec::new(),
+            visited: Visited::default(),
+            path,
+            next: Some(directory),
+        }
     }
 
     /// The next step, `None` at the end.
@@ -154,7 +163,8 @@ impl<'a> Walk<'a> {
         self.next = None;
     }
 
-    /// The path of the last step: that of the first directory, and names behind slashes; empty for the root.
+    /// The path of the last step: that of the first directory, and names behind slashes; empty for
+    /// the root.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
@@ -172,7 +182,8 @@ impl<'a> Walk<'a> {
         self.levels.last().map(|level| level.attributes.inode)
     }
 
-    /// For each directory above the last step, from the first on, whether there is nothing more in it.
+    /// For each directory above the last step, from the first on, whether there is nothing more in
+    /// it.
     pub fn ends(&self) -> impl Iterator<Item = bool> {
         self.levels.iter().map(|level| level.entries.as_slice().is_empty())
     }

@@ -8,7 +8,8 @@ use std::process::{Child, Output, Stdio};
 
 use common::{Scratch, can_mount, failed, process_exists, signal, wait_for};
 
-/// A mounted volume with `d/old` on it, under the default mask, or nothing where mounting is not possible.
+/// A mounted volume with `d/old` on it, under the default mask, or nothing where mounting is not
+/// possible.
 fn start() -> Option<(Scratch, std::path::PathBuf)> {
     if !can_mount() {
         return None;
@@ -106,7 +107,8 @@ fn kill_of_the_wrapper_rolls_back_when_the_last_process_has_ended() {
     let script = format!(
         "({CHANGE}); (while [ ! -e stop ]; do echo x >>mnt/d/late; sleep 0.05; done) & echo $! >pid; wait"
     );
-    let mut child = scratch.command(&["atomically", "mnt", "--", "sh", "-c", &script]).spawn().unwrap();
+    let mut child =
+        scratch.command(&["atomically", "mnt", "--", "sh", "-c", &script]).spawn().unwrap();
     wait_for("the grandchild", || mnt.join("d/late").exists() && scratch.path("pid").exists());
     signal("KILL", child.id());
     child.wait().unwrap();
@@ -138,7 +140,10 @@ fn others_are_refused_and_power_may_fail() {
     scratch.ok("umount mnt");
     scratch.mounted("");
     unchanged(&mnt);
-    assert!(scratch.ok("mask get mnt").contains("fsync"), "the mask on the medium was never changed");
+    assert!(
+        scratch.ok("mask get mnt").contains("fsync"),
+        "the mask on the medium was never changed"
+    );
     scratch.ok("umount mnt");
     scratch.ok("check --quiet disk.img");
 }
@@ -146,8 +151,10 @@ fn others_are_refused_and_power_may_fail() {
 #[test]
 fn no_space_says_what_to_do() {
     let Some((scratch, mnt)) = start() else { return };
-    let full =
-        shell(&scratch, "rm mnt/d/old; head -c 40000000 /dev/zero | tr '\\0' x >mnt/d/big 2>/dev/null");
+    let full = shell(
+        &scratch,
+        "rm mnt/d/old; head -c 40000000 /dev/zero | tr '\\0' x >mnt/d/big 2>/dev/null",
+    );
     assert!(!full.status.success());
     says(&full, full.status.code().unwrap(), &["rolled back", "no space"]);
     unchanged(&mnt);

@@ -1,5 +1,5 @@
-//! Everything that can be wrong with what a person gives the command: one clear line, the documented exit code, and
-//! nothing lost.
+//! Everything that can be wrong with what a person gives the command: one clear line, the
+//! documented exit code, and nothing lost.
 
 mod common;
 
@@ -19,7 +19,10 @@ fn not_a_steadfast_image() {
     for image in ["text.img", "zeros.img", "tiny.img", "empty.img"] {
         for command in ["info", "df", "ls", "tree", "check", "mask get"] {
             let line = scratch.fails(3, &format!("{command} {image}"));
-            assert!(line.starts_with(&format!("steadfast: not a Steadfast volume: {image}: ")), "{line}");
+            assert!(
+                line.starts_with(&format!("steadfast: not a Steadfast volume: {image}: ")),
+                "{line}"
+            );
         }
     }
     assert_eq!(fs::read(scratch.path("text.img")).unwrap(), [b'x'; 100_000]);
@@ -50,7 +53,10 @@ fn newer_version() {
         edit_superblock(&image, offset, |bytes| bytes[8] = 9);
     }
     let line = scratch.fails(3, "ls disk.img");
-    assert!(line.contains("version 9 is newer") && line.contains("use a steadfast that knows it"), "{line}");
+    assert!(
+        line.contains("version 9 is newer") && line.contains("use a steadfast that knows it"),
+        "{line}"
+    );
     let line = scratch.fails(5, "mkfs disk.img");
     assert!(line.contains("already holds a Steadfast volume"), "{line}");
 }
@@ -83,7 +89,10 @@ fn truncated_image() {
     let image = fs::OpenOptions::new().write(true).open(scratch.path("disk.img")).unwrap();
     image.set_len(3 << 20).unwrap();
     let line = scratch.fails(4, "ls disk.img");
-    assert!(line.contains("truncated") && line.contains("4194304") && line.contains("3145728"), "{line}");
+    assert!(
+        line.contains("truncated") && line.contains("4194304") && line.contains("3145728"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -127,7 +136,10 @@ fn one_damaged_superblock_copy() {
         let output = scratch.line("cat disk.img /f");
         assert_eq!(succeeded(&output, "cat"), "x");
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.starts_with("steadfast: warning: one superblock copy is damaged: disk.img: "), "{said}");
+        assert!(
+            said.starts_with("steadfast: warning: one superblock copy is damaged: disk.img: "),
+            "{said}"
+        );
         assert_eq!(said.lines().count(), 1);
         let line = scratch.fails(9, "check disk.img");
         assert!(line.contains("nothing is lost"), "{line}");
@@ -180,7 +192,8 @@ fn damaged_nodes() {
     }
     scratch.ok("put -r disk.img tree");
     let image = scratch.path("disk.img");
-    // A name that is not in the leaf that holds /kept; which one that is depends on the volume's hash key.
+    // A name that is not in the leaf that holds /kept; which one that is depends on the volume's
+    // hash key.
     let blocks = |name: &str| -> Vec<u64> {
         find(&image, name.as_bytes()).into_iter().map(|place| place / CELL).collect()
     };

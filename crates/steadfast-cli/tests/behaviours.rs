@@ -1,5 +1,5 @@
-//! The mount options `asynchronous`, `background` and `synchronous`. Skipped, with a line that says so, where nothing can be
-//! mounted.
+//! The mount options `asynchronous`, `background` and `synchronous`. Skipped, with a line that says
+//! so, where nothing can be mounted.
 
 mod common;
 
@@ -12,7 +12,8 @@ use common::{Scratch, can_mount, wait_for};
 use serde_json::Value;
 
 fn mask(scratch: &Scratch, target: &str) -> (Vec<String>, u64) {
-    let mask: Value = serde_json::from_str(&scratch.ok(&format!("mask get --json {target}"))).expect("JSON");
+    let mask: Value =
+        serde_json::from_str(&scratch.ok(&format!("mask get --json {target}"))).expect("JSON");
     let events = mask["mask"].as_array().expect("a list").iter();
     (
         events.map(|event| event.as_str().expect("a name").to_owned()).collect(),
@@ -27,7 +28,14 @@ const CALLS: [Call; 13] = [
     ("create", |at| drop(File::create(at.join("file")).unwrap()), |at| at.join("file").exists()),
     (
         "write",
-        |at| OpenOptions::new().write(true).open(at.join("file")).unwrap().write_all(b"abcdef").unwrap(),
+        |at| {
+            OpenOptions::new()
+                .write(true)
+                .open(at.join("file"))
+                .unwrap()
+                .write_all(b"abcdef")
+                .unwrap()
+        },
         |at| fs::read(at.join("file")).unwrap() == b"abcdef",
     ),
     (
@@ -48,7 +56,11 @@ const CALLS: [Call; 13] = [
         |at| fs::set_permissions(at.join("file"), Permissions::from_mode(0o641)).unwrap(),
         |at| fs::metadata(at.join("file")).unwrap().permissions().mode() & 0o777 == 0o641,
     ),
-    ("mkdir", |at| fs::create_dir(at.join("directory")).unwrap(), |at| at.join("directory").is_dir()),
+    (
+        "mkdir",
+        |at| fs::create_dir(at.join("directory")).unwrap(),
+        |at| at.join("directory").is_dir(),
+    ),
     (
         "link",
         |at| fs::hard_link(at.join("file"), at.join("directory/link")).unwrap(),
@@ -65,7 +77,11 @@ const CALLS: [Call; 13] = [
         |at| fs::read_link(at.join("symlink")).unwrap() == Path::new("file"),
     ),
     ("unlink", |at| fs::remove_file(at.join("moved")).unwrap(), |at| !at.join("moved").exists()),
-    ("rmdir", |at| fs::remove_dir(at.join("directory")).unwrap(), |at| !at.join("directory").exists()),
+    (
+        "rmdir",
+        |at| fs::remove_dir(at.join("directory")).unwrap(),
+        |at| !at.join("directory").exists(),
+    ),
     (
         "times",
         |at| {
@@ -85,7 +101,8 @@ const CALLS: [Call; 13] = [
         },
         |at| {
             let mut value = [0; 8];
-            rustix::fs::getxattr(at.join("file"), "user.x", &mut value[..]) == Ok(1) && value[0] == b'y'
+            rustix::fs::getxattr(at.join("file"), "user.x", &mut value[..]) == Ok(1)
+                && value[0] == b'y'
         },
     ),
 ];
@@ -148,7 +165,9 @@ fn a_behaviour_stays_until_another_is_asked_for() {
     scratch.mounted("-o synchronous,mask=no-close,timer=7s");
     scratch.ok("umount mnt");
     let (events, _) = mask(&scratch, "disk.img");
-    assert!(events.iter().any(|event| event == "mkdir") && !events.iter().any(|event| event == "close"));
+    assert!(
+        events.iter().any(|event| event == "mkdir") && !events.iter().any(|event| event == "close")
+    );
     scratch.mounted("-o ro,asynchronous");
     assert_eq!(mask(&scratch, "mnt").0, events, "a read-only mount changes nothing");
     scratch.ok("umount mnt");

@@ -53,7 +53,8 @@ fn whole_files_and_parts() {
     assert_eq!(fs::read(mounted.join("empty-or-small")).unwrap(), b"small");
     let after = used(&scratch);
     assert!(after < before + (1 << 20), "{before} bytes, then {after}");
-    let left: Vec<_> = fs::read_dir(&mounted).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(&mounted).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 4, "{left:?}");
     scratch.ok("umount mnt");
     scratch.ok("check disk.img");
@@ -102,7 +103,8 @@ fn bad_input_changes_nothing() {
     for name in ["a", "b"] {
         assert!(fs::read(mounted.join(name)).unwrap() == data, "{name}");
     }
-    let mut left: Vec<_> = fs::read_dir(&mounted).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut left: Vec<_> =
+        fs::read_dir(&mounted).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["a", "b", "device", "dir"]);
     scratch.ok("umount mnt");

@@ -1,5 +1,5 @@
-//! What administrators know of other file systems: `mkfs.steadfast`, `fsck.steadfast` with the exit codes of e2fsck,
-//! `check --repair`, `tune`.
+//! What administrators know of other file systems: `mkfs.steadfast`, `fsck.steadfast` with the exit
+//! codes of e2fsck, `check --repair`, `tune`.
 
 mod common;
 
@@ -31,7 +31,8 @@ fn fsck(scratch: &Scratch, line: &str) -> (i32, String) {
 fn rot(scratch: &Scratch, needle: &[u8]) {
     let path = scratch.path("disk.img");
     let bytes = fs::read(&path).unwrap();
-    let block = bytes.chunks(4096).rposition(|block| block.starts_with(needle)).expect("a block like that");
+    let block =
+        bytes.chunks(4096).rposition(|block| block.starts_with(needle)).expect("a block like that");
     let image = File::options().write(true).open(path).unwrap();
     image.write_all_at(&[0x5a; 4000], block as u64 * 4096 + 60).unwrap();
 }
@@ -39,14 +40,20 @@ fn rot(scratch: &Scratch, needle: &[u8]) {
 #[test]
 fn mkfs_by_its_name() {
     let scratch = Scratch::new();
-    let made =
-        named(&scratch, "mkfs.steadfast", "-L spool -U 6fa459ea-ee8a-3ca4-894e-db77e160355e disk.img 8192");
+    let made = named(
+        &scratch,
+        "mkfs.steadfast",
+        "-L spool -U 6fa459ea-ee8a-3ca4-894e-db77e160355e disk.img 8192",
+    );
     assert_eq!(made.status.code(), Some(0), "{made:?}");
     assert_eq!(scratch.ok("info --get size disk.img").trim(), "8388608");
     assert_eq!(scratch.ok("info --get label disk.img").trim(), "spool");
     let again = named(&scratch, "mkfs.steadfast", "disk.img");
     assert_eq!(again.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("already holds a Steadfast volume"), "{again:?}");
+    assert!(
+        String::from_utf8_lossy(&again.stderr).contains("already holds a Steadfast volume"),
+        "{again:?}"
+    );
     let blocks = named(&scratch, "mkfs.steadfast", "-q -F -b 512 disk.img 20000");
     assert!(blocks.status.success() && blocks.stdout.is_empty(), "{blocks:?}");
     assert_eq!(scratch.ok("info --get size disk.img").trim(), "10240000");
@@ -127,7 +134,8 @@ fn tune_changes_names_and_parameters() {
     scratch.put("/file", b"content");
     let first = scratch.ok("info --get uuid disk.img");
     let new = "6fa459ea-ee8a-3ca4-894e-db77e160355e";
-    let said = scratch.ok(&format!("tune --label new --uuid {new} --mask +rename --timer 2s disk.img"));
+    let said =
+        scratch.ok(&format!("tune --label new --uuid {new} --mask +rename --timer 2s disk.img"));
     assert!(said.contains(new) && said.contains("label new"), "{said}");
     let export = scratch.ok("info --export disk.img");
     assert!(export.contains(&format!("UUID={new}")) && export.contains("LABEL=new"), "{export}");

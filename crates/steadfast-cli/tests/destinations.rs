@@ -1,4 +1,5 @@
-//! Where commands write: files appear whole, what is no file is not replaced, and an interrupted command leaves nothing.
+//! Where commands write: files appear whole, what is no file is not replaced, and an interrupted
+//! command leaves nothing.
 
 mod common;
 
@@ -45,7 +46,9 @@ const WRITERS: [&str; 4] = [
 fn a_device_is_written_into_and_stays_one() {
     let scratch = sample();
     let device = scratch.path("node");
-    if mknodat(CWD, &device, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(1, 3)).is_err() {
+    if mknodat(CWD, &device, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(1, 3))
+        .is_err()
+    {
         eprintln!("skipped: making a device needs root");
         return;
     }
@@ -82,7 +85,9 @@ fn a_pipe_takes_what_is_written() {
     let scratch = sample();
     let fifo = scratch.path("fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    for (writer, mark) in [(WRITERS[0], &b"ustar"[..]), (WRITERS[1], b"contents"), (WRITERS[2], b"<svg")] {
+    for (writer, mark) in
+        [(WRITERS[0], &b"ustar"[..]), (WRITERS[1], b"contents"), (WRITERS[2], b"<svg")]
+    {
         let reader = std::thread::spawn({
             let fifo = fifo.clone();
             move || {
@@ -93,13 +98,19 @@ fn a_pipe_takes_what_is_written() {
         });
         scratch.ok(&writer.replace("DEST", "fifo"));
         let found = reader.join().unwrap();
-        assert!(found.windows(mark.len()).any(|window| window == mark), "{writer}: {} bytes", found.len());
+        assert!(
+            found.windows(mark.len()).any(|window| window == mark),
+            "{writer}: {} bytes",
+            found.len()
+        );
         assert!(fs::metadata(&fifo).unwrap().file_type().is_fifo(), "{writer}");
     }
     // Standard output by its name, in the middle of a file that others write as well.
     let script = "(echo before; $0 get disk.img /file /dev/stdout; echo; echo after) >out";
-    let status =
-        Command::new("sh").args(["-c", script, common::STEADFAST]).current_dir(scratch.path("")).status();
+    let status = Command::new("sh")
+        .args(["-c", script, common::STEADFAST])
+        .current_dir(scratch.path(""))
+        .status();
     assert!(status.unwrap().success());
     assert_eq!(fs::read_to_string(scratch.path("out")).unwrap(), "before\ncontents\nafter\n");
 }
@@ -235,7 +246,8 @@ fn an_interrupted_command_leaves_nothing_and_says_so() {
         ("image extract --tar big.img out.tar", "Ctrl-C"),
         ("image extract --tar big.img out.tar", "SIGTERM"),
     ] {
-        // A test that runs in the background of a shell has inherited that SIGINT is ignored, and so would the command.
+        // A test that runs in the background of a shell has inherited that SIGINT is ignored, and
+        // so would the command.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT,TERM", STEADFAST]).args(line.split(' '));
         command.current_dir(scratch.path("")).stdin(Stdio::null());

@@ -1,4 +1,5 @@
-//! `steadfast flash format|info|map|rebuild|scrub|top` on images of parts, whole and in partitions, and what they refuse.
+//! `steadfast flash format|info|map|rebuild|scrub|top` on images of parts, whole and in partitions,
+//! and what they refuse.
 
 mod common;
 
@@ -48,10 +49,17 @@ fn a_part_is_formatted_looked_at_and_drawn() {
     let sum: u64 = states.values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!((sum, &states["bad"]), (u64::from(BLOCKS), &2.into()));
     let text = scratch.ok("flash info nand.bin");
-    assert!(text.contains("bad blocks    7, 50\n") && text.contains("closed in good order"), "{text}");
+    assert!(
+        text.contains("bad blocks    7, 50\n") && text.contains("closed in good order"),
+        "{text}"
+    );
 
     let map = scratch.ok("flash map nand.bin");
-    assert_eq!(map.lines().skip(3).take(2).map(|row| row.matches('×').count()).sum::<usize>(), 2, "{map}");
+    assert_eq!(
+        map.lines().skip(3).take(2).map(|row| row.matches('×').count()).sum::<usize>(),
+        2,
+        "{map}"
+    );
     let blocks = json(&scratch.ok("flash map --json nand.bin"));
     let of = |state: &str| {
         blocks.as_array().unwrap().iter().filter(|block| block["state"] == state).count() as u64
@@ -69,11 +77,15 @@ fn a_part_is_formatted_looked_at_and_drawn() {
     let good: u64 = bars.iter().map(|bar| bar["blocks"].as_u64().unwrap()).sum();
     assert_eq!((good, &top["wear"]), (u64::from(BLOCKS) - 2, &info["wear"]));
     let frame = scratch.ok("flash top --once --interval 100ms nand.bin");
-    assert!(frame.contains("blocks by erasures") && frame.contains("erased since start"), "{frame}");
+    assert!(
+        frame.contains("blocks by erasures") && frame.contains("erased since start"),
+        "{frame}"
+    );
     scratch.ok("flash top --svg wear.svg nand.bin");
     assert!(fs::read_to_string(scratch.path("wear.svg")).unwrap().contains("Wear of nand.bin"));
 
-    // The patrol reads what is in use, moves what is going bad, and writes nothing where it is only to look.
+    // The patrol reads what is in use, moves what is going bad, and writes nothing where it is only
+    // to look.
     let before = fs::read(scratch.path("nand.bin")).unwrap();
     let seen = json(&scratch.ok("flash scrub --dry-run --json nand.bin"));
     assert!(fs::read(scratch.path("nand.bin")).unwrap() == before);
@@ -85,7 +97,11 @@ fn a_part_is_formatted_looked_at_and_drawn() {
     bytes[place + 9] ^= 4;
     fs::write(scratch.path("nand.bin"), &bytes).unwrap();
     let whole = json(&scratch.ok("flash scrub --json nand.bin"));
-    assert_eq!((&whole["complete"], &whole["blocks_waiting"]), (&true.into(), &0.into()), "{whole}");
+    assert_eq!(
+        (&whole["complete"], &whole["blocks_waiting"]),
+        (&true.into(), &0.into()),
+        "{whole}"
+    );
     assert!(whole["bits_max"] == 1 && whole["corrected_pages"] == 1, "{whole}");
     let part = json(&scratch.ok("flash scrub --budget 10 --json nand.bin"));
     assert_eq!((&part["complete"], &part["pages_read"]), (&false.into(), &10.into()));
@@ -97,7 +113,10 @@ fn a_part_is_formatted_looked_at_and_drawn() {
     assert!(line.contains("already holds a flash volume") && line.contains("--force"), "{line}");
     let again = json(&scratch.ok("flash format --force --json nand.bin"));
     assert_eq!(again["erase_counts_kept"], true);
-    assert!(again["wear"]["erases_total"].as_u64() > info["wear"]["erases_total"].as_u64(), "{again} {info}");
+    assert!(
+        again["wear"]["erases_total"].as_u64() > info["wear"]["erases_total"].as_u64(),
+        "{again} {info}"
+    );
     assert_ne!(again["volume"], info["volume"]);
     scratch.fails(3, "ls nand.bin");
 }
@@ -108,14 +127,18 @@ fn a_part_that_does_not_open_is_rebuilt() {
     erased(&scratch.path("nand.bin"), &[7]);
     scratch.ok("flash format --part slc-1gbit nand.bin");
     scratch.ok("mkfs --force nand.bin");
-    let contents: Vec<u8> = (0..300_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8 | 1).collect();
+    let contents: Vec<u8> =
+        (0..300_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8 | 1).collect();
     scratch.put_in("nand.bin", "/file", &contents);
     let whole = fs::read(scratch.path("nand.bin")).unwrap();
 
     // It opens: then only with --force, and that changes no file.
     let line = scratch.fails(5, "flash rebuild nand.bin");
     assert!(line.contains("the flash volume opens") && line.contains("--force"), "{line}");
-    assert!(fs::read(scratch.path("nand.bin")).unwrap() == whole, "a refused rebuilding has written");
+    assert!(
+        fs::read(scratch.path("nand.bin")).unwrap() == whole,
+        "a refused rebuilding has written"
+    );
     let found = json(&scratch.ok("flash rebuild --force --json nand.bin"));
     assert!(found["data_pages"].as_u64().unwrap() >= 146 && found["spills_lost"] == 0, "{found}");
     scratch.ok("check nand.bin");
@@ -172,7 +195,10 @@ fn partitions_are_volumes_of_their_own() {
     assert_eq!(scratch.ok("cat nand.bin@48..96 /second"), "second");
     scratch.fails(1, "cat nand.bin@48..96 /first");
     let info = json(&scratch.ok("flash info --json nand.bin@48..96"));
-    assert_eq!((&info["partition"], &info["erase_blocks"]), (&serde_json::json!([48, 96]), &48.into()));
+    assert_eq!(
+        (&info["partition"], &info["erase_blocks"]),
+        (&serde_json::json!([48, 96]), &48.into())
+    );
 
     for (exit, range) in [(2, "48..97"), (2, "40..40"), (3, "10..60")] {
         let line = scratch.fails(exit, &format!("flash info --part slc-1gbit nand.bin@{range}"));

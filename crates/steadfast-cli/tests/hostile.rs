@@ -1,4 +1,5 @@
-//! Images that no honest program has made, with every checksum right: commands end, and write nothing where they should not.
+//! Images that no honest program has made, with every checksum right: commands end, and write
+//! nothing where they should not.
 
 mod common;
 
@@ -42,7 +43,8 @@ fn circle() -> Scratch {
     fs::write(scratch.path("source/file"), "y").unwrap();
     scratch.ok("image build disk.img source");
     scratch.ok("image build sound.img source");
-    let tree: serde_json::Value = serde_json::from_str(&scratch.ok("tree --json disk.img")).unwrap();
+    let tree: serde_json::Value =
+        serde_json::from_str(&scratch.ok("tree --json disk.img")).unwrap();
     let a = tree.as_array().unwrap().iter().find(|entry| entry["name"] == "a").unwrap();
     let inode = a["inode"].as_u64().unwrap();
     edit_entry(&scratch.path("disk.img"), "loop", |entry| {
@@ -57,7 +59,12 @@ fn circle() -> Scratch {
 fn bounded(scratch: &Scratch, line: &str) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "60", STEADFAST]).args(line.split_whitespace());
-    command.current_dir(scratch.path("")).stdin(Stdio::null()).stdout(Stdio::null()).output().unwrap()
+    command
+        .current_dir(scratch.path(""))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()
+        .unwrap()
 }
 
 fn names(scratch: &Scratch) -> Vec<String> {
@@ -85,7 +92,10 @@ fn a_directory_that_is_its_own_ancestor_ends_every_walk() {
         "rm -r disk.img /a",
     ] {
         let said = failed(&bounded(&scratch, line), 4, line);
-        assert!(said.contains("its own ancestor") && said.contains("steadfast check"), "{line}: {said}");
+        assert!(
+            said.contains("its own ancestor") && said.contains("steadfast check"),
+            "{line}: {said}"
+        );
         assert_eq!(names(&scratch), before, "{line}");
     }
     // A copy of files, each whole: those on the way are there.
@@ -108,7 +118,9 @@ fn a_name_that_is_a_path_goes_nowhere() {
     fs::write(scratch.path("source/other"), "y").unwrap();
     for name in [&b"../../x"[..], b"/tmp/xx", b"a/../b/", b"a\0b\0c\0d"] {
         scratch.ok("image build --force disk.img source");
-        edit_entry(&scratch.path("disk.img"), "aaaaaaa", |entry| entry[HEADER..].copy_from_slice(name));
+        edit_entry(&scratch.path("disk.img"), "aaaaaaa", |entry| {
+            entry[HEADER..].copy_from_slice(name)
+        });
         let before = names(&scratch);
         for line in [
             "ls disk.img",

@@ -23,8 +23,9 @@ fn sample(scratch: &Scratch, name: &str) {
     fs::write(root.join(format!("etc/{}", "n".repeat(200))), "long name").unwrap();
     fs::set_permissions(root.join("etc/small"), fs::Permissions::from_mode(0o640)).unwrap();
     fs::set_permissions(root.join("etc/deep"), fs::Permissions::from_mode(0o700)).unwrap();
-    for (at, path) in
-        ["etc/small", "etc/another", "sparse", "etc/deep/er", "etc/deep", "etc", ""].iter().enumerate()
+    for (at, path) in ["etc/small", "etc/another", "sparse", "etc/deep/er", "etc/deep", "etc", ""]
+        .iter()
+        .enumerate()
     {
         let status = Command::new("touch")
             .args(["-h", "-d", &format!("2020-01-0{} 03:04:05.5", at + 1)])
@@ -35,7 +36,12 @@ fn sample(scratch: &Scratch, name: &str) {
 }
 
 fn same(a: &Path, b: &Path) {
-    assert!(fs::read(a).unwrap() == fs::read(b).unwrap(), "{} and {} differ", a.display(), b.display());
+    assert!(
+        fs::read(a).unwrap() == fs::read(b).unwrap(),
+        "{} and {} differ",
+        a.display(),
+        b.display()
+    );
 }
 
 #[test]
@@ -43,7 +49,8 @@ fn the_same_input_gives_the_same_bytes() {
     let scratch = Scratch::new();
     sample(&scratch, "one");
     // Made in another order, so that the host lists it in another one, maybe.
-    let copied = Command::new("cp").args(["-a", "one", "two"]).current_dir(scratch.path("")).status();
+    let copied =
+        Command::new("cp").args(["-a", "one", "two"]).current_dir(scratch.path("")).status();
     assert!(copied.unwrap().success());
     scratch.ok("image build a.img one");
     scratch.ok("image build b.img two");
@@ -51,7 +58,8 @@ fn the_same_input_gives_the_same_bytes() {
     let said = scratch.ok("image build --seed x c.img one");
     assert!(said.contains("image of") && said.contains("entries"), "{said}");
     assert_ne!(scratch.ok("info --get uuid a.img"), scratch.ok("info --get uuid c.img"));
-    // As small as can be: what is in it, metadata twice, and a little. The sparse file takes nothing.
+    // As small as can be: what is in it, metadata twice, and a little. The sparse file takes
+    // nothing.
     let size = fs::metadata(scratch.path("a.img")).unwrap().len();
     assert!(size < 1_600_000, "{size}");
     assert_eq!(size.to_string(), scratch.ok("info --get size a.img").trim());
@@ -72,7 +80,10 @@ fn the_same_input_gives_the_same_bytes() {
     same(&scratch.path("d.img"), &scratch.path("e.img"));
     let root = scratch.ok("dump d.img inode 1");
     assert!(root.contains("mtime 1000000000.0") && root.contains("created 1000000000.0"), "{root}");
-    let bad = scratch.command(&["image", "build", "f.img", "one"]).env("SOURCE_DATE_EPOCH", "soon").output();
+    let bad = scratch
+        .command(&["image", "build", "f.img", "one"])
+        .env("SOURCE_DATE_EPOCH", "soon")
+        .output();
     failed(&bad.unwrap(), 2, "a bad epoch");
     assert!(!scratch.path("f.img").exists() && !scratch.path("f.img.partial").exists());
 }
@@ -106,7 +117,8 @@ fn directory_and_archive_round_trips() {
     };
     assert_eq!(listing("one"), listing("out"));
     same(&scratch.path("one/large"), &scratch.path("out/large"));
-    let (a, b) = (fs::metadata(scratch.path("out/large")), fs::metadata(scratch.path("out/etc/another")));
+    let (a, b) =
+        (fs::metadata(scratch.path("out/large")), fs::metadata(scratch.path("out/etc/another")));
     assert_eq!(a.unwrap().ino(), b.unwrap().ino());
     assert!(fs::metadata(scratch.path("out/sparse")).unwrap().blocks() < 100);
     // Through an archive of ours, and back: nothing differs.
@@ -129,11 +141,15 @@ fn directory_and_archive_round_trips() {
         let status = Command::new("sh").args(["-c", script]).current_dir(scratch.path("")).status();
         assert!(status.unwrap().success(), "{script}");
     };
-    shell("tar -C one --owner=7 --group=8 --numeric-owner --format=pax -cf gnu.tar . && gzip -k gnu.tar");
+    shell(
+        "tar -C one --owner=7 --group=8 --numeric-owner --format=pax -cf gnu.tar . && gzip -k gnu.tar",
+    );
     scratch.ok("image build c.img gnu.tar.gz -L sample");
     assert_eq!(scratch.ok("image diff a.img c.img"), "");
-    let piped =
-        scratch.with_input("image build d.img - -L sample", &fs::read(scratch.path("gnu.tar.gz")).unwrap());
+    let piped = scratch.with_input(
+        "image build d.img - -L sample",
+        &fs::read(scratch.path("gnu.tar.gz")).unwrap(),
+    );
     succeeded(&piped, "from a pipe");
     same(&scratch.path("c.img"), &scratch.path("d.img"));
     for (program, name) in [("zstd", "zst"), ("xz", "xz")] {
@@ -167,7 +183,10 @@ fn manifests_describe_what_the_host_cannot_have() {
             .unwrap_or_else(|| panic!("{name}"))
             .clone()
     };
-    assert_eq!((find("etc/small")["uid"].as_u64(), find("etc/small")["gid"].as_u64()), (Some(0), Some(8)));
+    assert_eq!(
+        (find("etc/small")["uid"].as_u64(), find("etc/small")["gid"].as_u64()),
+        (Some(0), Some(8))
+    );
     assert_eq!(find("etc/motd2")["links"].as_u64(), Some(2));
     assert_eq!(scratch.ok("cat a.img /etc/motd2"), "hello\n");
     let text = format!("{:?}", find("dev/console"));
@@ -305,9 +324,15 @@ fn defragments_an_image() {
     scratch.volume("32M");
     // Two files that grow by turns lie in pieces.
     {
-        let medium = steadfast_host::FileMedium::open(scratch.path("disk.img"), &Default::default()).unwrap();
-        let volume =
-            steadfast::Volume::open(medium, Default::default(), steadfast_host::HostPlatform::new()).unwrap();
+        let medium =
+            steadfast_host::FileMedium::open(scratch.path("disk.img"), &Default::default())
+                .unwrap();
+        let volume = steadfast::Volume::open(
+            medium,
+            Default::default(),
+            steadfast_host::HostPlatform::new(),
+        )
+        .unwrap();
         let files: Vec<_> = ["/a", "/b"]
             .iter()
             .map(|name| {
@@ -323,7 +348,8 @@ fn defragments_an_image() {
         volume.close().unwrap();
     }
     let before = (scratch.ok("cat disk.img /a"), scratch.ok("dump disk.img inode 16"));
-    let json = |line: &str| -> serde_json::Value { serde_json::from_str(&scratch.ok(line)).unwrap() };
+    let json =
+        |line: &str| -> serde_json::Value { serde_json::from_str(&scratch.ok(line)).unwrap() };
     let found = json("defrag --dry-run --json disk.img");
     assert!(found["runs_before"].as_u64().unwrap() > 20, "{found}");
     let done = json("defrag --json disk.img");
@@ -331,7 +357,8 @@ fn defragments_an_image() {
     assert_eq!(scratch.ok("cat disk.img /a"), before.0);
     scratch.ok("check --quiet disk.img");
     // Times are as they were.
-    let inode = |dump: &str| dump.lines().next().unwrap().split(" atime").nth(1).unwrap().to_owned();
+    let inode =
+        |dump: &str| dump.lines().next().unwrap().split(" atime").nth(1).unwrap().to_owned();
     assert_eq!(inode(&scratch.ok("dump disk.img inode 16")), inode(&before.1));
     assert!(scratch.ok("defrag disk.img /a").contains("1 files"));
     scratch.fails(1, "defrag disk.img /missing");

@@ -20,7 +20,10 @@ fn mkfs_makes_what_it_was_asked_for() {
         "mkfs --size 8MiB --block-size 1K --node-size 4K --metadata-copies 1 --log-size 64K --label data \
          --uuid 6fa459ea-ee8a-3ca4-894e-db77e160355e --mask fsync,close --timer 250ms disk.img",
     );
-    assert!(said.contains("8 MiB") && said.contains("6fa459ea-ee8a-3ca4-894e-db77e160355e"), "{said}");
+    assert!(
+        said.contains("8 MiB") && said.contains("6fa459ea-ee8a-3ca4-894e-db77e160355e"),
+        "{said}"
+    );
     let info = json(&scratch, "info --json disk.img");
     for (field, value) in [
         ("size", Value::from(8 << 20)),
@@ -58,7 +61,10 @@ fn mkfs_overwrites_only_by_force() {
     let scratch = Scratch::new();
     scratch.volume("4M").put("/precious", b"x");
     let line = scratch.fails(5, "mkfs disk.img");
-    assert!(line.contains("already holds a Steadfast volume") && line.contains("--force"), "{line}");
+    assert!(
+        line.contains("already holds a Steadfast volume") && line.contains("--force"),
+        "{line}"
+    );
     // Wrong parameters do not destroy it either.
     scratch.fails(2, "mkfs --force --block-size 100 disk.img");
     assert_eq!(scratch.ok("cat disk.img /precious"), "x");
@@ -96,7 +102,8 @@ fn put_get_cat_ls_rm_round() {
     assert_eq!(scratch.line("cat disk.img /copy.bin").stdout, contents);
     scratch.ok("get disk.img copy.bin back.bin");
     assert_eq!(fs::read(scratch.path("back.bin")).unwrap(), contents);
-    let (before, after) = (fs::metadata(&source).unwrap(), fs::metadata(scratch.path("back.bin")).unwrap());
+    let (before, after) =
+        (fs::metadata(&source).unwrap(), fs::metadata(scratch.path("back.bin")).unwrap());
     assert_eq!(
         (before.mode(), before.mtime(), before.mtime_nsec()),
         (after.mode(), after.mtime(), after.mtime_nsec())
@@ -166,7 +173,8 @@ fn trees_go_in_and_out() {
     assert_eq!((&report["clean"], &report["inodes"]), (&true.into(), &1.into()));
     // Read-only directories do not keep the scratch directory from being removed.
     for made in ["tree", "back"] {
-        fs::set_permissions(scratch.path(made).join("a/b"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(scratch.path(made).join("a/b"), fs::Permissions::from_mode(0o755))
+            .unwrap();
     }
 }
 
@@ -207,7 +215,11 @@ fn a_full_volume_can_be_cleared() {
     let scratch = Scratch::new();
     scratch.volume("4M");
     let mut count = 0;
-    while scratch.with_input(&format!("put disk.img - /{count}"), &[count as u8; 200_000]).status.success() {
+    while scratch
+        .with_input(&format!("put disk.img - /{count}"), &[count as u8; 200_000])
+        .status
+        .success()
+    {
         count += 1;
         assert!(count < 100);
     }
@@ -226,7 +238,10 @@ fn masks_are_kept() {
     let scratch = Scratch::new();
     scratch.volume("4M");
     let default = scratch.ok("mask get disk.img");
-    assert!(default.contains("timer,sync-write,fsync,sync,unmount,volume-full") && default.contains("5 s"));
+    assert!(
+        default.contains("timer,sync-write,fsync,sync,unmount,volume-full")
+            && default.contains("5 s")
+    );
     scratch.ok("mask set disk.img manual");
     assert!(scratch.ok("mask get disk.img").contains("manual"));
     scratch.ok("mask set disk.img +close no-timer --timer 100ms");
@@ -292,8 +307,8 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
     scratch.volume("64M").put("/big", &vec![b'x'; 8 << 20]);
     for line in ["cat disk.img /big", "ls disk.img", "info disk.img", "tree --json disk.img"] {
         let run = || {
-            // Gone before the program starts, unless another test forks right now and its child has the reading
-            // end for a moment: then the next try is good.
+            // Gone before the program starts, unless another test forks right now and its child has
+            // the reading end for a moment: then the next try is good.
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
             let arguments: Vec<&str> = line.split(' ').collect();
@@ -311,7 +326,12 @@ fn a_full_standard_output_is_an_error() {
     let scratch = Scratch::new();
     scratch.volume("4M");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = scratch.command(&["info", "disk.img"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    let output = scratch
+        .command(&["info", "disk.img"])
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
     let line = failed(&output, 6, "info");
     assert!(line.contains("standard output"), "{line}");
 }
@@ -322,8 +342,8 @@ fn help_and_version_go_to_standard_output() {
     assert!(scratch.ok("--version").starts_with("steadfast 0."));
     let help = scratch.ok("--help");
     for command in [
-        "mkfs", "mount", "umount", "info", "df", "check", "transact", "rollback", "mask", "ls", "cat", "put",
-        "get", "rm", "tree",
+        "mkfs", "mount", "umount", "info", "df", "check", "transact", "rollback", "mask", "ls",
+        "cat", "put", "get", "rm", "tree",
     ] {
         assert!(help.contains(command), "{command}");
         assert!(scratch.ok(&format!("{command} --help")).contains("Usage: steadfast"));
@@ -335,7 +355,8 @@ fn help_and_version_go_to_standard_output() {
 #[test]
 fn who_a_volume_is_for_scripts_and_udev() {
     let scratch = Scratch::new();
-    scratch.ok("mkfs --size 4M --label a$b(c) --uuid 6fa459ea-ee8a-3ca4-894e-db77e160355e disk.img");
+    scratch
+        .ok("mkfs --size 4M --label a$b(c) --uuid 6fa459ea-ee8a-3ca4-894e-db77e160355e disk.img");
     let lines = scratch.ok("info --export disk.img");
     let expected = "DEVNAME=disk.img\nTYPE=steadfast\nUSAGE=filesystem\nVERSION=1\n\
         UUID=6fa459ea-ee8a-3ca4-894e-db77e160355e\nBLOCK_SIZE=4096\nFSSIZE=4194304\nLABEL=a\\$b\\(c\\)\n";
@@ -344,7 +365,8 @@ fn who_a_volume_is_for_scripts_and_udev() {
     assert!(lines.contains("ID_FS_TYPE=steadfast\nID_FS_USAGE=filesystem\n"), "{lines}");
     assert!(lines.contains("ID_FS_LABEL=a_b_c_\nID_FS_LABEL_ENC=a\\x24b\\x28c\\x29\n"), "{lines}");
     // Whoever has the volume open, and whatever the size of its blocks.
-    let _locked = fs::File::open(scratch.path("disk.img")).map(|file| file.lock().map(|()| file)).unwrap();
+    let _locked =
+        fs::File::open(scratch.path("disk.img")).map(|file| file.lock().map(|()| file)).unwrap();
     assert_eq!(scratch.ok("info --export=udev disk.img"), lines);
     scratch.ok("mkfs --size 1M --block-size 128 --node-size 512 small.img");
     assert!(scratch.ok("info --export small.img").contains("\nBLOCK_SIZE=128\n"));
@@ -367,12 +389,16 @@ fn completions_and_manual_know_every_command() {
     scratch.ok("manpages man");
     let help = scratch.ok("help");
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let commands = commands.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+    let commands =
+        commands.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
     let commands: Vec<_> = commands.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(commands.len() > 15 && !commands.contains(&"manpages"), "{commands:?}");
     for command in commands.iter().filter(|command| **command != "help") {
         let page = fs::read_to_string(scratch.path(&format!("man/steadfast-{command}.1"))).unwrap();
-        assert!(page.contains(".SH SYNOPSIS") && page.contains(&format!("steadfast {command}")), "{page}");
+        assert!(
+            page.contains(".SH SYNOPSIS") && page.contains(&format!("steadfast {command}")),
+            "{page}"
+        );
     }
     assert!(fs::read_to_string(scratch.path("man/steadfast.1")).unwrap().contains("Exit codes"));
 }

@@ -1,4 +1,5 @@
-//! `steadfast lab` on real volumes: small, once, seconds. Needs root and loop devices; says so where there are none.
+//! `steadfast lab` on real volumes: small, once, seconds. Needs root and loop devices; says so
+//! where there are none.
 
 use std::path::Path;
 use std::process::Command;
@@ -149,7 +150,10 @@ fn check(test: &Test, id: &str) {
         let medium = measurement.medium.expect("counted");
         let crew = test.number("threads").or_else(|| test.number("processes")).unwrap_or(1);
         let asked = test.number("file_size").expect("a size") * crew;
-        assert!(medium.bytes_asked == asked && medium.bytes_written >= asked, "{place}: {medium:?}");
+        assert!(
+            medium.bytes_asked == asked && medium.bytes_written >= asked,
+            "{place}: {medium:?}"
+        );
     }
     if test.workload == "cpu" {
         let cpu = measurement.cpu.as_ref().expect("counted");
@@ -216,7 +220,9 @@ fn the_command_writes_result_and_report_and_shows_them() {
     assert!(out.join("index.html").is_file() && out.join("result.json").is_file(), "{text}");
     let result = result::read(&out.join("result.json")).expect("a result");
     assert_eq!(result.suites[0].tests.len(), 4);
-    for words in [vec!["show", place], vec!["show", "--iozone", place], vec!["compare", place, place]] {
+    for words in
+        [vec!["show", place], vec!["show", "--iozone", place], vec!["compare", place, place]]
+    {
         let (code, text) = run(&words);
         assert_eq!(code, Some(0), "{words:?}: {text}");
     }

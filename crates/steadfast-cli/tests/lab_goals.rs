@@ -1,5 +1,6 @@
-//! What the suite `goals` does, small, on the targets that it is about. Needs root and loop devices; says so where there
-//! are none, and does without the file systems that this machine does not have.
+//! What the suite `goals` does, small, on the targets that it is about. Needs root and loop
+//! devices; says so where there are none, and does without the file systems that this machine does
+//! not have.
 
 use std::path::Path;
 use std::process::Command;
@@ -78,8 +79,16 @@ fn the_work_of_the_goals_on_the_targets_of_the_goals() {
         return;
     }
     let base = tempfile::tempdir_in("/var/tmp").expect("a directory");
-    const ALL: &[&str] =
-        &["steadfast", "steadfast-manual", "steadfast-lib", "null", "ext4", "btrfs", "bindfs", "gocryptfs"];
+    const ALL: &[&str] = &[
+        "steadfast",
+        "steadfast-manual",
+        "steadfast-lib",
+        "null",
+        "ext4",
+        "btrfs",
+        "bindfs",
+        "gocryptfs",
+    ];
     const OURS: &[&str] = &["steadfast", "steadfast-lib", "null"];
     const OPENING: &[&str] = &["steadfast-lib", "ext4", "btrfs"];
     let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
@@ -87,7 +96,8 @@ fn the_work_of_the_goals_on_the_targets_of_the_goals() {
         workloads.push(Box::new(Purposeful { inner, purpose: "smoke", targets }));
     };
     add(ALL, Box::new(Metadata { clients: 2, files: 20 }));
-    let writes = DurableWrites { place: Place::Inside, threads: 2, file_size: 1 << 20, operations: 4 };
+    let writes =
+        DurableWrites { place: Place::Inside, threads: 2, file_size: 1 << 20, operations: 4 };
     add(OURS, Box::new(writes));
     add(OURS, Box::new(DurableWrites { place: Place::End, threads: 1, ..writes }));
     add(OURS, Box::new(DirectReads { depth: 4, file_size: 1 << 20, operations: 10 }));
@@ -103,7 +113,11 @@ fn the_work_of_the_goals_on_the_targets_of_the_goals() {
     let result = measure(base.path(), ALL, workloads);
     for target in &result.targets {
         if let Status::Skipped { reason } = &target.status {
-            assert!(!target.id.starts_with("steadfast") && target.id != "null", "{}: {reason}", target.id);
+            assert!(
+                !target.id.starts_with("steadfast") && target.id != "null",
+                "{}: {reason}",
+                target.id
+            );
             println!("skipped {}: {reason}", target.id);
         }
     }

@@ -1,4 +1,5 @@
-//! `steadfast lab show` and `compare`, on results that are there: what is printed, what is written, what is refused.
+//! `steadfast lab show` and `compare`, on results that are there: what is printed, what is written,
+//! what is refused.
 
 mod common;
 
@@ -7,7 +8,8 @@ use std::fs;
 use common::Scratch;
 use serde_json::Value;
 
-const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../steadfast-bench/tests/fixtures/example.json");
+const EXAMPLE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../steadfast-bench/tests/fixtures/example.json");
 
 fn example() -> Value {
     serde_json::from_slice(&fs::read(EXAMPLE).unwrap()).unwrap()
@@ -27,7 +29,8 @@ fn tables_json_and_page() {
     let text = scratch.ok("lab show run");
     assert_eq!(text, scratch.ok("lab show run/result.json"));
     assert!(
-        text.contains("Factors are times better than ext4") && text.contains("mkfs.btrfs is not installed")
+        text.contains("Factors are times better than ext4")
+            && text.contains("mkfs.btrfs is not installed")
     );
     assert!(!text.contains('\x1b'), "colours in a pipe");
     assert!(scratch.ok("lab show run --peer steadfast").contains("times better than steadfast"));
@@ -46,7 +49,9 @@ fn tables_json_and_page() {
 fn two_runs_are_compared() {
     let scratch = scratch();
     assert!(
-        scratch.ok("lab compare run run --fail-if-worse").contains("Nothing changed by more than noise.")
+        scratch
+            .ok("lab compare run run --fail-if-worse")
+            .contains("Nothing changed by more than noise.")
     );
     let mut slow = example();
     for test in slow["suites"][0]["tests"].as_array_mut().unwrap() {
@@ -56,10 +61,14 @@ fn two_runs_are_compared() {
     }
     scratch.write("slow.json", slow.to_string().as_bytes());
     let text = scratch.ok("lab compare run slow.json");
-    assert!(text.contains("b5: write, file 64 KiB, record 4 KiB") && text.contains("0.50× ▼"), "{text}");
+    assert!(
+        text.contains("b5: write, file 64 KiB, record 4 KiB") && text.contains("0.50× ▼"),
+        "{text}"
+    );
     let output = scratch.line("lab compare run slow.json --fail-if-worse");
     assert_eq!(output.status.code(), Some(1));
-    let document: Value = serde_json::from_str(&scratch.ok("lab compare run slow.json --json")).unwrap();
+    let document: Value =
+        serde_json::from_str(&scratch.ok("lab compare run slow.json --json")).unwrap();
     assert_eq!(document["changes"][0]["verdict"], "worse");
     assert_eq!(document["peer"], "ext4");
 }

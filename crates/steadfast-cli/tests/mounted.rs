@@ -1,4 +1,5 @@
-//! Mounts and the commands on them. Skipped, with a line that says so, where nothing can be mounted.
+//! Mounts and the commands on them. Skipped, with a line that says so, where nothing can be
+//! mounted.
 
 mod common;
 
@@ -7,14 +8,17 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
-use common::{STEADFAST, Scratch, can_mount, failed, is_mounted, is_root, process_exists, signal, wait_for};
+use common::{
+    STEADFAST, Scratch, can_mount, failed, is_mounted, is_root, process_exists, signal, wait_for,
+};
 use serde_json::Value;
 
 fn json(scratch: &Scratch, line: &str) -> Value {
     serde_json::from_str(&scratch.ok(line)).expect("JSON")
 }
 
-/// A scratch directory with an empty volume in `disk.img`, or nothing where mounting is not possible.
+/// A scratch directory with an empty volume in `disk.img`, or nothing where mounting is not
+/// possible.
 fn start() -> Option<Scratch> {
     can_mount().then(|| {
         let scratch = Scratch::new();
@@ -49,9 +53,13 @@ fn one_mount_a_volume() {
     let Some(scratch) = start() else { return };
     scratch.mounted("");
     fs::create_dir(scratch.path("other")).unwrap();
-    for line in
-        ["mount disk.img other", "ls disk.img", "check disk.img", "mkfs --force disk.img", "rm disk.img /x"]
-    {
+    for line in [
+        "mount disk.img other",
+        "ls disk.img",
+        "check disk.img",
+        "mkfs --force disk.img",
+        "rm disk.img /x",
+    ] {
         let line = scratch.fails(5, line);
         assert!(line.contains("in use by process") && line.contains("steadfast umount"), "{line}");
     }
@@ -99,7 +107,10 @@ fn transact_survives_a_kill() {
     drop(file);
 
     let line = scratch.fails(8, "info mnt");
-    assert!(line.contains("the daemon of this mount is gone") && line.contains("steadfast umount"), "{line}");
+    assert!(
+        line.contains("the daemon of this mount is gone") && line.contains("steadfast umount"),
+        "{line}"
+    );
     scratch.fails(8, "transact mnt");
     scratch.fails(8, "mount disk.img mnt");
     let said = scratch.ok("umount mnt");
@@ -234,7 +245,10 @@ fn read_only() {
     assert_eq!(json(&scratch, "info --json mnt")["read_only"], true);
     // Other readers are welcome.
     scratch.ok("umount mnt");
-    assert!(fs::read(scratch.path("disk.img")).unwrap() == before, "a read-only mount changed the image");
+    assert!(
+        fs::read(scratch.path("disk.img")).unwrap() == before,
+        "a read-only mount changed the image"
+    );
 }
 
 #[test]
@@ -285,7 +299,10 @@ fn in_the_foreground() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.is_empty());
     let log = String::from_utf8(output.stderr).unwrap();
-    assert!(log.lines().all(|line| line.starts_with("steadfast: ")) && log.contains("unmounted"), "{log}");
+    assert!(
+        log.lines().all(|line| line.starts_with("steadfast: ")) && log.contains("unmounted"),
+        "{log}"
+    );
     assert_eq!(scratch.ok("cat disk.img /f"), "x");
 }
 
@@ -342,7 +359,8 @@ fn nobody_waits_for_a_daemon() {
     fs::create_dir(&mnt).unwrap();
     // Everything that the shell's descriptors lead to has to be let go, 3 as well.
     let script = format!("exec 3>&1; {STEADFAST} mount disk.img mnt");
-    let output = Command::new("bash").args(["-c", &script]).current_dir(scratch.path(".")).output().unwrap();
+    let output =
+        Command::new("bash").args(["-c", &script]).current_dir(scratch.path(".")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(is_mounted(&mnt));
 }
@@ -354,7 +372,8 @@ fn a_full_volume_through_the_mount() {
     fs::write(mnt.join("kept"), "kept").unwrap();
     let mut filler = fs::File::create(mnt.join("filler")).unwrap();
     let block = vec![7; 1 << 20];
-    let full = (0..100).find_map(|_| filler.write_all(&block).and_then(|()| filler.sync_data()).err());
+    let full =
+        (0..100).find_map(|_| filler.write_all(&block).and_then(|()| filler.sync_data()).err());
     assert_eq!(full.expect("it fills up").kind(), std::io::ErrorKind::StorageFull);
     drop(filler);
     scratch.ok("transact mnt");
@@ -404,7 +423,10 @@ fn a_root_that_cannot_be_read_is_not_mounted() {
 #[test]
 fn no_fuse() {
     if !is_root()
-        || !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success())
+        || !Command::new("unshare")
+            .args(["-m", "true"])
+            .status()
+            .is_ok_and(|status| status.success())
     {
         eprintln!("skipped: no mount namespaces here");
         return;
@@ -422,8 +444,8 @@ fn no_fuse() {
     assert!(line.contains("/dev/fuse") && line.contains("modprobe fuse"), "{line}");
 }
 
-/// A signal while files are open: the mount leaves the tree at once and is served until they are closed; a second one
-/// ends it, and what was written is kept.
+/// A signal while files are open: the mount leaves the tree at once and is served until they are
+/// closed; a second one ends it, and what was written is kept.
 #[test]
 fn signals_with_open_files() {
     for signals in [1, 2] {
@@ -485,7 +507,10 @@ fn block_devices() {
         fs::write(mnt.join("f"), vec![b'x'; 3_000_000]).unwrap();
         let line = scratch.fails(5, &format!("check {name}"));
         assert!(line.contains("in use") && line.contains(mnt.to_str().unwrap()), "{line}");
-        assert_eq!(json(&scratch, &format!("info --json {name}"))["mount_point"], mnt.to_str().unwrap());
+        assert_eq!(
+            json(&scratch, &format!("info --json {name}"))["mount_point"],
+            mnt.to_str().unwrap()
+        );
         scratch.ok("umount mnt");
         scratch.ok(&format!("check --quiet {name}"));
         assert_eq!(scratch.line(&format!("cat {name} /f")).stdout, vec![b'x'; 3_000_000]);

@@ -41,7 +41,8 @@ fn larger_while_it_is_used() {
     scratch.mounted("");
     assert_eq!(scratch.ok("info --get size mnt"), "33554432\n");
     assert!(
-        fs::read(mnt.join("open")).unwrap() == contents && fs::read(mnt.join("more")).unwrap() == contents
+        fs::read(mnt.join("open")).unwrap() == contents
+            && fs::read(mnt.join("more")).unwrap() == contents
     );
     scratch.ok("umount mnt");
     scratch.ok("check --quiet disk.img");
@@ -64,11 +65,13 @@ fn defragments_while_it_is_used() {
         }
     }
     drop(files);
-    let json = |line: &str| -> serde_json::Value { serde_json::from_str(&scratch.ok(line)).unwrap() };
+    let json =
+        |line: &str| -> serde_json::Value { serde_json::from_str(&scratch.ok(line)).unwrap() };
     let before = json("defrag -n --json mnt");
     assert!(before["runs_before"].as_u64().unwrap() > 20, "{before}");
-    let times =
-        |name| fs::metadata(name).map(|found| (found.mtime(), found.ctime(), found.ctime_nsec())).unwrap();
+    let times = |name| {
+        fs::metadata(name).map(|found| (found.mtime(), found.ctime(), found.ctime_nsec())).unwrap()
+    };
     let (stamps, bytes) = (names.each_ref().map(times), fs::read(&names[0]).unwrap());
     // Held open, so that the pages stay in the kernel's cache.
     let held = File::open(&names[0]).unwrap();

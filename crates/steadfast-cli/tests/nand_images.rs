@@ -31,7 +31,8 @@ fn a_nand_image_is_whole_with_a_flipped_bit_in_each_page() {
     scratch.ok("image build --quiet --nand slc-1gbit --nand-bad 7,900 nand.bin source");
     let mut bytes = fs::read(scratch.path("nand.bin")).unwrap();
     assert_eq!(bytes.len(), 1024 * 64 * PAGE);
-    // A bit in the data or the out-of-band bytes of each page, the bad-block mark (two bytes) left out.
+    // A bit in the data or the out-of-band bytes of each page, the bad-block mark (two bytes) left
+    // out.
     for (number, page) in bytes.chunks_mut(PAGE).enumerate() {
         let place = match number % 3 {
             0 => 2050 + number % 32,
@@ -43,7 +44,8 @@ fn a_nand_image_is_whole_with_a_flipped_bit_in_each_page() {
     fs::write(scratch.path("nand.bin"), &bytes).unwrap();
 
     let part = Part::SLC_1GBIT;
-    let mut nand = NandImage::open(scratch.path("nand.bin"), &part, true).unwrap().with_code(&part).unwrap();
+    let mut nand =
+        NandImage::open(scratch.path("nand.bin"), &part, true).unwrap().with_code(&part).unwrap();
     for block in 0..1024 {
         assert_eq!(nand.is_bad(BlockNumber(block)).unwrap(), block == 7 || block == 900);
     }
@@ -97,7 +99,9 @@ fn the_same_source_gives_the_same_nand_image() {
     source(&scratch);
     scratch.ok("image build --quiet --nand slc-1gbit one.bin source");
     scratch.ok("image build --quiet --nand slc-1gbit two.bin source");
-    assert!(fs::read(scratch.path("one.bin")).unwrap() == fs::read(scratch.path("two.bin")).unwrap());
+    assert!(
+        fs::read(scratch.path("one.bin")).unwrap() == fs::read(scratch.path("two.bin")).unwrap()
+    );
     let line = scratch.fails(2, "image build --nand slc-1gbit --nand-bad 1024 three.bin source");
     assert!(line.contains("blocks 0 to 1023"), "{line}");
     assert!(!scratch.path("three.bin").exists());

@@ -36,7 +36,8 @@ fn get(mut stream: impl Read + Write, request: &str) -> (String, String) {
 }
 
 fn scrape(stream: impl Read + Write) -> exposition::Page {
-    let (head, page) = get(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
+    let (head, page) =
+        get(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(head.contains("text/plain; version=0.0.4"), "{head}");
     assert!(head.contains(&format!("Content-Length: {}", page.len())), "{head}");
@@ -44,7 +45,9 @@ fn scrape(stream: impl Read + Write) -> exposition::Page {
 }
 
 fn legend_bytes(text: &str) -> Vec<u64> {
-    let rows = text.lines().filter_map(|line| line.split_once(" bytes ")?.0.rsplit(' ').next()?.parse().ok());
+    let rows = text
+        .lines()
+        .filter_map(|line| line.split_once(" bytes ")?.0.rsplit(' ').next()?.parse().ok());
     rows.collect()
 }
 
@@ -54,14 +57,17 @@ fn a_frame_and_a_document() {
     let text = scratch.ok("top --once --interval 100ms mnt");
     assert_eq!(text.lines().count(), 24);
     assert!(text.lines().all(|line| line.chars().count() <= 80) && !text.contains('\x1b'));
-    for expected in ["disk.img on ", "create", "sync", "p99.9", "checkpoints", "almost free", "flushes"] {
+    for expected in
+        ["disk.img on ", "create", "sync", "p99.9", "checkpoints", "almost free", "flushes"]
+    {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     // The image is the same volume.
     let report: Value = serde_json::from_str(&scratch.ok("top --json disk.img")).unwrap();
     assert_eq!(report["operations"]["create"]["count"], 30);
     assert!(
-        report["operations"]["sync"]["p99_ns"].as_u64() >= report["operations"]["sync"]["p50_ns"].as_u64()
+        report["operations"]["sync"]["p99_ns"].as_u64()
+            >= report["operations"]["sync"]["p50_ns"].as_u64()
     );
     assert!(report["transaction_points"].as_u64() >= Some(29), "{report}");
     let space = report["space"].as_object().unwrap();
@@ -136,7 +142,11 @@ fn maps_of_images_and_mounts_add_up() {
     let said = scratch.ok("map --svg map.svg disk.img");
     assert_eq!(said, "");
     let picture = fs::read_to_string(scratch.path("map.svg")).unwrap();
-    assert!(picture.starts_with("<svg ") && picture.contains("disk.img") && picture.contains("almost free"));
+    assert!(
+        picture.starts_with("<svg ")
+            && picture.contains("disk.img")
+            && picture.contains("almost free")
+    );
     // The picture has the same sizes.
     for bytes in rows {
         assert!(picture.contains(&format!(">{bytes} bytes<")), "{bytes}");

@@ -36,7 +36,8 @@ fn commands_read_with_a_warning_and_write_when_asked() {
     let check = scratch.line("check disk.img");
     assert_eq!(check.status.code(), Some(4), "{check:?}");
     let listed = scratch.line("ls disk.img");
-    let (said, warned) = (String::from_utf8_lossy(&listed.stdout), String::from_utf8_lossy(&listed.stderr));
+    let (said, warned) =
+        (String::from_utf8_lossy(&listed.stdout), String::from_utf8_lossy(&listed.stderr));
     assert!(listed.status.success() && said.contains("old"), "{said}");
     assert!(
         warned.contains("both copies of a metaroot are damaged") && warned.lines().count() == 1,
@@ -44,7 +45,10 @@ fn commands_read_with_a_warning_and_write_when_asked() {
     );
     let line = scratch.fails(4, "rm disk.img /old");
     assert!(line.contains("may be lost") && line.contains("--recover"), "{line}");
-    assert!(fs::read(scratch.path("disk.img")).expect("the image") == before, "nothing was written");
+    assert!(
+        fs::read(scratch.path("disk.img")).expect("the image") == before,
+        "nothing was written"
+    );
     let done = scratch.line("--recover rm disk.img /old");
     let warned = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && warned.contains("given up as asked"), "{done:?}");

@@ -1,5 +1,5 @@
-//! Who has a volume, who waits for whom, and what is said of changes that are not durable. Skipped, with a line that says so,
-//! where nothing can be mounted.
+//! Who has a volume, who waits for whom, and what is said of changes that are not durable. Skipped,
+//! with a line that says so, where nothing can be mounted.
 
 mod common;
 
@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::{
-    STEADFAST, Scratch, can_mount, failed, is_mounted, is_root, process_exists, signal, succeeded, wait_for,
+    STEADFAST, Scratch, can_mount, failed, is_mounted, is_root, process_exists, signal, succeeded,
+    wait_for,
 };
 
-/// A scratch directory with an empty volume in `disk.img`, or nothing where mounting is not possible.
+/// A scratch directory with an empty volume in `disk.img`, or nothing where mounting is not
+/// possible.
 fn start() -> Option<Scratch> {
     can_mount().then(|| {
         let scratch = Scratch::new();
@@ -27,8 +29,12 @@ struct Loop(String);
 
 impl Loop {
     fn over(image: &Path, options: &[&str]) -> Option<Loop> {
-        let output =
-            Command::new("losetup").args(["--find", "--show"]).args(options).arg(image).output().ok()?;
+        let output = Command::new("losetup")
+            .args(["--find", "--show"])
+            .args(options)
+            .arg(image)
+            .output()
+            .ok()?;
         let name = String::from_utf8(output.stdout).ok()?.trim().to_owned();
         if !output.status.success() || !is_root() {
             eprintln!("skipped: no loop devices here");
@@ -59,9 +65,12 @@ fn an_image_and_its_loop_device_are_one() {
     }
     scratch.ok("umount mnt");
     scratch.ok(&format!("mount {} mnt", device.0));
-    for command in
-        ["mount disk.img other", "check disk.img", "put disk.img mount.log /x", "mkfs --force disk.img"]
-    {
+    for command in [
+        "mount disk.img other",
+        "check disk.img",
+        "put disk.img mount.log /x",
+        "mkfs --force disk.img",
+    ] {
         scratch.fails(5, command);
     }
     scratch.ok("umount mnt");
@@ -91,7 +100,8 @@ fn umount8(directory: &Path, options: &[&str]) -> Output {
     Command::new("umount").args(options).arg(directory).output().expect("umount runs")
 }
 
-/// umount(8) without the helper returns before the daemon has ended: who opens the volume then waits for it.
+/// umount(8) without the helper returns before the daemon has ended: who opens the volume then
+/// waits for it.
 #[test]
 fn who_opens_the_volume_waits_for_a_daemon_that_ends() {
     let Some(scratch) = start().filter(|_| is_root()) else { return };
@@ -172,7 +182,10 @@ fn a_mount_becomes_read_only_and_writable_again() {
     assert!(line.contains("files are open for writing"), "{line}");
     drop(file);
     succeeded(&remount("remount,ro,timer=1h"), "remount,ro");
-    assert_eq!(fs::write(mnt.join("g"), "x").unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(
+        fs::write(mnt.join("g"), "x").unwrap_err().kind(),
+        std::io::ErrorKind::ReadOnlyFilesystem
+    );
     assert_eq!(scratch.ok("info --get uncommitted mnt"), "0\n", "durable when it is read-only");
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line = table.lines().find(|line| line.contains(mnt.to_str().unwrap())).unwrap();
@@ -189,12 +202,14 @@ fn a_mount_becomes_read_only_and_writable_again() {
     failed(&remount("remount,ro"), 32, "not mounted");
 }
 
-/// `mask set` on a mount is durable when it returns, or says that it is not; and it publishes nothing that is not its own.
+/// `mask set` on a mount is durable when it returns, or says that it is not; and it publishes
+/// nothing that is not its own.
 #[test]
 fn a_mask_that_was_set_is_kept() {
     let Some(scratch) = start() else { return };
-    let mask =
-        |line: &str| scratch.ok(&format!("mask get {line}")).lines().next().unwrap_or_default().to_owned();
+    let mask = |line: &str| {
+        scratch.ok(&format!("mask get {line}")).lines().next().unwrap_or_default().to_owned()
+    };
     let mnt = scratch.mounted("-o timer=1h");
     fs::write(mnt.join("before"), "x").unwrap();
     assert_eq!(scratch.ok("mask set mnt manual"), "");
@@ -261,8 +276,10 @@ impl SmallHost {
     fn new(scratch: &Scratch) -> Option<SmallHost> {
         let directory = scratch.path("host");
         fs::create_dir(&directory).unwrap();
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=6M", "tmpfs"]).arg(&directory).output();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=6M", "tmpfs"])
+            .arg(&directory)
+            .output();
         if !mounted.is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: no file system can be mounted here");
             return None;
@@ -277,7 +294,8 @@ impl Drop for SmallHost {
     }
 }
 
-/// The host has less room than the sparse image says: the volume says so wherever somebody could look.
+/// The host has less room than the sparse image says: the volume says so wherever somebody could
+/// look.
 #[test]
 fn a_full_host_below_a_sparse_image_is_told() {
     let Some(scratch) = can_mount().then(Scratch::new) else { return };
@@ -298,7 +316,10 @@ fn a_full_host_below_a_sparse_image_is_told() {
     let line = scratch.fails(6, "transact mnt");
     assert!(line.contains("full") || line.contains("no space"), "{line}");
     let info = scratch.ok("info mnt");
-    assert!(info.contains("read-only, by itself") && info.contains("the storage below it is full"), "{info}");
+    assert!(
+        info.contains("read-only, by itself") && info.contains("the storage below it is full"),
+        "{info}"
+    );
     assert!(!info.contains("read-write"), "{info}");
     wait_for("a line in the log", || {
         let log = fs::read_to_string(scratch.path("mount.log")).unwrap();

@@ -23,8 +23,11 @@ fn filled(scratch: &Scratch) {
     let source = scratch.path("source");
     fs::create_dir_all(source.join("etc/deep")).unwrap();
     for number in 0..30u8 {
-        fs::write(source.join(format!("etc/deep/f{number}")), pattern(900 * usize::from(number), number))
-            .unwrap();
+        fs::write(
+            source.join(format!("etc/deep/f{number}")),
+            pattern(900 * usize::from(number), number),
+        )
+        .unwrap();
     }
     fs::write(source.join("etc/hosts"), b"127.0.0.1 localhost\n").unwrap();
     fs::set_permissions(source.join("etc/hosts"), PermissionsExt::from_mode(0o640)).unwrap();
@@ -72,9 +75,14 @@ fn everything_comes_out_of_a_sound_image_and_out_of_one_without_superblocks() {
         );
         // The report keeps its name; the file of that name has another one.
         assert!(
-            fs::read_to_string(copy.join("salvage-report.txt")).unwrap().starts_with("Salvage of disk.img")
+            fs::read_to_string(copy.join("salvage-report.txt"))
+                .unwrap()
+                .starts_with("Salvage of disk.img")
         );
-        assert_eq!(fs::read(copy.join("salvage-report.txt~1")).unwrap(), b"a name that the report has, too");
+        assert_eq!(
+            fs::read(copy.join("salvage-report.txt~1")).unwrap(),
+            b"a name that the report has, too"
+        );
         let line = failed(&scratch.line(&line), 2, &line);
         assert!(line.contains("is not empty"), "{line}");
     }
@@ -90,13 +98,19 @@ fn lost_parts_are_zeros_and_listed() {
     // The data is where the image has it.
     let image = fs::read(scratch.path("disk.img")).unwrap();
     let needle = &data[40_960..41_060];
-    let at = image.chunks(4096).position(|block| block.starts_with(needle)).expect("the block") as u64 * 4096;
+    let at = image.chunks(4096).position(|block| block.starts_with(needle)).expect("the block")
+        as u64
+        * 4096;
     destroy(&scratch, at, 5000);
     let line = "check --salvage out --json disk.img";
     let output = scratch.line(line);
     assert_eq!(output.status.code(), Some(4));
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&summary["bytes_lost"], &summary["incomplete"]), (&8192.into(), &1.into()), "{summary}");
+    assert_eq!(
+        (&summary["bytes_lost"], &summary["incomplete"]),
+        (&8192.into(), &1.into()),
+        "{summary}"
+    );
     let mut expected = data;
     expected[40_960..40_960 + 8192].fill(0);
     assert!(fs::read(scratch.path("out/big")).unwrap() == expected);
@@ -117,7 +131,10 @@ fn an_image_without_metaroots_is_searched() {
     assert_eq!(output.status.code(), Some(4), "what is found by searching may be out of date");
     compare_files(&scratch.path("source/etc"), &scratch.path("out/etc"));
     let report = fs::read_to_string(scratch.path("out/salvage-report.txt")).unwrap();
-    assert!(report.contains("no metaroot is left") && report.contains("found by searching"), "{report}");
+    assert!(
+        report.contains("no metaroot is left") && report.contains("found by searching"),
+        "{report}"
+    );
 }
 
 #[test]

@@ -12,12 +12,14 @@ use serde_json::Value;
 fn rot(scratch: &Scratch, needle: &[u8]) {
     let image = File::options().read(true).write(true).open(scratch.path("disk.img")).unwrap();
     let bytes = fs::read(scratch.path("disk.img")).unwrap();
-    let block = bytes.chunks(4096).rposition(|block| block.starts_with(needle)).expect("a block like that");
+    let block =
+        bytes.chunks(4096).rposition(|block| block.starts_with(needle)).expect("a block like that");
     image.write_all_at(&[0x5a; 4000], block as u64 * 4096 + 60).unwrap();
 }
 
 fn status(scratch: &Scratch, target: &str) -> Value {
-    serde_json::from_slice(&scratch.line(&format!("scrub --json --status {target}")).stdout).unwrap()
+    serde_json::from_slice(&scratch.line(&format!("scrub --json --status {target}")).stdout)
+        .unwrap()
 }
 
 #[test]

@@ -17,7 +17,10 @@ fn a_campaign_counts_its_cuts_and_finds_nothing() {
     assert!(report["cuts"].as_u64() >= Some(100), "{report}");
     assert_eq!((&report["violations"], &report["first_seed"]), (&0.into(), &1.into()), "{report}");
     assert!(report["seeds"].as_u64() >= Some(1) && report["seconds"].is_f64(), "{report}");
-    assert!(report["cuts_per_second"].as_f64() > Some(0.0) && report["version"].is_string(), "{report}");
+    assert!(
+        report["cuts_per_second"].as_f64() > Some(0.0) && report["version"].is_string(),
+        "{report}"
+    );
     // No bar where there is no terminal.
     assert!(output.stderr.is_empty());
     let page = std::fs::read_to_string(scratch.path("report.html")).expect("the report");
@@ -35,7 +38,8 @@ fn a_medium_that_lies_is_a_violation_that_can_be_played_again() {
     assert!(report["violations"].as_u64() >= Some(1), "{report}");
     let first = &report["findings"][0];
     assert!(!first["operations"].as_array().expect("operations").is_empty());
-    let command = first["replay"].as_str().expect("a command").strip_prefix("steadfast ").expect("ours");
+    let command =
+        first["replay"].as_str().expect("a command").strip_prefix("steadfast ").expect("ours");
 
     let again = scratch.line(&format!("{command} --json"));
     failed(&again, 1, command);
@@ -90,7 +94,8 @@ fn a_killed_writer_loses_nothing_that_was_acknowledged() {
     let report = json(&scratch.ok("torture --device disk.img --yes --cuts 4 --seed 7 --json"));
     assert_eq!((&report["cuts"], &report["violations"]), (&4.into(), &0.into()), "{report}");
     assert!(
-        report["committed"].as_u64() >= Some(1) && report["found"].as_u64() >= report["committed"].as_u64(),
+        report["committed"].as_u64() >= Some(1)
+            && report["found"].as_u64() >= report["committed"].as_u64(),
         "{report}"
     );
     scratch.ok("torture --device disk.img --verify");
@@ -101,8 +106,9 @@ fn a_witness_tells_what_is_missing_and_who_has_lost_it() {
     let scratch = Scratch::new();
     scratch.write("disk.img", &vec![0; 24 << 20]);
     // An empty image needs no consent.
-    let told =
-        scratch.ok("torture --device disk.img --until-power-fails --for 300ms --seed 3 --witness - --quiet");
+    let told = scratch.ok(
+        "torture --device disk.img --until-power-fails --for 300ms --seed 3 --witness - --quiet",
+    );
     assert!(
         told.starts_with("steadfast-witness 1 ") && told.contains("\nflushed 1\ncommitted 1\n"),
         "{told}"
@@ -124,9 +130,13 @@ fn a_witness_tells_what_is_missing_and_who_has_lost_it() {
     assert!(line.contains("the medium broke its promises"), "{line}");
     let report = json(&String::from_utf8(output.stdout).expect("text"));
     assert_eq!(report["violations"], 1, "{report}");
-    let verified = scratch.with_input("torture --device disk.img --verify --witness -", told.as_bytes());
+    let verified =
+        scratch.with_input("torture --device disk.img --verify --witness -", told.as_bytes());
     succeeded(&verified, "a witness on standard input");
-    assert!(std::fs::read(scratch.path("disk.img")).expect("image") == image, "judging changes nothing");
+    assert!(
+        std::fs::read(scratch.path("disk.img")).expect("image") == image,
+        "judging changes nothing"
+    );
 }
 
 #[test]
@@ -147,9 +157,12 @@ fn a_device_is_not_overwritten_by_mistake() {
     scratch.fails(1, "torture --device blank.img --verify --witness nothing.log");
     scratch.write("empty.log", b"");
     scratch.fails(1, "torture --device blank.img --verify --witness empty.log");
-    for line in
-        ["torture --yes", "torture --verify", "torture --device a --replay 1", "torture --device a --jobs 2"]
-    {
+    for line in [
+        "torture --yes",
+        "torture --verify",
+        "torture --device a --replay 1",
+        "torture --device a --jobs 2",
+    ] {
         scratch.fails(2, line);
     }
     // In use, whatever was said.

@@ -1,8 +1,10 @@
-//! How fast the error-correcting codes are on this machine: megabytes of page data a second, on one processor.
+//! How fast the error-correcting codes are on this machine: megabytes of page data a second, on one
+//! processor.
 //!
 //! `cargo run --release -p steadfast-flash --example ecc_speed`
 //!
-//! For comparison: a 1 Gbit SLC part with an 8-bit bus gives at most 24 MB/s (25 µs and 30 ns a byte for a page of 2 KiB).
+//! For comparison: a 1 Gbit SLC part with an 8-bit bus gives at most 24 MB/s (25 µs and 30 ns a
+//! byte for a page of 2 KiB).
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -22,8 +24,9 @@ fn main() -> Result<(), Uncorrectable> {
     for code in Code::ALL {
         let step = code.step_bytes();
         // No two codewords alike.
-        let data: Vec<u8> =
-            (0..step * CODEWORDS).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+        let data: Vec<u8> = (0..step * CODEWORDS)
+            .map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0])
+            .collect();
         let mut parity = vec![0; code.parity_bytes() * CODEWORDS];
         let speed = |seconds: f64| data.len() as f64 / seconds / 1e6;
 
@@ -47,7 +50,8 @@ fn main() -> Result<(), Uncorrectable> {
             }
             let mut corrected = 0;
             let start = Instant::now();
-            for (data, parity) in read.chunks_mut(step).zip(parity.chunks_mut(code.parity_bytes())) {
+            for (data, parity) in read.chunks_mut(step).zip(parity.chunks_mut(code.parity_bytes()))
+            {
                 corrected += black_box(code.decode(data, &mut [], parity)?);
             }
             let seconds = start.elapsed().as_secs_f64();

@@ -1,7 +1,8 @@
 //! Parts that are known: geometry, timing, and how fast bits flip, from their data sheets.
 //!
-//! The geometry of a [`Part`] is that of the bare part. [`Part::ecc_on_die`] says whether reads come corrected; where they
-//! do not, the code in software goes between the part and the translation layer.
+//! The geometry of a [`Part`] is that of the bare part. [`Part::ecc_on_die`] says whether reads
+//! come corrected; where they do not, the code in software goes between the part and the
+//! translation layer.
 
 use crate::nand::{Ecc, NandGeometry, Pairing};
 
@@ -25,7 +26,8 @@ pub struct Part {
     pub name: &'static str,
     /// What it stands for.
     pub about: &'static str,
-    /// Sizes and rules of the bare part; `geometry.ecc` is the code that it needs, on the die or in software.
+    /// Sizes and rules of the bare part; `geometry.ecc` is the code that it needs, on the die or in
+    /// software.
     pub geometry: NandGeometry,
     /// OOB bytes of a page on the part itself, bad-block mark and parity included.
     pub oob_raw: u32,
@@ -56,7 +58,12 @@ impl Part {
         },
         oob_raw: 64,
         ecc_on_die: false,
-        timing: NandTiming { read_ns: 25_000, program_ns: 200_000, erase_ns: 2_000_000, byte_ns: 30 },
+        timing: NandTiming {
+            read_ns: 25_000,
+            program_ns: 200_000,
+            erase_ns: 2_000_000,
+            byte_ns: 30,
+        },
         reads_per_flip: 1_000_000,
     };
 
@@ -71,7 +78,12 @@ impl Part {
         },
         oob_raw: 128,
         ecc_on_die: true,
-        timing: NandTiming { read_ns: 70_000, program_ns: 220_000, erase_ns: 2_000_000, byte_ns: 20 },
+        timing: NandTiming {
+            read_ns: 70_000,
+            program_ns: 220_000,
+            erase_ns: 2_000_000,
+            byte_ns: 20,
+        },
         reads_per_flip: 1_000_000,
     };
 
@@ -89,7 +101,12 @@ impl Part {
         },
         oob_raw: 224,
         ecc_on_die: false,
-        timing: NandTiming { read_ns: 25_000, program_ns: 200_000, erase_ns: 2_000_000, byte_ns: 25 },
+        timing: NandTiming {
+            read_ns: 25_000,
+            program_ns: 200_000,
+            erase_ns: 2_000_000,
+            byte_ns: 25,
+        },
         reads_per_flip: 1_000_000,
     };
 
@@ -111,7 +128,12 @@ impl Part {
         },
         oob_raw: 218,
         ecc_on_die: false,
-        timing: NandTiming { read_ns: 50_000, program_ns: 900_000, erase_ns: 3_500_000, byte_ns: 25 },
+        timing: NandTiming {
+            read_ns: 50_000,
+            program_ns: 900_000,
+            erase_ns: 3_500_000,
+            byte_ns: 25,
+        },
         reads_per_flip: 100_000,
     };
 
@@ -124,10 +146,12 @@ impl Part {
         Self::ALL.into_iter().find(|part| part.name == name)
     }
 
-    /// The same part with another number of erase blocks, for tests and for larger parts of the family.
+    /// The same part with another number of erase blocks, for tests and for larger parts of the
+    /// family.
     #[must_use]
     pub fn with_blocks(mut self, blocks: u32) -> Part {
-        let bad_max = u64::from(self.geometry.bad_max) * u64::from(blocks) / u64::from(self.geometry.blocks);
+        let bad_max =
+            u64::from(self.geometry.bad_max) * u64::from(blocks) / u64::from(self.geometry.blocks);
         self.geometry.bad_max = (bad_max as u32).max(2);
         self.geometry.blocks = blocks;
         self

@@ -1,7 +1,7 @@
 //! Bugs planted on purpose, to check that the tests of this crate would find them.
 //!
-//! Each is one condition at the place where the mistake would be made. Outside of the tests [`planted`] is `false` for the
-//! compiler, and nothing of this is in a program.
+//! Each is one condition at the place where the mistake would be made. Outside of the tests
+//! [`planted`] is `false` for the compiler, and nothing of this is in a program.
 
 #[cfg(test)]
 pub(crate) use switch::{fails_with, planted};
@@ -10,7 +10,8 @@ pub(crate) use switch::{fails_with, planted};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
 pub(crate) enum Sabotage {
-    /// A flush does not know of pages of zeros that were written: they have no page that would say so.
+    /// A flush does not know of pages of zeros that were written: they have no page that would say
+    /// so.
     ForgetZeros,
 }
 

@@ -1,32 +1,38 @@
 //! Room for the pages that the kernel holds back.
 //!
-//! With the write-back cache write(2) only makes pages dirty. The volume hears of them seconds later, which is too late to say
-//! that it is full. So the dirty pages of a mount never get far beyond what the volume has room for:
+//! With the write-back cache write(2) only makes pages dirty. The volume hears of them seconds
+//! later, which is too late to say that it is full. So the dirty pages of a mount never get far
+//! beyond what the volume has room for:
 //!
-//! - *Far* from full the kernel's limit of dirty pages ([`CacheLimits`](crate::mount::CacheLimits)) is at most a quarter of the
-//!   room, and is set anew as the room shrinks. A write that meets the limit waits until pages are written back. Each thread
-//!   goes beyond it by some MiB, for it looks only after so many pages (`nr_dirtied_pause`): what is near allows for that.
-//! - *Near* full each write(2) asks. Before it makes a page of the cache dirty, the kernel sends GETATTR with the handle where
-//!   it has no valid attributes (`fuse_cache_write_iter`). So files that are open for writing are kept without; that GETATTR
-//!   is the *admission* of one write, and what it answers, write(2) returns.
+//! - *Far* from full the kernel's limit of dirty pages ([`CacheLimits`](crate::mount::CacheLimits))
+//!   is at most a quarter of the room, and is set anew as the room shrinks. A write that meets the
+//!   limit waits until pages are written back. Each thread goes beyond it by some MiB, for it looks
+//!   only after so many pages (`nr_dirtied_pause`): what is near allows for that.
+//! - *Near* full each write(2) asks. Before it makes a page of the cache dirty, the kernel sends
+//!   GETATTR with the handle where it has no valid attributes (`fuse_cache_write_iter`). So files
+//!   that are open for writing are kept without; that GETATTR is the *admission* of one write, and
+//!   what it answers, write(2) returns.
 //!
-//! An admission is for one `unit` of room, for it does not say how long the write is. Where the units given out would be more
-//! than the room, the control thread pulls the files that have some; then the room is known again.
+//! An admission is for one `unit` of room, for it does not say how long the write is. Where the
+//! units given out would be more than the room, the control thread pulls the files that have some;
+//! then the room is known again.
 //!
-//! The last unit of room is for writes that make no file longer: a full volume can be overwritten. A file that grows there is
-//! told ENOSPC. Whether a file grows is seen from its last write, or from how it was opened.
+//! The last unit of room is for writes that make no file longer: a full volume can be overwritten.
+//! A file that grows there is told ENOSPC. Whether a file grows is seen from its last write, or
+//! from how it was opened.
 //!
-//! What no admission can hold back: one write(2) longer than a unit, and stores into a mapping. Where the volume has no room
-//! for those, `filesystem/lost.rs` tells.
+//! What no admission can hold back: one write(2) longer than a unit, and stores into a mapping.
+//! Where the volume has no room for those, `filesystem/lost.rs` tells.
 //!
 //! Invariants:
-//! - Near full the kernel has no valid attributes of a file that is open for writing. A notification in front of an answer
-//!   makes the kernel drop the attributes in that answer, as older than the notification. It keeps those of SETATTR, LINK and
-//!   CREATE in every case: these are not valid for a moment.
+//! - Near full the kernel has no valid attributes of a file that is open for writing. A
+//!   notification in front of an answer makes the kernel drop the attributes in that answer, as
+//!   older than the notification. It keeps those of SETATTR, LINK and CREATE in every case: these
+//!   are not valid for a moment.
 //! - Only the control thread changes the phase.
 //!
-//! What decides is here, without a kernel or a volume ([`Surroundings`]), so that a model can be put in their place;
-//! `filesystem/admitting.rs` joins it to them.
+//! What decides is here, without a kernel or a volume ([`Surroundings`]), so that a model can be
+//! put in their place; `filesystem/admitting.rs` joins it to them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,8 +45,9 @@ const MIB: u64 = 1 << 20;
 /// The kernel's limit of dirty pages of a mount that root did not make, where it does not say.
 const DIRTY_MAX_USUAL: u64 = 64 * MIB;
 
-/// Room at which it is near full, bytes: an eighth of the volume within these bounds. The first has space for the pages of six
-/// threads beyond a limit of a quarter, so a volume that is smaller is always near.
+/// Room at which it is near full, bytes: an eighth of the volume within these bounds. The first has
+/// space for the pages of six threads beyond a limit of a quarter, so a volume that is smaller is
+/// always near.
 const NEAR_MIN: u64 = 32 * MIB;
 const NEAR_MAX: u64 = 256 * MIB;
 
@@ -49,7 +56,8 @@ pub(crate) trait Surroundings {
     /// Bytes that the volume has room for, whatever pieces they come in.
     fn room(&self) -> u64;
 
-    /// Brings back what removed files still hold, until there is room for `bytes` or nothing is left to come back.
+    /// Brings back what removed files still hold, until there is room for `bytes` or nothing is
+    /// left to come back.
     fn make_room(&self, bytes: u64);
 
     /// Size of a file on the volume, bytes.
@@ -64,7 +72,8 @@ pub(crate) trait Surroundings {
     /// Has the kernel ask before the next write to a file.
     fn have_ask(&self, nodeid: u64);
 
-    /// Has the kernel write the dirty pages of a file. What cannot be written is lost, and told where that is.
+    /// Has the kernel write the dirty pages of a file. What cannot be written is lost, and told
+    /// where that is.
     fn pull(&self, nodeid: u64);
 
     /// The error of a lost write that the caller tells now.
@@ -136,8 +145,8 @@ impl Admission {
         }
     }
 
-    /// From now on dirty pages are bounded; [`look`](Self::look) comes next. `dirty_max`: the kernel's own limit, bytes, where
-    /// it is known. Whether there is anything to do.
+    /// From now on dirty pages are bounded; [`look`](Self::look) comes next. `dirty_max`: the
+    /// kernel's own limit, bytes, where it is known. Whether there is anything to do.
     pub(crate) fn begin(&self, dirty_max: Option<u64>) -> bool {
         self.dirty_max.store(dirty_max.unwrap_or(DIRTY_MAX_USUAL), Ordering::Release);
         self.write_back
@@ -161,8 +170,8 @@ impl Admission {
         }
     }
 
-    /// Whether the control thread has to [`look`](Self::look), now that a write or an open may have changed the room. One of all
-    /// that find this is told so.
+    /// Whether the control thread has to [`look`](Self::look), now that a write or an open may have
+    /// changed the room. One of all that find this is told so.
     pub(crate) fn is_due(&self, room: impl FnOnce() -> u64) -> bool {
         let (below, above) =
             (self.look_below.load(Ordering::Relaxed), self.look_above.load(Ordering::Relaxed));
@@ -207,7 +216,8 @@ impl Admission {
         } else if around.limit_dirty(Some(room / 4)) {
             self.look_at(room / 8 * 7, room.saturating_mul(2));
         } else {
-            // The kernel keeps to a limit of its own: near is where that many pages would be too many.
+            // The kernel keeps to a limit of its own: near is where that many pages would be too
+            // many.
             self.near_below.fetch_max(dirty_max.saturating_mul(2), Ordering::AcqRel);
             self.come_near(around);
         }
@@ -225,7 +235,8 @@ impl Admission {
         self.settled.store(true, Ordering::SeqCst);
     }
 
-    /// Admits a write to a file, if there is a unit of room; else the control thread has to [`find_unit`](Self::find_unit).
+    /// Admits a write to a file, if there is a unit of room; else the control thread has to
+    /// [`find_unit`](Self::find_unit).
     pub(crate) fn admit(&self, around: &impl Surroundings, nodeid: u64) -> bool {
         !self.asks() || self.settled.load(Ordering::SeqCst) && self.take(nodeid, around)
     }
@@ -248,7 +259,8 @@ impl Admission {
             (std::mem::take(&mut units.files), units.given)
         };
         files.into_iter().for_each(|file| around.pull(file));
-        // Only now: what is being pulled is in the room no longer, and not yet out of it. Workers may have given more meanwhile.
+        // Only now: what is being pulled is in the room no longer, and not yet out of it. Workers
+        // may have given more meanwhile.
         {
             let mut units = self.units();
             units.given = units.given.saturating_sub(given);
@@ -276,7 +288,8 @@ impl Admission {
         taken
     }
 
-    /// Whether a write may use the last unit of room: `handle` was opened for a file that is `size` bytes long now.
+    /// Whether a write may use the last unit of room: `handle` was opened for a file that is `size`
+    /// bytes long now.
     fn overwrites(&self, nodeid: u64, handle: Handle, size: u64) -> bool {
         let mut units = self.units();
         let seen = units.last.entry(nodeid).or_insert(match size > 0 && !handle.starts_empty() {

@@ -1,12 +1,13 @@
 //! A model of the kernel's page cache above a volume: whatever was admitted can be stored.
 //!
-//! The model does what the kernel does with the write-back cache: write(2) asks where it has no valid attributes, makes pages
-//! dirty, waits somewhere beyond the limit of dirty pages; pages are written back in any order, at any time, in requests of neighbours.
-//! Programs write files from front to back, append, write here and there, overwrite, remove, and commit; the volume is one in
+//! The model does what the kernel does with the write-back cache: write(2) asks where it has no
+//! valid attributes, makes pages dirty, waits somewhere beyond the limit of dirty pages; pages are
+//! written back in any order, at any time, in requests of neighbours. Programs write files from
+//! front to back, append, write here and there, overwrite, remove, and commit; the volume is one in
 //! memory, filled until nothing goes any more, and emptied again, over and over.
 //!
-//! Checked: a write of pages that were admitted never fails, but where a file that was overwritten has grown by one write; each
-//! file has the bytes that its writes were told to have stored.
+//! Checked: a write of pages that were admitted never fails, but where a file that was overwritten
+//! has grown by one write; each file has the bytes that its writes were told to have stored.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,7 +166,8 @@ impl Run {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let size = MIB * [1, 2, 4, 16, 64][random.below(5) as usize];
         let block_size = [512, 1024, 4096, 4096][random.below(4) as usize];
-        let mask = if random.one_in(4) { TransactionMask::MANUAL } else { TransactionMask::DEFAULT };
+        let mask =
+            if random.one_in(4) { TransactionMask::MANUAL } else { TransactionMask::DEFAULT };
         let run = Run {
             world: World::new(size, block_size, mask),
             admission: Admission::new(true, size),

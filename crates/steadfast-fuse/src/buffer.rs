@@ -1,5 +1,5 @@
-//! Aligned buffers of a worker, so that media with direct I/O read and write file data without a copy. They take
-//! memory as they are used.
+//! Aligned buffers of a worker, so that media with direct I/O read and write file data without a
+//! copy. They take memory as they are used.
 
 use std::io;
 
@@ -13,8 +13,8 @@ pub(crate) const PAGE: usize = 4096;
 /// Bytes in front of the data of a WRITE request.
 const WRITE_PREFIX: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
-/// Zeroed pages. The allocation is of bytes, of which the system gives zeroed ones without touching them; for a type with an
-/// alignment it would fill them.
+/// Zeroed pages. The allocation is of bytes, of which the system gives zeroed ones without touching
+/// them; for a type with an alignment it would fill them.
 pub(crate) struct Pages {
     memory: Box<[u8]>,
     start: usize,
@@ -40,11 +40,12 @@ impl Pages {
     }
 }
 
-/// A huge page of the processors that we know of; where they are larger or there is none, memory is of ordinary pages.
+/// A huge page of the processors that we know of; where they are larger or there is none, memory is
+/// of ordinary pages.
 const HUGE: usize = 2 * DATA_MAX;
 
-/// What a worker of the device needs: where requests arrive, and where answers are put together. The data of a WRITE and that of a
-/// READ lie behind one another.
+/// What a worker of the device needs: where requests arrive, and where answers are put together.
+/// The data of a WRITE and that of a READ lie behind one another.
 pub(crate) struct WorkerBuffers {
     memory: Box<[u8]>,
     /// Where the data of a WRITE starts.
@@ -52,12 +53,14 @@ pub(crate) struct WorkerBuffers {
 }
 
 impl WorkerBuffers {
-    /// The data of both as halves of one huge page where the system has one: a device is given one piece of memory then instead of 256,
-    /// which makes direct I/O of 1 MiB about twice as fast. It takes all of its memory with the first byte.
+    /// The data of both as halves of one huge page where the system has one: a device is given one
+    /// piece of memory then instead of 256, which makes direct I/O of 1 MiB about twice as fast. It
+    /// takes all of its memory with the first byte.
     pub(crate) fn huge() -> io::Result<WorkerBuffers> {
         let mut buffers = WorkerBuffers::aligned(HUGE)?;
         let page = buffers.memory[buffers.data..][..HUGE].as_mut_ptr();
-        // SAFETY: the range is inside an allocation that is exclusively ours, and whole pages of it; the advice changes no contents.
+        // SAFETY: the range is inside an allocation that is exclusively ours, and whole pages of
+        // it; the advice changes no contents.
         #[allow(unsafe_code)]
         unsafe {
             // Without it things are slower, and nothing else.
@@ -79,10 +82,11 @@ impl WorkerBuffers {
         Ok(WorkerBuffers { memory, data })
     }
 
-    /// The bytes to receive a request into, and those for its answer. Data of a WRITE starts on a page boundary, and so does the
-    /// answer.
+    /// The bytes to receive a request into, and those for its answer. Data of a WRITE starts on a
+    /// page boundary, and so does the answer.
     pub(crate) fn split(&mut self) -> (&mut [u8], &mut [u8]) {
-        let (request, answer) = self.memory[..self.data + 2 * DATA_MAX].split_at_mut(self.data + DATA_MAX);
+        let (request, answer) =
+            self.memory[..self.data + 2 * DATA_MAX].split_at_mut(self.data + DATA_MAX);
         (&mut request[self.data - WRITE_PREFIX..], answer)
     }
 }
@@ -122,7 +126,8 @@ impl<'a> AnswerBuffer<'a> {
         self.length
     }
 
-    /// The next `length` bytes (fewer where the buffer ends), to be filled and then kept with [`advance`](Self::advance).
+    /// The next `length` bytes (fewer where the buffer ends), to be filled and then kept with
+    /// [`advance`](Self::advance).
     pub(crate) fn space(&mut self, length: usize) -> &mut [u8] {
         let start = self.length;
         let end = self.bytes.len().min(start.saturating_add(length));
@@ -164,7 +169,8 @@ mod tests {
 
     #[test]
     fn data_of_a_worker_lies_in_one_huge_page() {
-        for (buffers, alignment) in [(WorkerBuffers::huge(), HUGE), (WorkerBuffers::small(), PAGE)] {
+        for (buffers, alignment) in [(WorkerBuffers::huge(), HUGE), (WorkerBuffers::small(), PAGE)]
+        {
             let mut buffers = buffers.unwrap();
             let (request, answer) = buffers.split();
             let data = request[WRITE_PREFIX..].as_ptr().addr();

@@ -1,7 +1,8 @@
 //! The control thread: whatever has to wait for the kernel, which workers must never do.
 //!
-//! Jobs run one after the other. Dirty pages that a job pulls arrive as WRITE requests at the workers, which go on
-//! serving everything; only a rollback stops requests from reaching the volume.
+//! Jobs run one after the other. Dirty pages that a job pulls arrive as WRITE requests at the
+//! workers, which go on serving everything; only a rollback stops requests from reaching the
+//! volume.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,10 +27,12 @@ use crate::open::Handle;
 use crate::request::Request;
 use crate::service::{Answer, Return};
 
-/// The kernel tells of a close a moment after close(2) has returned: a file that has just been closed is not busy.
+/// The kernel tells of a close a moment after close(2) has returned: a file that has just been
+/// closed is not busy.
 const CLOSING_TIME: Duration = Duration::from_millis(300);
 
-/// A request that waits for its answer. One that is dropped without an answer gets EIO: nothing hangs.
+/// A request that waits for its answer. One that is dropped without an answer gets EIO: nothing
+/// hangs.
 pub(crate) struct Ticket {
     back: Return,
     unique: u64,
@@ -142,7 +145,8 @@ pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &
         }
         // Everybody who has asked by now is served by one transaction point.
         while let Job::Command { tickets, command: Command::Transact } = &mut job
-            && let Some(Job::Command { tickets: more, command: Command::Transact }) = waiting.front_mut()
+            && let Some(Job::Command { tickets: more, command: Command::Transact }) =
+                waiting.front_mut()
         {
             tickets.append(more);
             waiting.pop_front();
@@ -216,10 +220,13 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 Ok(self.volume.snapshot_delete(&name)?)
             }
             Command::SnapshotRollback { name, force, destroy_newer } => {
-                self.roll_back(force, || Ok(self.volume.snapshot_rollback(&name, destroy_newer)?))?;
+                self.roll_back(force, || {
+                    Ok(self.volume.snapshot_rollback(&name, destroy_newer)?)
+                })?;
                 log_info!("rolled back to the snapshot {name}");
                 let left = self.volume.snapshots()?;
-                self.snapshots.forget(|known| left.iter().any(|one| one.generation == known.generation));
+                self.snapshots
+                    .forget(|known| left.iter().any(|one| one.generation == known.generation));
                 Ok(())
             }
         }
@@ -230,12 +237,16 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let medium = self.volume.medium();
         let before = medium.geometry().size;
         if size > before {
-            let errno =
-                |error: MediumError| Errno(if error.os_error == 0 { libc::EINVAL } else { error.os_error });
+            let errno = |error: MediumError| {
+                Errno(if error.os_error == 0 { libc::EINVAL } else { error.os_error })
+            };
             medium.set_size(size).map_err(errno)?;
         }
         let grown = self.volume.grow(size).map_err(Errno::from);
-        if grown.is_err() && self.volume.info().size <= before && self.volume.info().poisoned.is_none() {
+        if grown.is_err()
+            && self.volume.info().size <= before
+            && self.volume.info().poisoned.is_none()
+        {
             // What was added is of no use.
             let _ = medium.set_size(before);
         }
@@ -245,8 +256,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         grown
     }
 
-    /// Makes the kernel hand over all dirty pages. They can only be of files that are open for writing: closing the
-    /// last descriptor, and the end of the last mapping, write them back.
+    /// Makes the kernel hand over all dirty pages. They can only be of files that are open for
+    /// writing: closing the last descriptor, and the end of the last mapping, write them back.
     pub(crate) fn pull_all(&self) -> Result<(), Errno> {
         let mut first_error = Ok(());
         for nodeid in self.files.written() {
@@ -295,7 +306,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     /// The volume is at its last durable point: nothing that the kernel knows holds any more.
     fn forget_before_rollback(&self) {
         let directories = self.nodes.roll_back(|inode| {
-            self.volume.attributes(inode).is_ok_and(|attributes| attributes.kind == FileKind::Directory)
+            self.volume
+                .attributes(inode)
+                .is_ok_and(|attributes| attributes.kind == FileKind::Directory)
         });
         let open = self.files.take();
         self.lost.forget_all();
@@ -320,14 +333,17 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             report("names", self.device.expire_entries());
         } else {
             // Names expire by themselves; no new ones are given out meanwhile.
-            std::thread::sleep(Duration::from_secs(VALID_SECONDS_WITHOUT_EPOCHS) + Duration::from_millis(50));
+            std::thread::sleep(
+                Duration::from_secs(VALID_SECONDS_WITHOUT_EPOCHS) + Duration::from_millis(50),
+            );
         }
     }
 
     /// Opens the gate and executes what waited in front of it.
     fn resume(&self) {
         *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Phase::Running;
-        let parked = std::mem::take(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner));
+        let parked =
+            std::mem::take(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner));
         if parked.is_empty() {
             return;
         }

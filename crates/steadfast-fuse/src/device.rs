@@ -1,7 +1,9 @@
-//! `/dev/fuse`: requests come in with one read, answers and notifications go out with one gathered write.
+//! `/dev/fuse`: requests come in with one read, answers and notifications go out with one gathered
+//! write.
 //!
-//! Each worker has a clone of the device with a queue of its own for the requests that it has taken: an answer has to
-//! go to the device that its request came from, so an answer given later by another thread carries the device along.
+//! Each worker has a clone of the device with a queue of its own for the requests that it has
+//! taken: an answer has to go to the device that its request came from, so an answer given later by
+//! another thread carries the device along.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
@@ -80,7 +82,10 @@ impl Device {
         match self.send(error, unique, &[data]) {
             // The caller has gone away, or the mount has.
             Err(error)
-                if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EINVAL)) =>
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOENT | libc::ENODEV | libc::EINVAL)
+                ) =>
             {
                 Ok(())
             }
@@ -88,9 +93,10 @@ impl Device {
         }
     }
 
-    /// Drops what the kernel has cached of an inode: attributes always, pages from `offset` on where it is not
-    /// negative. Waits for the kernel, which writes dirty pages to this daemon first; never call it with pages from a
-    /// thread that has to serve those writes. An inode that the kernel does not know is fine.
+    /// Drops what the kernel has cached of an inode: attributes always, pages from `offset` on
+    /// where it is not negative. Waits for the kernel, which writes dirty pages to this daemon
+    /// first; never call it with pages from a thread that has to serve those writes. An inode that
+    /// the kernel does not know is fine.
     pub(crate) fn invalidate_inode(&self, nodeid: u64, offset: i64) -> io::Result<()> {
         let body = NotifyInvalInode { nodeid, offset, length: 0 };
         match self.send(notify::INVAL_INODE, 0, &[body.as_bytes()]) {
@@ -129,6 +135,7 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
 /// Takes ownership of a descriptor that the kernel has just handed to this process.
 #[allow(unsafe_code)]
 pub(crate) fn own(descriptor: i32) -> OwnedFd {
-    // SAFETY: callers pass a descriptor that they got from a system call and that nothing else owns.
+    // SAFETY: callers pass a descriptor that they got from a system call and that nothing else
+    // owns.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }

@@ -24,7 +24,8 @@ pub fn errno(error: &Error) -> i32 {
         DirectoryNotEmpty | NewerSnapshots => libc::ENOTEMPTY,
         NotARegularFile | InvalidName | InvalidArgument(_) | MoveIntoSelf => libc::EINVAL,
         NameTooLong => libc::ENAMETOOLONG,
-        // A value of an attribute; a symbolic link that is too long is answered by the caller (ENAMETOOLONG).
+        // A value of an attribute; a symbolic link that is too long is answered by the caller
+        // (ENAMETOOLONG).
         ValueTooLong => libc::E2BIG,
         FileTooLarge => libc::EFBIG,
         TooManyLinks => libc::EMLINK,

@@ -18,7 +18,8 @@ use crate::{IoUring, MountOptions};
 
 /// By which root allows FUSE over io_uring.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-/// Requests that the kernel may have under way in the background (read-ahead, write-back, direct I/O).
+/// Requests that the kernel may have under way in the background (read-ahead, write-back, direct
+/// I/O).
 const BACKGROUND_MAX: u16 = 64;
 
 /// What was agreed on.
@@ -56,9 +57,10 @@ impl Agreement {
 
 /// What the daemon would like.
 ///
-/// ASYNC_DIO is not in it: the kernel then forgets to drop the pages of its cache behind an asynchronous direct write, and what a
-/// reader has put there meanwhile stays, is read, and goes back to the volume with the next store into that page. Without it
-/// each direct write is waited for, and the pages go after it (decision 0034).
+/// ASYNC_DIO is not in it: the kernel then forgets to drop the pages of its cache behind an
+/// asynchronous direct write, and what a reader has put there meanwhile stays, is read, and goes
+/// back to the volume with the next store into that page. Without it each direct write is waited
+/// for, and the pages go after it (decision 0034).
 fn wanted(options: &MountOptions) -> u64 {
     let mut flags = flag::ASYNC_READ
         | flag::ATOMIC_O_TRUNC
@@ -89,14 +91,20 @@ fn wanted(options: &MountOptions) -> u64 {
 /// Answers INIT. Where requests are to come over io_uring, the rings for that are made before.
 ///
 /// # Errors
-/// The kernel's protocol is too old, the mount was undone at once, or io_uring is insisted on and not to be had.
-pub(crate) fn handshake(device: &Device, options: &MountOptions) -> io::Result<(Agreement, Option<Rings>)> {
+/// The kernel's protocol is too old, the mount was undone at once, or io_uring is insisted on and
+/// not to be had.
+pub(crate) fn handshake(
+    device: &Device,
+    options: &MountOptions,
+) -> io::Result<(Agreement, Option<Rings>)> {
     let mut buffer = RequestBuffer::new()?;
     loop {
         let bytes = buffer.bytes();
         let length = match device.receive(bytes)? {
             Received::Request(length) => length,
-            Received::Unmounted => return Err(io::Error::other("the file system was unmounted at once")),
+            Received::Unmounted => {
+                return Err(io::Error::other("the file system was unmounted at once"));
+            }
         };
         let request = Request::parse(&bytes[..length])
             .filter(|request| request.header.opcode == opcode::INIT)

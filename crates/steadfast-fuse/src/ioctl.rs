@@ -1,7 +1,9 @@
-//! Commands to a mounted volume: ioctls on any directory or file of the mount, usually the mount point.
+//! Commands to a mounted volume: ioctls on any directory or file of the mount, usually the mount
+//! point.
 //!
-//! Every number encodes the size of its argument, as the kernel demands of FUSE file systems that run without special
-//! rights, so a program in any language can use them: `_IO`, `_IOR` or `_IOW` with type [`TYPE`] and the numbers below.
+//! Every number encodes the size of its argument, as the kernel demands of FUSE file systems that
+//! run without special rights, so a program in any language can use them: `_IO`, `_IOR` or `_IOW`
+//! with type [`TYPE`] and the numbers below.
 //!
 //! ```no_run
 //! let mount_point = std::fs::File::open("/mnt")?;
@@ -27,9 +29,10 @@ use crate::watch;
 pub(crate) mod snapshot;
 
 pub use snapshot::{
-    SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX, SNAPSHOT_LIST, SNAPSHOT_LIST_MAX,
-    SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotDiffArgument, SnapshotDiffChange, SnapshotListArgument,
-    snapshot_create, snapshot_delete, snapshot_diff, snapshot_flag, snapshot_rollback, snapshots,
+    SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX, SNAPSHOT_LIST,
+    SNAPSHOT_LIST_MAX, SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotDiffArgument,
+    SnapshotDiffChange, SnapshotListArgument, snapshot_create, snapshot_delete, snapshot_diff,
+    snapshot_flag, snapshot_rollback, snapshots,
 };
 
 /// Type byte of all commands.
@@ -72,25 +75,30 @@ pub(crate) fn only_looks(request: &Request<'_>) -> bool {
     request.arguments().take::<IoctlIn>().is_ok_and(|wanted| looks.contains(&wanted.cmd))
 }
 
-/// `_IO(TYPE, 32)`, on an open [`CONTROL_FILE`]: sets a transaction point; from then on nothing is durable, and nobody else
-/// can make it so, until [`ATOMIC_COMMIT`] or [`ATOMIC_ABORT`]. When the last descriptor of this opening of the control
-/// file is closed, for whatever reason, the volume is rolled back as by [`ATOMIC_ABORT`]. For the user who mounted, and
-/// root. EALREADY while another one holds the volume.
+/// `_IO(TYPE, 32)`, on an open [`CONTROL_FILE`]: sets a transaction point; from then on nothing is
+/// durable, and nobody else can make it so, until [`ATOMIC_COMMIT`] or [`ATOMIC_ABORT`]. When the
+/// last descriptor of this opening of the control file is closed, for whatever reason, the volume
+/// is rolled back as by [`ATOMIC_ABORT`]. For the user who mounted, and root. EALREADY while
+/// another one holds the volume.
 pub const ATOMIC_BEGIN: u32 = number(NONE, 32, 0);
-/// `_IO(TYPE, 33)`, on the same descriptor (or a duplicate): everything since becomes durable, all of it or nothing.
+/// `_IO(TYPE, 33)`, on the same descriptor (or a duplicate): everything since becomes durable, all
+/// of it or nothing.
 pub const ATOMIC_COMMIT: u32 = number(NONE, 33, 0);
-/// `_IO(TYPE, 34)`, on the same descriptor (or a duplicate): returns the volume to where it was at the beginning. Open
-/// files become stale (ESTALE).
+/// `_IO(TYPE, 34)`, on the same descriptor (or a duplicate): returns the volume to where it was at
+/// the beginning. Open files become stale (ESTALE).
 pub const ATOMIC_ABORT: u32 = number(NONE, 34, 0);
 /// `_IOR(TYPE, 35, AtomicArgument)`, on any file or directory: whether somebody holds the volume.
 pub const ATOMIC_STATUS: u32 = number(READ, 35, size_of::<AtomicArgument>());
 
-/// `_IOW(TYPE, 36, u64)`: makes the volume, and the image file below it, larger: bytes. For the user who mounted, and root.
+/// `_IOW(TYPE, 36, u64)`: makes the volume, and the image file below it, larger: bytes. For the
+/// user who mounted, and root.
 pub const GROW: u32 = number(WRITE, 36, size_of::<u64>());
-/// `_IOR(TYPE, 39, LostWritesArgument)`: cached writes that could not be stored since the volume was mounted.
+/// `_IOR(TYPE, 39, LostWritesArgument)`: cached writes that could not be stored since the volume
+/// was mounted.
 pub const LOST_WRITES: u32 = number(READ, 39, size_of::<LostWritesArgument>());
-/// `_IOWR(TYPE, 37, DefragmentArgument)`, on a regular file: one bounded step of bringing its blocks together. Start with
-/// zeros, and give back what it returns until `done` is set. For the user who mounted, and root.
+/// `_IOWR(TYPE, 37, DefragmentArgument)`, on a regular file: one bounded step of bringing its
+/// blocks together. Start with zeros, and give back what it returns until `done` is set. For the
+/// user who mounted, and root.
 pub const DEFRAGMENT: u32 = number(READ | WRITE, 37, size_of::<DefragmentArgument>());
 /// `_IOR(TYPE, 38, FragmentationArgument)`, on a regular file: how its data lies on the volume.
 pub const FRAGMENTATION: u32 = number(READ, 38, size_of::<FragmentationArgument>());
@@ -119,7 +127,8 @@ pub struct FragmentationArgument {
     pub runs: u64,
 }
 
-/// Argument of [`LOST_WRITES`]: writes of the kernel's cache, which had told their callers that all was well.
+/// Argument of [`LOST_WRITES`]: writes of the kernel's cache, which had told their callers that all
+/// was well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct LostWritesArgument {
@@ -131,8 +140,8 @@ pub struct LostWritesArgument {
     pub errno: u64,
 }
 
-/// Name of a file in the root directory of every mount that is not listed and not part of the volume; a file of the volume
-/// with this name hides it.
+/// Name of a file in the root directory of every mount that is not listed and not part of the
+/// volume; a file of the volume with this name hides it.
 pub const CONTROL_FILE: &str = ".steadfast-control";
 
 /// Argument of [`ATOMIC_STATUS`].
@@ -149,8 +158,8 @@ pub struct AtomicArgument {
 pub mod atomic_flag {
     /// Somebody holds the volume.
     pub const ACTIVE: u32 = 1;
-    /// Since the last beginning a program was told that there is no space (ENOSPC). Space that is freed is given back at
-    /// the end only.
+    /// Since the last beginning a program was told that there is no space (ENOSPC). Space that is
+    /// freed is given back at the end only.
     pub const NO_SPACE: u32 = 2;
 }
 
@@ -216,16 +225,18 @@ pub mod info_flag {
     pub const POISONED: u32 = 4;
 }
 
-/// Makes everything durable that programs have written up to now, also what is only in the kernel's cache.
+/// Makes everything durable that programs have written up to now, also what is only in the kernel's
+/// cache.
 ///
 /// # Errors
-/// ENOTTY where `file` is not on a Steadfast mount; EIO, ENOSPC and others where something could not be written, in which
-/// case no transaction point was set.
+/// ENOTTY where `file` is not on a Steadfast mount; EIO, ENOSPC and others where something could
+/// not be written, in which case no transaction point was set.
 pub fn transact(file: &File) -> io::Result<()> {
     call::<[u8; 0]>(file, TRANSACT, &mut [])
 }
 
-/// As [`transact`], and then a checkpoint that empties the intent log. For the user who mounted, and root.
+/// As [`transact`], and then a checkpoint that empties the intent log. For the user who mounted,
+/// and root.
 ///
 /// # Errors
 /// As [`transact`]; EPERM.
@@ -233,8 +244,8 @@ pub fn checkpoint(file: &File) -> io::Result<()> {
     call::<[u8; 0]>(file, CHECKPOINT, &mut [])
 }
 
-/// Returns the volume to the last durable transaction point. Files that are open become stale (ESTALE). For the user
-/// who mounted, and root.
+/// Returns the volume to the last durable transaction point. Files that are open become stale
+/// (ESTALE). For the user who mounted, and root.
 ///
 /// # Errors
 /// EBUSY while files are open for writing, unless `force`; EPERM; ENOTTY.
@@ -245,7 +256,8 @@ pub fn rollback(file: &File, force: bool) -> io::Result<()> {
 /// [`ATOMIC_BEGIN`] on an open control file.
 ///
 /// # Errors
-/// EALREADY; EPERM; EROFS; EIO, ENOSPC and others where what was written before could not be made durable; ENOTTY.
+/// EALREADY; EPERM; EROFS; EIO, ENOSPC and others where what was written before could not be made
+/// durable; ENOTTY.
 pub fn atomic_begin(control: &File) -> io::Result<()> {
     call::<[u8; 0]>(control, ATOMIC_BEGIN, &mut [])
 }
@@ -253,8 +265,9 @@ pub fn atomic_begin(control: &File) -> io::Result<()> {
 /// [`ATOMIC_COMMIT`] on the same descriptor.
 ///
 /// # Errors
-/// EINVAL for one that does not hold the volume; EIO, ENOSPC and others where dirty pages could not be written, now or since
-/// the beginning: the volume is still held then, abort it; EROFS where the volume went read-only, at the state of the beginning.
+/// EINVAL for one that does not hold the volume; EIO, ENOSPC and others where dirty pages could not
+/// be written, now or since the beginning: the volume is still held then, abort it; EROFS where the
+/// volume went read-only, at the state of the beginning.
 pub fn atomic_commit(control: &File) -> io::Result<()> {
     call::<[u8; 0]>(control, ATOMIC_COMMIT, &mut [])
 }
@@ -262,7 +275,8 @@ pub fn atomic_commit(control: &File) -> io::Result<()> {
 /// [`ATOMIC_ABORT`] on the same descriptor.
 ///
 /// # Errors
-/// EINVAL for one that does not hold the volume; EIO where the state cannot be read: the volume is read-only then.
+/// EINVAL for one that does not hold the volume; EIO where the state cannot be read: the volume is
+/// read-only then.
 pub fn atomic_abort(control: &File) -> io::Result<()> {
     call::<[u8; 0]>(control, ATOMIC_ABORT, &mut [])
 }
@@ -287,11 +301,12 @@ pub fn lost_writes(file: &File) -> io::Result<LostWritesArgument> {
     Ok(argument)
 }
 
-/// Makes the volume, and the image file below it, larger: `size` bytes. A block device has to be that long already.
+/// Makes the volume, and the image file below it, larger: `size` bytes. A block device has to be
+/// that long already.
 ///
 /// # Errors
-/// EINVAL (not larger, or no size for a volume); ENXIO (the device is shorter); EFBIG, ENOSPC and others of the file below;
-/// EALREADY; EPERM; EROFS; ENOTTY.
+/// EINVAL (not larger, or no size for a volume); ENXIO (the device is shorter); EFBIG, ENOSPC and
+/// others of the file below; EALREADY; EPERM; EROFS; ENOTTY.
 pub fn grow(file: &File, size: u64) -> io::Result<()> {
     call(file, GROW, &mut size.to_ne_bytes())
 }
@@ -300,8 +315,12 @@ pub fn grow(file: &File, size: u64) -> io::Result<()> {
 ///
 /// # Errors
 /// EINVAL, EISDIR; EALREADY; EPERM; EROFS; EIO; ENOTTY.
-pub fn defragment_step(file: &File, cursor: DefragmentCursor) -> io::Result<Option<DefragmentCursor>> {
-    let mut argument = DefragmentArgument { block: cursor.block, goal: cursor.goal, done: 0, reserved: 0 };
+pub fn defragment_step(
+    file: &File,
+    cursor: DefragmentCursor,
+) -> io::Result<Option<DefragmentCursor>> {
+    let mut argument =
+        DefragmentArgument { block: cursor.block, goal: cursor.goal, done: 0, reserved: 0 };
     call(file, DEFRAGMENT, &mut argument)?;
     let next = DefragmentCursor { block: argument.block, goal: argument.goal };
     Ok((argument.done == 0).then_some(next))
@@ -327,11 +346,13 @@ pub fn mask_get(file: &File) -> io::Result<(TransactionMask, u32)> {
     Ok((TransactionMask(argument.mask), argument.timer_ms))
 }
 
-/// Sets the transaction mask, and the interval of the timer in milliseconds. For the user who mounted, and root.
+/// Sets the transaction mask, and the interval of the timer in milliseconds. For the user who
+/// mounted, and root.
 ///
 /// # Errors
-/// EINVAL for unknown bits; EOPNOTSUPP for `write` on a mount with the write-back cache; EBUSY for `close` where files have been closed
-/// while the mask did not have it: the kernel does not report it to this mount any more; EPERM; ENOTTY.
+/// EINVAL for unknown bits; EOPNOTSUPP for `write` on a mount with the write-back cache; EBUSY for
+/// `close` where files have been closed while the mask did not have it: the kernel does not report
+/// it to this mount any more; EPERM; ENOTTY.
 pub fn mask_set(file: &File, mask: TransactionMask, timer_ms: u32) -> io::Result<()> {
     call(file, MASK_SET, &mut MaskArgument { mask: mask.0, timer_ms })
 }
@@ -346,16 +367,22 @@ pub fn info(file: &File) -> io::Result<VolumeInfo> {
     Ok(VolumeInfo::from(&argument))
 }
 
-/// A daemon that serves its requests over io_uring answers EAGAIN where too many callers wait for it on one processor.
+/// A daemon that serves its requests over io_uring answers EAGAIN where too many callers wait for
+/// it on one processor.
 const RETRIES: u32 = 10_000;
 
-pub(crate) fn call<T: IntoBytes + FromBytes>(file: &File, command: u32, argument: &mut T) -> io::Result<()> {
+pub(crate) fn call<T: IntoBytes + FromBytes>(
+    file: &File,
+    command: u32,
+    argument: &mut T,
+) -> io::Result<()> {
     let mut retries = RETRIES;
     loop {
-        // SAFETY: the command encodes the size of the argument (0 for none), which is what the kernel reads or writes at
-        // the pointer; any bytes are a valid T.
+        // SAFETY: the command encodes the size of the argument (0 for none), which is what the
+        // kernel reads or writes at the pointer; any bytes are a valid T.
         #[allow(unsafe_code)]
-        let result = unsafe { libc::ioctl(file.as_raw_fd(), command as _, std::ptr::from_mut(argument)) };
+        let result =
+            unsafe { libc::ioctl(file.as_raw_fd(), command as _, std::ptr::from_mut(argument)) };
         if result >= 0 {
             return Ok(());
         }
@@ -488,7 +515,10 @@ mod tests {
         argument.flags = info_flag::POISONED;
         argument.poisoned = padded("a write failed");
         let info = VolumeInfo::from(&argument);
-        assert_eq!((info.label.as_str(), info.size, info.poisoned), ("größer", 7, Some("a write failed")));
+        assert_eq!(
+            (info.label.as_str(), info.size, info.poisoned),
+            ("größer", 7, Some("a write failed"))
+        );
         assert_eq!(InfoArgument::from(&info).as_bytes(), argument.as_bytes());
     }
 

@@ -1,8 +1,9 @@
 //! Steadfast as a mounted file system, over FUSE.
 //!
-//! [`mount()`] attaches a [`Volume`](steadfast::Volume) to a directory and serves it from several threads until it is
-//! unmounted. The kernel's protocol is spoken directly (docs/decisions/0004-fuse-transport.md says why). Programs reach
-//! the volume behind a mount with the commands in [`ioctl`].
+//! [`mount()`] attaches a [`Volume`](steadfast::Volume) to a directory and serves it from several
+//! threads until it is unmounted. The kernel's protocol is spoken directly
+//! (docs/decisions/0004-fuse-transport.md says why). Programs reach the volume behind a mount with
+//! the commands in [`ioctl`].
 //!
 //! ```no_run
 //! # fn example<M, P>(volume: std::sync::Arc<steadfast::Volume<M, P>>) -> std::io::Result<()>
@@ -17,9 +18,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Rooms: [`session`] owns the threads, [`device`] the connection, [`filesystem`] turns requests into operations,
-//! [`control`] waits for the kernel, [`pull`] gets dirty pages out of it, [`admission`] bounds them by the room of the volume, [`node`] and [`open`] know what it holds, [`snapshots`] shows
-//! what `.snapshots` holds. [`null`] has the same transport with nothing behind it, to be measured beside.
+//! Rooms: [`session`] owns the threads, [`device`] the connection, [`filesystem`] turns requests
+//! into operations, [`control`] waits for the kernel, [`pull`] gets dirty pages out of it,
+//! [`admission`] bounds them by the room of the volume, [`node`] and [`open`] know what it holds,
+//! [`snapshots`] shows what `.snapshots` holds. [`null`] has the same transport with nothing behind
+//! it, to be measured beside.
 
 mod abi;
 mod admission;

@@ -1,4 +1,5 @@
-//! Short lines on standard error. Under systemd they carry the priority prefix that the journal understands.
+//! Short lines on standard error. Under systemd they carry the priority prefix that the journal
+//! understands.
 
 use std::fmt::Arguments;
 use std::io::Write;

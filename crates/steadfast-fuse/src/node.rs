@@ -1,15 +1,18 @@
 //! Node ids: what the kernel calls an inode.
 //!
-//! A node id is the inode number with a tag in bits 48 to 62; bit 63 marks those of [`crate::snapshots`]. The tag counts rollbacks: after one, whatever the
-//! kernel holds under an old tag is stale and answers ESTALE, while the same inode number can be handed out again
-//! under the new tag, with a fresh inode of the kernel behind it.
+//! A node id is the inode number with a tag in bits 48 to 62; bit 63 marks those of
+//! [`crate::snapshots`]. The tag counts rollbacks: after one, whatever the kernel holds under an
+//! old tag is stale and answers ESTALE, while the same inode number can be handed out again under
+//! the new tag, with a fresh inode of the kernel behind it.
 //!
-//! Directories are the exception: a shell may stand in one, so a directory that survived a rollback keeps its node id.
-//! That needs a table of the directories that the kernel knows, with its count of lookups; everything else is
-//! stateless. The table is bounded: directories beyond [`DIRECTORIES_MAX`] behave like other files.
+//! Directories are the exception: a shell may stand in one, so a directory that survived a rollback
+//! keeps its node id. That needs a table of the directories that the kernel knows, with its count
+//! of lookups; everything else is stateless. The table is bounded: directories beyond
+//! [`DIRECTORIES_MAX`] behave like other files.
 //!
-//! Invariants: an id with the current tag is valid; an id with another tag is valid only if the table says so; the root
-//! has tag 0 and is always valid. Tags wrap after 32,768 rollbacks of one mount.
+//! Invariants: an id with the current tag is valid; an id with another tag is valid only if the
+//! table says so; the root has tag 0 and is always valid. Tags wrap after 32,768 rollbacks of one
+//! mount.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -67,7 +70,8 @@ impl Nodes {
         Ok(id(inode.0, tag))
     }
 
-    /// The node id of an inode, without a lookup; `None` for a directory that the table does not hold.
+    /// The node id of an inode, without a lookup; `None` for a directory that the table does not
+    /// hold.
     pub(crate) fn id(&self, attributes: &Attributes) -> Option<u64> {
         let inode = attributes.inode.0;
         let tag = match attributes.kind {
@@ -80,8 +84,8 @@ impl Nodes {
     /// The inode behind a node id.
     ///
     /// # Errors
-    /// ESTALE for an id from before a rollback; EXDEV for one of a snapshot, which is no place for names of the live tree
-    /// and has no inodes for it.
+    /// ESTALE for an id from before a rollback; EXDEV for one of a snapshot, which is no place for
+    /// names of the live tree and has no inodes for it.
     pub(crate) fn resolve(&self, nodeid: u64) -> Result<InodeNumber, Errno> {
         if snapshots::is_snapshot(nodeid) {
             return Err(Errno(libc::EXDEV));
@@ -96,7 +100,10 @@ impl Nodes {
     /// Whether the id names a directory that keeps its id over a rollback.
     pub(crate) fn is_known_directory(&self, nodeid: u64) -> bool {
         nodeid == ROOT_ID
-            || self.directories().get(&(nodeid & INODE_MASK)).is_some_and(|known| known.tag == tag_of(nodeid))
+            || self
+                .directories()
+                .get(&(nodeid & INODE_MASK))
+                .is_some_and(|known| known.tag == tag_of(nodeid))
     }
 
     /// The kernel drops `lookups` of its references.
@@ -113,8 +120,8 @@ impl Nodes {
         }
     }
 
-    /// After a rollback of the volume: makes all node ids stale but those of directories for which `survives` holds.
-    /// Returns the node ids of the survivors, the root included.
+    /// After a rollback of the volume: makes all node ids stale but those of directories for which
+    /// `survives` holds. Returns the node ids of the survivors, the root included.
     pub(crate) fn roll_back(&self, survives: impl Fn(InodeNumber) -> bool) -> Vec<u64> {
         let mut directories = self.directories();
         directories.retain(|inode, _| survives(InodeNumber(*inode)));
@@ -210,6 +217,9 @@ mod tests {
     #[test]
     fn large_inode_numbers_are_refused() {
         let nodes = Nodes::default();
-        assert_eq!(nodes.enter(&attributes(1 << 48, FileKind::Regular)), Err(Errno(libc::EOVERFLOW)));
+        assert_eq!(
+            nodes.enter(&attributes(1 << 48, FileKind::Regular)),
+            Err(Errno(libc::EOVERFLOW))
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Which files are open through the mount, and which of them for writing.
 //!
-//! A file that is mapped stays open for the kernel until the last mapping is gone, so this table also knows every file
-//! that may have dirty pages.
+//! A file that is mapped stays open for the kernel until the last mapping is gone, so this table
+//! also knows every file that may have dirty pages.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,8 @@ pub(crate) struct Times {
     pub(crate) changed: Timestamp,
 }
 
-/// A handle is stateless: what has to be remembered about how a file was opened are these bits of it.
+/// A handle is stateless: what has to be remembered about how a file was opened are these bits of
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle(pub(crate) u64);
 
@@ -112,7 +113,11 @@ impl OpenFiles {
 
     /// Files that are open for writing.
     pub(crate) fn written(&self) -> Vec<u64> {
-        self.files().iter().filter(|(_, counts)| counts.writers > 0).map(|(nodeid, _)| *nodeid).collect()
+        self.files()
+            .iter()
+            .filter(|(_, counts)| counts.writers > 0)
+            .map(|(nodeid, _)| *nodeid)
+            .collect()
     }
 
     /// Notes the allocated bytes of a file; whether the kernel may have another number in mind.
@@ -122,15 +127,22 @@ impl OpenFiles {
         counts.allocated.replace(allocated) != Some(allocated)
     }
 
-    /// The file is open for writing, and the kernel takes these times to be its own, unless it knows others already.
+    /// The file is open for writing, and the kernel takes these times to be its own, unless it
+    /// knows others already.
     pub(crate) fn times_shown(&self, nodeid: u64, times: Times) {
         if let Some(counts) = self.files().get_mut(&nodeid) {
             counts.times.get_or_insert(times);
         }
     }
 
-    /// The kernel sets times. Called before the volume has them, so that whatever is late is noticed.
-    pub(crate) fn times_told(&self, nodeid: u64, modified: Option<Timestamp>, changed: Option<Timestamp>) {
+    /// The kernel sets times. Called before the volume has them, so that whatever is late is
+    /// noticed.
+    pub(crate) fn times_told(
+        &self,
+        nodeid: u64,
+        modified: Option<Timestamp>,
+        changed: Option<Timestamp>,
+    ) {
         let mut files = self.files();
         let Some(counts) = files.get_mut(&nodeid) else { return };
         if let Some(times) = &mut counts.times {

@@ -27,7 +27,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The rest of a request's arguments. Whatever is too short is EINVAL: it cannot come from a sane kernel.
+/// The rest of a request's arguments. Whatever is too short is EINVAL: it cannot come from a sane
+/// kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arguments<'a>(&'a [u8]);
 

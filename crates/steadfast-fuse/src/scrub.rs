@@ -1,7 +1,9 @@
-//! Scrubbing a mounted volume: a thread of its own that reads at a bounded rate, and the commands to it.
+//! Scrubbing a mounted volume: a thread of its own that reads at a bounded rate, and the commands
+//! to it.
 //!
-//! [`start`], [`stop`] and [`status`] are for other processes, by ioctl on the mount. One pass runs at a time; it ends with
-//! the mount. What a pass has found stays to be asked for until the next one begins, and is in the log.
+//! [`start`], [`stop`] and [`status`] are for other processes, by ioctl on the mount. One pass runs
+//! at a time; it ends with the mount. What a pass has found stays to be asked for until the next
+//! one begins, and is in the log.
 
 use std::fs::File;
 use std::io;
@@ -97,8 +99,8 @@ pub struct ScrubStatus {
     pub findings: Vec<String>,
 }
 
-/// Begins a pass over the volume that `file` is on, reading `rate` bytes in a second (0: as fast as it goes). For the user
-/// who mounted, and root.
+/// Begins a pass over the volume that `file` is on, reading `rate` bytes in a second (0: as fast as
+/// it goes). For the user who mounted, and root.
 ///
 /// # Errors
 /// EBUSY while one is under way; EPERM; ENOTTY.
@@ -271,7 +273,9 @@ impl Scrubber {
                 "scrub {said}: {read} bytes, {nodes} nodes, {blocks} data blocks: {bad} bad, {healed} healed"
             );
         } else {
-            log_info!("scrub {said}: {read} bytes, {nodes} nodes, {blocks} data blocks: {healed} healed");
+            log_info!(
+                "scrub {said}: {read} bytes, {nodes} nodes, {blocks} data blocks: {healed} healed"
+            );
         }
         state
     }
@@ -286,7 +290,8 @@ impl Scrubber {
                 return false;
             }
             let due = Duration::from_secs_f64(shared.report.bytes as f64 / shared.rate as f64);
-            let Some(early) = due.checked_sub(shared.started.elapsed()).filter(|early| !early.is_zero())
+            let Some(early) =
+                due.checked_sub(shared.started.elapsed()).filter(|early| !early.is_zero())
             else {
                 return false;
             };

@@ -1,8 +1,10 @@
-//! What a transport needs of whatever answers requests, and the way back of answers that come later.
+//! What a transport needs of whatever answers requests, and the way back of answers that come
+//! later.
 //!
-//! A transport ([`crate::device`] or [`crate::ring`]) receives a request into a buffer of its own, hands it to the service
-//! together with an [`AnswerBuffer`], and sends what is in there afterwards. Where another thread is to answer
-//! ([`Answer::Later`]), the service has asked the transport for a [`Return`] before, and that thread uses it.
+//! A transport ([`crate::device`] or [`crate::ring`]) receives a request into a buffer of its own,
+//! hands it to the service together with an [`AnswerBuffer`], and sends what is in there
+//! afterwards. Where another thread is to answer ([`Answer::Later`]), the service has asked the
+//! transport for a [`Return`] before, and that thread uses it.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -26,7 +28,8 @@ pub(crate) enum Answer {
 /// Result of a request.
 pub(crate) type Outcome = Result<Answer, Errno>;
 
-/// Asks the transport for the way back of an answer that another thread will give. EAGAIN: too many wait already.
+/// Asks the transport for the way back of an answer that another thread will give. EAGAIN: too many
+/// wait already.
 pub(crate) type Later<'a> = &'a dyn Fn() -> Result<Return, Errno>;
 
 /// Answers requests, from several threads.

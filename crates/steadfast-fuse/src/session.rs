@@ -1,7 +1,8 @@
 //! A mounted volume: its threads, and how it ends.
 //!
-//! Threads: *workers* (see [`crate::workers`]) receive and execute requests; the *control* thread waits for the
-//! kernel where a command needs that; the *scrub* thread reads the volume when it is asked to; the *keeper* looks after the helper process (see [`crate::pull`]).
+//! Threads: *workers* (see [`crate::workers`]) receive and execute requests; the *control* thread
+//! waits for the kernel where a command needs that; the *scrub* thread reads the volume when it is
+//! asked to; the *keeper* looks after the helper process (see [`crate::pull`]).
 
 use std::io;
 use std::path::Path;
@@ -55,14 +56,14 @@ pub(crate) struct End {
 
 /// Mounts `volume` on `directory` and serves it. Returns once the kernel has the mount.
 ///
-/// The volume's background work (timer, checkpoints) is the caller's, and so is closing the volume after
-/// [`Session::run`]. Change the transaction mask by [`ioctl::mask_set`](crate::ioctl::mask_set) meanwhile: it refuses what the mount
-/// cannot honour.
+/// The volume's background work (timer, checkpoints) is the caller's, and so is closing the volume
+/// after [`Session::run`]. Change the transaction mask by
+/// [`ioctl::mask_set`](crate::ioctl::mask_set) meanwhile: it refuses what the mount cannot honour.
 ///
 /// # Errors
-/// With the error number of the system where there is one: ENOTDIR, ENOENT (no such directory, or neither root nor
-/// `fusermount3` is at hand), EPERM, EBUSY, EINVAL (an option), ENOTCONN (a dead mount is there). EINVAL also for
-/// `write_back` with a transaction mask that has `write`.
+/// With the error number of the system where there is one: ENOTDIR, ENOENT (no such directory, or
+/// neither root nor `fusermount3` is at hand), EPERM, EBUSY, EINVAL (an option), ENOTCONN (a dead
+/// mount is there). EINVAL also for `write_back` with a transaction mask that has `write`.
 pub fn mount<M: Medium + 'static, P: Platform + 'static>(
     volume: Arc<Volume<M, P>>,
     directory: &Path,
@@ -86,8 +87,9 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
     let (agreement, rings) = init::handshake(&device, &options).map_err(undo)?;
     let (jobs, received) = mpsc::channel();
     let owner = mount::effective_uid();
-    let metrics =
-        Arc::new(Metrics::new(rings.as_ref().map_or(options.threads.max(THREADS_MIN), Rings::threads)));
+    let metrics = Arc::new(Metrics::new(
+        rings.as_ref().map_or(options.threads.max(THREADS_MIN), Rings::threads),
+    ));
     let filesystem =
         Arc::new(Filesystem::new(volume, device.clone(), agreement, owner, jobs.clone(), metrics));
     let connection = Connection::find(mount.device);
@@ -102,12 +104,14 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
         cut: AtomicBool::new(false),
         over: AtomicBool::new(false),
     }));
-    let mut session = Session { filesystem, end, workers: Workers::default(), control: None, scrub: None };
+    let mut session =
+        Session { filesystem, end, workers: Workers::default(), control: None, scrub: None };
     let limits = mount.cache_limits();
     if let Some(limits) = &limits {
         limits.raise();
     }
-    // Before any request is served: the first file could fill the kernel's cache with more than there is room for.
+    // Before any request is served: the first file could fill the kernel's cache with more than
+    // there is room for.
     session.filesystem.begin_admission(limits);
     session.start(&device, options.threads, rings, received)?;
     Ok(session)
@@ -150,7 +154,8 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
         let filesystem = self.filesystem.clone();
         let run = move || filesystem.scrubber.run(&filesystem.volume);
         self.scrub = Some(Builder::new().name("steadfast-scrub".into()).spawn(run)?);
-        let turns = self.workers.start(&self.filesystem, "steadfast", device, threads, rings, true)?;
+        let turns =
+            self.workers.start(&self.filesystem, "steadfast", device, threads, rings, true)?;
         if let Some(turns) = turns {
             self.filesystem.volume.medium().before_waits(Arc::new(move || turns.about_to_wait()));
         }
@@ -192,8 +197,9 @@ impl<M: Medium + 'static, P: Platform + 'static> Drop for Session<M, P> {
 }
 
 impl UnmountHandle {
-    /// Unmounts. While files are open the mount only leaves the directory tree, and is served until they are closed; a
-    /// second call then ends it at once, after the kernel has handed over what those files have written.
+    /// Unmounts. While files are open the mount only leaves the directory tree, and is served until
+    /// they are closed; a second call then ends it at once, after the kernel has handed over what
+    /// those files have written.
     ///
     /// # Errors
     /// Those of umount(2).

@@ -1,12 +1,14 @@
 //! Whose turn it is to hear the kernel.
 //!
-//! A worker that waits for the medium hears nobody meanwhile, and a device that could work on sixteen reads at once is given as many as
-//! there are workers. If there were more that all listen, each would be asleep for longer and wake up on a processor that has forgotten it:
-//! two clients creating files got 8,500 instead of 13,500 a second with eight. So as many as the mount was asked for listen, and the others stand by until a
-//! worker is [about to wait](Turns::about_to_wait) and nobody listens.
+//! A worker that waits for the medium hears nobody meanwhile, and a device that could work on
+//! sixteen reads at once is given as many as there are workers. If there were more that all listen,
+//! each would be asleep for longer and wake up on a processor that has forgotten it: two clients
+//! creating files got 8,500 instead of 13,500 a second with eight. So as many as the mount was
+//! asked for listen, and the others stand by until a worker is [about to
+//! wait](Turns::about_to_wait) and nobody listens.
 //!
-//! Invariant: while nobody listens, every worker that does not stand by is busy, and none has said since that it is about to wait; so
-//! where all wait, one listens as long as there is one more.
+//! Invariant: while nobody listens, every worker that does not stand by is busy, and none has said
+//! since that it is about to wait; so where all wait, one listens as long as there is one more.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,14 +19,20 @@ pub(crate) struct Turns {
     /// Workers that listen at most.
     most: usize,
     listening: AtomicUsize,
-    /// Whether the mount has ended. Who stands by decides so under this lock, so that no call is missed.
+    /// Whether the mount has ended. Who stands by decides so under this lock, so that no call is
+    /// missed.
     over: Mutex<bool>,
     call: Condvar,
 }
 
 impl Turns {
     pub(crate) fn new(most: usize) -> Turns {
-        Turns { most, listening: AtomicUsize::new(0), over: Mutex::new(false), call: Condvar::new() }
+        Turns {
+            most,
+            listening: AtomicUsize::new(0),
+            over: Mutex::new(false),
+            call: Condvar::new(),
+        }
     }
 
     /// Stands by until the caller may listen; `false`: the mount has ended.
@@ -54,10 +62,12 @@ impl Turns {
         self.listening.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The caller will hear nobody for a while: where nobody else listens, one who stands by does from now on.
+    /// The caller will hear nobody for a while: where nobody else listens, one who stands by does
+    /// from now on.
     pub(crate) fn about_to_wait(&self) {
         if self.listening.load(Ordering::SeqCst) == 0 {
-            // With the lock, so that whoever has just found no place to listen waits for this call already.
+            // With the lock, so that whoever has just found no place to listen waits for this call
+            // already.
             let over = self.over();
             self.call.notify_one();
             drop(over);
@@ -87,7 +97,10 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     /// Workers that say that they listen, and do what they are told by whoever takes the way back.
-    fn worker(turns: &Arc<Turns>, say: &mpsc::Sender<mpsc::Sender<bool>>) -> thread::JoinHandle<()> {
+    fn worker(
+        turns: &Arc<Turns>,
+        say: &mpsc::Sender<mpsc::Sender<bool>>,
+    ) -> thread::JoinHandle<()> {
         let (turns, say) = (turns.clone(), say.clone());
         thread::spawn(move || {
             while turns.listen() {
@@ -95,7 +108,8 @@ mod tests {
                 if say.send(tell).is_err() {
                     return;
                 }
-                // Heard; `true` is a request that waits for the medium, an end of the channel its end.
+                // Heard; `true` is a request that waits for the medium, an end of the channel its
+                // end.
                 let waits = told.recv().unwrap_or(false);
                 turns.heard();
                 if waits {

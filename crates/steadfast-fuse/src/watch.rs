@@ -1,7 +1,9 @@
-//! Watching a mounted volume: what it counts, and a map of its space. Nothing here changes anything or waits for the
-//! medium's flushes, so everybody who can open the mount may look, as often as they like.
+//! Watching a mounted volume: what it counts, and a map of its space. Nothing here changes anything
+//! or waits for the medium's flushes, so everybody who can open the mount may look, as often as
+//! they like.
 //!
-//! The numbers come in two ways: [`Snapshot::take`] within the daemon, [`snapshot`] from another process.
+//! The numbers come in two ways: [`Snapshot::take`] within the daemon, [`snapshot`] from another
+//! process.
 
 use std::fs::File;
 use std::io;
@@ -27,7 +29,8 @@ pub const MAP_SPACE: u32 = number(READ | WRITE, 0x43, size_of::<MapSpaceArgument
 /// `_IOWR(TYPE, 0x44, MapNodesArgument)`: a step of finding nodes, see [`Volume::map_nodes`].
 pub const MAP_NODES: u32 = number(READ | WRITE, 0x44, size_of::<MapNodesArgument>());
 
-/// `_IOWR(TYPE, 0x45, MapDeadArgument)`: a step of finding what only snapshots hold, see [`Volume::map_dead`].
+/// `_IOWR(TYPE, 0x45, MapDeadArgument)`: a step of finding what only snapshots hold, see
+/// [`Volume::map_dead`].
 pub const MAP_DEAD: u32 = number(READ | WRITE, 0x45, size_of::<MapDeadArgument>());
 
 /// Cells of one step of a map.
@@ -175,7 +178,9 @@ pub fn map_nodes(
     argument.key = from.0;
     call(file, MAP_NODES, &mut argument)?;
     let pair = |pair: &[u64; 2]| pair.map(BlockAddress);
-    for (index, branch) in argument.branches.iter().take(usize::from(argument.branch_count)).enumerate() {
+    for (index, branch) in
+        argument.branches.iter().take(usize::from(argument.branch_count)).enumerate()
+    {
         // Levels are told apart only as far as a leaf is none.
         visit((MAP_BRANCHES - index) as u8, pair(branch));
     }
@@ -189,7 +194,11 @@ pub fn map_nodes(
 ///
 /// # Errors
 /// EIO where a dead list cannot be read.
-pub fn map_dead(file: &File, from: &Key, visit: &mut dyn FnMut(BlockRun)) -> io::Result<Option<Key>> {
+pub fn map_dead(
+    file: &File,
+    from: &Key,
+    visit: &mut dyn FnMut(BlockRun),
+) -> io::Result<Option<Key>> {
     let mut argument = MapDeadArgument::new_zeroed();
     argument.key = from.0;
     call(file, MAP_DEAD, &mut argument)?;
@@ -299,7 +308,8 @@ pub struct MapSpaceArgument {
     pub count: u64,
     /// Out: where to go on; `u64::MAX` at the end.
     pub next: u64,
-    /// Out: used, almost free and reserved blocks of each cell, to be added to those of earlier steps.
+    /// Out: used, almost free and reserved blocks of each cell, to be added to those of earlier
+    /// steps.
     pub cells: [[u64; 3]; MAP_CELLS],
 }
 
@@ -341,7 +351,8 @@ pub struct MapDeadArgument {
 
 impl From<&Status> for StatusArgument {
     fn from(status: &Status) -> StatusArgument {
-        let (activity, space, cache) = (&status.activity, &status.activity.space, &status.activity.cache);
+        let (activity, space, cache) =
+            (&status.activity, &status.activity.space, &status.activity.cache);
         let medium = status.medium.unwrap_or_default();
         let flag = |set: bool, bit: u64| if set { bit } else { 0 };
         StatusArgument {
@@ -493,7 +504,8 @@ pub(crate) fn answer_space<M: Medium, P: Platform>(
     let mut cells = [MapCell::default(); MAP_CELLS];
     let count = usize::try_from(wanted.count).unwrap_or(MAP_CELLS).min(MAP_CELLS);
     let (from, start) = (wanted.from, wanted.start);
-    let next = volume.map_space(from, start, wanted.cell_blocks, &mut cells[..count], MAP_GROUPS)?;
+    let next =
+        volume.map_space(from, start, wanted.cell_blocks, &mut cells[..count], MAP_GROUPS)?;
     Ok(MapSpaceArgument {
         next: next.unwrap_or(END),
         cells: cells.map(|cell| [cell.used, cell.almost_free, cell.reserved]),

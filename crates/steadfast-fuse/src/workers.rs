@@ -1,8 +1,8 @@
 //! The threads that receive requests and answer them, whichever way the requests come.
 //!
-//! Over the device as many as the mount was asked for listen, each with a queue of its own; others stand by for those that wait
-//! for the medium ([`crate::turns`]). Over rings ([`crate::ring`]) one of them stays: what the kernel does not wait for (FORGET) comes over
-//! the device always.
+//! Over the device as many as the mount was asked for listen, each with a queue of its own; others
+//! stand by for those that wait for the medium ([`crate::turns`]). Over rings ([`crate::ring`]) one
+//! of them stays: what the kernel does not wait for (FORGET) comes over the device always.
 
 use std::io;
 use std::sync::Arc;
@@ -28,8 +28,9 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts them. On an error those that have been started end with the mount, see [`join`](Self::join). What a worker has to call
-    /// before it waits for the medium comes back where others stand by for that; of these there are as many as the machine allows.
+    /// Starts them. On an error those that have been started end with the mount, see
+    /// [`join`](Self::join). What a worker has to call before it waits for the medium comes back
+    /// where others stand by for that; of these there are as many as the machine allows.
     ///
     /// # Errors
     /// No thread or no memory for those that listen.
@@ -42,7 +43,8 @@ impl Workers {
         rings: Option<Rings>,
         stand_by: bool,
     ) -> io::Result<Option<Arc<Turns>>> {
-        let (mut threads, mut others) = (threads.max(THREADS_MIN), if stand_by { STAND_BY } else { 0 });
+        let (mut threads, mut others) =
+            (threads.max(THREADS_MIN), if stand_by { STAND_BY } else { 0 });
         if let Some(rings) = rings
             && ring::start(rings, service, name, &mut self.threads)?
         {
@@ -52,10 +54,11 @@ impl Workers {
         let mut standing_by = 0;
         for number in 0..threads + others {
             let queue = if number == 0 { device.clone() } else { another_queue(device) };
-            let buffers = if number < threads { WorkerBuffers::huge() } else { WorkerBuffers::small() };
-            match buffers
-                .and_then(|buffers| spawn(service, &turns, format!("{name}-{number}"), queue, buffers))
-            {
+            let buffers =
+                if number < threads { WorkerBuffers::huge() } else { WorkerBuffers::small() };
+            match buffers.and_then(|buffers| {
+                spawn(service, &turns, format!("{name}-{number}"), queue, buffers)
+            }) {
                 Ok(thread) => {
                     self.threads.push(thread);
                     standing_by += usize::from(number >= threads);
@@ -114,7 +117,12 @@ fn another_queue(device: &Device) -> Device {
     })
 }
 
-fn work(service: &impl Service, queue: &Device, turns: &Turns, mut buffers: WorkerBuffers) -> io::Result<()> {
+fn work(
+    service: &impl Service,
+    queue: &Device,
+    turns: &Turns,
+    mut buffers: WorkerBuffers,
+) -> io::Result<()> {
     be_an_io_thread();
     let (bytes, answer) = buffers.split();
     while turns.listen() {
@@ -133,7 +141,8 @@ fn work(service: &impl Service, queue: &Device, turns: &Turns, mut buffers: Work
             continue;
         };
         let mut out = AnswerBuffer::new(&mut *answer);
-        let result = match service.serve(&|| Ok(Return::Device(queue.clone())), &request, &mut out) {
+        let result = match service.serve(&|| Ok(Return::Device(queue.clone())), &request, &mut out)
+        {
             Ok(Answer::Ready) => Ok(out.filled()),
             Ok(Answer::Silent | Answer::Later) => continue,
             Err(errno) => Err(errno),
@@ -145,8 +154,8 @@ fn work(service: &impl Service, queue: &Device, turns: &Turns, mut buffers: Work
     Ok(())
 }
 
-/// Keeps memory reclaim from waiting for this thread's own writes, and dirty-page throttling from slowing it down.
-/// Needs a capability; without it only extreme memory pressure is a risk.
+/// Keeps memory reclaim from waiting for this thread's own writes, and dirty-page throttling from
+/// slowing it down. Needs a capability; without it only extreme memory pressure is a risk.
 #[allow(unsafe_code)]
 pub(crate) fn be_an_io_thread() {
     const PR_SET_IO_FLUSHER: libc::c_int = 57;

@@ -1,13 +1,17 @@
-//! Work for a file system on flash, in a guest that has nothing but this program: see bench/nand.sh.
+//! Work for a file system on flash, in a guest that has nothing but this program: see
+//! bench/nand.sh.
 //!
 //! Each command prints lines `name value`, the values in milliseconds where the name ends so.
 //!
-//! - `write FILE MIB`, `read FILE MIB`: records of 4 KiB in a row, then the same again; fsync is in the time of writing;
+//! - `write FILE MIB`, `read FILE MIB`: records of 4 KiB in a row, then the same again; fsync is in
+//!   the time of writing;
 //! - `fileops DIR COUNT`: so many of each operation on names, their mean times;
 //! - `fill DIR`: files of 64 KiB that do not compress, until no space is left;
 //! - `make-room DIR`: removes every tenth of them;
-//! - `overwrite DIR COUNT`: 4 KiB in the middle of one of the files after another, each made durable by fsync;
-//! - `random DIR FROM COUNT`: the same at places drawn from all files but those of `overwrite`; FROM continues an earlier draw;
+//! - `overwrite DIR COUNT`: 4 KiB in the middle of one of the files after another, each made
+//!   durable by fsync;
+//! - `random DIR FROM COUNT`: the same at places drawn from all files but those of `overwrite`;
+//!   FROM continues an earlier draw;
 //! - `verify DIR`: reads everything and compares what was acknowledged.
 
 use std::error::Error;
@@ -70,7 +74,8 @@ fn speed(name: &str, mib: usize, time: Duration) {
 
 fn write(path: &Path, mib: usize) -> Result<(), Box<dyn Error>> {
     for (pass, name) in ["write", "rewrite"].into_iter().enumerate() {
-        let records: Vec<Vec<u8>> = (0..256).map(|record| noise(record << 8 | pass as u64, RECORD)).collect();
+        let records: Vec<Vec<u8>> =
+            (0..256).map(|record| noise(record << 8 | pass as u64, RECORD)).collect();
         let start = Instant::now();
         let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         for record in records.iter().cycle().take(mib * 256) {
@@ -90,7 +95,9 @@ fn read(path: &Path, mib: usize) -> Result<(), Box<dyn Error>> {
         for number in 0..mib as u64 * 256 {
             file.read_exact(&mut record)?;
             if number % 64 == 0 && record != noise((number % 256) << 8 | 1, RECORD) {
-                return Err(format!("{}: record {number} is not what was written", path.display()).into());
+                return Err(
+                    format!("{}: record {number} is not what was written", path.display()).into()
+                );
             }
         }
         speed(name, mib, start.elapsed());
@@ -105,7 +112,9 @@ fn file_operations(directory: &Path, count: usize) -> Result<(), Box<dyn Error>>
         ("create", |path| File::create(path).map(drop)),
         ("write", |path| fs::write(path, [0x55; 100])),
         ("open", |path| File::open(path).map(drop)),
-        ("access", |path| rustix::fs::access(path, rustix::fs::Access::READ_OK).map_err(Into::into)),
+        ("access", |path| {
+            rustix::fs::access(path, rustix::fs::Access::READ_OK).map_err(Into::into)
+        }),
         ("stat", |path| fs::metadata(path).map(drop)),
         ("chmod", |path| rustix::fs::chmod(path, rustix::fs::Mode::RUSR).map_err(Into::into)),
         ("link", |path| fs::hard_link(path, path.with_extension("l"))),
@@ -196,7 +205,10 @@ fn replace(path: &Path, offset: u64, record: &[u8]) -> io::Result<Duration> {
 fn print_latencies(name: &str, latencies: &[Duration]) {
     let total: Duration = latencies.iter().sum();
     println!("{name}_mean_ms {:.2}", milliseconds(total) / latencies.len().max(1) as f64);
-    println!("{name}_worst_ms {:.1}", milliseconds(latencies.iter().max().copied().unwrap_or_default()));
+    println!(
+        "{name}_worst_ms {:.1}",
+        milliseconds(latencies.iter().max().copied().unwrap_or_default())
+    );
 }
 
 /// What `random` writes to record `at` of file `index`.
@@ -204,7 +216,8 @@ fn drawn(index: usize, at: usize) -> Vec<u8> {
     noise(1 << 63 | (index as u64) << 16 | at as u64, RECORD)
 }
 
-/// Whether `overwrite` uses the file: its places tell what was acknowledged, so nothing else is written there.
+/// Whether `overwrite` uses the file: its places tell what was acknowledged, so nothing else is
+/// written there.
 fn is_overwritten(index: usize) -> bool {
     index % 10 == 1 && index / 10 < OVERWRITTEN
 }
@@ -212,7 +225,8 @@ fn is_overwritten(index: usize) -> bool {
 fn random(directory: &Path, from: usize, count: usize) -> Result<(), Box<dyn Error>> {
     // Of the last ten some may be missing.
     let files = count_files(directory).saturating_sub(10);
-    let places = (0..files).filter(|index| index % 10 != 0 && !is_overwritten(*index)).collect::<Vec<_>>();
+    let places =
+        (0..files).filter(|index| index % 10 != 0 && !is_overwritten(*index)).collect::<Vec<_>>();
     if places.is_empty() {
         return Err(format!("{}: fill it first", directory.display()).into());
     }
@@ -226,15 +240,17 @@ fn random(directory: &Path, from: usize, count: usize) -> Result<(), Box<dyn Err
             continue;
         }
         let at = (state >> 32) as usize % (FILE / RECORD);
-        let index = places.get((state & 0xffff_ffff) as usize % places.len()).copied().unwrap_or_default();
+        let index =
+            places.get((state & 0xffff_ffff) as usize % places.len()).copied().unwrap_or_default();
         latencies.push(replace(&path(directory, index), (at * RECORD) as u64, &drawn(index, at))?);
     }
     print_latencies("random", &latencies);
     Ok(())
 }
 
-/// Every file is what `fill` wrote, or in some records what `random` did; each 4 KiB of the overwritten ones that or an overwrite. How many overwrites are there is
-/// for the caller to compare with what was acknowledged: they are counted up to the first one that is missing.
+/// Every file is what `fill` wrote, or in some records what `random` did; each 4 KiB of the
+/// overwritten ones that or an overwrite. How many overwrites are there is for the caller to
+/// compare with what was acknowledged: they are counted up to the first one that is missing.
 fn verify(directory: &Path) -> Result<(), Box<dyn Error>> {
     let (mut wrong, mut files, mut present) = (0, 0, Vec::new());
     let count = count_files(directory);

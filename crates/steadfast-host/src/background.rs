@@ -1,14 +1,17 @@
 //! [`BackgroundThread`]: the thread that gives a volume its turn.
 //!
-//! The core has no threads. Its timer, its checkpoints and the reclaiming of deleted files make progress when
-//! somebody calls [`Volume::background`]; here this somebody is. The thread calls it at least every
-//! [`INTERVAL`], at once again while there is more to do, and at once after a [`Waker::wake`].
+//! The core has no threads. Its timer, its checkpoints and the reclaiming of deleted files make
+//! progress when somebody calls [`Volume::background`]; here this somebody is. The thread calls it
+//! at least every [`INTERVAL`], at once again while there is more to do, and at once after a
+//! [`Waker::wake`].
 //!
-//! A volume that was opened after a power cut gets its first turn late, or with the first change ([`turns`]): putting the log into
-//! the tree reads nodes all over the medium, and while a system starts it has other things to read.
+//! A volume that was opened after a power cut gets its first turn late, or with the first change
+//! ([`turns`]): putting the log into the tree reads nodes all over the medium, and while a system
+//! starts it has other things to read.
 //!
-//! What goes wrong is handed to the owner once, not every 50 ms: the same failure is not repeated until a turn went
-//! well. After a panic the thread ends, since nobody knows what it left half done; the owner is told.
+//! What goes wrong is handed to the owner once, not every 50 ms: the same failure is not repeated
+//! until a turn went well. After a panic the thread ends, since nobody knows what it left half
+//! done; the owner is told.
 
 use std::any::Any;
 use std::fmt;
@@ -30,8 +33,8 @@ const INTERVAL_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long a log that was found is left where it is while nothing changes.
 const CALM: Duration = Duration::from_secs(5);
 
-/// The background work of a volume that was just opened, a turn a call. While its log waits to be put into the tree and nothing
-/// has changed, the first five seconds, a turn does nothing.
+/// The background work of a volume that was just opened, a turn a call. While its log waits to be
+/// put into the tree and nothing has changed, the first five seconds, a turn does nothing.
 pub fn turns<M: Medium, P: Platform>(
     volume: impl Deref<Target = Volume<M, P>>,
 ) -> impl FnMut() -> Result<bool> {
@@ -69,7 +72,10 @@ impl fmt::Display for BackgroundFailure {
             }
             BackgroundFailure::Error(error) => write!(f, "background work failed: {error}"),
             BackgroundFailure::Panic(text) => {
-                write!(f, "background work stopped by an internal error, unmount the volume: {text}")
+                write!(
+                    f,
+                    "background work stopped by an internal error, unmount the volume: {text}"
+                )
             }
         }
     }
@@ -118,8 +124,8 @@ impl Waker {
     }
 }
 
-/// Owns the thread that does a volume's background work. Dropping it ends and joins the thread; the turn that is
-/// under way is finished.
+/// Owns the thread that does a volume's background work. Dropping it ends and joins the thread; the
+/// turn that is under way is finished.
 #[must_use = "the thread ends when this is dropped"]
 pub struct BackgroundThread {
     shared: Arc<Shared>,
@@ -127,7 +133,8 @@ pub struct BackgroundThread {
 }
 
 impl BackgroundThread {
-    /// Starts the background work of `volume`, which was just opened: its [`turns`]. `on_failure` is called on the thread.
+    /// Starts the background work of `volume`, which was just opened: its [`turns`]. `on_failure`
+    /// is called on the thread.
     ///
     /// # Errors
     /// When the system has no thread to give.
@@ -178,11 +185,13 @@ impl BackgroundThread {
 impl Drop for BackgroundThread {
     fn drop(&mut self) {
         self.shared.signal(|signals| signals.stop = true);
-        // Dropped on the thread itself (by `on_failure`), it ends after this turn; joining would wait for ever.
+        // Dropped on the thread itself (by `on_failure`), it ends after this turn; joining would
+        // wait for ever.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
-            // The thread catches panics of the work; one of `on_failure` has nobody left to be told to.
+            // The thread catches panics of the work; one of `on_failure` has nobody left to be told
+            // to.
             let _ = thread.join();
         }
     }
@@ -218,7 +227,9 @@ fn run(
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown").to_owned()
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("unknown")
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -277,15 +288,17 @@ mod tests {
         waker.wake();
     }
 
-    /// After a power cut nothing is read or written for the log until the time has come, or somebody changes something.
+    /// After a power cut nothing is read or written for the log until the time has come, or
+    /// somebody changes something.
     #[test]
     fn a_log_is_left_alone_at_first() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("image");
         let medium = FileMedium::create(&path, 16 << 20, &FileOptions::default()).unwrap();
         Volume::format(&medium, &FormatOptions::default(), &HostPlatform::new()).unwrap();
-        let open =
-            |medium: FileMedium| Volume::open(medium, OpenOptions::default(), HostPlatform::new()).unwrap();
+        let open = |medium: FileMedium| {
+            Volume::open(medium, OpenOptions::default(), HostPlatform::new()).unwrap()
+        };
         let create = |volume: &Volume<FileMedium, HostPlatform>, name: &[u8]| {
             let (root, caller) = (InodeNumber::ROOT, Caller::default());
             volume.create(root, name, NewNode::Regular, 0o644, &caller).unwrap();

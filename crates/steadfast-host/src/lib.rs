@@ -1,11 +1,13 @@
 //! Steadfast on a Linux host: everything that the core takes from an operating system.
 //!
-//! - [`FileMedium`]: an image file or a block device as a medium, through the page cache or past it (O_DIRECT);
+//! - [`FileMedium`]: an image file or a block device as a medium, through the page cache or past it
+//!   (O_DIRECT);
 //! - [`nand`]: MTD devices and images of NAND parts in files;
 //! - [`HostPlatform`]: clock, locks and a CRC-32C that uses the processor's instructions;
 //! - [`BackgroundThread`]: gives a volume the regular turn that its timer and checkpoints need;
 //! - [`random_uuid`]: an identity for a new volume;
-//! - [`WholeFile`], [`WholeImage`], [`write_whole`]: files that appear under their name when they are whole.
+//! - [`WholeFile`], [`WholeImage`], [`write_whole`]: files that appear under their name when they
+//!   are whole.
 //!
 //! ```no_run
 //! use std::sync::Arc;

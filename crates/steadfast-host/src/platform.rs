@@ -34,8 +34,9 @@ impl Platform for HostPlatform {
     type RwLock = parking_lot::RawRwLock;
 
     fn now(&self) -> Timestamp {
-        // The clock with which the kernel stamps files. A finer one would run ahead of it, and of a file that both stamp
-        // (a mount with the kernel's write-back cache) the times would go backwards.
+        // The clock with which the kernel stamps files. A finer one would run ahead of it, and of a
+        // file that both stamp (a mount with the kernel's write-back cache) the times would go
+        // backwards.
         let now = clock_gettime(ClockId::RealtimeCoarse);
         Timestamp { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
     }
@@ -43,7 +44,8 @@ impl Platform for HostPlatform {
     fn monotonic_ms(&self) -> u64 {
         // Goes on while the machine is suspended: another writer may be at work meanwhile.
         let now = clock_gettime(ClockId::Boottime);
-        let (seconds, milliseconds) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() / 1_000_000);
+        let (seconds, milliseconds) =
+            (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() / 1_000_000);
         seconds.saturating_mul(1000).saturating_add(milliseconds)
     }
 
@@ -51,7 +53,8 @@ impl Platform for HostPlatform {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Stays runnable: what is waited for takes less time than a sleep does at least, about 60 microseconds.
+    /// Stays runnable: what is waited for takes less time than a sleep does at least, about 60
+    /// microseconds.
     fn wait_for(&self, ready: &dyn Fn() -> bool, microseconds: u64) {
         let begun = Instant::now();
         let longest = Duration::from_micros(microseconds).min(WAIT_MAX);
@@ -61,7 +64,8 @@ impl Platform for HostPlatform {
     }
 
     fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
-        // The digest's state is the register of the reflected algorithm: the value before the final inversion.
+        // The digest's state is the register of the reflected algorithm: the value before the final
+        // inversion.
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
         digest.update(bytes);
         digest.finalize() as u32
@@ -90,14 +94,19 @@ mod tests {
                 );
                 let (a, b) = piece.split_at(length / 3);
                 let continued = platform.crc32c(platform.crc32c(0, a), b);
-                assert_eq!(continued, crc32c_portable(0, piece), "{length} bytes from {start} in two parts");
+                assert_eq!(
+                    continued,
+                    crc32c_portable(0, piece),
+                    "{length} bytes from {start} in two parts"
+                );
             }
         }
     }
 
     #[test]
     fn time_is_that_of_the_kernel() {
-        let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let before =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let now = HostPlatform::new().now();
         assert!((now.seconds - before as i64).abs() < 60 && now.nanoseconds < 1_000_000_000);
     }

@@ -1,8 +1,9 @@
 //! What is being made and is not whole yet, so that it can be taken away from any thread.
 //!
-//! Each file or directory in the making has a name that no one looks for, and is in one list for the whole process. It
-//! leaves the list in one of two ways: it gets its final name, or it is removed. Both happen under the lock of the list,
-//! so that a program that a signal ends ([`remove_unfinished`]) leaves each of them whole or not at all.
+//! Each file or directory in the making has a name that no one looks for, and is in one list for
+//! the whole process. It leaves the list in one of two ways: it gets its final name, or it is
+//! removed. Both happen under the lock of the list, so that a program that a signal ends
+//! ([`remove_unfinished`]) leaves each of them whole or not at all.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -17,7 +18,8 @@ use crate::entropy::random_uuid;
 pub(crate) const PREFIX: &str = ".steadfast-";
 /// Names tried.
 const NAMES_MAX: u32 = 100;
-/// Rounds of removing a directory in which another thread still makes files; it fails soon, for its directory is gone.
+/// Rounds of removing a directory in which another thread still makes files; it fails soon, for its
+/// directory is gone.
 const ROUNDS: u32 = 100;
 /// Time between two rounds.
 const ROUND: Duration = Duration::from_millis(10);
@@ -39,7 +41,10 @@ impl Unfinished {
     ///
     /// # Errors
     /// Those of `make`; no random bytes.
-    pub fn make<T>(parent: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, Unfinished)> {
+    pub fn make<T>(
+        parent: &Path,
+        make: impl Fn(&Path) -> io::Result<T>,
+    ) -> io::Result<(T, Unfinished)> {
         let mut list = list();
         for _ in 0..NAMES_MAX {
             let [a, b, c, d, e, f, ..] = random_uuid()?;
@@ -126,7 +131,8 @@ fn remove(path: &Path, rounds: u32) {
     }
 }
 
-/// Gives the owner every right on the directories below, which may have permissions that someone else chose.
+/// Gives the owner every right on the directories below, which may have permissions that someone
+/// else chose.
 fn open_up(path: &Path) {
     let mut pending = vec![path.to_owned()];
     while let Some(directory) = pending.pop() {

@@ -1,12 +1,15 @@
 //! Files that appear under their name when they are whole.
 //!
-//! A regular file is made beside its place and renamed at the end, so that at every moment the name stands for all of
-//! the old file or all of the new one. Three rules hold for each file that a command makes:
+//! A regular file is made beside its place and renamed at the end, so that at every moment the name
+//! stands for all of the old file or all of the new one. Three rules hold for each file that a
+//! command makes:
 //!
-//! - What is not a regular file is never replaced. A device, a FIFO or an open descriptor (`/dev/stdout`) is written
-//!   into; the caller can ask for a refusal instead ([`Links::Replace`], [`WholeImage`]).
+//! - What is not a regular file is never replaced. A device, a FIFO or an open descriptor
+//!   (`/dev/stdout`) is written into; the caller can ask for a refusal instead ([`Links::Replace`],
+//!   [`WholeImage`]).
 //! - A symbolic link that a person names stays one: the file to which it leads is replaced.
-//! - A file that replaces another one keeps its owner, group, permissions and ACL, without the set-id bits.
+//! - A file that replaces another one keeps its owner, group, permissions and ACL, without the
+//!   set-id bits.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -62,7 +65,8 @@ impl WholeFile {
     /// Begins a file at `path`; a new one gets the permissions `mode`, less the umask.
     ///
     /// # Errors
-    /// The file cannot be made or written there; the owner of the file that is there cannot be kept.
+    /// The file cannot be made or written there; the owner of the file that is there cannot be
+    /// kept.
     pub fn create(path: &Path, mode: u32, links: Links) -> io::Result<WholeFile> {
         let place = match Place::find(path, links)? {
             Found::Place(place) => place,
@@ -80,7 +84,8 @@ impl WholeFile {
         &self.file
     }
 
-    /// Whether this is no regular file: it takes bytes in order, and has no size and no times to be set.
+    /// Whether this is no regular file: it takes bytes in order, and has no size and no times to be
+    /// set.
     pub fn is_stream(&self) -> bool {
         self.beside.is_none()
     }
@@ -88,7 +93,8 @@ impl WholeFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// The last bytes cannot be written, or the name cannot be given; what was there before is then still there.
+    /// The last bytes cannot be written, or the name cannot be given; what was there before is then
+    /// still there.
     pub fn finish(self, durability: Durability) -> io::Result<()> {
         match self.beside {
             Some((unfinished, place)) => place.take(unfinished, &self.file, durability),
@@ -117,8 +123,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     whole.finish(Durability::Synced)
 }
 
-/// An image in the making: a file that is opened by its path, several times. It is in a directory that only its owner
-/// may enter.
+/// An image in the making: a file that is opened by its path, several times. It is in a directory
+/// that only its owner may enter.
 #[derive(Debug)]
 pub struct WholeImage {
     directory: Unfinished,
@@ -127,7 +133,8 @@ pub struct WholeImage {
 }
 
 impl WholeImage {
-    /// Begins an image at `path`. It does not exist until the caller makes it at [`partial`](Self::partial).
+    /// Begins an image at `path`. It does not exist until the caller makes it at
+    /// [`partial`](Self::partial).
     ///
     /// # Errors
     /// No file can be made there; what is there is no regular file (`InvalidInput`).
@@ -211,7 +218,11 @@ impl Place {
             if !kind.is_symlink() {
                 // A device that is mounted or part of something refuses.
                 let exclusive = if kind.is_block_device() { OFlags::EXCL.bits() as i32 } else { 0 };
-                return OpenOptions::new().write(true).custom_flags(exclusive).open(&at).map(Found::Stream);
+                return OpenOptions::new()
+                    .write(true)
+                    .custom_flags(exclusive)
+                    .open(&at)
+                    .map(Found::Stream);
             }
             if is_in_proc(&at) {
                 return descriptor(&at).map(Found::Stream);
@@ -263,17 +274,21 @@ impl Place {
     }
 }
 
-/// Whether this symbolic link is one of the kernel's, which lead to what a process has open and not to a name.
+/// Whether this symbolic link is one of the kernel's, which lead to what a process has open and not
+/// to a name.
 fn is_in_proc(link: &Path) -> bool {
-    let parent = link.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent =
+        link.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     statfs(parent).is_ok_and(|found| u64::try_from(found.f_type).ok() == Some(PROC_MAGIC))
 }
 
-/// What a process has open. Standard output is shared with whoever writes to it before and after, so its place in the
-/// file is, too; anything else is opened anew.
+/// What a process has open. Standard output is shared with whoever writes to it before and after,
+/// so its place in the file is, too; anything else is opened anew.
 fn descriptor(link: &Path) -> io::Result<File> {
     let directory = fs::canonicalize(link.parent().unwrap_or(Path::new("/")));
-    if directory.is_ok_and(|directory| directory == Path::new(&format!("/proc/{}/fd", std::process::id()))) {
+    if directory
+        .is_ok_and(|directory| directory == Path::new(&format!("/proc/{}/fd", std::process::id())))
+    {
         use std::os::fd::AsFd;
         let own = match link.file_name().map(OsStrExt::as_bytes) {
             Some(b"1") => Some(io::stdout().as_fd().try_clone_to_owned()),
@@ -381,7 +396,8 @@ mod tests {
         assert!(WholeImage::create(scratch.path()).is_err());
 
         let null = scratch.path().join("null");
-        match mknodat(CWD, &null, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(1, 3)) {
+        match mknodat(CWD, &null, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(1, 3))
+        {
             // Making one needs root.
             Err(Errno::PERM) => {}
             made => {
@@ -392,7 +408,9 @@ mod tests {
                 assert!(WholeImage::create(&null).is_err());
             }
         }
-        assert!(names(scratch.path()).iter().all(|name| !name.starts_with(crate::unfinished::PREFIX)));
+        assert!(
+            names(scratch.path()).iter().all(|name| !name.starts_with(crate::unfinished::PREFIX))
+        );
     }
 
     #[test]

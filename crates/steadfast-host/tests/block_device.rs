@@ -31,7 +31,8 @@ impl Loop {
 
     /// A loop device over a file that another one may show as well.
     fn over(file: &Path, options: &[&str]) -> Option<Self> {
-        let output = Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
+        let output =
+            Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
         match output {
             Ok(output) if output.status.success() => {
                 let device = String::from_utf8(output.stdout).unwrap().trim().into();
@@ -88,7 +89,8 @@ fn a_device_has_one_owner() {
     medium.discard(0, 4096).unwrap();
     // As the kernel does; for others the file below is still in use.
     let exclusive = rustix::fs::OFlags::EXCL.bits().cast_signed();
-    let claimed = OpenOptions::new().read(true).custom_flags(exclusive).open(device.path()).unwrap();
+    let claimed =
+        OpenOptions::new().read(true).custom_flags(exclusive).open(device.path()).unwrap();
     drop(claimed);
     let error = FileMedium::open(device.path(), &options).unwrap_err();
     assert!(matches!(error, OpenError::InUseBelow { .. }), "{error}");
@@ -101,7 +103,10 @@ fn units_of_a_device_are_its_blocks() {
     let Some(device) = Loop::new(4096) else { return };
     for unit in [512, 1 << 17] {
         let options = FileOptions { atomic_unit: Some(unit), ..FileOptions::default() };
-        assert!(matches!(FileMedium::open(device.path(), &options), Err(OpenError::AtomicUnit { .. })));
+        assert!(matches!(
+            FileMedium::open(device.path(), &options),
+            Err(OpenError::AtomicUnit { .. })
+        ));
     }
     let options = FileOptions { read_only: true, ..FileOptions::default() };
     let medium = FileMedium::open(device.path(), &options).unwrap();
@@ -130,7 +135,9 @@ fn a_device_and_the_file_below_have_one_owner() {
     let below = open(&device.file, &writing).unwrap();
     for options in [&writing, &reading] {
         let error = open(device.path(), options).unwrap_err();
-        let OpenError::InUseBelow { below, owner: Some(owner), .. } = &error else { panic!("{error}") };
+        let OpenError::InUseBelow { below, owner: Some(owner), .. } = &error else {
+            panic!("{error}")
+        };
         assert_eq!((below, owner.pid), (&device.file, std::process::id()));
     }
     open(device.path(), &FileOptions { lock: LockMode::None, ..reading.clone() }).unwrap();
@@ -157,7 +164,11 @@ fn parts_of_a_file_are_media_of_their_own() {
     let Some(whole) = Loop::new(512) else { return };
     let half = SIZE / 2;
     let part = |offset: u64, size: u64| {
-        Loop::over(&whole.file, &["--offset", &offset.to_string(), "--sizelimit", &size.to_string()]).unwrap()
+        Loop::over(
+            &whole.file,
+            &["--offset", &offset.to_string(), "--sizelimit", &size.to_string()],
+        )
+        .unwrap()
     };
     let (first, second, across) = (part(0, half), part(half, half), part(half / 2, half));
     let options = FileOptions::default();

@@ -14,7 +14,8 @@ use steadfast_media::{ErrorClass, Medium, MediumOperation};
 
 const SIZE: u64 = 4 << 20;
 
-/// A directory on a real file system where there is one: memory file systems know little about direct I/O.
+/// A directory on a real file system where there is one: memory file systems know little about
+/// direct I/O.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -199,14 +200,21 @@ fn one_owner_when_writing_many_when_reading() {
         let error = FileMedium::open(&path, &options).unwrap_err();
         let OpenError::InUse { owner: Some(owner), .. } = &error else { panic!("{error}") };
         assert_eq!(owner.pid, std::process::id());
-        assert!(error.to_string().contains(&format!("in use by another process (pid {}", owner.pid)));
+        assert!(
+            error.to_string().contains(&format!("in use by another process (pid {}", owner.pid))
+        );
     }
     FileMedium::open(&path, &FileOptions { lock: LockMode::None, ..read_only.clone() }).unwrap();
     drop(writer);
 
-    let readers =
-        [FileMedium::open(&path, &read_only).unwrap(), FileMedium::open(&path, &read_only).unwrap()];
-    assert!(matches!(FileMedium::open(&path, &FileOptions::default()), Err(OpenError::InUse { .. })));
+    let readers = [
+        FileMedium::open(&path, &read_only).unwrap(),
+        FileMedium::open(&path, &read_only).unwrap(),
+    ];
+    assert!(matches!(
+        FileMedium::open(&path, &FileOptions::default()),
+        Err(OpenError::InUse { .. })
+    ));
     drop(readers);
     FileMedium::open(&path, &FileOptions::default()).unwrap();
 }
@@ -216,7 +224,9 @@ fn read_only_refuses_to_write() {
     let directory = directory();
     let path = image(&directory);
     drop(FileMedium::create(&path, SIZE, &FileOptions::default()).unwrap());
-    let medium = FileMedium::open(&path, &FileOptions { read_only: true, ..FileOptions::default() }).unwrap();
+    let medium =
+        FileMedium::open(&path, &FileOptions { read_only: true, ..FileOptions::default() })
+            .unwrap();
     let error = medium.write(0, &[1; 512]).unwrap_err();
     assert_eq!((error.operation, error.class), (MediumOperation::Write, ErrorClass::Permanent));
     assert!(medium.write_fua(0, &[1; 512]).is_err() && medium.discard(0, 512).is_err());
@@ -250,8 +260,13 @@ fn what_cannot_be_opened_says_why() {
     assert!(matches!(open(&path), OpenError::NotFound(_)));
     assert!(matches!(open(&path.join("below")), OpenError::NotFound(_)));
     let error = open(&directory.path().to_owned());
-    assert!(error.to_string().ends_with("is a directory; a regular file or a block device is needed"));
-    assert!(matches!(open(&"/dev/null".into()), OpenError::NotAMedium { what: "character device", .. }));
+    assert!(
+        error.to_string().ends_with("is a directory; a regular file or a block device is needed")
+    );
+    assert!(matches!(
+        open(&"/dev/null".into()),
+        OpenError::NotAMedium { what: "character device", .. }
+    ));
 
     File::create(&path).unwrap().write_all(&[0; 1000]).unwrap();
     assert!(matches!(FileMedium::create(&path, SIZE, &options), Err(OpenError::AlreadyExists(_))));
@@ -280,7 +295,10 @@ fn names_are_followed_and_permissions_told() {
     let link = directory.path().join("link");
     symlink(&path, &link).unwrap();
     let medium = FileMedium::open(&link, &FileOptions::default()).unwrap();
-    assert!(matches!(FileMedium::open(&path, &FileOptions::default()), Err(OpenError::InUse { .. })));
+    assert!(matches!(
+        FileMedium::open(&path, &FileOptions::default()),
+        Err(OpenError::InUse { .. })
+    ));
     drop(medium);
 
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();

@@ -1,17 +1,20 @@
-//! Bounded exhaustive workloads: *every* short sequence over a small set of files, with every persistence call after
-//! every operation, and a power cut at every I/O.
+//! Bounded exhaustive workloads: *every* short sequence over a small set of files, with every
+//! persistence call after every operation, and a power cut at every I/O.
 //!
-//! The method is that of "Finding Crash-Consistency Bugs with Bounded Black-Box Crash Testing" (OSDI 2018): nearly all
-//! crash-consistency bugs that were ever reported need no more than three operations on an almost new file system. Its
-//! bounds are kept: few files ([`files`]), operations with few but telling arguments ([`Alphabet`]), a persistence call or
-//! none ([`Persistence`]) after each, and one at the end. Unlike there the cut is not only after the last call but at
+//! The method is that of "Finding Crash-Consistency Bugs with Bounded Black-Box Crash Testing"
+//! (OSDI 2018): nearly all crash-consistency bugs that were ever reported need no more than three
+//! operations on an almost new file system. Its bounds are kept: few files ([`files`]), operations
+//! with few but telling arguments ([`Alphabet`]), a persistence call or none ([`Persistence`])
+//! after each, and one at the end. Unlike there the cut is not only after the last call but at
 //! every I/O from the last operation on; those before it belong to a shorter sequence.
 //!
-//! Of three operations there would be billions of sequences, so these are pruned twice, as there: to the letters that have
-//! something to do with each other, and, unless all are asked for, to the [calls](Calls) that differ in more than their name,
-//! because on this file system a persistence call makes the whole volume durable or does nothing.
+//! Of three operations there would be billions of sequences, so these are pruned twice, as there:
+//! to the letters that have something to do with each other, and, unless all are asked for, to the
+//! [calls](Calls) that differ in more than their name, because on this file system a persistence
+//! call makes the whole volume durable or does nothing.
 //!
-//! Sequences are numbered, so that a run can be split into shards and a sequence be run again by its number.
+//! Sequences are numbered, so that a run can be split into shards and a sequence be run again by
+//! its number.
 
 mod alphabet;
 mod persistence;
@@ -124,13 +127,20 @@ pub struct Sequence {
 }
 
 impl Bounded {
-    /// All sequences of `length` operations (1 to 3; those of three over the pruned alphabet) with these calls on such a medium.
+    /// All sequences of `length` operations (1 to 3; those of three over the pruned alphabet) with
+    /// these calls on such a medium.
     ///
     /// # Errors
     /// The length is none of these, or the files cannot be made.
-    pub fn new<S: Subject>(length: usize, calls: Calls, medium: MediumProfile) -> Result<Bounded, String> {
+    pub fn new<S: Subject>(
+        length: usize,
+        calls: Calls,
+        medium: MediumProfile,
+    ) -> Result<Bounded, String> {
         if !(1..=3).contains(&length) {
-            return Err(format!("sequences of {length} operations are not enumerated, only of 1, 2 and 3"));
+            return Err(format!(
+                "sequences of {length} operations are not enumerated, only of 1, 2 and 3"
+            ));
         }
         // Each position writes bytes of its own, so that a lost second write is seen.
         let alphabets = (0..length).map(|position| Alphabet::new(position, length == 3)).collect();
@@ -140,7 +150,8 @@ impl Bounded {
                 let mut world = World::plain(0, regime.mask);
                 world.format.log_size = log_size;
                 let world = world.on(medium);
-                let empty = Start::format::<S>(&world)?.ok_or("the medium is too small for a volume")?;
+                let empty =
+                    Start::format::<S>(&world)?.ok_or("the medium is too small for a volume")?;
                 let start = empty.after::<S>(&world, &files())?;
                 starts.push((world, start));
             }
@@ -149,8 +160,10 @@ impl Bounded {
     }
 
     fn count_of(&self, regime: &Regime) -> u64 {
-        let elements: u64 = self.alphabets.iter().map(|alphabet| alphabet.elements().len() as u64).product();
-        let (between, last) = (regime.between(self.calls).len() as u64, regime.last(self.calls).len() as u64);
+        let elements: u64 =
+            self.alphabets.iter().map(|alphabet| alphabet.elements().len() as u64).product();
+        let (between, last) =
+            (regime.between(self.calls).len() as u64, regime.last(self.calls).len() as u64);
         elements * between.pow(self.length as u32 - 1) * last
     }
 

@@ -44,13 +44,16 @@ pub fn compare_parameters<S: Subject>(subject: &S, state: &State) -> Result<(), 
 pub fn compare<S: Subject>(subject: &S, state: &State, depth: Depth) -> Result<(), String> {
     let mut seen = BTreeMap::new();
     let mut ahead = vec![(InodeNumber::ROOT, "/".to_owned())];
-    let root = subject.attributes(InodeNumber::ROOT).map_err(|error| format!("attributes of /: {error}"))?;
+    let root = subject
+        .attributes(InodeNumber::ROOT)
+        .map_err(|error| format!("attributes of /: {error}"))?;
     let Some(node) = state.node(InodeNumber::ROOT) else {
         return Err("the model has no root".to_owned());
     };
     compare_node(subject, InodeNumber::ROOT, node, &root, "/", depth)?;
     while let Some((directory, path)) = ahead.pop() {
-        let Some(Node { body: Body::Directory { entries, parent }, .. }) = state.node(directory) else {
+        let Some(Node { body: Body::Directory { entries, parent }, .. }) = state.node(directory)
+        else {
             return Err(format!("{path}: not a directory in the model"));
         };
         let listed = list(subject, directory, *parent, &path, depth.list_count)?;
@@ -145,7 +148,10 @@ fn list<S: Subject>(
             break;
         }
         if some.len() > count {
-            return Err(format!("{path}: {} entries listed where {count} were asked for", some.len()));
+            return Err(format!(
+                "{path}: {} entries listed where {count} were asked for",
+                some.len()
+            ));
         }
         for (entry, attributes) in some {
             if entry.cookie <= cookie || entry.cookie >= 1 << 63 {
@@ -177,7 +183,8 @@ fn compare_node<S: Subject>(
     depth: Depth,
 ) -> Result<(), String> {
     compare_attributes(inode, node, seen, path)?;
-    let mut names = subject.list_xattrs(inode).map_err(|error| format!("{path}: listing xattrs: {error}"))?;
+    let mut names =
+        subject.list_xattrs(inode).map_err(|error| format!("{path}: listing xattrs: {error}"))?;
     names.sort();
     if !names.iter().eq(node.xattrs.keys()) {
         let names: Vec<String> = names.iter().map(|name| text(name)).collect();
@@ -185,15 +192,17 @@ fn compare_node<S: Subject>(
         return Err(format!("{path}: xattrs are {names:?}, right is {right:?}"));
     }
     for (name, value) in &node.xattrs {
-        let seen =
-            subject.xattr(inode, name).map_err(|error| format!("{path}: xattr {}: {error}", text(name)))?;
+        let seen = subject
+            .xattr(inode, name)
+            .map_err(|error| format!("{path}: xattr {}: {error}", text(name)))?;
         if seen != **value {
             return Err(format!("{path}: xattr {}: {}", text(name), difference(0, &seen, value)));
         }
     }
     match &node.body {
         Body::Symlink(target) => {
-            let seen = subject.read_link(inode).map_err(|error| format!("{path}: read_link: {error}"))?;
+            let seen =
+                subject.read_link(inode).map_err(|error| format!("{path}: read_link: {error}"))?;
             if seen != *target {
                 return Err(format!("{path}: target: {}", difference(0, &seen, target)));
             }
@@ -214,14 +223,19 @@ pub fn compare_attributes(
     seen: &Attributes,
     path: &str,
 ) -> Result<(), String> {
-    // Most of the time nothing differs, and this is done for every file after every cut: words are made only when needed.
+    // Most of the time nothing differs, and this is done for every file after every cut: words are
+    // made only when needed.
     fn check<T: PartialEq + std::fmt::Debug>(
         path: &str,
         what: &str,
         seen: T,
         right: T,
     ) -> Result<(), String> {
-        if seen == right { Ok(()) } else { Err(format!("{path}: {what} is {seen:?}, right is {right:?}")) }
+        if seen == right {
+            Ok(())
+        } else {
+            Err(format!("{path}: {what} is {seen:?}, right is {right:?}"))
+        }
     }
     if seen.permissions != node.permissions {
         let (seen, right) = (seen.permissions, node.permissions);
@@ -273,11 +287,16 @@ fn compare_content<S: Subject>(
                 .read(inode, at, &mut buffer[..count])
                 .map_err(|error| format!("{path}: read of {count} bytes at {at}: {error}"))?;
             if read != count {
-                return Err(format!("{path}: read of {count} bytes at {at} gave {read}, the size is {size}"));
+                return Err(format!(
+                    "{path}: read of {count} bytes at {at} gave {read}, the size is {size}"
+                ));
             }
             content.fill(at, &mut right[..count]);
             if buffer[..count] != right[..count] {
-                return Err(format!("{path}: {}", difference(at, &buffer[..count], &right[..count])));
+                return Err(format!(
+                    "{path}: {}",
+                    difference(at, &buffer[..count], &right[..count])
+                ));
             }
             at += count as u64;
         }
@@ -291,7 +310,8 @@ fn compare_content<S: Subject>(
     if depth.seek { compare_holes(subject, inode, content, path) } else { Ok(()) }
 }
 
-/// Walks data and holes: they must alternate and cover the file, and every hole must be zeros in the model.
+/// Walks data and holes: they must alternate and cover the file, and every hole must be zeros in
+/// the model.
 fn compare_holes<S: Subject>(
     subject: &S,
     inode: InodeNumber,
@@ -305,7 +325,9 @@ fn compare_holes<S: Subject>(
             Ok(offset) if offset >= at && offset < size => offset,
             Err(steadfast::Error::NoSuchOffset) => size,
             other => {
-                return Err(format!("{path}: seek to data from {at} gives {other:?}, the size is {size}"));
+                return Err(format!(
+                    "{path}: seek to data from {at} gives {other:?}, the size is {size}"
+                ));
             }
         };
         if data > at && !content.is_zero(at, data - at) {

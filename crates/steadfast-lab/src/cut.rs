@@ -1,10 +1,11 @@
 //! What a power cut leaves of a recorded run.
 //!
-//! A cut at event *k* means: events before *k* have completed, event *k* is in flight, nothing after it was issued.
-//! Every atomic unit that a completed or in-flight write touched since the last completed flush may then hold any of the
-//! values it was given, or the one before all of them; units decide independently (the medium may reorder). Where the
-//! [`MediumProfile`] says so such a unit may hold damage instead. What a completed flush or forced-unit-access write
-//! covered stays.
+//! A cut at event *k* means: events before *k* have completed, event *k* is in flight, nothing
+//! after it was issued. Every atomic unit that a completed or in-flight write touched since the
+//! last completed flush may then hold any of the values it was given, or the one before all of
+//! them; units decide independently (the medium may reorder). Where the [`MediumProfile`] says so
+//! such a unit may hold damage instead. What a completed flush or forced-unit-access write covered
+//! stays.
 
 mod keep;
 mod survival;
@@ -37,7 +38,8 @@ pub struct Cutter<'a> {
     medium: MediumProfile,
     position: usize,
     durable: Image,
-    /// For each unit written since it was last durable: the values in order, those of the event in flight included.
+    /// For each unit written since it was last durable: the values in order, those of the event in
+    /// flight included.
     pending: BTreeMap<u64, Vec<Written>>,
     /// The requests that `pending` holds values of, in order.
     requests: Vec<usize>,
@@ -79,7 +81,9 @@ impl<'a> Cutter<'a> {
     fn issue(&mut self) {
         let request = self.position;
         let (offset, length, data, fua) = match self.events.get(request) {
-            Some(Event::Write { offset, data, fua }) => (*offset, data.len() as u64, Some(data), *fua),
+            Some(Event::Write { offset, data, fua }) => {
+                (*offset, data.len() as u64, Some(data), *fua)
+            }
             Some(Event::Discard { offset, length }) => (*offset, *length, None, false),
             Some(Event::Flush) | None => return,
         };
@@ -107,7 +111,8 @@ impl<'a> Cutter<'a> {
                 for unit in offset / self.unit..(offset + data.len() as u64) / self.unit {
                     self.pending.remove(&unit);
                 }
-                self.requests = self.pending.values().flatten().map(|value| value.request).collect();
+                self.requests =
+                    self.pending.values().flatten().map(|value| value.request).collect();
                 self.requests.sort_unstable();
                 self.requests.dedup();
             }
@@ -128,7 +133,9 @@ impl<'a> Cutter<'a> {
             match keep.choose(values) {
                 Kept::Before => {}
                 Kept::Value(value) => store(&mut image, self.unit, *unit, value),
-                Kept::Damage(value) if keep.is_unreadable(value) => image.spoil(unit * self.unit, self.unit),
+                Kept::Damage(value) if keep.is_unreadable(value) => {
+                    image.spoil(unit * self.unit, self.unit)
+                }
                 Kept::Damage(value) => {
                     let mut bytes = vec![0; self.unit as usize];
                     image.read(unit * self.unit, &mut bytes);
@@ -171,7 +178,8 @@ mod tests {
 
     #[test]
     fn what_was_flushed_stays_and_the_rest_may_go() {
-        let events = [write(0, 1, 4, false), Event::Flush, write(0, 2, 4, false), write(4, 3, 2, false)];
+        let events =
+            [write(0, 1, 4, false), Event::Flush, write(0, 2, 4, false), write(4, 3, 2, false)];
         let mut cutter = Cutter::new(Image::new(8), &events, 2);
         cutter.advance(1);
         assert_eq!(
@@ -187,7 +195,9 @@ mod tests {
         let mut mixed = false;
         for seed in 0..50 {
             let seen = bytes(&cutter.image(Survival::Units(seed)));
-            assert!([1, 2].contains(&seen[0]) && [1, 2].contains(&seen[1]) && [0, 3].contains(&seen[2]));
+            assert!(
+                [1, 2].contains(&seen[0]) && [1, 2].contains(&seen[1]) && [0, 3].contains(&seen[2])
+            );
             mixed |= seen[0] != seen[1];
         }
         assert!(mixed, "units of one write tear apart");
@@ -207,7 +217,9 @@ mod tests {
         cutter.advance(4);
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..200 {
-            for survival in [Survival::Damaged(seed), Survival::Rubble(seed), Survival::Programmed(seed)] {
+            for survival in
+                [Survival::Damaged(seed), Survival::Rubble(seed), Survival::Programmed(seed)]
+            {
                 let bytes = cutter.image(survival).to_vec();
                 assert_eq!((&bytes[..2], &bytes[6..]), (&[1, 1][..], &[5, 5][..]), "{survival:?}");
                 seen.insert(bytes[2..6].to_vec());
@@ -215,7 +227,8 @@ mod tests {
         }
         assert!(seen.len() > 50, "little damage: {seen:?}");
         // An eMMC's forced write is old or new.
-        let mut cutter = Cutter::new(Image::new(8), &events, 2).on(MediumProfile::from_name("emmc").unwrap());
+        let mut cutter =
+            Cutter::new(Image::new(8), &events, 2).on(MediumProfile::from_name("emmc").unwrap());
         cutter.advance(3);
         for seed in 0..100 {
             let bytes = cutter.image(Survival::Damaged(seed)).to_vec();

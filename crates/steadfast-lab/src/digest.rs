@@ -1,7 +1,9 @@
-//! One number for everything that happened in a world: operations, answers, every I/O, every verdict.
+//! One number for everything that happened in a world: operations, answers, every I/O, every
+//! verdict.
 //!
-//! The same seed must give the same digest, on every machine and with every number of threads: whatever differs between
-//! two runs of one seed is a dependence on something that the seed does not decide.
+//! The same seed must give the same digest, on every machine and with every number of threads:
+//! whatever differs between two runs of one seed is a dependence on something that the seed does
+//! not decide.
 
 use std::fmt::{Debug, Write};
 
@@ -78,7 +80,10 @@ mod tests {
         assert_ne!(of(&[b"ab", b"c"]), of(&[b"a", b"bc"]));
         assert_ne!(of(&[b"a", b"b"]), of(&[b"b", b"a"]));
         assert_eq!(of(&[b"a"]), of(&[b"a"]));
-        assert_eq!(Digest::default().shown(&Some(1)).value(), Digest::default().shown(&Some(1)).value());
+        assert_eq!(
+            Digest::default().shown(&Some(1)).value(),
+            Digest::default().shown(&Some(1)).value()
+        );
         // A fixed value: the digest is the same with every version of everything.
         assert_eq!(digest_of(b""), 0x99aa_06d3_0147_98d8_6001_c324_468d_497f);
     }

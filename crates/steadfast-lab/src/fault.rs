@@ -79,8 +79,8 @@ impl From<Error> for Fault {
     }
 }
 
-/// The refusals that are right. Where several conditions hold at once POSIX leaves open which is reported, so the model
-/// names them all; it is never empty.
+/// The refusals that are right. Where several conditions hold at once POSIX leaves open which is
+/// reported, so the model names them all; it is never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults(Vec<Fault>);
 

@@ -1,12 +1,15 @@
 //! Faults of the medium: every request of a run fails once, and what happens then is judged.
 //!
 //! The rules:
-//! - whoever asked gets an error that names the medium, or the reason why the volume is read-only; nobody else notices;
-//! - what was refused has changed nothing; a change whose own transaction point failed may be there, not yet durable;
-//! - a failed read never makes the volume read-only, but where a rollback has met it: then a second one helps;
+//! - whoever asked gets an error that names the medium, or the reason why the volume is read-only;
+//!   nobody else notices;
+//! - what was refused has changed nothing; a change whose own transaction point failed may be
+//!   there, not yet durable;
+//! - a failed read never makes the volume read-only, but where a rollback has met it: then a second
+//!   one helps;
 //! - a transient fault is seen by nobody, but for a flush, which nobody may try again;
-//! - opened again the volume is at the last acknowledged transaction point or at one that was in flight, `check` is clean,
-//!   and it takes changes.
+//! - opened again the volume is at the last acknowledged transaction point or at one that was in
+//!   flight, `check` is clean, and it takes changes.
 
 mod judge;
 
@@ -94,8 +97,11 @@ pub fn strike_all(world: &World, effort: &Effort, tally: &mut Tally) -> Result<(
             while skip < count {
                 let armed = Armed { operation, skip, class, lasting, torn };
                 strike(world, &prepared, armed, tally).map_err(|what| {
-                    let operations: Vec<String> =
-                        prepared.operations.iter().map(|operation| format!("    {operation:?},")).collect();
+                    let operations: Vec<String> = prepared
+                        .operations
+                        .iter()
+                        .map(|operation| format!("    {operation:?},"))
+                        .collect();
                     format!("{world}\n  {armed}: {what}\n  operations:\n{}", operations.join("\n"))
                 })?;
                 skip += step;
@@ -106,11 +112,17 @@ pub fn strike_all(world: &World, effort: &Effort, tally: &mut Tally) -> Result<(
 }
 
 /// One run with one fault.
-fn strike(world: &World, prepared: &Prepared, armed: Armed, tally: &mut Tally) -> Result<(), String> {
+fn strike(
+    world: &World,
+    prepared: &Prepared,
+    armed: Armed,
+    tally: &mut Tally,
+) -> Result<(), String> {
     let tape = Tape::new(prepared.image.clone(), world.atomic_unit, Lie::None);
     let tape = tape.wanting_discards(world.discards);
     let run = || run(world, &tape, prepared, Some(armed));
-    let (refused, read_only) = guard(run).unwrap_or_else(|panic| Err(format!("panics: {panic}")))?;
+    let (refused, read_only) =
+        guard(run).unwrap_or_else(|panic| Err(format!("panics: {panic}")))?;
     let struck = tape.all_strikes() > 0;
     tally.faults += 1;
     tally.struck += u64::from(struck);
@@ -128,12 +140,18 @@ fn strike(world: &World, prepared: &Prepared, armed: Armed, tally: &mut Tally) -
     Ok(())
 }
 
-/// Runs the operations, judging each, and then opens the volume again without faults. Returns how many operations were
-/// refused for the fault, and whether the volume went read-only.
-fn run(world: &World, tape: &Tape, prepared: &Prepared, armed: Option<Armed>) -> Result<(u64, bool), String> {
+/// Runs the operations, judging each, and then opens the volume again without faults. Returns how
+/// many operations were refused for the fault, and whether the volume went read-only.
+fn run(
+    world: &World,
+    tape: &Tape,
+    prepared: &Prepared,
+    armed: Option<Armed>,
+) -> Result<(u64, bool), String> {
     let clock = Clock::default();
     let start = Point::new(prepared.state.clone(), "the state before".to_owned(), 0, Some(0));
-    let (mut session, _) = Session::<LabVolume>::open(world, tape, &clock, prepared.tick, &[start])?;
+    let (mut session, _) =
+        Session::<LabVolume>::open(world, tape, &clock, prepared.tick, &[start])?;
     tape.arm(armed);
     let (mut refused, mut read_only) = (0, false);
     for operation in &prepared.operations {

@@ -1,8 +1,9 @@
-//! No space, at every fill level: a small volume is filled so that each possible number of blocks is left, and there each
-//! kind of operation is done once, on a copy of the volume.
+//! No space, at every fill level: a small volume is filled so that each possible number of blocks
+//! is left, and there each kind of operation is done once, on a copy of the volume.
 //!
-//! It is done or refused with `NoSpace`, and then nothing has changed; what frees, commits or rolls back is never refused.
-//! The session judges both. Afterwards the volume is emptied, and all of its space is back.
+//! It is done or refused with `NoSpace`, and then nothing has changed; what frees, commits or rolls
+//! back is never refused. The session judges both. Afterwards the volume is emptied, and all of its
+//! space is back.
 
 use std::sync::Arc;
 
@@ -75,15 +76,30 @@ fn kinds() -> Vec<Operation> {
         Operation::Set { place: file(0), change: size(0) },
         Operation::Set { place: file(0), change: size(777) },
         Operation::Set { place: file(1), change: size(100_000) },
-        Operation::Set { place: file(1), change: Change { permissions: Some(0o600), ..Change::default() } },
-        Operation::SetXattr { place: file(1), name: 0, length: 900, fill: 3, mode: SetXattrMode::Any },
+        Operation::Set {
+            place: file(1),
+            change: Change { permissions: Some(0o600), ..Change::default() },
+        },
+        Operation::SetXattr {
+            place: file(1),
+            name: 0,
+            length: 900,
+            fill: 3,
+            mode: SetXattrMode::Any,
+        },
         Operation::Write { place: file(0), offset: 0, length: 1, fill: 8, sync: false },
         Operation::Write { place: file(1), offset: 100, length: 9000, fill: 8, sync: true },
         Operation::Append { place: file(0), length: 3000, fill: 9, sync: false },
         allocate(AllocateMode::PunchHole),
         allocate(AllocateMode::ZeroRange { keep_size: false }),
         allocate(AllocateMode::Allocate { keep_size: true }),
-        Operation::CopyRange { from: file(0), from_offset: 0, to: file(1), to_offset: 10, length: 4000 },
+        Operation::CopyRange {
+            from: file(0),
+            from_offset: 0,
+            to: file(1),
+            to_offset: 10,
+            length: 4000,
+        },
         Operation::Transact,
         Operation::Checkpoint,
         Operation::Rollback,
@@ -111,7 +127,8 @@ fn fill_world(world: &World, tally: &mut Tally) -> Result<(), String> {
     let mut image = tape.image();
     let mut tick = 1;
     let mut levels = std::collections::BTreeSet::new();
-    let mut steps = vec![create(0, Make::Regular), create(1, Make::Regular), create(2, Make::Directory)];
+    let mut steps =
+        vec![create(0, Make::Regular), create(1, Make::Regular), create(2, Make::Directory)];
     steps.push(Operation::Write { place: file(0), offset: 0, length: 6000, fill: 1, sync: false });
     steps.push(Operation::Append { place: file(1), length: 200, fill: 2, sync: false });
     let block = u64::from(world.format.block_size);

@@ -1,4 +1,5 @@
-//! Random operations: by seed, looking at the model so that most of them meet a file, and as a proptest strategy.
+//! Random operations: by seed, looking at the model so that most of them meet a file, and as a
+//! proptest strategy.
 
 mod places;
 mod plans;
@@ -18,7 +19,8 @@ use crate::world::{Extras, Profile, World, mask};
 #[cfg(feature = "proptest")]
 pub use strategy::operation;
 
-/// Blocks of the longest clone: long ones are done in steps, each of which a test may have to compare with.
+/// Blocks of the longest clone: long ones are done in steps, each of which a test may have to
+/// compare with.
 const CLONE_BLOCKS_MAX: u64 = 256;
 
 /// Draws operations.
@@ -74,7 +76,11 @@ impl Generator {
     pub fn next(&mut self, model: &Model) -> Operation {
         // An atomic command is a few operations long.
         if model.held && self.random.chance(1, 6) {
-            return if self.random.chance(2, 3) { Operation::CommitHeld } else { Operation::RollBackHeld };
+            return if self.random.chance(2, 3) {
+                Operation::CommitHeld
+            } else {
+                Operation::RollBackHeld
+            };
         }
         if let Some(operation) = self.planned(model) {
             return operation;
@@ -109,7 +115,8 @@ impl Generator {
         }
     }
 
-    /// What follows an operation that found no space: a file is emptied, and the volume filled again.
+    /// What follows an operation that found no space: a file is emptied, and the volume filled
+    /// again.
     pub fn refill(&mut self, model: &Model) -> [Operation; 2] {
         let change = Change { size: Some(0), ..Change::default() };
         let empty = Operation::Set { place: self.file(model), change };
@@ -126,11 +133,19 @@ impl Generator {
                     15..17 => Make::Symlink(self.random.pick(&[1, 5, 60, 200, 700])),
                     17 => Make::Fifo,
                     18 => Make::Socket,
-                    _ => self.random.pick(&[Make::CharDevice(0x0103), Make::BlockDevice(0xfff0_0801)]),
+                    _ => self
+                        .random
+                        .pick(&[Make::CharDevice(0x0103), Make::BlockDevice(0xfff0_0801)]),
                 };
                 let permissions = self.random.pick(&[0o644, 0o755, 0o600, 0o1777, 0o4755, 0]);
                 let (directory, name) = (self.directory(model), self.new_name());
-                Operation::Create { directory, name, make, permissions, caller: self.random.below(3) as u8 }
+                Operation::Create {
+                    directory,
+                    name,
+                    make,
+                    permissions,
+                    caller: self.random.below(3) as u8,
+                }
             }
             35..47 => {
                 let (from, directory) = (self.file(model), self.directory(model));
@@ -235,7 +250,12 @@ impl Generator {
             }
             45..60 => {
                 let length = self.length();
-                Operation::Append { place, length, fill: self.fill(), sync: self.random.chance(1, 12) }
+                Operation::Append {
+                    place,
+                    length,
+                    fill: self.fill(),
+                    sync: self.random.chance(1, 12),
+                }
             }
             60..75 => {
                 let size = if full && self.random.chance(2, 3) { 0 } else { self.offset(size) };
@@ -319,7 +339,9 @@ impl Generator {
         match self.random.below(20) {
             0..6 => Operation::Transact,
             6..8 => Operation::Checkpoint,
-            8..11 => Operation::Fsync { place: self.place(model), data_only: self.random.chance(1, 2) },
+            8..11 => {
+                Operation::Fsync { place: self.place(model), data_only: self.random.chance(1, 2) }
+            }
             11 => Operation::Sync,
             12..14 => Operation::Rollback,
             14 => Operation::Remount { clean: self.random.chance(1, 2) },
@@ -397,7 +419,8 @@ impl Generator {
             5..9 => size,
             9..12 => self.random.below(size + 1),
             12..16 => {
-                (self.random.below(size / self.block + 2) * self.block).wrapping_add(near) & (i64::MAX as u64)
+                (self.random.below(size / self.block + 2) * self.block).wrapping_add(near)
+                    & (i64::MAX as u64)
             }
             16..20 => size.saturating_add(self.random.below(self.block * 3)),
             20 => self.random.below(1 << 20),

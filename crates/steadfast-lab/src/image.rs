@@ -50,7 +50,8 @@ impl Image {
         }
     }
 
-    /// From now on the medium says of this stretch that it cannot read it, as of a page with too many bit errors.
+    /// From now on the medium says of this stretch that it cannot read it, as of a page with too
+    /// many bit errors.
     pub fn spoil(&mut self, offset: u64, length: u64) {
         Arc::make_mut(&mut self.bad).insert(offset, offset + length);
     }
@@ -65,7 +66,8 @@ impl Image {
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         if !self.is_readable(offset, data.len() as u64) {
             let end = offset + data.len() as u64;
-            Arc::make_mut(&mut self.bad).retain(|start, bad_end| *start >= end || *bad_end <= offset);
+            Arc::make_mut(&mut self.bad)
+                .retain(|start, bad_end| *start >= end || *bad_end <= offset);
         }
         let mut at = offset;
         let mut rest = data;
@@ -79,8 +81,9 @@ impl Image {
         }
     }
 
-    /// A digest of where the image differs from `origin`, which it was once copied from. Pages that both still share
-    /// are not looked at, so this costs little. Two images with the same digest hold the same bytes.
+    /// A digest of where the image differs from `origin`, which it was once copied from. Pages that
+    /// both still share are not looked at, so this costs little. Two images with the same digest
+    /// hold the same bytes.
     pub fn digest_since(&self, origin: &Image) -> u128 {
         let mut digest = Digest::default();
         for (index, (page, before)) in self.pages.iter().zip(&origin.pages).enumerate() {
@@ -121,7 +124,10 @@ mod tests {
         assert_ne!(one.digest_since(&one), two.digest_since(&one));
         two.spoil(4096, 512);
         let readable = [(4000, 96), (4000, 97), (4607, 1), (4608, 100)];
-        assert_eq!(readable.map(|(at, length)| two.is_readable(at, length)), [true, false, false, true]);
+        assert_eq!(
+            readable.map(|(at, length)| two.is_readable(at, length)),
+            [true, false, false, true]
+        );
         assert!(one.is_readable(0, 10_000));
         two.write(4096, &[1; 512]);
         assert!(two.is_readable(0, 10_000));

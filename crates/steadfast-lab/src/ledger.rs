@@ -1,8 +1,8 @@
 //! Which states a power cut may leave.
 //!
-//! The contract: after a cut the volume is exactly the state at the last acknowledged transaction point, or at a later
-//! one whose mark was in flight. The ledger keeps every transaction point with the place on the tape where its mark may
-//! have begun and the place where it was acknowledged.
+//! The contract: after a cut the volume is exactly the state at the last acknowledged transaction
+//! point, or at a later one whose mark was in flight. The ledger keeps every transaction point with
+//! the place on the tape where its mark may have begun and the place where it was acknowledged.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,14 +19,20 @@ pub struct Point {
     pub begun: usize,
     /// Number of events on the tape when it was acknowledged.
     pub acknowledged: Option<usize>,
-    /// So many points before this one are alternatives: which of them was set, the ledger does not know.
+    /// So many points before this one are alternatives: which of them was set, the ledger does not
+    /// know.
     alternatives: usize,
     digest: OnceLock<u128>,
 }
 
 impl Point {
     /// A point whose mark begins behind `begun` events and is acknowledged behind `acknowledged`.
-    pub fn new(state: Arc<State>, label: String, begun: usize, acknowledged: Option<usize>) -> Point {
+    pub fn new(
+        state: Arc<State>,
+        label: String,
+        begun: usize,
+        acknowledged: Option<usize>,
+    ) -> Point {
         Point { state, label, begun, acknowledged, alternatives: 0, digest: OnceLock::new() }
     }
 
@@ -54,9 +60,15 @@ impl Ledger {
         self.points.push(Point::new(state, label, begun, Some(acknowledged)));
     }
 
-    /// Adds a transaction point that was acknowledged, with one of these states: in the middle of a call that is done in
-    /// steps.
-    pub fn add_one_of(&mut self, states: Vec<State>, label: &str, begun: usize, acknowledged: usize) {
+    /// Adds a transaction point that was acknowledged, with one of these states: in the middle of a
+    /// call that is done in steps.
+    pub fn add_one_of(
+        &mut self,
+        states: Vec<State>,
+        label: &str,
+        begun: usize,
+        acknowledged: usize,
+    ) {
         for (alternatives, state) in states.into_iter().enumerate() {
             let point = Point::new(Arc::new(state), label.to_owned(), begun, Some(acknowledged));
             self.points.push(Point { alternatives, ..point });
@@ -105,11 +117,16 @@ impl Ledger {
         &self.points[index]
     }
 
-    /// The points that a power cut at event `cut` may leave: first the last acknowledged one, then those in flight.
+    /// The points that a power cut at event `cut` may leave: first the last acknowledged one, then
+    /// those in flight.
     pub fn allowed(&self, cut: usize) -> &[Point] {
-        let acknowledged =
-            self.points.iter().rposition(|point| point.acknowledged.is_some_and(|at| at <= cut)).unwrap_or(0);
-        let begun = self.points.iter().rposition(|point| point.begun <= cut).unwrap_or(acknowledged);
+        let acknowledged = self
+            .points
+            .iter()
+            .rposition(|point| point.acknowledged.is_some_and(|at| at <= cut))
+            .unwrap_or(0);
+        let begun =
+            self.points.iter().rposition(|point| point.begun <= cut).unwrap_or(acknowledged);
         &self.points[self.first_candidate(acknowledged)..=begun.max(acknowledged)]
     }
 }
@@ -141,7 +158,8 @@ mod tests {
         let mut ledger = Ledger::new(state.clone());
         ledger.add(state.clone(), "one".into(), 3, 6);
         ledger.add(state, "two".into(), 8, 9);
-        let labels = |cut| ledger.allowed(cut).iter().map(|point| point.label.as_str()).collect::<Vec<_>>();
+        let labels =
+            |cut| ledger.allowed(cut).iter().map(|point| point.label.as_str()).collect::<Vec<_>>();
         assert_eq!(labels(2), ["the state at the start"]);
         assert_eq!(labels(3), ["the state at the start", "one"]);
         assert_eq!(labels(5), ["the state at the start", "one"]);

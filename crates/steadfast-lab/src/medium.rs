@@ -1,17 +1,19 @@
 //! What a power cut may leave on media of several kinds, as data.
 //!
-//! Common to all: what a completed flush covered stays, and so does a completed forced write; units that were written
-//! since survive independently of each other, in any order. The kinds differ in the size of the unit and in what a unit
-//! may hold whose writing the cut interrupted. Steadfast asks for "old or new" ([`Geometry`](steadfast_media::Geometry));
-//! that it also stands media which leave garbage in what was being written is tested here, because real ones do.
+//! Common to all: what a completed flush covered stays, and so does a completed forced write; units
+//! that were written since survive independently of each other, in any order. The kinds differ in
+//! the size of the unit and in what a unit may hold whose writing the cut interrupted. Steadfast
+//! asks for "old or new" ([`Geometry`](steadfast_media::Geometry)); that it also stands media which
+//! leave garbage in what was being written is tested here, because real ones do.
 
-/// What a unit may hold that was written since it was last durable, beside one of the values that it was given and the
-/// one before.
+/// What a unit may hold that was written since it was last durable, beside one of the values that
+/// it was given and the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remains {
     /// The front of one value and the back of another.
     Mix,
-    /// Any bytes: noise, all ones (erased), all zeros, or bits of the old and the new value together.
+    /// Any bytes: noise, all ones (erased), all zeros, or bits of the old and the new value
+    /// together.
     Garbage,
     /// Nothing: reading it is an error of the medium until it is written again.
     Unreadable,
@@ -24,16 +26,19 @@ pub struct MediumProfile {
     pub name: &'static str,
     /// What it stands for.
     pub about: &'static str,
-    /// Unit that the medium states and that survives whole, bytes; `None`: drawn by the world, at most a block.
+    /// Unit that the medium states and that survives whole, bytes; `None`: drawn by the world, at
+    /// most a block.
     pub unit: Option<u32>,
     /// What interrupted units may hold; empty: old or new.
     pub remains: &'static [Remains],
-    /// Damage covers aligned stretches of this length, bytes (never more than the request); 0: whole requests.
+    /// Damage covers aligned stretches of this length, bytes (never more than the request); 0:
+    /// whole requests.
     pub extent: u64,
-    /// A forced write in flight is old or new in every unit even where others leave garbage (eMMC reliable write).
+    /// A forced write in flight is old or new in every unit even where others leave garbage (eMMC
+    /// reliable write).
     pub forced_is_reliable: bool,
-    /// Units reach the medium in the order in which they were issued: a cut leaves all before one, that one damaged, and
-    /// nothing behind it. Combinations in any order are tried, too.
+    /// Units reach the medium in the order in which they were issued: a cut leaves all before one,
+    /// that one damaged, and nothing behind it. Combinations in any order are tried, too.
     pub in_order: bool,
 }
 
@@ -120,8 +125,8 @@ impl MediumProfile {
         Self::ALL.into_iter().find(|profile| profile.name == name)
     }
 
-    /// The profile that a seed is played on where none is asked for: all in turn. As there are eight, and five profiles
-    /// of operations, each meets each.
+    /// The profile that a seed is played on where none is asked for: all in turn. As there are
+    /// eight, and five profiles of operations, each meets each.
     pub fn of_seed(seed: u64) -> MediumProfile {
         Self::ALL[(seed % Self::ALL.len() as u64) as usize]
     }

@@ -2,8 +2,8 @@
 
 use crate::operation::Operation;
 
-/// Takes operations out of `operations` as long as `fails` still says yes: halves first, then single ones, until none
-/// can go or `attempts` are used up.
+/// Takes operations out of `operations` as long as `fails` still says yes: halves first, then
+/// single ones, until none can go or `attempts` are used up.
 pub fn minimise(
     operations: &[Operation],
     mut attempts: usize,
@@ -43,8 +43,10 @@ mod tests {
         long[7] = Operation::Transact;
         long[31] = Operation::Rollback;
         let short = minimise(&long, 1000, |operations| {
-            let transact = operations.iter().position(|operation| *operation == Operation::Transact);
-            let rollback = operations.iter().position(|operation| *operation == Operation::Rollback);
+            let transact =
+                operations.iter().position(|operation| *operation == Operation::Transact);
+            let rollback =
+                operations.iter().position(|operation| *operation == Operation::Rollback);
             transact.is_some() && rollback > transact
         });
         assert_eq!(short, [Operation::Transact, Operation::Rollback]);

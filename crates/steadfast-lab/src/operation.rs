@@ -1,5 +1,5 @@
-//! Operations as a test writes them down: by path and slot, not by inode number, so that a sequence keeps its meaning
-//! when the minimiser takes operations out of it.
+//! Operations as a test writes them down: by path and slot, not by inode number, so that a sequence
+//! keeps its meaning when the minimiser takes operations out of it.
 
 use steadfast::fs::{AllocateMode, Caller, RenameMode, SetXattrMode};
 
@@ -223,7 +223,8 @@ pub enum Operation {
     Background {
         advance_ms: u64,
     },
-    /// The same for one step of background work: what is left over meets the operations that follow.
+    /// The same for one step of background work: what is left over meets the operations that
+    /// follow.
     Turn {
         advance_ms: u64,
     },

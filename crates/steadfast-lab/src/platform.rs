@@ -16,7 +16,8 @@ struct Inner {
     monotonic_ms: AtomicU64,
 }
 
-/// Wall-clock time at tick 0. Late enough that a 32-bit signed count of seconds would overflow (after 2038).
+/// Wall-clock time at tick 0. Late enough that a 32-bit signed count of seconds would overflow
+/// (after 2038).
 const EPOCH_SECONDS: i64 = 4_102_444_800;
 
 impl Clock {
@@ -72,7 +73,8 @@ impl Platform for LabPlatform {
 
     fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
         // The crate continues from the register, which is the inverse of the value.
-        let mut digest = crc_fast::Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
+        let mut digest =
+            crc_fast::Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
         digest.update(bytes);
         digest.finalize() as u32
     }
@@ -90,7 +92,10 @@ mod tests {
         let bytes: Vec<u8> = (0..1000u32).map(|at| (at * 7) as u8).collect();
         for length in [0, 1, 9, 255, 256, 1000] {
             let (one, two) = bytes[..length].split_at(length / 3);
-            assert_eq!(platform.crc32c(platform.crc32c(0, one), two), crc32c_portable(0, &bytes[..length]));
+            assert_eq!(
+                platform.crc32c(platform.crc32c(0, one), two),
+                crc32c_portable(0, &bytes[..length])
+            );
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Power cuts: a sequence is run once on the recording medium, then the power is cut at its every I/O, and again while
-//! the volume recovers from that.
+//! Power cuts: a sequence is run once on the recording medium, then the power is cut at its every
+//! I/O, and again while the volume recovers from that.
 //!
-//! After each cut the volume must open, be in a state that the [`Ledger`](crate::ledger::Ledger) allows, take further operations, commit them,
-//! and pass its own check. A violation of any of these is a finding, and so is a panic.
+//! After each cut the volume must open, be in a state that the [`Ledger`](crate::ledger::Ledger)
+//! allows, take further operations, commit them, and pass its own check. A violation of any of
+//! these is a finding, and so is a panic.
 
 mod judge;
 mod seen;
@@ -54,7 +55,13 @@ pub struct Violation {
 impl Violation {
     /// A violation before the first cut.
     pub fn new(what: String) -> Violation {
-        Violation { what, operations: Vec::new(), cuts: Vec::new(), events: Vec::new(), image: None }
+        Violation {
+            what,
+            operations: Vec::new(),
+            cuts: Vec::new(),
+            events: Vec::new(),
+            image: None,
+        }
     }
 }
 
@@ -65,7 +72,10 @@ impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}", self.what)?;
         for ((event, survival), events) in self.cuts.iter().zip(&self.events) {
-            writeln!(f, "  after a power cut at I/O {event}, surviving: {survival:?}; the I/Os before it:")?;
+            writeln!(
+                f,
+                "  after a power cut at I/O {event}, surviving: {survival:?}; the I/Os before it:"
+            )?;
             let skipped = events.len().saturating_sub(EVENTS_SHOWN);
             for (index, event) in events.iter().enumerate().skip(skipped) {
                 writeln!(f, "    {index} {event}")?;
@@ -99,7 +109,9 @@ pub fn torture<S: Subject>(
     tally: &mut Tally,
 ) -> Result<(), Box<Violation>> {
     match Start::format::<S>(world) {
-        Ok(Some(start)) => torture_from::<S>(world, &start, script, 0, effort, &mut Seen::default(), tally),
+        Ok(Some(start)) => {
+            torture_from::<S>(world, &start, script, 0, effort, &mut Seen::default(), tally)
+        }
         Ok(None) => {
             tally.too_small += 1;
             Ok(())
@@ -108,8 +120,8 @@ pub fn torture<S: Subject>(
     }
 }
 
-/// Runs one sequence on a volume that is already there and cuts the power in it, from operation number `from` on.
-/// Images that `seen` knows are not judged again.
+/// Runs one sequence on a volume that is already there and cuts the power in it, from operation
+/// number `from` on. Images that `seen` knows are not judged again.
 ///
 /// # Errors
 /// The first violation.
@@ -125,7 +137,8 @@ pub fn torture_from<S: Subject>(
     let mut judge = Judge::new(world, start, effort, seen, tally);
     judge.tally.sequences += 1;
     let stage = Stage::Sequence { script, from };
-    let result = judge.run::<S>(start.image.clone(), std::slice::from_ref(&start.point), start.tick, stage);
+    let result =
+        judge.run::<S>(start.image.clone(), std::slice::from_ref(&start.point), start.tick, stage);
     judge.finish();
     result
 }

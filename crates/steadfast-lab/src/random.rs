@@ -10,8 +10,8 @@ impl Random {
         Random(seed)
     }
 
-    /// A generator of its own for a part of the world, so that drawing more numbers in one part does not change
-    /// another.
+    /// A generator of its own for a part of the world, so that drawing more numbers in one part
+    /// does not change another.
     pub fn fork(&self, label: u64) -> Random {
         Random(mix(self.0 ^ mix(label.wrapping_add(0x5851_f42d_4c95_7f2d))))
     }
@@ -55,9 +55,9 @@ pub fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Fills `buffer` with the bytes that pattern `fill` has at `offset`. Pattern 0 is all zeros (data that looks like a
-/// hole); every other pattern differs from every other one at every offset with near certainty, so that a byte from the
-/// wrong write, the wrong place or the wrong file is seen.
+/// Fills `buffer` with the bytes that pattern `fill` has at `offset`. Pattern 0 is all zeros (data
+/// that looks like a hole); every other pattern differs from every other one at every offset with
+/// near certainty, so that a byte from the wrong write, the wrong place or the wrong file is seen.
 pub fn pattern(fill: u32, offset: u64, buffer: &mut [u8]) {
     if fill == 0 {
         buffer.fill(0);

@@ -1,11 +1,12 @@
 //! Rot: a byte of a sound volume changes by itself, and everything is read.
 //!
-//! The live tree, and each snapshot. Each answer must be the right one or say that something is damaged; there is no third. Where metadata is kept twice no
-//! reader of metadata may notice anything. Only bytes that a reader ever looks at are flipped: which these are is
-//! recorded first, all others are the same to every reader.
+//! The live tree, and each snapshot. Each answer must be the right one or say that something is
+//! damaged; there is no third. Where metadata is kept twice no reader of metadata may notice
+//! anything. Only bytes that a reader ever looks at are flipped: which these are is recorded first,
+//! all others are the same to every reader.
 //!
-//! A flipped byte in the intent log ends the log: rot there cannot be told from a record that a power cut has torn. The
-//! volume is then at an earlier transaction point, never between two.
+//! A flipped byte in the intent log ends the log: rot there cannot be told from a record that a
+//! power cut has torn. The volume is then at an earlier transaction point, never between two.
 
 use std::sync::Arc;
 
@@ -54,7 +55,12 @@ struct Sound {
 ///
 /// # Errors
 /// The first wrong answer, with the world and the byte.
-pub fn rot_world(world: &World, operations: usize, stride: u64, tally: &mut Tally) -> Result<(), String> {
+pub fn rot_world(
+    world: &World,
+    operations: usize,
+    stride: u64,
+    tally: &mut Tally,
+) -> Result<(), String> {
     let Some(sound) = make(world, operations).map_err(|what| format!("{world}: {what}"))? else {
         return Ok(());
     };
@@ -85,7 +91,9 @@ fn flip(world: &World, sound: &Sound, at: u64, bit: u8, tally: &mut Tally) -> Re
         let volume = match <LabVolume as Subject>::open(world, &tape, &clock) {
             Ok(volume) => volume,
             // The log is kept once.
-            Err(error) if is_damage(&error) && !copies || matches!(error, Error::NewerStateLost(_)) => {
+            Err(error)
+                if is_damage(&error) && !copies || matches!(error, Error::NewerStateLost(_)) =>
+            {
                 tally.refused += 1;
                 return Ok(());
             }
@@ -201,7 +209,8 @@ impl Reader<'_> {
             compare_attributes(inode, node, &seen, &path)?;
         }
         if let Some(names) = self.damaged(&path, self.volume.list_xattrs(inode))?
-            && (names.len() != node.xattrs.len() || names.iter().any(|name| !node.xattrs.contains_key(name)))
+            && (names.len() != node.xattrs.len()
+                || names.iter().any(|name| !node.xattrs.contains_key(name)))
         {
             return Err(format!("{path}: other attributes than there were"));
         }
@@ -243,7 +252,11 @@ impl Reader<'_> {
             seen += listed.len();
         }
         // `.` and `..` are listed, too.
-        if seen == right + 2 { Ok(()) } else { Err(format!("{path}: {seen} entries, right is {right}")) }
+        if seen == right + 2 {
+            Ok(())
+        } else {
+            Err(format!("{path}: {seen} entries, right is {right}"))
+        }
     }
 
     fn content(&mut self, inode: InodeNumber, content: &Content, path: &str) -> Result<(), String> {
@@ -253,7 +266,9 @@ impl Reader<'_> {
             let mut at = start;
             while at < start + length {
                 let count = (start + length - at).min(3001) as usize;
-                if let Some(read) = self.damaged(path, self.volume.read(inode, at, &mut buffer[..count]))? {
+                if let Some(read) =
+                    self.damaged(path, self.volume.read(inode, at, &mut buffer[..count]))?
+                {
                     content.fill(at, &mut right[..read]);
                     if read != count || buffer[..read] != right[..read] {
                         return Err(format!("{path}: wrong bytes in {at}..{}", at + count as u64));
@@ -282,7 +297,13 @@ fn share(session: &mut Session<'_, LabVolume>, world: &World) -> Result<(), Stri
         make(one),
         make(other),
         Operation::Write { place: path(one), offset: 0, length, fill: 7, sync: false },
-        Operation::CloneRange { from: path(one), from_offset: 0, to: path(other), to_offset: 0, length: 0 },
+        Operation::CloneRange {
+            from: path(one),
+            from_offset: 0,
+            to: path(other),
+            to_offset: 0,
+            length: 0,
+        },
     ] {
         match session.step(&operation)? {
             Verdict::Done => {}
@@ -292,7 +313,8 @@ fn share(session: &mut Session<'_, LabVolume>, world: &World) -> Result<(), Stri
     Ok(())
 }
 
-/// A sound volume with two snapshots, if they fit, and log records behind its checkpoint. `None`: the medium is too small for one.
+/// A sound volume with two snapshots, if they fit, and log records behind its checkpoint. `None`:
+/// the medium is too small for one.
 fn make(world: &World, operations: usize) -> Result<Option<Sound>, String> {
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
@@ -328,12 +350,15 @@ fn make(world: &World, operations: usize) -> Result<Option<Sound>, String> {
     }
     // Every point since the checkpoint, whatever set it.
     let last = session.ledger.last_index();
-    states.extend((last.saturating_sub(20)..=last).map(|index| session.ledger.point(index).state.clone()));
+    states.extend(
+        (last.saturating_sub(20)..=last).map(|index| session.ledger.point(index).state.clone()),
+    );
     drop(session);
     let image = tape.image();
     let tape = Tape::new(image.clone(), world.atomic_unit, Lie::None);
     tape.note_reads();
-    let volume = <LabVolume as Subject>::open(world, &tape, &clock).map_err(|error| error.to_string())?;
+    let volume =
+        <LabVolume as Subject>::open(world, &tape, &clock).map_err(|error| error.to_string())?;
     let newest = states[states.len() - 1].clone();
     read_all(world, &tape, &clock, &volume, &newest, &mut Seen::default())?;
     let mut read = tape.reads();

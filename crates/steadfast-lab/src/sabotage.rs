@@ -1,4 +1,5 @@
-//! Deliberate bugs, planted between the test and the volume. Each must be found, or the test proves nothing.
+//! Deliberate bugs, planted between the test and the volume. Each must be found, or the test proves
+//! nothing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -115,9 +116,16 @@ impl<S: Subject> Subject for Sabotaged<S> {
                 self.hide_transact()?;
                 Ok(reply)
             }
-            (Bug::WriteLosesLastByte, Call::Write { inode, offset, data, sync }) if data.len() > 100 => {
+            (Bug::WriteLosesLastByte, Call::Write { inode, offset, data, sync })
+                if data.len() > 100 =>
+            {
                 let zero = [&data[..data.len() - 1], &[0]].concat();
-                volume.call(&Call::Write { inode: *inode, offset: *offset, data: &zero, sync: *sync })
+                volume.call(&Call::Write {
+                    inode: *inode,
+                    offset: *offset,
+                    data: &zero,
+                    sync: *sync,
+                })
             }
             (
                 Bug::TruncateKeepsBytes,
@@ -127,14 +135,19 @@ impl<S: Subject> Subject for Sabotaged<S> {
                 let kept = volume.read(*inode, *size, &mut tail).unwrap_or(0);
                 let reply = volume.call(call)?;
                 if kept > 0 {
-                    volume.call(&Call::Append { inode: *inode, data: &tail[..kept], sync: false })?;
+                    volume.call(&Call::Append {
+                        inode: *inode,
+                        data: &tail[..kept],
+                        sync: false,
+                    })?;
                 }
                 Ok(reply)
             }
             (Bug::LinkForgetsTime, Call::Link { inode, .. }) => {
                 let before = volume.attributes(*inode)?;
                 let reply = volume.call(call)?;
-                let set = SetAttributes { changed: Some(before.changed), ..SetAttributes::default() };
+                let set =
+                    SetAttributes { changed: Some(before.changed), ..SetAttributes::default() };
                 volume.call(&Call::SetAttributes { inode: *inode, set })?;
                 Ok(reply)
             }
@@ -152,8 +165,9 @@ impl<S: Subject> Subject for Sabotaged<S> {
                 Call::Allocate { inode, offset, length, mode: AllocateMode::PunchHole },
             ) => {
                 let last = offset.saturating_add(*length);
-                let takes =
-                    volume.attributes(*inode).is_ok_and(|found| last.checked_add(1) == Some(found.size));
+                let takes = volume
+                    .attributes(*inode)
+                    .is_ok_and(|found| last.checked_add(1) == Some(found.size));
                 let length = length + u64::from(takes);
                 volume.call(&Call::Allocate {
                     inode: *inode,

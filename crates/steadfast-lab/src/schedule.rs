@@ -1,8 +1,8 @@
 //! Who is next: several clients of one volume and its background work, interleaved by seed.
 //!
-//! An operation of the core is atomic at its interface, so what a scheduler can decide is the order of operations, of
-//! turns of background work between them, and how far the clock moves. Races inside an operation are for the tests with
-//! threads.
+//! An operation of the core is atomic at its interface, so what a scheduler can decide is the order
+//! of operations, of turns of background work between them, and how far the clock moves. Races
+//! inside an operation are for the tests with threads.
 
 use crate::generate::Generator;
 use crate::model::Model;
@@ -22,9 +22,13 @@ pub struct Scheduler {
 impl Scheduler {
     /// The clients of this world.
     pub fn new(world: &World) -> Scheduler {
-        let clients =
-            (0..world.clients.clamp(1, CLIENTS as u8)).map(|number| Generator::client(world, number));
-        Scheduler { clients: clients.collect(), random: Random::new(world.seed).fork(5), current: 0 }
+        let clients = (0..world.clients.clamp(1, CLIENTS as u8))
+            .map(|number| Generator::client(world, number));
+        Scheduler {
+            clients: clients.collect(),
+            random: Random::new(world.seed).fork(5),
+            current: 0,
+        }
     }
 
     /// The next operation, looking at the model so that most find something to do.
@@ -57,7 +61,8 @@ mod tests {
     #[test]
     fn clients_take_turns_and_hold_files_of_their_own() {
         let world = World { clients: 3, ..World::new(11, Profile::Mixed) };
-        let model = Model::open(State::empty(Default::default()), Limits::default(), Default::default());
+        let model =
+            Model::open(State::empty(Default::default()), Limits::default(), Default::default());
         let draw = || {
             let mut scheduler = Scheduler::new(&world);
             (0..500).map(|_| scheduler.next(&model)).collect::<Vec<_>>()
@@ -71,7 +76,9 @@ mod tests {
                 Operation::Acquire { slot, .. }
                 | Operation::Release { slot }
                 | Operation::CreateUnnamed { slot, .. }
-                | Operation::Closed { place: Place::Slot(slot) } => held[usize::from(*slot) / SLOTS] += 1,
+                | Operation::Closed { place: Place::Slot(slot) } => {
+                    held[usize::from(*slot) / SLOTS] += 1
+                }
                 Operation::Turn { .. } => turns += 1,
                 _ => {}
             }

@@ -1,4 +1,5 @@
-//! A volume and the model side by side: every operation is done on both and what they say is compared.
+//! A volume and the model side by side: every operation is done on both and what they say is
+//! compared.
 
 mod background;
 mod call;
@@ -59,7 +60,8 @@ pub struct Session<'w, S: Subject> {
     snapshot_begins: Option<Point>,
     /// How often `NoSpace` was the answer.
     pub no_space: u64,
-    /// What faults of the medium may have left on it since the last transaction point, see [`crate::faults`].
+    /// What faults of the medium may have left on it since the last transaction point, see
+    /// [`crate::faults`].
     pub(crate) in_flight: Vec<Arc<State>>,
     /// Every operation and what it answered.
     pub digest: Digest,
@@ -78,8 +80,8 @@ impl<'w, S: Subject> Session<'w, S> {
         allowed: &[Point],
     ) -> Result<(Self, usize), String> {
         clock.set_tick(tick);
-        let subject =
-            S::open(world, tape, clock).map_err(|error| format!("the volume does not open: {error}"))?;
+        let subject = S::open(world, tape, clock)
+            .map_err(|error| format!("the volume does not open: {error}"))?;
         let limits = limits(&subject);
         let mut differences = String::new();
         // The newest first: most often everything in flight arrived.
@@ -89,8 +91,8 @@ impl<'w, S: Subject> Session<'w, S> {
                 compare(&subject, &model.state, Depth { list_count: 7, seek: true })?;
                 compare_snapshots(&subject, world, tape, clock, &model.state)?;
                 compare_parameters(&subject, &model.state).or_else(|difference| {
-                    // Going back to a snapshot keeps the mask that is in force, and may have made it durable already; no
-                    // state in here knows it.
+                    // Going back to a snapshot keeps the mask that is in force, and may have made
+                    // it durable already; no state in here knows it.
                     let goes_back = |later: &Point| later.label.contains("SnapshotRollback");
                     if !allowed[index + 1..].iter().any(goes_back) {
                         return Err(difference);
@@ -155,7 +157,8 @@ impl<'w, S: Subject> Session<'w, S> {
         self.tape.undisturbed(|| self.compare_with(&self.model.state, list_count))
     }
 
-    /// Compares the whole volume with a state, listing so many entries at a time; faults of the medium are met.
+    /// Compares the whole volume with a state, listing so many entries at a time; faults of the
+    /// medium are met.
     ///
     /// # Errors
     /// The first difference.
@@ -170,12 +173,17 @@ impl<'w, S: Subject> Session<'w, S> {
     /// What does not add up.
     pub fn compare_counts(&mut self) -> Result<(), String> {
         self.background(0, TURNS_MAX, "background")?;
-        let statistics = self.subject.statistics().map_err(|error| format!("statistics: {error}"))?;
+        let statistics =
+            self.subject.statistics().map_err(|error| format!("statistics: {error}"))?;
         let inodes = self.model.state.nodes().count() as u64;
         if statistics.inodes != inodes {
-            return Err(format!("statistics count {} inodes, right is {inodes}", statistics.inodes));
+            return Err(format!(
+                "statistics count {} inodes, right is {inodes}",
+                statistics.inodes
+            ));
         }
-        if statistics.blocks_free > statistics.blocks || statistics.blocks_available > statistics.blocks_free
+        if statistics.blocks_free > statistics.blocks
+            || statistics.blocks_available > statistics.blocks_free
         {
             return Err(format!("statistics contradict themselves: {statistics:?}"));
         }
@@ -249,7 +257,8 @@ impl<'w, S: Subject> Session<'w, S> {
     }
 }
 
-/// Without a call of `statistics`, which replays the log: what is shown before that is compared first.
+/// Without a call of `statistics`, which replays the log: what is shown before that is compared
+/// first.
 fn limits<S: Subject>(subject: &S) -> Limits {
     let Witness { name_max, block_size, .. } = subject.witness();
     Limits { name_max, block_size }

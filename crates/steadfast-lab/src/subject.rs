@@ -1,4 +1,5 @@
-//! What is tested: anything that behaves like a volume. The real one, and a toy that tests the tests.
+//! What is tested: anything that behaves like a volume. The real one, and a toy that tests the
+//! tests.
 
 use steadfast::check::{CheckOptions, Severity, check};
 use steadfast::fs::{
@@ -18,39 +19,126 @@ const BACKGROUND_STEP: u64 = 2 << 10;
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names and arguments are those of the facade")]
 pub enum Call<'a> {
-    Create { directory: InodeNumber, name: &'a [u8], node: NewNode<'a>, permissions: u32, caller: Caller },
-    CreateUnnamed { directory: InodeNumber, permissions: u32, caller: Caller },
-    Link { inode: InodeNumber, directory: InodeNumber, name: &'a [u8] },
-    Unlink { directory: InodeNumber, name: &'a [u8] },
-    RemoveDirectory { directory: InodeNumber, name: &'a [u8] },
-    Rename { from: InodeNumber, from_name: &'a [u8], to: InodeNumber, to_name: &'a [u8], mode: RenameMode },
-    SetAttributes { inode: InodeNumber, set: SetAttributes },
-    SetXattr { inode: InodeNumber, name: &'a [u8], value: &'a [u8], mode: SetXattrMode },
-    RemoveXattr { inode: InodeNumber, name: &'a [u8] },
-    Acquire { inode: InodeNumber },
-    Release { inode: InodeNumber },
-    Closed { inode: InodeNumber },
-    Write { inode: InodeNumber, offset: u64, data: &'a [u8], sync: bool },
-    Append { inode: InodeNumber, data: &'a [u8], sync: bool },
-    Allocate { inode: InodeNumber, offset: u64, length: u64, mode: AllocateMode },
-    CopyRange { from: InodeNumber, from_offset: u64, to: InodeNumber, to_offset: u64, length: u64 },
-    CloneRange { from: InodeNumber, from_offset: u64, to: InodeNumber, to_offset: u64, length: u64 },
-    Fsync { inode: InodeNumber, data_only: bool },
+    Create {
+        directory: InodeNumber,
+        name: &'a [u8],
+        node: NewNode<'a>,
+        permissions: u32,
+        caller: Caller,
+    },
+    CreateUnnamed {
+        directory: InodeNumber,
+        permissions: u32,
+        caller: Caller,
+    },
+    Link {
+        inode: InodeNumber,
+        directory: InodeNumber,
+        name: &'a [u8],
+    },
+    Unlink {
+        directory: InodeNumber,
+        name: &'a [u8],
+    },
+    RemoveDirectory {
+        directory: InodeNumber,
+        name: &'a [u8],
+    },
+    Rename {
+        from: InodeNumber,
+        from_name: &'a [u8],
+        to: InodeNumber,
+        to_name: &'a [u8],
+        mode: RenameMode,
+    },
+    SetAttributes {
+        inode: InodeNumber,
+        set: SetAttributes,
+    },
+    SetXattr {
+        inode: InodeNumber,
+        name: &'a [u8],
+        value: &'a [u8],
+        mode: SetXattrMode,
+    },
+    RemoveXattr {
+        inode: InodeNumber,
+        name: &'a [u8],
+    },
+    Acquire {
+        inode: InodeNumber,
+    },
+    Release {
+        inode: InodeNumber,
+    },
+    Closed {
+        inode: InodeNumber,
+    },
+    Write {
+        inode: InodeNumber,
+        offset: u64,
+        data: &'a [u8],
+        sync: bool,
+    },
+    Append {
+        inode: InodeNumber,
+        data: &'a [u8],
+        sync: bool,
+    },
+    Allocate {
+        inode: InodeNumber,
+        offset: u64,
+        length: u64,
+        mode: AllocateMode,
+    },
+    CopyRange {
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    },
+    CloneRange {
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    },
+    Fsync {
+        inode: InodeNumber,
+        data_only: bool,
+    },
     Sync,
     Transact,
     Checkpoint,
     Rollback,
     Background,
-    SetMask { mask: TransactionMask },
-    SetTimer { ms: u32 },
-    SnapshotCreate { name: &'a str },
-    SnapshotDelete { name: &'a str },
-    SnapshotRollback { name: &'a str, destroy_newer: bool },
+    SetMask {
+        mask: TransactionMask,
+    },
+    SetTimer {
+        ms: u32,
+    },
+    SnapshotCreate {
+        name: &'a str,
+    },
+    SnapshotDelete {
+        name: &'a str,
+    },
+    SnapshotRollback {
+        name: &'a str,
+        destroy_newer: bool,
+    },
     Hold,
     CommitHeld,
     RollBackHeld,
-    Grow { size: u64 },
-    Shrink { size: u64 },
+    Grow {
+        size: u64,
+    },
+    Shrink {
+        size: u64,
+    },
 }
 
 /// What a [`Call`] answers.
@@ -94,14 +182,15 @@ pub struct Census {
     pub data_blocks: u64,
     /// Blocks that the volume says are in use.
     pub used_blocks: u64,
-    /// Nodes that an allocation bitmap of the whole volume may take at most, beside a smallest tree.
+    /// Nodes that an allocation bitmap of the whole volume may take at most, beside a smallest
+    /// tree.
     pub bitmap_nodes: u64,
 }
 
 /// Something that behaves like a volume on a [`Tape`].
 pub trait Subject: Sized {
-    /// Whether it has snapshots, clones, atomic commands and changes of its size; these operations are left out where it
-    /// has not.
+    /// Whether it has snapshots, clones, atomic commands and changes of its size; these operations
+    /// are left out where it has not.
     const EXTENDED: bool = false;
 
     /// Makes an empty volume.
@@ -218,7 +307,12 @@ pub trait Subject: Sized {
     ///
     /// # Errors
     /// As the facade.
-    fn open_snapshot(_world: &World, _tape: &Tape, _clock: &Clock, _name: &str) -> Result<Self, Error> {
+    fn open_snapshot(
+        _world: &World,
+        _tape: &Tape,
+        _clock: &Clock,
+        _name: &str,
+    ) -> Result<Self, Error> {
         Err(Error::Unsupported("snapshots"))
     }
 
@@ -264,14 +358,22 @@ impl Subject for LabVolume {
             Call::CreateUnnamed { directory, permissions, ref caller } => {
                 self.create_unnamed(directory, permissions, caller).map(Reply::Attributes)
             }
-            Call::Link { inode, directory, name } => self.link(inode, directory, name).map(Reply::Attributes),
+            Call::Link { inode, directory, name } => {
+                self.link(inode, directory, name).map(Reply::Attributes)
+            }
             Call::Unlink { directory, name } => self.unlink(directory, name).map(done),
-            Call::RemoveDirectory { directory, name } => self.remove_directory(directory, name).map(done),
+            Call::RemoveDirectory { directory, name } => {
+                self.remove_directory(directory, name).map(done)
+            }
             Call::Rename { from, from_name, to, to_name, mode } => {
                 self.rename(from, from_name, to, to_name, mode).map(done)
             }
-            Call::SetAttributes { inode, ref set } => self.set_attributes(inode, set).map(Reply::Attributes),
-            Call::SetXattr { inode, name, value, mode } => self.set_xattr(inode, name, value, mode).map(done),
+            Call::SetAttributes { inode, ref set } => {
+                self.set_attributes(inode, set).map(Reply::Attributes)
+            }
+            Call::SetXattr { inode, name, value, mode } => {
+                self.set_xattr(inode, name, value, mode).map(done)
+            }
             Call::RemoveXattr { inode, name } => self.remove_xattr(inode, name).map(done),
             Call::Acquire { inode } => self.acquire(inode).map(done),
             Call::Release { inode } => {
@@ -279,7 +381,9 @@ impl Subject for LabVolume {
                 Ok(Reply::Done)
             }
             Call::Closed { inode } => self.closed(inode).map(done),
-            Call::Write { inode, offset, data, sync } => self.write(inode, offset, data, sync).map(done),
+            Call::Write { inode, offset, data, sync } => {
+                self.write(inode, offset, data, sync).map(done)
+            }
             Call::Append { inode, data, sync } => self.append(inode, data, sync).map(Reply::Number),
             Call::Allocate { inode, offset, length, mode } => {
                 self.allocate(inode, offset, length, mode).map(done)
@@ -295,7 +399,8 @@ impl Subject for LabVolume {
             Call::Transact => self.transact().map(done),
             Call::Checkpoint => self.checkpoint().map(done),
             Call::Rollback => self.rollback().map(done),
-            // A node or two at a time: operations and power cuts come between the steps of a checkpoint.
+            // A node or two at a time: operations and power cuts come between the steps of a
+            // checkpoint.
             Call::Background => self.background_step(BACKGROUND_STEP).map(Reply::More),
             Call::SetMask { mask } => self.set_mask(mask).map(done),
             Call::SetTimer { ms } => self.set_timer_ms(ms).map(done),
@@ -376,9 +481,12 @@ impl Subject for LabVolume {
     fn check(world: &World, tape: &Tape, clock: &Clock) -> Result<(), String> {
         let options = CheckOptions { data: true, cache_size: world.cache_size };
         let platform = LabPlatform::new(clock.clone());
-        let report = check(tape, &platform, &options, &mut |_| ()).map_err(|error| error.to_string())?;
-        // A copy that a power cut has torn is replaced at the next checkpoint; until then the other one serves.
-        let damaged = report.findings.iter().filter(|finding| finding.severity == Severity::Damaged);
+        let report =
+            check(tape, &platform, &options, &mut |_| ()).map_err(|error| error.to_string())?;
+        // A copy that a power cut has torn is replaced at the next checkpoint; until then the other
+        // one serves.
+        let damaged =
+            report.findings.iter().filter(|finding| finding.severity == Severity::Damaged);
         let damaged: Vec<_> = damaged.collect();
         if report.damaged == 0 {
             return Ok(());
@@ -403,19 +511,23 @@ impl Subject for LabVolume {
     fn census(world: &World, tape: &Tape, clock: &Clock) -> Result<Option<Census>, String> {
         let options = CheckOptions { data: false, cache_size: world.cache_size };
         let platform = LabPlatform::new(clock.clone());
-        let report = check(tape, &platform, &options, &mut |_| ()).map_err(|error| error.to_string())?;
+        let report =
+            check(tape, &platform, &options, &mut |_| ()).map_err(|error| error.to_string())?;
         let read_only = OpenOptions {
             read_only: true,
             cache_size: world.cache_size,
             access_times: false,
             ..OpenOptions::default()
         };
-        let volume = Volume::open(tape.clone(), read_only, platform).map_err(|error| error.to_string())?;
+        let volume =
+            Volume::open(tape.clone(), read_only, platform).map_err(|error| error.to_string())?;
         let info = volume.info();
-        let blocks_per_node = u64::from(info.node_size / info.block_size) * u64::from(info.metadata_copies);
+        let blocks_per_node =
+            u64::from(info.node_size / info.block_size) * u64::from(info.metadata_copies);
         // A bit a block, in leaves that are at least a quarter full, and the branches above them.
         let bitmap_nodes = 2 + info.size / u64::from(info.block_size) / u64::from(info.node_size);
-        let (nodes, data_blocks, used_blocks) = (report.nodes, report.data_blocks, report.used_blocks);
+        let (nodes, data_blocks, used_blocks) =
+            (report.nodes, report.data_blocks, report.used_blocks);
         Ok(Some(Census { nodes, blocks_per_node, data_blocks, used_blocks, bitmap_nodes }))
     }
 }

@@ -1,7 +1,8 @@
 //! Every transaction mask with every kind of medium and every profile of operations.
 //!
-//! Worlds draw their masks, and operations change them; so a run of seeds meets many masks, but nobody can say which. Here
-//! each seed is one combination, in turn: no event at all, each event alone, the default, all of them. The mask stays.
+//! Worlds draw their masks, and operations change them; so a run of seeds meets many masks, but
+//! nobody can say which. Here each seed is one combination, in turn: no event at all, each event
+//! alone, the default, all of them. The mask stays.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,8 +27,11 @@ pub struct Mask {
 /// Every mask of a sweep.
 pub fn masks() -> Vec<Mask> {
     let whole = |name, mask| Mask { name, group: name, mask };
-    let single =
-        TransactionMask::NAMES.iter().map(|(name, mask)| Mask { name, group: "one event", mask: *mask });
+    let single = TransactionMask::NAMES.iter().map(|(name, mask)| Mask {
+        name,
+        group: "one event",
+        mask: *mask,
+    });
     [
         whole("none", TransactionMask::MANUAL),
         whole("default", TransactionMask::DEFAULT),
@@ -138,7 +142,10 @@ impl fmt::Display for Table {
                 tally.cuts as f64 / seconds.max(0.001)
             )
         };
-        writeln!(f, "profile       medium     mask         sequences       cuts violations   cuts/s")?;
+        writeln!(
+            f,
+            "profile       medium     mask         sequences       cuts violations   cuts/s"
+        )?;
         for (words, found) in &self.cells {
             row(f, *words, found)?;
         }

@@ -1,5 +1,5 @@
-//! The recording medium: keeps every request in order, so that one run of a sequence yields the image after a power
-//! cut at *every* I/O without running the sequence again.
+//! The recording medium: keeps every request in order, so that one run of a sequence yields the
+//! image after a power cut at *every* I/O without running the sequence again.
 
 use std::sync::Arc;
 
@@ -80,7 +80,8 @@ pub enum Discards {
     Never,
     /// Of what a checkpoint has made free.
     BehindCheckpoints,
-    /// Of data as soon as the log mark is durable behind which nobody needs it; of the rest as above.
+    /// Of data as soon as the log mark is durable behind which nobody needs it; of the rest as
+    /// above.
     Early,
 }
 
@@ -180,14 +181,19 @@ impl Tape {
         self.inner.lock().digest.value()
     }
 
-    fn check(&self, operation: MediumOperation, offset: u64, length: u64) -> Result<(), MediumError> {
+    fn check(
+        &self,
+        operation: MediumOperation,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), MediumError> {
         let unit = u64::from(self.atomic_unit);
         let inside = offset.checked_add(length).is_some_and(|end| end <= self.size);
         if inside && offset.is_multiple_of(unit) && length.is_multiple_of(unit) {
             return Ok(());
         }
-        // The contract of the trait is part of what is tested: a request that is misaligned or lies outside is the
-        // caller's fault and never succeeds.
+        // The contract of the trait is part of what is tested: a request that is misaligned or lies
+        // outside is the caller's fault and never succeeds.
         Err(MediumError { operation, offset, length, class: ErrorClass::Permanent, os_error: 22 })
     }
 
@@ -199,7 +205,9 @@ impl Tape {
         if data.is_empty() {
             return Ok(());
         }
-        if let Some((error, torn)) = inner.trouble.strike(MediumOperation::Write, offset, data.len() as u64) {
+        if let Some((error, torn)) =
+            inner.trouble.strike(MediumOperation::Write, offset, data.len() as u64)
+        {
             if torn {
                 let unit = self.atomic_unit as usize;
                 inner.image.write(offset, &data[..data.len() / unit / 2 * unit]);
@@ -215,7 +223,11 @@ impl Tape {
 
 impl Medium for Tape {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, atomic_unit: self.atomic_unit, failure_model: FailureModel::PowerSafe }
+        Geometry {
+            size: self.size,
+            atomic_unit: self.atomic_unit,
+            failure_model: FailureModel::PowerSafe,
+        }
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
@@ -223,7 +235,9 @@ impl Medium for Tape {
         let mut inner = self.inner.lock();
         inner.requests += 1;
         inner.digest.number(0).number(offset).number(buffer.len() as u64);
-        if let Some((error, _)) = inner.trouble.strike(MediumOperation::Read, offset, buffer.len() as u64) {
+        if let Some((error, _)) =
+            inner.trouble.strike(MediumOperation::Read, offset, buffer.len() as u64)
+        {
             return Err(error);
         }
         if let Some(reads) = &mut inner.reads {
@@ -231,7 +245,13 @@ impl Medium for Tape {
         }
         if !inner.image.is_readable(offset, buffer.len() as u64) {
             let (operation, length) = (MediumOperation::Read, buffer.len() as u64);
-            return Err(MediumError { operation, offset, length, class: ErrorClass::Permanent, os_error: 5 });
+            return Err(MediumError {
+                operation,
+                offset,
+                length,
+                class: ErrorClass::Permanent,
+                os_error: 5,
+            });
         }
         inner.image.read(offset, buffer);
         Ok(())

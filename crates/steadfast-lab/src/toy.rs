@@ -1,9 +1,11 @@
-//! A toy volume that tests the tests: the model behind the interface of a volume, with a commit so simple that it can be
-//! seen to be right — and with flaws that can be switched on, each of which the power cuts must find.
+//! A toy volume that tests the tests: the model behind the interface of a volume, with a commit so
+//! simple that it can be seen to be right — and with flaws that can be switched on, each of which
+//! the power cuts must find.
 //!
-//! A commit writes a body of several units, flushes, writes a slot (one of two in turn) that names the body, flushes.
-//! Body and slot carry their sequence number in every unit, so that torn ones are seen. The state itself stays in the
-//! memory of the process, under the number that the slot holds.
+//! A commit writes a body of several units, flushes, writes a slot (one of two in turn) that names
+//! the body, flushes. Body and slot carry their sequence number in every unit, so that torn ones
+//! are seen. The state itself stays in the memory of the process, under the number that the slot
+//! holds.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -30,7 +32,8 @@ pub const NO_FLUSH_BEFORE_SLOT: u8 = 1;
 pub const NO_FLUSH_AFTER_SLOT: u8 = 2;
 /// There is one slot only, overwritten in place.
 pub const ONE_SLOT: u8 = 3;
-/// The body is not flushed before the slot, and only its last unit is checked: a torn one passes for a whole one.
+/// The body is not flushed before the slot, and only its last unit is checked: a torn one passes
+/// for a whole one.
 pub const TORN_BODY_ACCEPTED: u8 = 4;
 /// Opening an image that lost its newest commit overwrites the older one before it is replaced.
 pub const RECOVERY_DESTROYS: u8 = 5;
@@ -122,11 +125,17 @@ impl<const FLAW: u8> Toy<FLAW> {
     fn store(tape: &Tape, sequence: u64, kept: Kept) -> Result<(), Error> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         ARCHIVE.lock().insert(number, kept);
-        tape.write(Self::body_offset(tape, sequence), &stamped(tape, BODY_UNITS, sequence, number))?;
+        tape.write(
+            Self::body_offset(tape, sequence),
+            &stamped(tape, BODY_UNITS, sequence, number),
+        )?;
         if FLAW != NO_FLUSH_BEFORE_SLOT && FLAW != TORN_BODY_ACCEPTED {
             tape.flush()?;
         }
-        tape.write(Self::slot_offset(tape, sequence), &stamped(tape, SLOT_UNITS, sequence, number))?;
+        tape.write(
+            Self::slot_offset(tape, sequence),
+            &stamped(tape, SLOT_UNITS, sequence, number),
+        )?;
         if FLAW != NO_FLUSH_AFTER_SLOT {
             tape.flush()?;
         }
@@ -134,8 +143,9 @@ impl<const FLAW: u8> Toy<FLAW> {
     }
 
     fn load(tape: &Tape) -> Option<(u64, Kept)> {
-        let mut slots: Vec<(u64, u64)> =
-            (0..2).filter_map(|slot| read_stamp(tape, Self::slot_offset(tape, slot), SLOT_UNITS)).collect();
+        let mut slots: Vec<(u64, u64)> = (0..2)
+            .filter_map(|slot| read_stamp(tape, Self::slot_offset(tape, slot), SLOT_UNITS))
+            .collect();
         slots.sort_unstable();
         while let Some((sequence, number)) = slots.pop() {
             let offset = Self::body_offset(tape, sequence);
@@ -149,7 +159,8 @@ impl<const FLAW: u8> Toy<FLAW> {
                     let first = read_stamp(tape, offset, 1).map_or(number, |(_, other)| other);
                     (last == Some((sequence, number))).then_some(first)
                 }
-                _ => (read_stamp(tape, offset, BODY_UNITS) == Some((sequence, number))).then_some(number),
+                _ => (read_stamp(tape, offset, BODY_UNITS) == Some((sequence, number)))
+                    .then_some(number),
             };
             if let Some(number) = found {
                 return Some((sequence, ARCHIVE.lock().get(&number)?.clone()));
@@ -211,7 +222,10 @@ fn refusal(faults: &crate::fault::Faults, inode: InodeNumber) -> Error {
         (Fault::Unsupported, Error::Unsupported("toy")),
         (Fault::Stale, Error::Stale(inode)),
     ];
-    known.into_iter().find(|(fault, _)| faults.allow(*fault)).map_or(Error::Conflict, |(_, error)| error)
+    known
+        .into_iter()
+        .find(|(fault, _)| faults.allow(*fault))
+        .map_or(Error::Conflict, |(_, error)| error)
 }
 
 impl<const FLAW: u8> Subject for Toy<FLAW> {
@@ -233,12 +247,16 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
     fn open(_world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error> {
         let (sequence, kept) = Self::load(tape).ok_or(Error::NoMetaroot)?;
         if FLAW == RECOVERY_DESTROYS {
-            tape.write(Self::slot_offset(tape, sequence), &vec![0; (SLOT_UNITS * unit(tape)) as usize])?;
+            tape.write(
+                Self::slot_offset(tape, sequence),
+                &vec![0; (SLOT_UNITS * unit(tape)) as usize],
+            )?;
             tape.flush()?;
             Self::store(tape, sequence, kept.clone())?;
         }
         let model = Model::open(kept.state.clone(), Limits::default(), clock.now());
-        let inner = Inner { model, kept, sequence, points: 0, monotonic_ms: clock.ms(), dirty: false };
+        let inner =
+            Inner { model, kept, sequence, points: 0, monotonic_ms: clock.ms(), dirty: false };
         Ok(Toy { tape: tape.clone(), clock: clock.clone(), inner: Mutex::new(inner) })
     }
 
@@ -262,7 +280,9 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
         let mut given = attributes(made, &root_of(&inner.model.state).ok_or(Error::NoMetaroot)?);
         given.inode = made;
         let offset = match call {
-            Call::Append { inode, .. } => inner.model.content(*inode).map_or(0, |content| content.size()),
+            Call::Append { inode, .. } => {
+                inner.model.content(*inode).map_or(0, |content| content.size())
+            }
             Call::CopyRange { from, from_offset, to, to_offset, length } => {
                 inner.model.copy_length(*from, *from_offset, *to, *to_offset, *length).unwrap_or(0)
             }
@@ -315,7 +335,8 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
             }
             Call::Background => {
                 let timer = inner.kept.mask.contains(TransactionMask::TIMER);
-                let expired = self.clock.ms() - inner.monotonic_ms >= u64::from(inner.kept.timer_ms);
+                let expired =
+                    self.clock.ms() - inner.monotonic_ms >= u64::from(inner.kept.timer_ms);
                 if (timer && expired) || FLAW == BACKGROUND_COMMITS {
                     inner.monotonic_ms = self.clock.ms();
                     if inner.dirty {
@@ -360,9 +381,13 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
         let listed: Vec<(Vec<u8>, InodeNumber)> = {
             let inner = self.inner.lock();
             let node = inner.model.state.node(directory).ok_or(Error::Stale(directory))?;
-            let Body::Directory { entries, parent } = &node.body else { return Err(Error::NotADirectory) };
+            let Body::Directory { entries, parent } = &node.body else {
+                return Err(Error::NotADirectory);
+            };
             let dots = [(b".".to_vec(), directory), (b"..".to_vec(), *parent)];
-            dots.into_iter().chain(entries.iter().map(|(name, inode)| (name.clone(), *inode))).collect()
+            dots.into_iter()
+                .chain(entries.iter().map(|(name, inode)| (name.clone(), *inode)))
+                .collect()
         };
         let behind = listed.into_iter().enumerate().skip(cookie as usize).take(count);
         behind
@@ -408,7 +433,8 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
             return Err(Error::NoSuchOffset);
         }
         let ranges = content.ranges();
-        let inside = ranges.iter().find(|(start, length)| *start <= offset && offset < start + length);
+        let inside =
+            ranges.iter().find(|(start, length)| *start <= offset && offset < start + length);
         match to {
             SeekTo::Data if inside.is_some() => Ok(offset),
             SeekTo::Data => ranges

@@ -67,7 +67,8 @@ pub fn is_empty(call: &Call<'_>, reply: &Reply) -> bool {
     }
 }
 
-/// Whether a call always has to succeed, also on a full volume: deleting, truncating, committing, rolling back.
+/// Whether a call always has to succeed, also on a full volume: deleting, truncating, committing,
+/// rolling back.
 pub fn is_freeing(call: &Call<'_>, model: &Model) -> bool {
     match call {
         Call::Unlink { .. } | Call::RemoveDirectory { .. } => true,

@@ -1,5 +1,5 @@
-//! What goes wrong with the requests to a [`Tape`](crate::tape::Tape): the n-th one of a kind fails, once, a few times,
-//! on that place for ever, or with everything after it.
+//! What goes wrong with the requests to a [`Tape`](crate::tape::Tape): the n-th one of a kind
+//! fails, once, a few times, on that place for ever, or with everything after it.
 
 use steadfast_media::{ErrorClass, MediumError, MediumOperation};
 
@@ -32,7 +32,11 @@ pub struct Armed {
 impl std::fmt::Display for Armed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let torn = if self.torn { ", torn" } else { "" };
-        write!(f, "{:?} {} fails ({:?}, {:?}{torn})", self.operation, self.skip, self.class, self.lasting)
+        write!(
+            f,
+            "{:?} {} fails ({:?}, {:?}{torn})",
+            self.operation, self.skip, self.class, self.lasting
+        )
     }
 }
 
@@ -101,12 +105,14 @@ impl Trouble {
         let began = self.place.is_some();
         let same = armed.operation == operation;
         let hit = match armed.lasting {
-            Lasting::Times(times) => same && (armed.skip..armed.skip.saturating_add(times)).contains(&count),
+            Lasting::Times(times) => {
+                same && (armed.skip..armed.skip.saturating_add(times)).contains(&count)
+            }
             Lasting::Gone => began || (same && count == armed.skip),
             Lasting::Stuck => {
-                let there = self
-                    .place
-                    .is_some_and(|(start, end)| offset < end && start < offset.saturating_add(length));
+                let there = self.place.is_some_and(|(start, end)| {
+                    offset < end && start < offset.saturating_add(length)
+                });
                 same && (there || (!began && count == armed.skip))
             }
         };
@@ -115,7 +121,10 @@ impl Trouble {
         }
         self.place.get_or_insert((offset, offset.saturating_add(length)));
         self.strikes[index(operation)] += 1;
-        Some((MediumError { operation, offset, length, class: armed.class, os_error: 5 }, armed.torn))
+        Some((
+            MediumError { operation, offset, length, class: armed.class, os_error: 5 },
+            armed.torn,
+        ))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Everything that one seed decides before the first operation: the medium, the format, what sets transaction points.
+//! Everything that one seed decides before the first operation: the medium, the format, what sets
+//! transaction points.
 
 use steadfast::{FormatOptions, TransactionMask};
 
@@ -89,10 +90,14 @@ impl World {
         let block_size = random.pick(&[128, 256, 512, 512, 1024, 4096, 4096, 4096, 16_384, 65_536]);
         let small = if profile == Profile::Full { 2 } else { 6 };
         // From the smallest volume there is to 8 MiB.
-        let blocks =
-            if random.chance(1, small) { random.between(64, 160) } else { random.between(200, 4096) };
+        let blocks = if random.chance(1, small) {
+            random.between(64, 160)
+        } else {
+            random.between(200, 4096)
+        };
         let size_max = if profile == Profile::Full { 1 << 20 } else { 8 << 20 };
-        let size = (blocks * u64::from(block_size)).clamp(16 << 10, size_max.max(64 * u64::from(block_size)));
+        let size = (blocks * u64::from(block_size))
+            .clamp(16 << 10, size_max.max(64 * u64::from(block_size)));
         let node_size = random.chance(1, 2).then(|| {
             let least = block_size.max(512);
             random.pick(&[512, 1024, 2048, 4096, 16_384]).max(least)
@@ -119,7 +124,8 @@ impl World {
             1 => block_size.min(512),
             _ => block_size,
         };
-        // A unit of one byte is legal, but then every byte of a request is one that may survive alone.
+        // A unit of one byte is legal, but then every byte of a request is one that may survive
+        // alone.
         let atomic_unit = if atomic_unit == 1 { block_size.min(128) } else { atomic_unit };
         let cache_size = random.pick(&[64 << 10, 256 << 10, 1 << 20, 8 << 20]);
         let clients = random.pick(&[1, 1, 2, 3, 4]);
@@ -143,25 +149,32 @@ impl World {
         }
     }
 
-    /// The same world with everything that a volume can do: snapshots in every second of them, atomic commands in every
-    /// second, changes of the size in every third. There the volume begins on a part of the medium. In every third the
-    /// medium held a volume before. In every second it wants discards, in half of these early.
+    /// The same world with everything that a volume can do: snapshots in every second of them,
+    /// atomic commands in every second, changes of the size in every third. There the volume begins
+    /// on a part of the medium. In every third the medium held a volume before. In every second it
+    /// wants discards, in half of these early.
     #[must_use]
     pub fn with_extras(mut self) -> World {
         let one_in = |label, count| Random::new(self.seed).fork(label).chance(1, count);
-        self.extras =
-            Extras { snapshots: one_in(6, 2), holds: one_in(7, 2), resizes: one_in(8, 3), ..self.extras };
+        self.extras = Extras {
+            snapshots: one_in(6, 2),
+            holds: one_in(7, 2),
+            resizes: one_in(8, 3),
+            ..self.extras
+        };
         self.extras.used_medium = one_in(11, 3);
         if self.extras.resizes {
             let part = Random::new(self.seed).fork(9).between(2, 8);
             self.format.size = Some(self.size / 8 * part);
         }
-        let wanted = [Discards::Never, Discards::Never, Discards::BehindCheckpoints, Discards::Early];
+        let wanted =
+            [Discards::Never, Discards::Never, Discards::BehindCheckpoints, Discards::Early];
         self.discards = Random::new(self.seed).fork(10).pick(&wanted);
         self
     }
 
-    /// The same world on a medium of this kind. Where its unit is larger than the blocks the blocks grow to it.
+    /// The same world on a medium of this kind. Where its unit is larger than the blocks the blocks
+    /// grow to it.
     #[must_use]
     pub fn on(mut self, medium: MediumProfile) -> World {
         self.medium = medium;
@@ -172,7 +185,8 @@ impl World {
                 self.format.block_size = unit;
                 self.size = (blocks * u64::from(unit)).min(8 << 20);
                 self.format.node_size = self.format.node_size.map(|size| size.max(unit));
-                self.format.log_size = self.format.log_size.map(|size| size * u64::from(unit) / 512);
+                self.format.log_size =
+                    self.format.log_size.map(|size| size * u64::from(unit) / 512);
             }
         }
         self
@@ -185,7 +199,8 @@ impl World {
         world.atomic_unit = 512;
         world.clients = 1;
         world.cache_size = 1 << 20;
-        world.format = FormatOptions { block_size: 512, mask, uuid: [7; 16], ..FormatOptions::default() };
+        world.format =
+            FormatOptions { block_size: 512, mask, uuid: [7; 16], ..FormatOptions::default() };
         world
     }
 }
@@ -220,7 +235,9 @@ pub fn mask(random: &mut Random) -> TransactionMask {
         1 | 2 => TransactionMask::DEFAULT,
         3 => TransactionMask::ALL,
         // Few events.
-        4 => TransactionMask((random.bits() & random.bits() & random.bits()) as u32 & TransactionMask::ALL.0),
+        4 => TransactionMask(
+            (random.bits() & random.bits() & random.bits()) as u32 & TransactionMask::ALL.0,
+        ),
         _ => TransactionMask(random.bits() as u32 & TransactionMask::ALL.0),
     }
 }

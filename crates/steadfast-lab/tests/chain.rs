@@ -1,6 +1,6 @@
-//! One image, hundreds of power cuts in a chain: cut, recover, work, cut again. Whatever one recovery leaves is where the
-//! next begins, so anything that is lost, leaked or left behind a little at a time adds up. At the end all of it is removed,
-//! and every block is free again.
+//! One image, hundreds of power cuts in a chain: cut, recover, work, cut again. Whatever one
+//! recovery leaves is where the next begins, so anything that is lost, leaked or left behind a
+//! little at a time adds up. At the end all of it is removed, and every block is free again.
 //!
 //! Longer: `STEADFAST_LINKS=5000`.
 
@@ -56,8 +56,13 @@ fn chain(seed: u64, profile: Profile, medium: MediumProfile) -> Result<u64, Stri
         let mut cutter = Cutter::new(image, &events, world.atomic_unit).on(world.medium);
         cutter.advance(cut);
         image = cutter.image(Survival::random(&mut random, &world.medium));
-        // A recovery that was interrupted has acknowledged nothing, and has found what it has found.
-        allowed = if cut < opened { allowed[found..=found].to_vec() } else { ledger.allowed(cut).to_vec() };
+        // A recovery that was interrupted has acknowledged nothing, and has found what it has
+        // found.
+        allowed = if cut < opened {
+            allowed[found..=found].to_vec()
+        } else {
+            ledger.allowed(cut).to_vec()
+        };
     }
     let tape = Tape::new(image, world.atomic_unit, world.lie);
     LabVolume::check(&world, &tape, &clock).map_err(|what| format!("{world}\n  check: {what}"))?;
@@ -70,9 +75,12 @@ fn chain(seed: u64, profile: Profile, medium: MediumProfile) -> Result<u64, Stri
         }
     }
     session.compare_counts()?;
-    session.drain(Some(start.nodes_when_new)).map_err(|what| format!("{world}\n  at the end: {what}"))?;
+    session
+        .drain(Some(start.nodes_when_new))
+        .map_err(|what| format!("{world}\n  at the end: {what}"))?;
     drop(session);
-    LabVolume::check(&world, &tape, &clock).map_err(|what| format!("{world}\n  check at the end: {what}"))?;
+    LabVolume::check(&world, &tape, &clock)
+        .map_err(|what| format!("{world}\n  check at the end: {what}"))?;
     Ok(later)
 }
 

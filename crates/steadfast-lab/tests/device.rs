@@ -1,4 +1,5 @@
-//! The device mode of `steadfast torture`, on media whose power can be cut for real: the lab's tape.
+//! The device mode of `steadfast torture`, on media whose power can be cut for real: the lab's
+//! tape.
 
 use steadfast_lab::cut::{Cutter, Survival};
 use steadfast_lab::image::Image;
@@ -21,7 +22,8 @@ fn prepared(seed: u64) -> (Image, Layout) {
     (tape.image(), layout)
 }
 
-/// A run of some transactions: the tape, and what the witness heard, with the place on the tape from which it is true.
+/// A run of some transactions: the tape, and what the witness heard, with the place on the tape
+/// from which it is true.
 fn run(image: &Image, transactions: u64, lie: Lie) -> (Tape, Vec<(usize, Line)>) {
     let tape = Tape::new(image.clone(), UNIT, lie);
     let mut heard = Vec::new();
@@ -69,12 +71,19 @@ fn on_an_honest_medium_nothing_is_missing_after_any_cut_and_the_run_goes_on() {
         for cut in cuts {
             cutter.advance(cut);
             let witness = witness(&heard, cut);
-            for survival in
-                [Survival::All, Survival::Nothing, Survival::random(&mut random, &MediumProfile::SECTOR)]
-            {
+            for survival in [
+                Survival::All,
+                Survival::Nothing,
+                Survival::random(&mut random, &MediumProfile::SECTOR),
+            ] {
                 left = cutter.image(survival);
                 let verdict = judge(left.clone(), &witness);
-                assert_eq!(verdict.faults, [], "cut at {cut} of {}, {survival:?}, {witness:?}", events.len());
+                assert_eq!(
+                    verdict.faults,
+                    [],
+                    "cut at {cut} of {}, {survival:?}, {witness:?}",
+                    events.len()
+                );
                 mixed += verdict.records_mixed;
                 ahead += u64::from(verdict.found > Some(witness.committed));
             }
@@ -94,7 +103,10 @@ fn a_medium_that_lies_about_flushes_is_told_from_a_file_system_that_loses() {
     let witness = witness(&heard, events.len());
     let verdict = judge(cutter.image(Survival::Nothing), &witness);
     assert!(verdict.faults.contains(&Fault::FlushLost { number: 10 }), "{verdict:?}");
-    assert!(verdict.faults.contains(&Fault::TransactionLost { found: 0, committed: 10 }), "{verdict:?}");
+    assert!(
+        verdict.faults.contains(&Fault::TransactionLost { found: 0, committed: 10 }),
+        "{verdict:?}"
+    );
     assert!(verdict.blame().is_some_and(|text| text.starts_with("the medium")));
     // Everything happened to be written: nothing can be seen, and nothing is claimed.
     assert_eq!(judge(cutter.image(Survival::All), &witness).faults, []);
@@ -141,7 +153,8 @@ fn damage_in_the_volume_and_a_witness_of_another_run_are_seen() {
     let medium = Tape::new(tape.image(), UNIT, Lie::None);
     assert!(verify(&medium, &LabPlatform::default(), &other).is_err());
     assert!(
-        verify(&Tape::new(Image::new(SIZE), UNIT, Lie::None), &LabPlatform::default(), &witness).is_err()
+        verify(&Tape::new(Image::new(SIZE), UNIT, Lie::None), &LabPlatform::default(), &witness)
+            .is_err()
     );
     assert_eq!(medium.geometry().size, SIZE);
 }

@@ -33,7 +33,8 @@ fn strike_with(profile: Profile, extras: Extras, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let mut world = World { extras, ..world(seed, profile) };
         // A medium that asks for discards meets failing ones.
-        let wanted = [Discards::Never, Discards::BehindCheckpoints, Discards::Never, Discards::Early];
+        let wanted =
+            [Discards::Never, Discards::BehindCheckpoints, Discards::Never, Discards::Early];
         world.discards = wanted[seed as usize % 4];
         if extras.resizes {
             world.format.size = Some(world.size / 8 * (3 + seed % 6));

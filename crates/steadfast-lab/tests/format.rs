@@ -22,18 +22,23 @@ fn worlds(seeds: std::ops::Range<u64>) -> impl Iterator<Item = World> {
     })
 }
 
-/// The power is cut at every I/O of making the volume. Once the earlier one is gone there is none, or the new one, empty.
+/// The power is cut at every I/O of making the volume. Once the earlier one is gone there is none,
+/// or the new one, empty.
 #[test]
 fn a_cut_in_format_leaves_no_volume_or_the_new_one() {
     let (mut none, mut new) = (0, 0);
     for world in worlds(0..60) {
-        let Some(before) = Start::medium::<LabVolume>(&world).expect("the earlier volume") else { continue };
-        let start = Start::format::<LabVolume>(&world).expect("a volume").expect("it was made once");
+        let Some(before) = Start::medium::<LabVolume>(&world).expect("the earlier volume") else {
+            continue;
+        };
+        let start =
+            Start::format::<LabVolume>(&world).expect("a volume").expect("it was made once");
         let clock = Clock::default();
         let tape = Tape::new(before.clone(), world.atomic_unit, world.lie);
         <LabVolume as Subject>::format(&world, &tape, &clock).expect("a volume");
         let events = tape.events();
-        let begun = events.iter().position(|event| matches!(event, Event::Flush)).expect("a flush") + 1;
+        let begun =
+            events.iter().position(|event| matches!(event, Event::Flush)).expect("a flush") + 1;
         let mut random = Random::new(world.seed);
         let mut cutter = Cutter::new(before, &events, world.atomic_unit).on(world.medium);
         for cut in begun..=events.len() {
@@ -45,7 +50,10 @@ fn a_cut_in_format_leaves_no_volume_or_the_new_one() {
                 match <LabVolume as Subject>::open(&world, &tape, &clock) {
                     Err(Error::NotSteadfast | Error::SuperblockDamaged | Error::Medium(_)) => {
                         none += 1;
-                        assert!(cut < events.len(), "{world}\nno volume where it was finished, {survival:?}");
+                        assert!(
+                            cut < events.len(),
+                            "{world}\nno volume where it was finished, {survival:?}"
+                        );
                         continue;
                     }
                     Err(error) => panic!("{world}\ncut {cut}, {survival:?}: {error}"),
@@ -64,7 +72,8 @@ fn a_cut_in_format_leaves_no_volume_or_the_new_one() {
     assert!(none > 500 && new > 100, "{none} images without a volume, {new} with the new one");
 }
 
-/// The new volume is used, with the same operations as the earlier one, and the power is cut at its I/Os.
+/// The new volume is used, with the same operations as the earlier one, and the power is cut at its
+/// I/Os.
 #[test]
 fn power_cuts_soon_after_format_leave_states_of_the_new_volume() {
     let effort = Effort { operations: 40, cuts: Some(60), survivals: 2, recovery_cuts: [1, 1, 0] };
@@ -77,7 +86,8 @@ fn power_cuts_soon_after_format_leave_states_of_the_new_volume() {
     assert!(tally.cuts > 10_000, "{tally}");
 }
 
-/// A superblock of an earlier volume at the end of the medium does not stand in for that of a shorter new one.
+/// A superblock of an earlier volume at the end of the medium does not stand in for that of a
+/// shorter new one.
 #[test]
 fn no_earlier_volume_is_found_behind_a_shorter_one() {
     for block_size in [512u32, 4096, 65536] {
@@ -86,7 +96,8 @@ fn no_earlier_volume_is_found_behind_a_shorter_one() {
             Volume::format(&medium, &options, &LabPlatform::default()).expect("a volume");
         };
         format(FormatOptions { block_size, ..FormatOptions::default() });
-        let volume = Volume::open(&medium, OpenOptions::default(), LabPlatform::default()).expect("opens");
+        let volume =
+            Volume::open(&medium, OpenOptions::default(), LabPlatform::default()).expect("opens");
         volume.close().expect("closed");
         drop(volume);
         format(FormatOptions { size: Some(8 << 20), uuid: [9; 16], ..FormatOptions::default() });

@@ -1,4 +1,5 @@
-//! Hostile images by seed, and the inputs that the fuzzer found worth keeping. Longer: `STEADFAST_HOSTILE=1000000`.
+//! Hostile images by seed, and the inputs that the fuzzer found worth keeping. Longer:
+//! `STEADFAST_HOSTILE=1000000`.
 //!
 //! The allocator refuses nothing but watches: whatever an image says, memory stays bounded.
 #![allow(unsafe_code)]
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use steadfast_lab::hostile::{Choices, Outcome, hostile_image, raw_image, run_stream};
 
-/// Bytes that one image may have allocated at a time, the image of at most 1 MiB (twice) and a cache of 64 KiB included.
+/// Bytes that one image may have allocated at a time, the image of at most 1 MiB (twice) and a
+/// cache of 64 KiB included.
 const MEMORY_MAX: isize = 24 << 20;
 
 thread_local! {
@@ -113,18 +115,24 @@ fn images_with_rot_cause_errors_at_most() {
     by_seed("raw image", cases(500), raw_image);
 }
 
-/// The corpora of the fuzzer: what it has found to be different, and everything that was ever wrong.
+/// The corpora of the fuzzer: what it has found to be different, and everything that was ever
+/// wrong.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let Ok(entries) = std::fs::read_dir(&directory) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.sort();
-    files.into_iter().filter_map(|path| std::fs::read(&path).ok().map(|bytes| (path, bytes))).collect()
+    files
+        .into_iter()
+        .filter_map(|path| std::fs::read(&path).ok().map(|bytes| (path, bytes)))
+        .collect()
 }
 
 #[test]
 fn the_corpora_cause_errors_at_most() {
-    for (target, entry) in [("image", hostile_image as fn(&[u8]) -> Outcome), ("raw_image", raw_image)] {
+    for (target, entry) in
+        [("image", hostile_image as fn(&[u8]) -> Outcome), ("raw_image", raw_image)]
+    {
         let files = corpus(target);
         println!("{target}: {} inputs", files.len());
         let mut bench = Bench::default();

@@ -1,4 +1,5 @@
-//! The same seed gives the same operations, answers, I/Os, cuts and verdicts; another seed gives others.
+//! The same seed gives the same operations, answers, I/Os, cuts and verdicts; another seed gives
+//! others.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,8 @@ use steadfast_lab::powercut::{Effort, Script, Tally, torture};
 use steadfast_lab::subject::LabVolume;
 use steadfast_lab::world::{Profile, World};
 
-const EFFORT: Effort = Effort { operations: 40, cuts: Some(10), survivals: 2, recovery_cuts: [1, 1, 1] };
+const EFFORT: Effort =
+    Effort { operations: 40, cuts: Some(10), survivals: 2, recovery_cuts: [1, 1, 1] };
 
 fn run(seed: u64) -> Tally {
     let medium = MediumProfile::ALL[(seed % 6) as usize];

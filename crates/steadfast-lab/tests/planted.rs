@@ -1,6 +1,8 @@
-//! Directed tests for bugs that random operations meet rarely: each passes, and fails with the bug planted in the core.
+//! Directed tests for bugs that random operations meet rarely: each passes, and fails with the bug
+//! planted in the core.
 //!
-//! The bugs of several threads are in `schedules.rs`. What finds the same bugs by chance is in `sabotage.rs`.
+//! The bugs of several threads are in `schedules.rs`. What finds the same bugs by chance is in
+//! `sabotage.rs`.
 
 use std::sync::{Arc, Mutex};
 
@@ -51,8 +53,8 @@ fn cut<'m>(volume: TestVolume<'m>, medium: &'m MemoryMedium) -> TestVolume<'m> {
 }
 
 fn assert_clean(medium: &MemoryMedium) {
-    let report =
-        check(&medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| ()).expect("a check");
+    let report = check(&medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| ())
+        .expect("a check");
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 
@@ -119,7 +121,8 @@ fn a_clone_of_a_truncated_file_shows_nothing_behind_its_end() {
         let medium = formatted(TransactionMask::MANUAL);
         let volume = open(&medium);
         for (end, grown) in [(700, 1024), (1000, 5000), (513, 514), (1023, 1500)] {
-            let (file, copy) = (make(&volume, &format!("f{end}")), make(&volume, &format!("c{end}")));
+            let (file, copy) =
+                (make(&volume, &format!("f{end}")), make(&volume, &format!("c{end}")));
             volume.write(file, 0, &[7; 1536], false).unwrap();
             resize(&volume, file, end);
             volume.clone_range(file, 0, copy, 0, 0).unwrap();
@@ -139,7 +142,8 @@ fn zeroed_ranges_end_where_they_are_told() {
         let medium = formatted(TransactionMask::MANUAL);
         let volume = open(&medium);
         let modes = [AllocateMode::PunchHole, AllocateMode::ZeroRange { keep_size: true }];
-        for (number, size) in [20u64, 511, 512, 513, 1023, 1024, 1025, 5000].into_iter().enumerate() {
+        for (number, size) in [20u64, 511, 512, 513, 1023, 1024, 1025, 5000].into_iter().enumerate()
+        {
             for mode in modes {
                 for end in [size - 1, size, size + 1] {
                     for offset in [0, end / 2, end - 1] {
@@ -148,7 +152,10 @@ fn zeroed_ranges_end_where_they_are_told() {
                         volume.allocate(file, offset, end - offset, mode).unwrap();
                         let mut right = vec![7; size as usize];
                         right[offset as usize..end.min(size) as usize].fill(0);
-                        assert!(bytes(&volume, file) == right, "{mode:?} {offset}..{end} of {size}");
+                        assert!(
+                            bytes(&volume, file) == right,
+                            "{mode:?} {offset}..{end} of {size}"
+                        );
                     }
                 }
             }
@@ -225,7 +232,8 @@ fn the_newest_snapshot_is_none_that_is_being_deleted() {
 
 type InterruptedVolume = Volume<Arc<Interrupted>, TestPlatform>;
 
-/// A medium in the middle of whose next read a file is written over, as often as there are blocks for it.
+/// A medium in the middle of whose next read a file is written over, as often as there are blocks
+/// for it.
 struct Interrupted {
     inner: MemoryMedium,
     next: Mutex<Option<(Arc<InterruptedVolume>, InodeNumber)>>,

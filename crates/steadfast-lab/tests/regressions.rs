@@ -17,7 +17,13 @@ fn path(names: &[u8]) -> Place {
 }
 
 fn create(directory: &[u8], name: u8, make: Make) -> Operation {
-    Operation::Create { directory: path(directory), name: Name(name), make, permissions: 0o644, caller: 0 }
+    Operation::Create {
+        directory: path(directory),
+        name: Name(name),
+        make,
+        permissions: 0o644,
+        caller: 0,
+    }
 }
 
 fn write(names: &[u8], offset: u64, length: u32, fill: u32) -> Operation {
@@ -38,7 +44,13 @@ fn allocate(names: &[u8], offset: u64, length: u64, mode: AllocateMode) -> Opera
 
 fn rename(from: &[u8], from_name: u8, to: &[u8], to_name: u8) -> Operation {
     let (from_name, to_name) = (Name(from_name), Name(to_name));
-    Operation::Rename { from: path(from), from_name, to: path(to), to_name, mode: RenameMode::Replace }
+    Operation::Rename {
+        from: path(from),
+        from_name,
+        to: path(to),
+        to_name,
+        mode: RenameMode::Replace,
+    }
 }
 
 fn medium(name: &str) -> MediumProfile {
@@ -58,7 +70,8 @@ fn run_in(world: &World, operations: &[Operation]) {
     }
 }
 
-/// The end of a replay gave blocks back that the log named but that were in use, and the next write took them.
+/// The end of a replay gave blocks back that the log named but that were in use, and the next write
+/// took them.
 #[test]
 fn blocks_that_the_log_names_stay_in_use_after_a_replay() {
     run(
@@ -103,7 +116,8 @@ fn blocks_that_the_log_names_stay_in_use_after_a_rollback() {
     );
 }
 
-/// After a rollback the numbers of inodes that it dropped were given out again, to whoever still held them.
+/// After a rollback the numbers of inodes that it dropped were given out again, to whoever still
+/// held them.
 #[test]
 fn inode_numbers_are_not_given_out_again_after_a_rollback() {
     let created = create(&[], 1, Make::Regular);
@@ -123,12 +137,16 @@ fn first_file_size(volume: &LabVolume) -> u64 {
     volume.lookup(InodeNumber::ROOT, b"f").unwrap().size
 }
 
-/// A record was in flight at a power cut, and its data was lost, so recovery rightly went on without it. A program then
-/// wrote the same data again, to the same blocks, and a second cut before that was committed brought the record back.
+/// A record was in flight at a power cut, and its data was lost, so recovery rightly went on
+/// without it. A program then wrote the same data again, to the same blocks, and a second cut
+/// before that was committed brought the record back.
 #[test]
 fn a_record_that_recovery_has_passed_over_does_not_come_back_with_its_data() {
     let world = World::plain(1, TransactionMask::DEFAULT);
-    let world = World { format: FormatOptions { log_size: Some(16 << 10), ..world.format.clone() }, ..world };
+    let world = World {
+        format: FormatOptions { log_size: Some(16 << 10), ..world.format.clone() },
+        ..world
+    };
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
     <LabVolume as Subject>::format(&world, &tape, &clock).unwrap();
@@ -156,8 +174,8 @@ fn a_record_that_recovery_has_passed_over_does_not_come_back_with_its_data() {
     assert_eq!(first_file_size(&volume), 0, "nothing was committed since");
 }
 
-/// Growing a file beyond the largest size was refused, but only after the stale bytes behind its end had been zeroed, which
-/// set its times.
+/// Growing a file beyond the largest size was refused, but only after the stale bytes behind its
+/// end had been zeroed, which set its times.
 #[test]
 fn a_size_that_is_refused_leaves_the_times_alone() {
     run(
@@ -173,7 +191,8 @@ fn a_size_that_is_refused_leaves_the_times_alone() {
     );
 }
 
-/// Zeroing a range took place in steps, and the later ones found no space when the first had been done.
+/// Zeroing a range took place in steps, and the later ones found no space when the first had been
+/// done.
 #[test]
 fn a_range_is_zeroed_as_a_whole_or_not_at_all() {
     run(
@@ -187,9 +206,10 @@ fn a_range_is_zeroed_as_a_whole_or_not_at_all() {
     );
 }
 
-/// Extents were written, truncated and named in one record. The replay of that removed keys that the tree has never had,
-/// and where the leaf in which they would be had just become empty, it wanted to copy a neighbour that nobody had planned
-/// addresses for: the volume said "no space" and did not open.
+/// Extents were written, truncated and named in one record. The replay of that removed keys that
+/// the tree has never had, and where the leaf in which they would be had just become empty, it
+/// wanted to copy a neighbour that nobody had planned addresses for: the volume said "no space" and
+/// did not open.
 #[test]
 fn a_record_that_removes_what_was_never_in_the_tree_is_replayed() {
     let world = World::new(2584, Profile::Full).on(medium("sd-512"));
@@ -206,7 +226,13 @@ fn a_record_that_removes_what_was_never_in_the_tree_is_replayed() {
         rename(&[], 0, &[29], 36),
         size(&[29, 4, 27], 0),
         write(&[29, 4, 27], 305_770, 27_404, 3_342_350),
-        Operation::Write { place: path(&[1]), offset: 256_852, length: 30, fill: 3_342_353, sync: true },
+        Operation::Write {
+            place: path(&[1]),
+            offset: 256_852,
+            length: 30,
+            fill: 3_342_353,
+            sync: true,
+        },
         Operation::Link { from: path(&[29, 4, 27]), directory: path(&[29]), name: Name(10) },
         Operation::Checkpoint,
         write(&[1], 333_174, 68_862, 196_627),
@@ -216,7 +242,8 @@ fn a_record_that_removes_what_was_never_in_the_tree_is_replayed() {
     run_in(&world, &operations);
 }
 
-/// A volume that was made smaller kept only half of what removing needs, and refused to remove a file.
+/// A volume that was made smaller kept only half of what removing needs, and refused to remove a
+/// file.
 #[test]
 fn removing_succeeds_right_after_the_volume_was_made_smaller() {
     let world = World::new(678, Profile::Names).on(medium("sector")).with_extras();
@@ -246,7 +273,8 @@ fn removing_succeeds_right_after_the_volume_was_made_smaller() {
     run_in(&world, &operations);
 }
 
-/// A snapshot on a small volume left no room for the dead list of what is removed under it, so that removing failed.
+/// A snapshot on a small volume left no room for the dead list of what is removed under it, so that
+/// removing failed.
 #[test]
 fn what_a_snapshot_holds_can_be_removed_from_a_small_volume() {
     let world = World::new(56, Profile::Names).on(medium("disk-4096"));

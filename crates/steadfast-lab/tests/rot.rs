@@ -1,5 +1,5 @@
-//! Bytes of sound volumes are flipped, and everything is read. `STEADFAST_ROT=1` flips every byte that a reader looks at,
-//! without it one in eight.
+//! Bytes of sound volumes are flipped, and everything is read. `STEADFAST_ROT=1` flips every byte
+//! that a reader looks at, without it one in eight.
 
 use steadfast::FormatOptions;
 use steadfast_lab::rot::{Tally, rot_world};
@@ -28,7 +28,10 @@ fn rot(seed: u64, block_size: u32, copies: u8, size: u64) {
     }
     println!("blocks of {block_size}, {copies} copies: {tally:?}");
     assert!(tally.snapshots > 0, "no snapshot was read: {tally:?}");
-    assert!(copies == 2 || tally.errors + tally.refused > 0, "no reader has noticed anything: {tally:?}");
+    assert!(
+        copies == 2 || tally.errors + tally.refused > 0,
+        "no reader has noticed anything: {tally:?}"
+    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! The checker is checked: bugs planted in the core itself, each of which must be found within a stated number of seeds.
+//! The checker is checked: bugs planted in the core itself, each of which must be found within a
+//! stated number of seeds.
 //!
-//! The table in docs/TESTING.md is this one. `STEADFAST_SABOTAGE=all` shows for each bug the seed that finds it, and goes on
-//! where one is not found; names with commas between them instead of `all` leave out the others.
+//! The table in docs/TESTING.md is this one. `STEADFAST_SABOTAGE=all` shows for each bug the seed
+//! that finds it, and goes on where one is not found; names with commas between them instead of
+//! `all` leave out the others.
 
 use std::panic::AssertUnwindSafe;
 
@@ -18,7 +20,8 @@ use steadfast_lab::tape::Discards;
 use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
 
-/// Bugs that power cuts, comparison with the model and the check after each cut find, and within how many seeds.
+/// Bugs that power cuts, comparison with the model and the check after each cut find, and within
+/// how many seeds.
 const BY_POWER_CUTS: [(Sabotage, u64); 30] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
@@ -74,10 +77,12 @@ const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 2] =
 /// Bugs in making a volume, in worlds whose medium held one before.
 const BY_POWER_CUTS_ON_USED_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::FormatKeepsRecords, 40)];
 
-/// Bugs in what a power cut may spoil at once, on media that leave rubbish where it interrupts a write.
+/// Bugs in what a power cut may spoil at once, on media that leave rubbish where it interrupts a
+/// write.
 const BY_POWER_CUTS_ON_ROUGH_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::BothMetarootsAtOnce, 60)];
 
-const EFFORT: Effort = Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
+const EFFORT: Effort =
+    Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
 /// A disk that two machines reach.
 struct Shared(MemoryMedium);
@@ -147,7 +152,9 @@ fn explore() -> bool {
 fn seeds_needed(bug: Sabotage, most: u64, worlds: fn(World) -> World) -> Option<u64> {
     (0..most).find(|seed| {
         let world = worlds(World::new(*seed, Profile::ALL[(*seed % 5) as usize].1));
-        let fails = || torture::<LabVolume>(&world, &Script::Drawn, &EFFORT, &mut Tally::default()).is_err();
+        let fails = || {
+            torture::<LabVolume>(&world, &Script::Drawn, &EFFORT, &mut Tally::default()).is_err()
+        };
         // A seed that fails anyway shows nothing.
         with(bug, fails) && !fails()
     })
@@ -173,7 +180,10 @@ fn power_cuts_find_what_is_planted_in_atomic_commands_and_resizes() {
 
 #[test]
 fn power_cuts_find_what_is_planted_in_discards() {
-    all_are_found(&BY_POWER_CUTS_WITH_DISCARDS, |world| World { discards: Discards::Early, ..world });
+    all_are_found(&BY_POWER_CUTS_WITH_DISCARDS, |world| World {
+        discards: Discards::Early,
+        ..world
+    });
 }
 
 #[test]
@@ -202,7 +212,10 @@ fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
             continue;
         }
         let found = seeds_needed(bug, within, worlds);
-        println!("{bug:?}: {}", found.map_or("not found".to_owned(), |seed| format!("{} seeds", seed + 1)));
+        println!(
+            "{bug:?}: {}",
+            found.map_or("not found".to_owned(), |seed| format!("{} seeds", seed + 1))
+        );
         if found.is_none() {
             missed.push(bug);
         }
@@ -215,13 +228,16 @@ fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
 /// A volume with small files in the tree and large ones outside, closed.
 fn filled() -> (MemoryMedium, Vec<(InodeNumber, Vec<u8>)>) {
     let medium = MemoryMedium::new(1 << 20, 512).expect("a medium");
-    let options = FormatOptions { block_size: 512, metadata_copies: Some(1), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, metadata_copies: Some(1), ..FormatOptions::default() };
     Volume::format(&medium, &options, &TestPlatform::new()).expect("a volume");
-    let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
+    let volume =
+        Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
     let mut files = Vec::new();
     for number in 0..24u8 {
         let name = [b'f', b'a' + number];
-        let made = volume.create(InodeNumber::ROOT, &name, NewNode::Regular, 0o644, &Caller::default());
+        let made =
+            volume.create(InodeNumber::ROOT, &name, NewNode::Regular, 0o644, &Caller::default());
         let inode = made.expect("a file").inode;
         let length = if number % 2 == 0 { 100 } else { 5000 };
         let bytes: Vec<u8> = (0..length).map(|at| (at / 3) as u8 ^ number).collect();
@@ -232,7 +248,8 @@ fn filled() -> (MemoryMedium, Vec<(InodeNumber, Vec<u8>)>) {
     (medium, files)
 }
 
-/// Flips bits; whether some read gives a wrong byte without saying so, which is what rot must never lead to.
+/// Flips bits; whether some read gives a wrong byte without saying so, which is what rot must never
+/// lead to.
 fn rot_shows(seed: u64) -> bool {
     let (medium, files) = filled();
     let mut random = Random::new(seed);
@@ -248,7 +265,9 @@ fn rot_shows(seed: u64) -> bool {
         let Ok(volume) = Volume::open(&medium, options, TestPlatform::new()) else { return false };
         files.iter().any(|(inode, expected)| {
             let mut bytes = vec![0; expected.len()];
-            volume.read(*inode, 0, &mut bytes).is_ok_and(|got| got != expected.len() || bytes != *expected)
+            volume
+                .read(*inode, 0, &mut bytes)
+                .is_ok_and(|got| got != expected.len() || bytes != *expected)
         })
     }));
     wrong.unwrap_or(true)
@@ -268,9 +287,11 @@ fn rot_finds_a_checksum_that_is_ignored() {
 /// Snapshots, clones, and changes behind them; whether the check is content.
 fn snapshots_are_kept() -> bool {
     let (medium, files) = filled();
-    let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
+    let volume =
+        Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
     volume.write(files[1].0, 0, &[9; 2000], false).expect("written");
-    let copy = volume.create(InodeNumber::ROOT, b"copy", NewNode::Regular, 0o644, &Caller::default());
+    let copy =
+        volume.create(InodeNumber::ROOT, b"copy", NewNode::Regular, 0o644, &Caller::default());
     let copy = copy.expect("a file").inode;
     volume.clone_range(files[3].0, 0, copy, 0, 0).expect("a clone");
     volume.snapshot_create("first").expect("a snapshot");
@@ -305,8 +326,10 @@ fn full() -> (Volume<MemoryMedium, TestPlatform>, InodeNumber) {
     let medium = MemoryMedium::new(4 << 20, 512).expect("a medium");
     let options = FormatOptions { block_size: 512, ..FormatOptions::default() };
     Volume::format(&medium, &options, &TestPlatform::new()).expect("a volume");
-    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
-    let made = volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &Caller::default());
+    let volume =
+        Volume::open(medium, OpenOptions::default(), TestPlatform::new()).expect("it opens");
+    let made =
+        volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &Caller::default());
     let inode = made.expect("a file").inode;
     for length in [100_000, 5_000, 512] {
         while volume.append(inode, &vec![1; length], false).is_ok() {}
@@ -319,7 +342,8 @@ fn points_of_failing_appends() -> u64 {
     let (volume, inode) = full();
     let before = volume.info().transaction_points;
     for round in 0..100 {
-        let change = SetAttributes { permissions: Some(0o600 + round % 8), ..SetAttributes::default() };
+        let change =
+            SetAttributes { permissions: Some(0o600 + round % 8), ..SetAttributes::default() };
         volume.set_attributes(inode, &change).expect("attributes");
         let written = volume.append(inode, &[2; 5_000], false);
         assert_eq!(written.err(), Some(Error::NoSpace));

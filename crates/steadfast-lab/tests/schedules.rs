@@ -1,11 +1,13 @@
 //! Threads on one volume, in every order that a scheduler can think of.
 //!
-//! The core takes its locks from the platform. Here they are locks of shuttle, which runs all threads on one, decides
-//! at each lock and at each I/O who goes on, notices deadlocks, and can repeat a schedule that failed. Every run's
-//! history must be linearisable, and so must what power cuts at random I/Os of it leave: exactly the state of a
-//! transaction point, the last acknowledged one or one in flight.
+//! The core takes its locks from the platform. Here they are locks of shuttle, which runs all
+//! threads on one, decides at each lock and at each I/O who goes on, notices deadlocks, and can
+//! repeat a schedule that failed. Every run's history must be linearisable, and so must what power
+//! cuts at random I/Os of it leave: exactly the state of a transaction point, the last acknowledged
+//! one or one in flight.
 //!
-//! What shuttle does not see are the core's few atomics: between two locks they act in one piece and in order.
+//! What shuttle does not see are the core's few atomics: between two locks they act in one piece
+//! and in order.
 //!
 //! `STEADFAST_SCHEDULES=20000 cargo test -p steadfast-lab --release --test schedules` tries more.
 // `lock_api` has its traits unsafe; see the implementations.
@@ -79,7 +81,13 @@ fn image(log_size: u64) -> Image {
     for directory in 0..DIRECTORIES {
         let name = format!("d{directory}");
         volume
-            .create(InodeNumber::ROOT, name.as_bytes(), NewNode::Directory, 0o755, &Caller::default())
+            .create(
+                InodeNumber::ROOT,
+                name.as_bytes(),
+                NewNode::Directory,
+                0o755,
+                &Caller::default(),
+            )
             .unwrap();
     }
     volume.create(InodeNumber::ROOT, FILE, NewNode::Regular, 0o644, &Caller::default()).unwrap();
@@ -103,7 +111,8 @@ fn world(log_size: u64) -> World {
     let volume = Volume::open(Yielding(tape.clone()), options, ShuttlePlatform::default()).unwrap();
     assert_eq!(volume.info().log_size, log_size);
     let find = |name: &[u8]| volume.lookup(InodeNumber::ROOT, name).unwrap().inode;
-    let directories = (0..DIRECTORIES).map(|number| find(format!("d{number}").as_bytes())).collect();
+    let directories =
+        (0..DIRECTORIES).map(|number| find(format!("d{number}").as_bytes())).collect();
     let file = find(FILE);
     World { base, tape, volume: Arc::new(volume), directories, file, clock: Arc::default() }
 }
@@ -137,7 +146,12 @@ fn rename_in_two_steps(
 /// Renames in two steps.
 static PLANTED: AtomicBool = AtomicBool::new(false);
 
-fn perform(volume: &TestVolume, directories: &[InodeNumber], operation: Operation, how: u64) -> Answer {
+fn perform(
+    volume: &TestVolume,
+    directories: &[InodeNumber],
+    operation: Operation,
+    how: u64,
+) -> Answer {
     let at = |path: Path| directories[usize::from(path.directory)];
     let result = match operation {
         Operation::Create(path, _) => volume
@@ -174,8 +188,10 @@ fn perform(volume: &TestVolume, directories: &[InodeNumber], operation: Operatio
 }
 
 fn draw(random: &mut Random, seen: &[u64], tag: u32) -> Operation {
-    let mut path =
-        || Path { directory: random.below(DIRECTORIES.into()) as u8, name: random.below(NAMES.into()) as u8 };
+    let mut path = || Path {
+        directory: random.below(DIRECTORIES.into()) as u8,
+        name: random.below(NAMES.into()) as u8,
+    };
     let (one, other) = (path(), path());
     match random.below(20) {
         0..5 => Operation::Create(one, tag),
@@ -188,7 +204,11 @@ fn draw(random: &mut Random, seen: &[u64], tag: u32) -> Operation {
     }
 }
 
-fn client(world: &World, number: u32, operations: u32) -> shuttle::thread::JoinHandle<Vec<Recorded>> {
+fn client(
+    world: &World,
+    number: u32,
+    operations: u32,
+) -> shuttle::thread::JoinHandle<Vec<Recorded>> {
     let (volume, directories) = (world.volume.clone(), world.directories.clone());
     let (tape, clock) = (world.tape.clone(), world.clock.clone());
     let mut random = Random::new(shuttle::rand::thread_rng().next_u64());
@@ -197,9 +217,11 @@ fn client(world: &World, number: u32, operations: u32) -> shuttle::thread::JoinH
         (0..operations)
             .map(|index| {
                 let operation = draw(&mut random, &seen, number * operations + index);
-                let (invoked, invoked_io) = (clock.fetch_add(1, Ordering::Relaxed), tape.position());
+                let (invoked, invoked_io) =
+                    (clock.fetch_add(1, Ordering::Relaxed), tape.position());
                 let answer = perform(&volume, &directories, operation, random.bits());
-                let (returned, returned_io) = (clock.fetch_add(1, Ordering::Relaxed), tape.position());
+                let (returned, returned_io) =
+                    (clock.fetch_add(1, Ordering::Relaxed), tape.position());
                 if let Answer::Found(number) = answer {
                     seen.push(number);
                 }
@@ -268,14 +290,18 @@ fn names_are_linearisable(log_size: u64) {
     let mut cutter = Cutter::new(world.base.clone(), &events, UNIT);
     for cut in cuts {
         cutter.advance(cut);
-        for survival in
-            [Survival::Nothing, Survival::All, Survival::random(&mut random, &MediumProfile::SECTOR)]
-        {
+        for survival in [
+            Survival::Nothing,
+            Survival::All,
+            Survival::random(&mut random, &MediumProfile::SECTOR),
+        ] {
             let tape = Tape::new(cutter.image(survival), UNIT, Lie::None);
-            let volume = Volume::open(tape, OpenOptions::default(), LabPlatform::default()).unwrap();
+            let volume =
+                Volume::open(tape, OpenOptions::default(), LabPlatform::default()).unwrap();
             let found = names_on(&volume, &world.directories);
             let known = known_at(&history, cut);
-            let order = check(&Namespace, State::default(), &known, |state| state.may_leave(&found));
+            let order =
+                check(&Namespace, State::default(), &known, |state| state.may_leave(&found));
             assert!(
                 order.is_ok(),
                 "cut at {cut} of {}, {survival:?}: no order of {known:#?}\nleaves {found:?}",
@@ -290,7 +316,8 @@ fn names_are_linearisable_and_cuts_leave_transaction_points() {
     explore(60, || names_are_linearisable(LOG));
 }
 
-/// The harness itself, in a process of its own, since what is planted is planted for all: a rename in several steps.
+/// The harness itself, in a process of its own, since what is planted is planted for all: a rename
+/// in several steps.
 #[test]
 fn a_planted_rename_in_two_steps_is_refused() {
     let program = std::env::current_exe().expect("this program");
@@ -299,8 +326,8 @@ fn a_planted_rename_in_two_steps_is_refused() {
         .env("STEADFAST_SCHEDULES", "500")
         .output()
         .expect("it runs");
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("no order"), "{text}");
 }
 
@@ -338,7 +365,10 @@ fn readers_see_whole_writes_through_commits_and_rollbacks() {
                 for _ in 0..3 {
                     let mut buffer = [0; LENGTH];
                     assert_eq!(volume.read(file, 0, &mut buffer), Ok(LENGTH));
-                    assert!(buffer.iter().all(|byte| *byte == buffer[0] && *byte > 0), "half of a write");
+                    assert!(
+                        buffer.iter().all(|byte| *byte == buffer[0] && *byte > 0),
+                        "half of a write"
+                    );
                 }
             }),
             spawn(|volume, _| {
@@ -354,13 +384,14 @@ fn readers_see_whole_writes_through_commits_and_rollbacks() {
     });
 }
 
-/// Several threads create and commit, twice each; one may hold the volume in the middle of it. Whatever was acknowledged
-/// is there after a cut right then.
+/// Several threads create and commit, twice each; one may hold the volume in the middle of it.
+/// Whatever was acknowledged is there after a cut right then.
 fn commits_are_kept(log_size: u64, holds: bool) {
     let world = world(log_size);
     let threads: Vec<_> = (0..3u8)
         .map(|number| {
-            let (volume, directory, tape) = (world.volume.clone(), world.directories[0], world.tape.clone());
+            let (volume, directory, tape) =
+                (world.volume.clone(), world.directories[0], world.tape.clone());
             shuttle::thread::spawn(move || {
                 let mut acknowledged = Vec::new();
                 for name in [b'a' + number, b'k' + number] {

@@ -7,7 +7,8 @@ use steadfast_lab::tape::Lie;
 use steadfast_lab::toy::{self, Toy};
 use steadfast_lab::world::{Profile, World};
 
-const EFFORT: Effort = Effort { operations: 60, cuts: None, survivals: 2, recovery_cuts: [2, 1, 0] };
+const EFFORT: Effort =
+    Effort { operations: 60, cuts: None, survivals: 2, recovery_cuts: [2, 1, 0] };
 
 fn hunt<S: Subject>(seeds: std::ops::Range<u64>, shape: impl Fn(&mut World)) -> Option<Violation> {
     let mut tally = Tally::default();

@@ -1,6 +1,7 @@
 //! The volume against the model: random operations, and power cuts at every I/O.
 //!
-//! Longer runs: `STEADFAST_SEEDS=0..5000` (sequences with power cuts), `STEADFAST_CASES=20000` (property tests).
+//! Longer runs: `STEADFAST_SEEDS=0..5000` (sequences with power cuts), `STEADFAST_CASES=20000`
+//! (property tests).
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -50,9 +51,11 @@ fn run(profile: Profile, seeds: std::ops::Range<u64>, effort: &Effort) {
 }
 
 /// Without power cuts: many operations, every answer compared.
-const STRAIGHT: Effort = Effort { operations: 400, cuts: Some(0), survivals: 0, recovery_cuts: [0, 0, 0] };
+const STRAIGHT: Effort =
+    Effort { operations: 400, cuts: Some(0), survivals: 0, recovery_cuts: [0, 0, 0] };
 /// With cuts at every I/O, and in the recovery.
-const CUTS: Effort = Effort { operations: 40, cuts: Some(120), survivals: 2, recovery_cuts: [1, 1, 1] };
+const CUTS: Effort =
+    Effort { operations: 40, cuts: Some(120), survivals: 2, recovery_cuts: [1, 1, 1] };
 
 macro_rules! profiles {
     ($($name:ident, $cuts:ident: $profile:expr;)*) => {$(
@@ -94,12 +97,13 @@ fn any_operations_agree_with_the_model() {
     }
 }
 
-/// Every sequence of one operation over a small set of files with every persistence call, with a power cut at every I/O;
-/// a sample of those of two and three. The `bounded` command runs them all.
+/// Every sequence of one operation over a small set of files with every persistence call, with a
+/// power cut at every I/O; a sample of those of two and three. The `bounded` command runs them all.
 #[test]
 fn every_short_sequence_survives_every_power_cut() {
     let effort = Effort { operations: 0, cuts: None, survivals: 1, recovery_cuts: [0; 3] };
-    for (length, calls, every) in [(1, Calls::All, 1), (2, Calls::All, 4099), (3, Calls::Few, 199)] {
+    for (length, calls, every) in [(1, Calls::All, 1), (2, Calls::All, 4099), (3, Calls::Few, 199)]
+    {
         let bounded = Bounded::new::<LabVolume>(length, calls, MediumProfile::SECTOR).unwrap();
         let (mut seen, mut tally) = (Seen::default(), Tally::default());
         for index in (0..bounded.count()).step_by(every) {
@@ -119,8 +123,9 @@ fn a_medium_that_lies_is_found() {
     let found = (0..40).any(|seed| {
         let sound = World::new(seed, Profile::Mixed);
         let lying = World { lie: Lie::Flush, ..sound.clone() };
-        let fails =
-            |world| torture::<LabVolume>(world, &Script::Drawn, &effort, &mut Tally::default()).is_err();
+        let fails = |world| {
+            torture::<LabVolume>(world, &Script::Drawn, &effort, &mut Tally::default()).is_err()
+        };
         fails(&lying) && !fails(&sound)
     });
     assert!(found, "a flush that does nothing goes unnoticed");

@@ -1,7 +1,7 @@
 //! [`MediumCounters`].
 
-/// Requests that a medium has carried out since it was opened, for people who watch it. The counts of one moment may be
-/// a request apart from each other.
+/// Requests that a medium has carried out since it was opened, for people who watch it. The counts
+/// of one moment may be a request apart from each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MediumCounters {
     /// Reads; a vectored one is one.

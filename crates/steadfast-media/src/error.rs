@@ -7,10 +7,12 @@ use core::fmt;
 pub enum ErrorClass {
     /// A retry may succeed (a timeout, a link that reset).
     Transient,
-    /// A retry of this request will fail again (an unreadable sector); the rest of the medium works.
+    /// A retry of this request will fail again (an unreadable sector); the rest of the medium
+    /// works.
     Permanent,
-    /// What lies below has no room for what was to be written: the file system of a sparse image is full, or a device that lends
-    /// more than it has. It may succeed once there is room; trying again at once is no use.
+    /// What lies below has no room for what was to be written: the file system of a sparse image is
+    /// full, or a device that lends more than it has. It may succeed once there is room; trying
+    /// again at once is no use.
     Full,
     /// The whole medium has gone (unplugged, server lost).
     Gone,

@@ -18,8 +18,8 @@ pub enum FailureModel {
 pub struct Geometry {
     /// Length of the medium; a multiple of the atomic unit, at most 2^63.
     pub size: u64,
-    /// Smallest unit that is written whole or not at all, and the alignment of every request; a power of two
-    /// from 1 to 65,536.
+    /// Smallest unit that is written whole or not at all, and the alignment of every request; a
+    /// power of two from 1 to 65,536.
     pub atomic_unit: u32,
     /// What happens at a power cut.
     pub failure_model: FailureModel,
@@ -34,7 +34,8 @@ impl Geometry {
     /// The geometry of a medium of `size` bytes, rounded down to whole units.
     ///
     /// # Errors
-    /// [`GeometryError`] when the unit is not a power of two from 1 to 65,536 or the size is above 2^63.
+    /// [`GeometryError`] when the unit is not a power of two from 1 to 65,536 or the size is above
+    /// 2^63.
     pub const fn new(
         size: u64,
         atomic_unit: u32,
@@ -61,7 +62,8 @@ impl Geometry {
         }
     }
 
-    /// [`admits`](Self::admits) as an error for media that refuse a bad request instead of trusting their caller.
+    /// [`admits`](Self::admits) as an error for media that refuse a bad request instead of trusting
+    /// their caller.
     ///
     /// # Errors
     /// [`ErrorClass::Permanent`] with the request's place.
@@ -93,7 +95,9 @@ impl fmt::Display for GeometryError {
             GeometryError::AtomicUnit(unit) => {
                 write!(f, "atomic unit of {unit} bytes is not a power of two from 1 to 65536")
             }
-            GeometryError::Size(size) => write!(f, "medium of {size} bytes is larger than 2^63 bytes"),
+            GeometryError::Size(size) => {
+                write!(f, "medium of {size} bytes is larger than 2^63 bytes")
+            }
         }
     }
 }

@@ -1,29 +1,34 @@
 //! The medium: what Steadfast stores its bytes on.
 //!
-//! A [`Medium`] is a linear array of bytes that is read and written in whole *atomic units*. The file system
-//! above assumes exactly this and nothing more:
+//! A [`Medium`] is a linear array of bytes that is read and written in whole *atomic units*. The
+//! file system above assumes exactly this and nothing more:
 //!
-//! - a completed write may be lost, kept, reordered or torn at atomic-unit boundaries by a power cut until a
-//!   [`Medium::flush`] issued after its completion has returned;
+//! - a completed write may be lost, kept, reordered or torn at atomic-unit boundaries by a power
+//!   cut until a [`Medium::flush`] issued after its completion has returned;
 //! - what was flushed stays as it is;
-//! - a write of one atomic unit is old or new after a power cut (unless the [`FailureModel`] says otherwise).
+//! - a write of one atomic unit is old or new after a power cut (unless the [`FailureModel`] says
+//!   otherwise).
 //!
 //! Media never know what the bytes mean; the file system never knows what is below.
 //!
 //! # The atomic unit
 //!
-//! [`Geometry::atomic_unit`] is both a promise and a demand: the medium promises that an aligned piece of this
-//! length is never half written, and it demands that every request is aligned to it. Steadfast's block size is
-//! never below it, so that two blocks never share a unit: a write that is torn by a power cut can damage no
-//! block but its own. A medium may state a *smaller* unit than the hardware has when it can align requests
-//! itself: a tear at every 512 bytes covers a tear at every 4,096. It must never state a larger one.
+//! [`Geometry::atomic_unit`] is both a promise and a demand: the medium promises that an aligned
+//! piece of this length is never half written, and it demands that every request is aligned to it.
+//! Steadfast's block size is never below it, so that two blocks never share a unit: a write that is
+//! torn by a power cut can damage no block but its own. A medium may state a *smaller* unit than
+//! the hardware has when it can align requests itself: a tear at every 512 bytes covers a tear at
+//! every 4,096. It must never state a larger one.
 //!
 //! # What is here
 //!
-//! - [`Medium`], [`Geometry`], [`MediumError`]: the interface. References, `Arc`s and `Box`es of media are media.
-//! - [`MemoryMedium`]: sparse memory; a clone shares its pages, so that a copy costs next to nothing.
-//! - [`SimMedium`]: a double for tests. It records every request, fails the ones that it is told to fail, and
-//!   branches off, at any moment and as often as wanted, an image that a power cut could have left.
+//! - [`Medium`], [`Geometry`], [`MediumError`]: the interface. References, `Arc`s and `Box`es of
+//!   media are media.
+//! - [`MemoryMedium`]: sparse memory; a clone shares its pages, so that a copy costs next to
+//!   nothing.
+//! - [`SimMedium`]: a double for tests. It records every request, fails the ones that it is told to
+//!   fail, and branches off, at any moment and as often as wanted, an image that a power cut could
+//!   have left.
 //!
 //! ```
 //! use steadfast_media::{Medium, SimMedium, SimOptions};

@@ -9,11 +9,11 @@ use spin::RwLock;
 use crate::pages::PagedImage;
 use crate::{FailureModel, Geometry, GeometryError, Medium, MediumError, MediumOperation};
 
-/// Bytes in memory: sparse (what was never written takes no memory and reads as zeros), and cheap to clone (a clone
-/// shares its pages until one side writes).
+/// Bytes in memory: sparse (what was never written takes no memory and reads as zeros), and cheap
+/// to clone (a clone shares its pages until one side writes).
 ///
-/// It is [`FailureModel::Volatile`] unless [`with_failure_model`](Self::with_failure_model) says otherwise. Memory
-/// grows as the medium is written, up to its size.
+/// It is [`FailureModel::Volatile`] unless [`with_failure_model`](Self::with_failure_model) says
+/// otherwise. Memory grows as the medium is written, up to its size.
 pub struct MemoryMedium {
     image: RwLock<PagedImage>,
     geometry: Geometry,
@@ -23,7 +23,8 @@ impl MemoryMedium {
     /// A medium of `size` bytes (rounded down to whole units) that reads as zeros.
     ///
     /// # Errors
-    /// [`GeometryError`] when the unit is not a power of two from 1 to 65,536 or the size is above 2^63.
+    /// [`GeometryError`] when the unit is not a power of two from 1 to 65,536 or the size is above
+    /// 2^63.
     pub fn new(size: u64, atomic_unit: u32) -> Result<Self, GeometryError> {
         let geometry = Geometry::new(size, atomic_unit, FailureModel::Volatile)?;
         Ok(Self::from_image(PagedImage::default(), geometry))
@@ -62,7 +63,8 @@ impl MemoryMedium {
         bytes
     }
 
-    /// Bytes of memory that hold contents, in whole pages; those shared with a clone are counted in both.
+    /// Bytes of memory that hold contents, in whole pages; those shared with a clone are counted in
+    /// both.
     pub fn resident_bytes(&self) -> u64 {
         self.image.read().resident()
     }

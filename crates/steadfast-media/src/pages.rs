@@ -1,8 +1,8 @@
 //! A sparse array of bytes whose copies share their pages.
 //!
-//! Invariants: a page or chunk that is absent reads as zeros; a page reachable from two images is never written
-//! (`Arc::make_mut` copies it first). Copying an image costs one pointer for each chunk of 1 MiB in use, so that a
-//! power cut can be branched off at every request of a run.
+//! Invariants: a page or chunk that is absent reads as zeros; a page reachable from two images is
+//! never written (`Arc::make_mut` copies it first). Copying an image costs one pointer for each
+//! chunk of 1 MiB in use, so that a power cut can be branched off at every request of a run.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -61,7 +61,9 @@ impl PagedImage {
         for piece in pieces(offset, buffer.len()) {
             let target = &mut buffer[piece.at..piece.at + piece.length];
             match self.chunks.get(&piece.chunk).and_then(|chunk| chunk.0[piece.page].as_ref()) {
-                Some(page) => target.copy_from_slice(&page[piece.start..piece.start + piece.length]),
+                Some(page) => {
+                    target.copy_from_slice(&page[piece.start..piece.start + piece.length])
+                }
                 None => target.fill(0),
             }
         }
@@ -119,12 +121,15 @@ impl PagedImage {
 
     /// The page of `piece`, made if it is absent and `wanted` (a page of zeros need not exist).
     fn page_mut(&mut self, piece: &Piece, wanted: impl FnOnce() -> bool) -> Option<&mut Page> {
-        let present = self.chunks.get(&piece.chunk).is_some_and(|chunk| chunk.0[piece.page].is_some());
+        let present =
+            self.chunks.get(&piece.chunk).is_some_and(|chunk| chunk.0[piece.page].is_some());
         if !present && !wanted() {
             return None;
         }
-        let chunk =
-            self.chunks.entry(piece.chunk).or_insert_with(|| Arc::new(Chunk([const { None }; CHUNK_PAGES])));
+        let chunk = self
+            .chunks
+            .entry(piece.chunk)
+            .or_insert_with(|| Arc::new(Chunk([const { None }; CHUNK_PAGES])));
         let slot = &mut Arc::make_mut(chunk).0[piece.page];
         let page = slot.get_or_insert_with(|| Arc::new([0; PAGE as usize]));
         Some(Arc::make_mut(page))
@@ -132,8 +137,11 @@ impl PagedImage {
 
     /// Bytes of the pages in use (shared ones included).
     pub(crate) fn resident(&self) -> u64 {
-        let pages: usize =
-            self.chunks.values().map(|chunk| chunk.0.iter().filter(|page| page.is_some()).count()).sum();
+        let pages: usize = self
+            .chunks
+            .values()
+            .map(|chunk| chunk.0.iter().filter(|page| page.is_some()).count())
+            .sum();
         pages as u64 * PAGE
     }
 
@@ -180,8 +188,11 @@ mod tests {
         let mut flat = vec![0_u8; SIZE];
         for round in 0..400 {
             let offset = random.below(SIZE as u64) as usize;
-            let length =
-                random.below((SIZE - offset) as u64 + 1).min(if round % 20 == 0 { 2 << 20 } else { 9000 });
+            let length = random.below((SIZE - offset) as u64 + 1).min(if round % 20 == 0 {
+                2 << 20
+            } else {
+                9000
+            });
             let range = offset..offset + length as usize;
             if random.below(3) == 0 {
                 let byte = [0, 0, 0xdb][random.below(3) as usize];

@@ -17,7 +17,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 when `bound` is 0. The bias of the modulus does not matter to tests.
+    /// A number below `bound`; 0 when `bound` is 0. The bias of the modulus does not matter to
+    /// tests.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
     }

@@ -3,7 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use steadfast_media::sim::{Action, Fault, Outcome, Recording, Survival};
-use steadfast_media::{ErrorClass, Medium, MediumError, MediumOperation, SimMedium, SimOptions, Temperature};
+use steadfast_media::{
+    ErrorClass, Medium, MediumError, MediumOperation, SimMedium, SimOptions, Temperature,
+};
 
 fn sim() -> SimMedium {
     SimMedium::new(SimOptions::disk(64 << 10))
@@ -11,7 +13,9 @@ fn sim() -> SimMedium {
 
 /// Which of `count` writes fail, as digits.
 fn failing_writes(sim: &SimMedium, count: u64) -> String {
-    (0..count).map(|index| if sim.write(index * 512, &[1; 512]).is_ok() { '.' } else { 'x' }).collect()
+    (0..count)
+        .map(|index| if sim.write(index * 512, &[1; 512]).is_ok() { '.' } else { 'x' })
+        .collect()
 }
 
 #[test]
@@ -38,7 +42,9 @@ fn faults_count_only_what_they_match() {
     assert_eq!((error.operation, error.class), (MediumOperation::Flush, ErrorClass::Permanent));
     sim.flush().unwrap();
 
-    let bad = Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Read).within(1024..1025);
+    let bad = Fault::new(Action::Fail(ErrorClass::Permanent))
+        .on(MediumOperation::Read)
+        .within(1024..1025);
     sim.arm(bad.forever());
     sim.read(0, &mut [0; 1024]).unwrap();
     sim.read(1536, &mut [0; 512]).unwrap();
@@ -113,7 +119,8 @@ fn rot_is_for_good() {
 
 #[test]
 fn requests_are_recorded_and_counted() {
-    let sim = SimMedium::new(SimOptions { recording: Recording::Payload, ..SimOptions::disk(64 << 10) });
+    let sim =
+        SimMedium::new(SimOptions { recording: Recording::Payload, ..SimOptions::disk(64 << 10) });
     sim.write_vectored(512, &[&[1; 512], &[2; 1024]]).unwrap();
     sim.write_fua(0, &[3; 512]).unwrap();
     sim.write_hinted(0, &[&[4; 512]], Temperature::Cold).unwrap();

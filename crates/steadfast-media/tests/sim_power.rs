@@ -1,4 +1,5 @@
-//! Power cuts of the simulator: what can survive, what must, and that a branch does not disturb the run.
+//! Power cuts of the simulator: what can survive, what must, and that a branch does not disturb the
+//! run.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +83,10 @@ fn corner_cases_are_complete_and_differ() {
     for (count, cases) in [1, 2, 4, 8, 11].into_iter().enumerate() {
         let found: BTreeSet<Vec<u8>> =
             sim.corner_cases().map(|survival| marks(&sim.power_cut_with(survival), 5)).collect();
-        assert_eq!((sim.in_flight(), sim.corner_cases().count(), found.len()), (count, cases, cases));
+        assert_eq!(
+            (sim.in_flight(), sim.corner_cases().count(), found.len()),
+            (count, cases, cases)
+        );
         write(&sim, count, 1, count as u8 + 1);
     }
 }
@@ -103,7 +107,8 @@ fn a_branch_does_not_disturb_the_run_or_other_branches() {
 #[test]
 fn one_seed_is_one_world() {
     let world = |seed| {
-        let sim = SimMedium::new(SimOptions { garbage_in_flight: true, ..SimOptions::disk(1 << 20) });
+        let sim =
+            SimMedium::new(SimOptions { garbage_in_flight: true, ..SimOptions::disk(1 << 20) });
         for index in 0..50 {
             write(&sim, index * 3 % 40, 4, index as u8 + 1);
         }
@@ -198,7 +203,8 @@ fn a_discard_is_in_flight_like_a_write() {
         write(&sim, 0, 4, 1);
         sim.flush().unwrap();
         sim.discard(0, 2 * UNIT as u64).unwrap();
-        let seen: BTreeSet<u8> = outcomes(&sim, 4).iter().flat_map(|marks| marks[..2].to_vec()).collect();
+        let seen: BTreeSet<u8> =
+            outcomes(&sim, 4).iter().flat_map(|marks| marks[..2].to_vec()).collect();
         assert_eq!(seen, BTreeSet::from([1, after]));
         sim.flush().unwrap();
         assert_eq!(outcomes(&sim, 4), BTreeSet::from([vec![after, after, 1, 1]]));

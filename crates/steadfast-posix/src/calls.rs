@@ -1,13 +1,15 @@
 //! Short names for system calls on paths relative to the check's working directory.
 //!
-//! Each function is one call (or what its text says) and returns the call's own error. Modes are octal numbers as in
-//! the manuals; the umask applies unless the text says otherwise.
+//! Each function is one call (or what its text says) and returns the call's own error. Modes are
+//! octal numbers as in the manuals; the umask applies unless the text says otherwise.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::{self, AtFlags, CWD, Dev, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::fs::{
+    self, AtFlags, CWD, Dev, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps,
+};
 pub use rustix::fs::{FileType as Kind, OFlags as O, Stat};
 pub use rustix::io::Errno;
 use rustix::path::Arg;
@@ -333,8 +335,8 @@ pub fn tick() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-/// The condition must hold within some seconds: for what a file system may do in the background, such as giving back the
-/// space of a large file.
+/// The condition must hold within some seconds: for what a file system may do in the background,
+/// such as giving back the space of a large file.
 ///
 /// Errors: those of `condition`; failed when it does not come to hold.
 #[track_caller]

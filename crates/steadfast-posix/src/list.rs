@@ -30,7 +30,11 @@ impl List {
     }
 
     /// Adds a check of the present group.
-    pub fn add(&mut self, name: impl AsRef<str>, body: impl Fn() -> Verdict + Send + Sync + 'static) {
+    pub fn add(
+        &mut self,
+        name: impl AsRef<str>,
+        body: impl Fn() -> Verdict + Send + Sync + 'static,
+    ) {
         let name = format!("{}/{}", self.group, name.as_ref());
         self.checks.push(Check { name, body: Arc::new(body) });
     }

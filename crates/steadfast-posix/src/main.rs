@@ -24,7 +24,8 @@ struct Arguments {
     /// Leave out checks whose name contains this text (may be given several times).
     #[arg(long, value_name = "TEXT")]
     exclude: Vec<String>,
-    /// Name of a check that is known to fail; that it passes counts as a failure (may be given several times).
+    /// Name of a check that is known to fail; that it passes counts as a failure (may be given
+    /// several times).
     #[arg(long, value_name = "NAME")]
     deviation: Vec<String>,
     /// Count an optional operation that the file system does not support as a failure.
@@ -49,7 +50,8 @@ fn main() -> ExitCode {
     }
     checks.retain(|check| {
         let name = check.name.as_str();
-        let wanted = arguments.filter.is_empty() || arguments.filter.iter().any(|text| name.contains(text));
+        let wanted =
+            arguments.filter.is_empty() || arguments.filter.iter().any(|text| name.contains(text));
         wanted && !arguments.exclude.iter().any(|text| name.contains(text))
     });
     let mut out = std::io::stdout().lock();
@@ -78,7 +80,10 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(error) => {
             let place = arguments.directory.unwrap_or_default();
-            eprintln!("posix-suite: {}: {error}; give a directory that you may write to", place.display());
+            eprintln!(
+                "posix-suite: {}: {error}; give a directory that you may write to",
+                place.display()
+            );
             ExitCode::from(2)
         }
     }

@@ -1,7 +1,8 @@
 //! Runs checks, each in a thread and a directory of its own, with a time limit.
 //!
-//! The thread stops sharing its working directory and umask with the rest of the process before the check begins, so
-//! checks use short relative paths, and one that hangs (the thread is left behind) cannot disturb the next.
+//! The thread stops sharing its working directory and umask with the rest of the process before the
+//! check begins, so checks use short relative paths, and one that hangs (the thread is left behind)
+//! cannot disturb the next.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ use crate::verdict::{Stop, Verdict};
 pub struct Options {
     /// Optional operations that the file system refuses count as failures.
     pub require_all: bool,
-    /// Names of checks that are known to fail. Their failure counts as a deviation; that one passes is a failure, so that
-    /// the list stays true.
+    /// Names of checks that are known to fail. Their failure counts as a deviation; that one passes
+    /// is a failure, so that the list stays true.
     pub deviations: Vec<String>,
     /// Time limit of one check.
     pub limit: Duration,
@@ -52,7 +53,8 @@ pub struct Summary {
     pub skipped: Vec<(String, String)>,
 }
 
-/// Runs `checks` below a new directory in `target`, which is removed at the end, and prints to `out` as it goes.
+/// Runs `checks` below a new directory in `target`, which is removed at the end, and prints to
+/// `out` as it goes.
 ///
 /// Errors: the directory cannot be made or `out` cannot be written. A failed check is no error.
 pub fn run(
@@ -72,7 +74,9 @@ pub fn run(
         let directory = base.join(format!("{number:04}"));
         let verdict = match std::fs::create_dir(&directory) {
             Ok(()) => run_one(check, &directory, options.limit),
-            Err(error) => Err(Stop::failed(format!("cannot make {}: {error}", directory.display()))),
+            Err(error) => {
+                Err(Stop::failed(format!("cannot make {}: {error}", directory.display())))
+            }
         };
         let verdict = match verdict {
             Err(Stop::Unsupported(why)) if options.require_all => Err(Stop::Failed(why)),
@@ -81,7 +85,8 @@ pub fn run(
         let known = options.deviations.contains(&check.name);
         match verdict {
             Ok(()) if known => {
-                let why = "passes, though it is listed as a deviation; take it off the list".to_owned();
+                let why =
+                    "passes, though it is listed as a deviation; take it off the list".to_owned();
                 writeln!(out, "FAIL  {}: {why}", check.name)?;
                 summary.failed.push((check.name.clone(), why));
             }
@@ -123,18 +128,20 @@ fn run_one(check: &Check, directory: &Path, limit: Duration) -> Verdict {
     let (sender, receiver) = mpsc::channel();
     let body = check.body.clone();
     let place = directory.to_owned();
-    let spawned = thread::Builder::new().name(check.name.chars().take(15).collect()).spawn(move || {
-        let verdict = enter(&place).and_then(|()| body());
-        // The receiver has gone when the time limit passed; nobody wants the verdict then.
-        let _ = sender.send(verdict);
-    });
+    let spawned =
+        thread::Builder::new().name(check.name.chars().take(15).collect()).spawn(move || {
+            let verdict = enter(&place).and_then(|()| body());
+            // The receiver has gone when the time limit passed; nobody wants the verdict then.
+            let _ = sender.send(verdict);
+        });
     let handle = match spawned {
         Ok(handle) => handle,
         Err(error) => return Err(Stop::skipped(format!("no thread: {error}"))),
     };
     match receiver.recv_timeout(limit) {
         Ok(verdict) => {
-            // Wait until its descriptors and working directory are gone, so that clean-up starts from quiet.
+            // Wait until its descriptors and working directory are gone, so that clean-up starts
+            // from quiet.
             let _ = handle.join();
             verdict
         }

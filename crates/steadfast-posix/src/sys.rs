@@ -1,5 +1,5 @@
-//! The few system calls that need `unsafe`: memory maps, record locks, `truncate` by path, threads with a working
-//! directory, descriptors or identity of their own.
+//! The few system calls that need `unsafe`: memory maps, record locks, `truncate` by path, threads
+//! with a working directory, descriptors or identity of their own.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
@@ -21,11 +21,16 @@ pub fn unshare_working_directory() -> Result<(), Errno> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }
 }
 
-/// Runs `body` in a new thread with the given identity and no privileges; it shares the working directory and the
-/// umask of the caller. Needs root.
+/// Runs `body` in a new thread with the given identity and no privileges; it shares the working
+/// directory and the umask of the caller. Needs root.
 ///
 /// Errors: what `body` says; skipped where the identity cannot be taken.
-pub fn as_user(uid: u32, gid: u32, groups: &[u32], body: impl FnOnce() -> Verdict + Send) -> Verdict {
+pub fn as_user(
+    uid: u32,
+    gid: u32,
+    groups: &[u32],
+    body: impl FnOnce() -> Verdict + Send,
+) -> Verdict {
     need_root()?;
     let groups: Vec<Gid> = groups.iter().map(|&group| Gid::from_raw(group)).collect();
     let become_user = || -> Result<(), Errno> {
@@ -35,27 +40,30 @@ pub fn as_user(uid: u32, gid: u32, groups: &[u32], body: impl FnOnce() -> Verdic
         rustix::thread::set_thread_res_uid(user, user, user)
     };
     in_thread(move || {
-        become_user().map_err(|error| Stop::skipped(format!("cannot become user {uid}: {error}")))?;
+        become_user()
+            .map_err(|error| Stop::skipped(format!("cannot become user {uid}: {error}")))?;
         body()
     })
 }
 
-/// Runs `body` in a new thread with a descriptor table of its own: the kernel sees another owner of record locks.
+/// Runs `body` in a new thread with a descriptor table of its own: the kernel sees another owner of
+/// record locks.
 ///
 /// Descriptors of the caller can be used by `body` (they are copies) but not replaced by it.
 ///
 /// Errors: what `body` says.
 pub fn as_other_process(body: impl FnOnce() -> Verdict + Send) -> Verdict {
     in_thread(move || {
-        unshare_descriptors().map_err(|error| Stop::skipped(format!("no descriptor table: {error}")))?;
+        unshare_descriptors()
+            .map_err(|error| Stop::skipped(format!("no descriptor table: {error}")))?;
         body()
     })
 }
 
 #[allow(unsafe_code)]
 fn unshare_descriptors() -> Result<(), Errno> {
-    // SAFETY: the new thread begins with copies of all descriptors under the same numbers, so every borrowed
-    // descriptor stays valid in it; owned ones made in it are dropped in it.
+    // SAFETY: the new thread begins with copies of all descriptors under the same numbers, so every
+    // borrowed descriptor stays valid in it; owned ones made in it are dropped in it.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) }
 }
 
@@ -94,7 +102,11 @@ pub fn truncate(path: &[u8], length: i64) -> Result<(), Errno> {
 #[allow(unsafe_code)]
 pub fn ftruncate(file: impl AsFd, length: i64) -> Result<(), Errno> {
     // SAFETY: the descriptor is borrowed for the length of the call.
-    if unsafe { libc::ftruncate(file.as_fd().as_raw_fd(), length) } == 0 { Ok(()) } else { Err(last_error()) }
+    if unsafe { libc::ftruncate(file.as_fd().as_raw_fd(), length) } == 0 {
+        Ok(())
+    } else {
+        Err(last_error())
+    }
 }
 
 /// lseek(2) with any offset and `whence`.
@@ -162,7 +174,10 @@ pub fn lock_in_the_way(
     length: i64,
 ) -> Result<Option<(Lock, i64)>, Errno> {
     let found = lock_call(file, libc::F_GETLK, kind, start, length)?;
-    Ok([Lock::Read, Lock::Write].into_iter().find(|k| k.raw() == found.l_type).map(|k| (k, found.l_start)))
+    Ok([Lock::Read, Lock::Write]
+        .into_iter()
+        .find(|k| k.raw() == found.l_type)
+        .map(|k| (k, found.l_start)))
 }
 
 #[allow(unsafe_code)]
@@ -180,7 +195,8 @@ fn lock_call(
         l_len: length,
         l_pid: 0,
     };
-    // SAFETY: the descriptor is borrowed and `request` is a valid structure for the length of the call.
+    // SAFETY: the descriptor is borrowed and `request` is a valid structure for the length of the
+    // call.
     let result = unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw mut request) };
     if result == 0 { Ok(request) } else { Err(last_error()) }
 }
@@ -200,12 +216,19 @@ impl Map {
     ///
     /// Errors: as mmap(2).
     #[allow(unsafe_code)]
-    pub fn new(file: impl AsFd, offset: u64, length: usize, write: bool, shared: bool) -> Result<Map, Errno> {
+    pub fn new(
+        file: impl AsFd,
+        offset: u64,
+        length: usize,
+        write: bool,
+        shared: bool,
+    ) -> Result<Map, Errno> {
         let protection = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         let flags = if shared { MapFlags::SHARED } else { MapFlags::PRIVATE };
         // SAFETY: the kernel chooses an unused address; nothing else points into it.
-        let address =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, offset)? };
+        let address = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, offset)?
+        };
         let address = NonNull::new(address.cast()).ok_or(Errno::FAULT)?;
         Ok(Map { address, length })
     }
@@ -236,7 +259,8 @@ impl Map {
         assert!(at < self.length);
         let (_reader, writer) = std::io::pipe().map_err(|_| Errno::MFILE)?;
         // SAFETY: the kernel checks the address itself and answers EFAULT.
-        let written = unsafe { libc::write(writer.as_raw_fd(), self.address.as_ptr().add(at).cast(), 1) };
+        let written =
+            unsafe { libc::write(writer.as_raw_fd(), self.address.as_ptr().add(at).cast(), 1) };
         if written == 1 { Ok(()) } else { Err(last_error()) }
     }
 
@@ -253,7 +277,8 @@ impl Map {
 impl Drop for Map {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: the range is ours and no pointer to it is left. Failure would leave it mapped, which harms nobody.
+        // SAFETY: the range is ours and no pointer to it is left. Failure would leave it mapped,
+        // which harms nobody.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.length) };
     }
 }

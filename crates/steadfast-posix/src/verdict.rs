@@ -11,11 +11,14 @@ pub type Verdict = Result<(), Stop>;
 /// Why a check ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// The file system did not do what was expected; the text says where in the suite, what was expected and what came.
+    /// The file system did not do what was expected; the text says where in the suite, what was
+    /// expected and what came.
     Failed(String),
-    /// The check cannot be made here (not root, or the system lacks something that is no fault of the file system).
+    /// The check cannot be made here (not root, or the system lacks something that is no fault of
+    /// the file system).
     Skipped(String),
-    /// The file system says that it does not support an optional operation; a failure when all is required.
+    /// The file system says that it does not support an optional operation; a failure when all is
+    /// required.
     Unsupported(String),
 }
 
@@ -83,7 +86,8 @@ pub fn holds(condition: bool, what: &str) -> Verdict {
     if condition { Ok(()) } else { Err(Stop::failed(format!("does not hold: {what}"))) }
 }
 
-/// Turns "this file system does not have that" into a stop of its own kind, any other error into a failure.
+/// Turns "this file system does not have that" into a stop of its own kind, any other error into a
+/// failure.
 #[track_caller]
 pub fn supported<T>(what: &str, result: Result<T, Errno>) -> Result<T, Stop> {
     match result {

@@ -1,5 +1,5 @@
-//! The suite itself: names, verdicts and limits are reported as they should be; and, where `POSIX_SUITE_DIR` names a
-//! directory, the whole suite runs there.
+//! The suite itself: names, verdicts and limits are reported as they should be; and, where
+//! `POSIX_SUITE_DIR` names a directory, the whole suite runs there.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,7 +10,8 @@ use steadfast_posix::{List, Options, Stop, Summary, run, suites};
 fn run_list(list: List, options: &Options) -> (Summary, String) {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let mut out = Vec::new();
-    let summary = run(directory, &list.into_checks(), options, &mut out).expect("the directory is writable");
+    let summary =
+        run(directory, &list.into_checks(), options, &mut out).expect("the directory is writable");
     (summary, String::from_utf8(out).expect("text"))
 }
 
@@ -34,7 +35,8 @@ fn each_verdict_is_counted() {
     list.add("deviates", || Err(Stop::failed("planted")));
     list.add("deviates-no-more", || Ok(()));
     let deviations = vec!["own/deviates".to_owned(), "own/deviates-no-more".to_owned()];
-    let (summary, text) = run_list(list, &Options { require_all: true, deviations, ..Options::default() });
+    let (summary, text) =
+        run_list(list, &Options { require_all: true, deviations, ..Options::default() });
     assert_eq!(summary.passed, 1);
     let failed: Vec<&str> = summary.failed.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(failed, ["own/fails", "own/lacks", "own/panics", "own/deviates-no-more"]);
@@ -52,7 +54,8 @@ fn a_check_that_hangs_is_given_up_and_the_next_one_runs() {
         Ok(())
     });
     list.add("runs", || Ok(std::fs::write("here", b"")?));
-    let (summary, _) = run_list(list, &Options { limit: Duration::from_millis(200), ..Options::default() });
+    let (summary, _) =
+        run_list(list, &Options { limit: Duration::from_millis(200), ..Options::default() });
     assert_eq!((summary.passed, summary.failed.len()), (1, 1));
 }
 
@@ -79,7 +82,7 @@ fn checks_start_in_empty_directories_of_their_own_with_umask_zero() {
 fn whole_suite_on_a_directory_from_the_environment() {
     let Some(directory) = std::env::var_os("POSIX_SUITE_DIR") else { return };
     let options = Options::default();
-    let summary =
-        run(Path::new(&directory), &suites::all(), &options, &mut std::io::stderr()).expect("it runs");
+    let summary = run(Path::new(&directory), &suites::all(), &options, &mut std::io::stderr())
+        .expect("it runs");
     assert!(summary.failed.is_empty(), "{:#?}", summary.failed);
 }

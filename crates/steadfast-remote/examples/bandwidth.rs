@@ -1,12 +1,15 @@
-//! The bandwidth of arrays without a file system or FUSE: sequential writes of 1 MiB with a flush at the end, and reads, by
-//! policy; beside raw requests of the same size to the same servers with the same client, in the same run. Prints Markdown.
+//! The bandwidth of arrays without a file system or FUSE: sequential writes of 1 MiB with a flush
+//! at the end, and reads, by policy; beside raw requests of the same size to the same servers with
+//! the same client, in the same run. Prints Markdown.
 //!
-//! Raw requests overwrite the same memory of the servers again and again. Two more kinds of raw writes say what a machine can do
-//! at all: *fresh* ones go to memory that nobody had before, and *whole* ones send every server as many bytes as the policy does.
+//! Raw requests overwrite the same memory of the servers again and again. Two more kinds of raw
+//! writes say what a machine can do at all: *fresh* ones go to memory that nobody had before, and
+//! *whole* ones send every server as many bytes as the policy does.
 //!
-//! `cargo run --release -p steadfast-remote --example bandwidth [MIB [ROUNDS [POLICY]]]`. Servers, client and whatever else runs share
-//! the machine; the figure that means something is the share of what the policy leaves of the raw requests. Shares are medians of
-//! those of each round, in which both sides are measured one after the other: a machine has better and worse moments.
+//! `cargo run --release -p steadfast-remote --example bandwidth [MIB [ROUNDS [POLICY]]]`. Servers,
+//! client and whatever else runs share the machine; the figure that means something is the share of
+//! what the policy leaves of the raw requests. Shares are medians of those of each round, in which
+//! both sides are measured one after the other: a machine has better and worse moments.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -64,7 +67,8 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Megabytes a second in each round: raw writes, to fresh memory, with the bytes of the policy, writes, raw reads, reads.
+/// Megabytes a second in each round: raw writes, to fresh memory, with the bytes of the policy,
+/// writes, raw reads, reads.
 fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[Vec<f64>; 6], Failed> {
     let size = (mib as u64) << 22;
     // As much as a round writes to a server.
@@ -72,8 +76,13 @@ fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[Vec
     let quota = size.max((mib * PIECE) as u64 + rounds * part);
     let (data, _) = policy.shards(count)?;
     let lend = || -> Result<Server, Failed> {
-        let options =
-            PoolOptions { limit: 2 * quota, quota, lease: None, names_max: 2, granules: GranuleSize::Small };
+        let options = PoolOptions {
+            limit: 2 * quota,
+            quota,
+            lease: None,
+            names_max: 2,
+            granules: GranuleSize::Small,
+        };
         let pool = Arc::new(MemoryPool::new(options));
         Ok(Server::start("127.0.0.1:0".parse()?, pool, ServerOptions::default())?)
     };
@@ -86,7 +95,8 @@ fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[Vec
         };
         TcpFleet::new(servers.iter().map(place).collect(), FleetOptions::default())
     };
-    let options = ArrayOptions { patience_ms: PATIENCE_MS, hedge_ms: PATIENCE_MS, ..ArrayOptions::default() };
+    let options =
+        ArrayOptions { patience_ms: PATIENCE_MS, hedge_ms: PATIENCE_MS, ..ArrayOptions::default() };
     let create = CreateOptions { policy, uuid: [1; 16], spares: 0 };
     let array = Array::create(fleet("array"), &create, options)?;
     let raw = fleet("raw");
@@ -142,8 +152,9 @@ fn done(fleet: &TcpFleet, calls: &mut [Call<'_>]) -> Result<(), Failed> {
 fn write(fleet: &TcpFleet, shares: &[&[u8]], offset: u64) -> Result<(), Failed> {
     let pieces: Vec<[&[u8]; 1]> = shares.iter().map(|share| [*share]).collect();
     let asks = pieces.iter().enumerate();
-    let mut calls: Vec<Call<'_>> =
-        asks.map(|(server, share)| Call::new(server, offset & !511, Ask::Write(share, false))).collect();
+    let mut calls: Vec<Call<'_>> = asks
+        .map(|(server, share)| Call::new(server, offset & !511, Ask::Write(share, false)))
+        .collect();
     done(fleet, &mut calls)
 }
 

@@ -1,5 +1,6 @@
-//! Addresses of arrays: `remote://a:10809,b:10809?policy=mirror&…`, `remote+etcd://host:2379/NAME?…` where etcd knows the
-//! servers, or `remote:///etc/array.toml` with the same words.
+//! Addresses of arrays: `remote://a:10809,b:10809?policy=mirror&…`,
+//! `remote+etcd://host:2379/NAME?…` where etcd knows the servers, or `remote:///etc/array.toml`
+//! with the same words.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -136,7 +137,9 @@ impl Address {
         match key {
             "policy" => self.policy = Some(Policy::from_str(value)?),
             "ec" => self.policy = Some(Policy::from_str(&format!("ec={value}"))?),
-            "export" if value.len() <= crate::protocol::NAME_BYTES_MAX => self.export = value.to_owned(),
+            "export" if value.len() <= crate::protocol::NAME_BYTES_MAX => {
+                self.export = value.to_owned()
+            }
             "connections" => match number()? {
                 count @ 1..=64 => self.connections = count as usize,
                 _ => return Err(wrong("give a number from 1 to 64")),
@@ -171,7 +174,8 @@ impl Address {
             "tls_cert" => self.tls.certificate = Some(PathBuf::from(value)),
             "tls_key" => self.tls.key = Some(PathBuf::from(value)),
             "members" | "takeover" | "etcd_wait" | "etcd_ca" | "etcd_cert" | "etcd_key" => {
-                let etcd = self.etcd.as_mut().ok_or_else(|| wrong("only where etcd knows the servers"))?;
+                let etcd =
+                    self.etcd.as_mut().ok_or_else(|| wrong("only where etcd knows the servers"))?;
                 match key {
                     "members" => match number()? {
                         count @ 1..=16 => etcd.count = Some(count as usize),
@@ -202,7 +206,8 @@ impl Address {
                 return Err("no member of etcd is given".to_owned());
             }
             if !self.servers.is_empty() || self.spares > 0 || !self.export.is_empty() {
-                return Err("servers, spares and exports are chosen through etcd: leave them out".to_owned());
+                return Err("servers, spares and exports are chosen through etcd: leave them out"
+                    .to_owned());
             }
             self.new_members()?;
             return Ok(self);
@@ -239,21 +244,24 @@ impl Address {
         Ok((policy, count))
     }
 
-    /// Reads a file with `servers = ["a:10809", …]`, or `etcd = ["a:2379", …]` and `array = "NAME"`, and the words of an
-    /// address as keys.
+    /// Reads a file with `servers = ["a:10809", …]`, or `etcd = ["a:2379", …]` and `array =
+    /// "NAME"`, and the words of an address as keys.
     ///
     /// # Errors
     /// A line for people.
     pub fn from_file(path: &Path) -> Result<Address, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let table: BTreeMap<String, toml::Value> =
-            toml::from_str(&text).map_err(|error| format!("{}: {}", path.display(), error.message()))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let table: BTreeMap<String, toml::Value> = toml::from_str(&text)
+            .map_err(|error| format!("{}: {}", path.display(), error.message()))?;
         let list = |key: &str| -> Vec<String> {
-            let values = table.get(key).and_then(toml::Value::as_array).cloned().unwrap_or_default();
+            let values =
+                table.get(key).and_then(toml::Value::as_array).cloned().unwrap_or_default();
             values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
         };
-        let servers =
-            |key: &str| -> Vec<String> { list(key).iter().map(|server| with_port(server)).collect() };
+        let servers = |key: &str| -> Vec<String> {
+            list(key).iter().map(|server| with_port(server)).collect()
+        };
         let spares = servers("spare");
         let mut address = Address::new(servers("servers"));
         if table.contains_key("etcd") {
@@ -268,7 +276,9 @@ impl Address {
                 toml::Value::String(text) => text.clone(),
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-                _ => return Err(format!("{}: '{key}' is neither text nor a number", path.display())),
+                _ => {
+                    return Err(format!("{}: '{key}' is neither text nor a number", path.display()));
+                }
             };
             address.set(key, &value)?;
         }
@@ -292,7 +302,9 @@ impl FromStr for Address {
         let (etcd, rest) = match (text.strip_prefix(SCHEME_ETCD), text.strip_prefix(SCHEME)) {
             (Some(rest), _) => (true, rest),
             (None, Some(rest)) => (false, rest),
-            (None, None) => return Err(format!("'{text}' does not begin with {SCHEME} or {SCHEME_ETCD}")),
+            (None, None) => {
+                return Err(format!("'{text}' does not begin with {SCHEME} or {SCHEME_ETCD}"));
+            }
         };
         let (place, words) = rest.split_once('?').unwrap_or((rest, ""));
         let parts = |list: &str| -> Vec<String> {
@@ -305,7 +317,9 @@ impl FromStr for Address {
                 Address { etcd, ..Address::new(Vec::new()) }
             }
             (false, true) => Address::from_file(Path::new(place))?,
-            (false, false) => Address::new(parts(place).iter().map(|server| with_port(server)).collect()),
+            (false, false) => {
+                Address::new(parts(place).iter().map(|server| with_port(server)).collect())
+            }
         };
         let mut spares = Vec::new();
         for word in words.split('&').filter(|word| !word.is_empty()) {
@@ -336,7 +350,10 @@ mod tests {
         assert!(address.degraded && address.timeout == Duration::from_millis(900));
         assert_eq!(address.late, Duration::ZERO);
         assert_eq!((address.rebuild_rate, address.hold), (5 << 20, 3 << 20));
-        assert_eq!((address.log, address.log_left, address.log_behind), (Some("/l".into()), false, 8 << 20));
+        assert_eq!(
+            (address.log, address.log_left, address.log_behind),
+            (Some("/l".into()), false, 8 << 20)
+        );
         let left: Address = "remote://a?log=none".parse().unwrap();
         assert_eq!((left.log, left.log_left), (None, true));
         let address: Address = "remote://a,b,c?policy=ec=2+1".parse().unwrap();
@@ -373,15 +390,24 @@ mod tests {
 
     #[test]
     fn files_say_the_same() {
-        let path = std::env::temp_dir().join(format!("steadfast-address-{}.toml", std::process::id()));
-        std::fs::write(&path, "servers = ['a', 'b:1']\nspare = ['c']\npolicy = 'mirror'\ntimeout = 700\n")
-            .unwrap();
+        let path =
+            std::env::temp_dir().join(format!("steadfast-address-{}.toml", std::process::id()));
+        std::fs::write(
+            &path,
+            "servers = ['a', 'b:1']\nspare = ['c']\npolicy = 'mirror'\ntimeout = 700\n",
+        )
+        .unwrap();
         let address = format!("remote://{}?export=x", path.display()).parse::<Address>().unwrap();
-        std::fs::write(&path, "etcd = ['a', 'b:1']\narray = 'x'\npolicy = 'ec=4+2'\ntakeover = true\n")
-            .unwrap();
-        let named = format!("remote://{}?etcd_wait=5s", path.display()).parse::<Address>().unwrap_err();
+        std::fs::write(
+            &path,
+            "etcd = ['a', 'b:1']\narray = 'x'\npolicy = 'ec=4+2'\ntakeover = true\n",
+        )
+        .unwrap();
+        let named =
+            format!("remote://{}?etcd_wait=5s", path.display()).parse::<Address>().unwrap_err();
         assert!(named.contains("milliseconds"), "{named}");
-        let named = format!("remote://{}?etcd_wait=500", path.display()).parse::<Address>().unwrap();
+        let named =
+            format!("remote://{}?etcd_wait=500", path.display()).parse::<Address>().unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(named.new_members(), Ok((Policy::Erasure { data: 4, parity: 2 }, 6)));
         let etcd = named.etcd.unwrap();

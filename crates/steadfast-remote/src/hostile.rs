@@ -1,5 +1,5 @@
-//! Both sides of the protocol against any bytes, for tests and fuzzers: nothing may panic, hang, or take memory by a length
-//! that somebody claims.
+//! Both sides of the protocol against any bytes, for tests and fuzzers: nothing may panic, hang, or
+//! take memory by a length that somebody claims.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::AtomicBool;
@@ -78,7 +78,8 @@ fn server_opening() -> Vec<u8> {
     bytes
 }
 
-/// Our server against a client that says `input`; where its first byte is odd, after it has begun as it should.
+/// Our server against a client that says `input`; where its first byte is odd, after it has begun
+/// as it should.
 pub fn server(input: &[u8]) {
     let Some((how, bytes)) = input.split_first() else { return };
     let opening = if how % 2 == 1 { client_opening() } else { Vec::new() };
@@ -94,19 +95,22 @@ pub fn server(input: &[u8]) {
     let _ = serve_stream(Script::new(&opening, bytes), &pool, None, &Limits::default(), &stop);
 }
 
-/// Our client against a server that says `input`; where its first byte is odd, after it has begun as it should. Whether
-/// there was a connection, and how many requests were answered over it.
+/// Our client against a server that says `input`; where its first byte is odd, after it has begun
+/// as it should. Whether there was a connection, and how many requests were answered over it.
 pub fn client(input: &[u8]) -> Option<usize> {
     let (how, bytes) = input.split_first()?;
     let opening = if how % 2 == 1 { server_opening() } else { Vec::new() };
-    let endpoint = Endpoint { address: "somewhere:1".to_owned(), export: "a".to_owned(), tls: None };
+    let endpoint =
+        Endpoint { address: "somewhere:1".to_owned(), export: "a".to_owned(), tls: None };
     let mut link = Link::over(Box::new(Script::new(&opening, bytes)), &endpoint, PATIENCE).ok()?;
     let (mut near, mut far) = ([0; 16], [0; 64]);
-    let mut reads = [Question::new(0, Ask::Read(&mut near)), Question::new(4096, Ask::Read(&mut far))];
+    let mut reads =
+        [Question::new(0, Ask::Read(&mut near)), Question::new(4096, Ask::Read(&mut far))];
     let mut answered = 0;
     if link.send(&reads, PATIENCE).and_then(|()| link.receive(&mut reads, PATIENCE)).is_ok() {
         let pieces = [&b"bytes"[..]];
-        let mut others = [Question::new(0, Ask::Write(&pieces, true)), Question::new(0, Ask::Flush)];
+        let mut others =
+            [Question::new(0, Ask::Write(&pieces, true)), Question::new(0, Ask::Flush)];
         let _ = link.send(&others, PATIENCE).and_then(|()| link.receive(&mut others, PATIENCE));
         answered += others.iter().filter(|question| question.answer.is_some()).count();
     }
@@ -149,7 +153,8 @@ mod tests {
             (Command::Read, LENT - 1, 2),
             (Command::Disconnect, 0, 0),
         ] {
-            let request = Request { command, flags: CommandFlags::default(), cookie: 9, offset, length };
+            let request =
+                Request { command, flags: CommandFlags::default(), cookie: 9, offset, length };
             bytes.extend(request.encode());
             if command == Command::Write {
                 bytes.extend([3; 16]);
@@ -166,7 +171,8 @@ mod tests {
         server(&requests());
     }
 
-    /// Good conversations with bytes changed, cut off or repeated: numbers from a generator, the same ones each time.
+    /// Good conversations with bytes changed, cut off or repeated: numbers from a generator, the
+    /// same ones each time.
     #[test]
     fn changed_conversations_end() {
         let mut state = 0x2545_f491_4f6c_dd1d_u64;

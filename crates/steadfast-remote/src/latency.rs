@@ -1,5 +1,5 @@
-//! [`Latencies`]: how long requests took, in buckets of a quarter of a power of two: a percentile is at most a fifth too
-//! high.
+//! [`Latencies`]: how long requests took, in buckets of a quarter of a power of two: a percentile
+//! is at most a fifth too high.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,7 +47,8 @@ impl Latencies {
     }
 
     pub(crate) fn summary(&self) -> Latency {
-        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+        let counts: Vec<u64> =
+            self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         let count: u64 = counts.iter().sum();
         let longest = self.longest.load(Ordering::Relaxed);
         let at = |percent: u64| {
@@ -61,7 +62,12 @@ impl Latencies {
         };
         match count {
             0 => Latency::default(),
-            _ => Latency { count, p50_us: at(50), p99_us: at(99), longest_us: longest.div_ceil(1000) },
+            _ => Latency {
+                count,
+                p50_us: at(50),
+                p99_us: at(99),
+                longest_us: longest.div_ceil(1000),
+            },
         }
     }
 }

@@ -1,13 +1,16 @@
-//! Remote memory for Steadfast: the NBD protocol on both sides, and media made of the memory of other machines.
+//! Remote memory for Steadfast: the NBD protocol on both sides, and media made of the memory of
+//! other machines.
 //!
 //! - [`protocol`]: what both sides say, as bytes, without I/O;
-//! - [`export`]: what a server gives out: [lent memory](export::MemoryPool), or [any medium](export::MediumExport);
+//! - [`export`]: what a server gives out: [lent memory](export::MemoryPool), or [any
+//!   medium](export::MediumExport);
 //! - [`RemoteMedium`]: an array at an [`Address`], looked after;
 //! - [`mod@array`]: a medium on several servers, which survives losses of them;
 //! - [`behind`]: a second state of an array on a local disk, for when all servers are lost;
 //! - [`client`]: the client: one connection, many requests in flight;
 //! - [`hostile`]: both sides against any bytes, for tests and fuzzers;
-//! - [`etcd`]: which servers there are, whose memory is whose, and who may write, where etcd says so;
+//! - [`etcd`]: which servers there are, whose memory is whose, and who may write, where etcd says
+//!   so;
 //! - [`server`]: the server: one thread a connection, everything bounded.
 //!
 //! Decision 0012 has the reasons.

@@ -1,6 +1,6 @@
-//! [`Live`]: what an open array is doing, for whoever asks on this machine: a Unix socket beside the witness, which whoever
-//! has the array open serves. Who connects gets one JSON document; nothing is read from him, so nothing that he does
-//! reaches the array.
+//! [`Live`]: what an open array is doing, for whoever asks on this machine: a Unix socket beside
+//! the witness, which whoever has the array open serves. Who connects gets one JSON document;
+//! nothing is read from him, so nothing that he does reaches the array.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -123,7 +123,8 @@ pub struct LiveRebuild {
 pub struct LiveLog {
     /// Where it is.
     pub path: String,
-    /// `complete`, `copying` (nothing can be restored from it yet) or `failed` (given up until the array is opened again).
+    /// `complete`, `copying` (nothing can be restored from it yet) or `failed` (given up until the
+    /// array is opened again).
     pub state: String,
     /// Why it was given up.
     pub error: Option<String>,
@@ -149,8 +150,8 @@ pub(crate) struct LiveSocket {
 }
 
 impl LiveSocket {
-    /// Serves what `source` says at `path`. Whoever holds the lock of the array calls this, so a socket that is there is
-    /// left over from somebody who has died.
+    /// Serves what `source` says at `path`. Whoever holds the lock of the array calls this, so a
+    /// socket that is there is left over from somebody who has died.
     ///
     /// # Errors
     /// The socket cannot be made, or no thread.

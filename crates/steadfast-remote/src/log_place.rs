@@ -1,4 +1,5 @@
-//! The write-behind log of an address: a file or block device of this machine, and the thread that brings it up to date.
+//! The write-behind log of an address: a file or block device of this machine, and the thread that
+//! brings it up to date.
 
 use std::path::Path;
 use std::time::Duration;
@@ -35,7 +36,8 @@ fn file(path: &Path, options: &FileOptions) -> Result<Option<FileMedium>, Remote
     }
 }
 
-/// The log at this path, for whoever is about to use it; `None` where there is nothing, or nothing but zeros.
+/// The log at this path, for whoever is about to use it; `None` where there is nothing, or nothing
+/// but zeros.
 ///
 /// # Errors
 /// There is something else, or it is in use.
@@ -79,7 +81,8 @@ fn create(address: &Address, path: &Path, array: &Array<TcpFleet>) -> Result<Hos
     WriteBehind::create(medium, array, address.log_behind, blank, clock).map_err(failed)
 }
 
-/// The log of an array that was just opened, or, where it is `new`, made; with none where the address names none.
+/// The log of an array that was just opened, or, where it is `new`, made; with none where the
+/// address names none.
 ///
 /// # Errors
 /// It is another array's, or its disk fails.
@@ -106,7 +109,8 @@ pub(crate) fn attach(
     Ok(Some(log))
 }
 
-/// Keeps the log up to date until it is told to stop: `rate` bytes a second at most of what has to be copied.
+/// Keeps the log up to date until it is told to stop: `rate` bytes a second at most of what has to
+/// be copied.
 pub(crate) fn keep(
     array: &Array<TcpFleet>,
     log: &HostLog,
@@ -119,7 +123,8 @@ pub(crate) fn keep(
         while log.work() {}
         match log.copy(array) {
             Some(bytes) => {
-                let pause = Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / rate.max(1));
+                let pause =
+                    Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / rate.max(1));
                 if bytes > 0 && shared.rest(pause) {
                     break;
                 }

@@ -1,4 +1,5 @@
-//! [`RemoteMedium`]: an array at an address, looked after: lost members are rebuilt while it is open.
+//! [`RemoteMedium`]: an array at an address, looked after: lost members are rebuilt while it is
+//! open.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -19,8 +20,8 @@ use crate::latency::Latencies;
 use crate::live::{self, Live, LiveMember, LiveSocket};
 use crate::log_place::{self, HostLog, LogReport};
 use crate::place::{
-    Noted, ServerReport, as_witness, clock, fleet, hex, known_uuid, look, options, recorded, servers_of,
-    trim_all, uuid_from, uuid_of, witness,
+    Noted, ServerReport, as_witness, clock, fleet, hex, known_uuid, look, options, recorded,
+    servers_of, trim_all, uuid_from, uuid_of, witness,
 };
 use crate::server::TlsError;
 use crate::tender::{self, Shared};
@@ -60,7 +61,8 @@ pub enum RemoteError {
     Host(String),
 }
 
-/// Reads of this many bytes and more are asked of several servers at once: two of them at a time are enough.
+/// Reads of this many bytes and more are asked of several servers at once: two of them at a time
+/// are enough.
 const LONG: usize = 256 << 10;
 
 /// An array at an address, open.
@@ -165,7 +167,8 @@ impl RemoteMedium {
     pub fn create(address: &Address, uuid: [u8; 16]) -> Result<RemoteMedium, RemoteError> {
         let Some(etcd) = &address.etcd else {
             let members = address.servers.len().saturating_sub(address.spares);
-            let policy = address.policy.unwrap_or(if members > 1 { Policy::Mirror } else { Policy::None });
+            let policy =
+                address.policy.unwrap_or(if members > 1 { Policy::Mirror } else { Policy::None });
             return Self::create_on(address, uuid, policy, None);
         };
         let (policy, count) = address.new_members().map_err(ArrayError::Invalid)?;
@@ -180,7 +183,9 @@ impl RemoteMedium {
         let session = Arc::new(session);
         let made = resolved(address, &gateway(etcd)?, &record, Some(record.token))
             .map_err(RemoteError::from)
-            .and_then(|address| Self::create_on(&address, uuid, policy, Some(Arc::clone(&session))));
+            .and_then(|address| {
+                Self::create_on(&address, uuid, policy, Some(Arc::clone(&session)))
+            });
         if made.is_err() {
             // Nobody has anything there yet.
             let _ = session.release();
@@ -202,7 +207,9 @@ impl RemoteMedium {
         let witness = witness(address)?;
         let create = CreateOptions { policy, uuid, spares: address.spares };
         let options = match &session {
-            Some(session) => options(address, Some(as_witness(session)), session.token().into(), false),
+            Some(session) => {
+                options(address, Some(as_witness(session)), session.token().into(), false)
+            }
             None => options(address, witness.as_ref().map(as_witness), clock(), false),
         };
         let array = Array::create(fleet, &create, options)?;
@@ -217,8 +224,9 @@ impl RemoteMedium {
         Self::open_as(address, false)
     }
 
-    /// Opens the array to look at it: nothing is changed on the servers, so it can also be done while another machine uses
-    /// it. What that one moves away meanwhile cannot be read here any more.
+    /// Opens the array to look at it: nothing is changed on the servers, so it can also be done
+    /// while another machine uses it. What that one moves away meanwhile cannot be read here any
+    /// more.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -230,7 +238,9 @@ impl RemoteMedium {
         let witness = witness(address)?;
         let lock = |uuid: &[u8; 16]| -> Result<Option<File>, RemoteError> {
             let Some(witness) = &witness else { return Ok(None) };
-            let held = witness.lock(uuid, read_only).map_err(|error| RemoteError::Host(error.to_string()))?;
+            let held = witness
+                .lock(uuid, read_only)
+                .map_err(|error| RemoteError::Host(error.to_string()))?;
             held.map(Some).ok_or(RemoteError::InUse)
         };
         // On this machine first: before the token or the epoch changes below whoever has it.
@@ -244,19 +254,27 @@ impl RemoteMedium {
                         (Cow::Owned(looked), options, None, lock)
                     }
                     false => {
-                        let (session, record) = Session::open(gateway(etcd)?, etcd, address.log.is_some())?;
-                        let address = resolved(address, &gateway(etcd)?, &record, Some(record.token))?;
+                        let (session, record) =
+                            Session::open(gateway(etcd)?, etcd, address.log.is_some())?;
+                        let address =
+                            resolved(address, &gateway(etcd)?, &record, Some(record.token))?;
                         let session = Arc::new(session);
-                        let options =
-                            options(&address, Some(as_witness(&session)), session.token().into(), false);
+                        let options = options(
+                            &address,
+                            Some(as_witness(&session)),
+                            session.token().into(),
+                            false,
+                        );
                         (Cow::Owned(address), options, Some(session), lock)
                     }
                 }
             }
             _ => {
-                let uuid = witness.as_ref().and_then(|_| uuid_of(&fleet(address, None).ok()?, address));
+                let uuid =
+                    witness.as_ref().and_then(|_| uuid_of(&fleet(address, None).ok()?, address));
                 let lock = uuid.map_or(Ok(None), |uuid| lock(&uuid))?;
-                let options = options(address, witness.as_ref().map(as_witness), clock(), read_only);
+                let options =
+                    options(address, witness.as_ref().map(as_witness), clock(), read_only);
                 (Cow::Borrowed(address), options, None, lock)
             }
         };
@@ -284,7 +302,8 @@ impl RemoteMedium {
             }
             None => None,
         };
-        let times = Times { reads: Latencies::new(), writes: Latencies::new(), flushes: Latencies::new() };
+        let times =
+            Times { reads: Latencies::new(), writes: Latencies::new(), flushes: Latencies::new() };
         let log = match array.is_read_only() {
             true => None,
             false => log_place::attach(address, &array, new, witness.as_deref())?,
@@ -346,7 +365,10 @@ impl RemoteMedium {
     fn lost(address: &Address, error: ArrayError) -> RemoteError {
         let gone = matches!(
             error,
-            ArrayError::NoArray | ArrayError::Silent { .. } | ArrayError::TooManyLost | ArrayError::Unsure(_)
+            ArrayError::NoArray
+                | ArrayError::Silent { .. }
+                | ArrayError::TooManyLost
+                | ArrayError::Unsure(_)
         );
         match (&address.log, log_place::report(address)) {
             (Some(path), Ok(Some(report))) if gone && report.time_ms.is_some() => {
@@ -356,7 +378,8 @@ impl RemoteMedium {
         }
     }
 
-    /// What the write-behind log of an address says, without the array being opened; `None` where there is none.
+    /// What the write-behind log of an address says, without the array being opened; `None` where
+    /// there is none.
     ///
     /// # Errors
     /// There is something else in its place.
@@ -388,9 +411,12 @@ impl RemoteMedium {
     pub fn drain(&self, member: usize) -> Result<(), RemoteError> {
         let array = &self.open.array;
         let seat = array.status().members.get(member).map(|(_, seat)| *seat);
-        let Some(seat) = seat else { return Err(RemoteError::Array(ArrayError::WrongState(member))) };
+        let Some(seat) = seat else {
+            return Err(RemoteError::Array(ArrayError::WrongState(member)));
+        };
         if array.spares().is_empty() && self.open.session.is_none() {
-            let why = "there is no spare to take its place: give one with spare=HOST:PORT".to_owned();
+            let why =
+                "there is no spare to take its place: give one with spare=HOST:PORT".to_owned();
             return Err(RemoteError::Array(ArrayError::Invalid(why)));
         }
         // Before it is lost: its own server would be the first to be tried.
@@ -414,11 +440,12 @@ impl RemoteMedium {
         Ok((0..fleet.servers()).map(|server| look(&fleet, &address, server)).collect())
     }
 
-    /// Gives up an array that etcd knows: its memory is free again, and everything in it is gone. While somebody has it open
-    /// only if the address says `takeover=yes`.
+    /// Gives up an array that etcd knows: its memory is free again, and everything in it is gone.
+    /// While somebody has it open only if the address says `takeover=yes`.
     ///
     /// # Errors
-    /// [`RemoteError`]; servers that do not answer keep their bytes until they are told by the next array, or end.
+    /// [`RemoteError`]; servers that do not answer keep their bytes until they are told by the next
+    /// array, or end.
     pub fn release(address: &Address) -> Result<(), RemoteError> {
         let Some(etcd) = &address.etcd else {
             let why = "only arrays that etcd knows can be released".to_owned();
@@ -453,7 +480,8 @@ impl Drop for RemoteMedium {
         for thread in [self.tender.take(), self.keeper.take()].into_iter().flatten() {
             let _ = thread.join();
         }
-        // With etcd nobody waits for that, and etcd itself may be away. What fails here the next one finds not closed.
+        // With etcd nobody waits for that, and etcd itself may be away. What fails here the next
+        // one finds not closed.
         if self.open.session.is_none() {
             let _ = self.open.array.close();
         }

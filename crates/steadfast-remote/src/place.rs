@@ -1,4 +1,5 @@
-//! From an address to servers: connections, who notes epochs, and what can be known of an array that is not open.
+//! From an address to servers: connections, who notes epochs, and what can be known of an array
+//! that is not open.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -37,7 +38,11 @@ pub(crate) fn fleet(address: &Address, session: Option<&Session>) -> Result<TcpF
     let endpoints = address
         .servers
         .iter()
-        .map(|server| Endpoint { address: server.clone(), export: address.export.clone(), tls: tls.clone() })
+        .map(|server| Endpoint {
+            address: server.clone(),
+            export: address.export.clone(),
+            tls: tls.clone(),
+        })
         .collect();
     let options = FleetOptions {
         connections: address.connections,
@@ -47,7 +52,8 @@ pub(crate) fn fleet(address: &Address, session: Option<&Session>) -> Result<TcpF
     Ok(TcpFleet::new(endpoints, options))
 }
 
-/// Where epochs are noted if the address does not say: below the state directory of this machine or user.
+/// Where epochs are noted if the address does not say: below the state directory of this machine or
+/// user.
 pub(crate) fn witness(address: &Address) -> Result<Option<Arc<DirectoryWitness>>, RemoteError> {
     if let Some(directory) = &address.witness {
         let made = DirectoryWitness::new(directory.clone())
@@ -90,8 +96,8 @@ pub(crate) fn options(
     }
 }
 
-/// What tells the sessions apart where nobody gives out tokens. A clock that is wrong matters only between clients that have
-/// not seen each other.
+/// What tells the sessions apart where nobody gives out tokens. A clock that is wrong matters only
+/// between clients that have not seen each other.
 pub(crate) fn clock() -> u64 {
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms)

@@ -1,6 +1,7 @@
 //! Restoring: all servers are lost, and an array is made anew out of the write-behind log.
 //!
-//! Servers that are there win: one that holds an array, this one or another, is not overwritten unless somebody says so.
+//! Servers that are there win: one that holds an array, this one or another, is not overwritten
+//! unless somebody says so.
 
 use std::sync::Arc;
 
@@ -23,14 +24,19 @@ pub struct Restored {
 }
 
 impl RemoteMedium {
-    /// Makes the array of the address anew, as `uuid`, out of its write-behind log. With `force` also out of a log that is
-    /// older than its bound says, and over servers that hold an array.
+    /// Makes the array of the address anew, as `uuid`, out of its write-behind log. With `force`
+    /// also out of a log that is older than its bound says, and over servers that hold an array.
     ///
     /// # Errors
     /// [`RemoteError`]; it can be done again.
-    pub fn restore(address: &Address, uuid: [u8; 16], force: bool) -> Result<Restored, RemoteError> {
+    pub fn restore(
+        address: &Address,
+        uuid: [u8; 16],
+        force: bool,
+    ) -> Result<Restored, RemoteError> {
         let invalid = |why: &str| RemoteError::Array(ArrayError::Invalid(why.to_owned()));
-        let path = address.log.as_deref().ok_or_else(|| invalid("the address names no log=PATH"))?;
+        let path =
+            address.log.as_deref().ok_or_else(|| invalid("the address names no log=PATH"))?;
         let failed = |error| RemoteError::Log(path.display().to_string(), error);
         let mut kept = log_place::find(path)?.ok_or_else(|| failed(LogError::NotALog))?;
         let witness = witness(address)?;
@@ -49,7 +55,8 @@ impl RemoteMedium {
             for report in Self::look(address)? {
                 let Some(superblock) = &report.superblock else { continue };
                 match superblock.uuid {
-                    // What an earlier restore has left: nobody can open it, and its log has everything.
+                    // What an earlier restore has left: nobody can open it, and its log has
+                    // everything.
                     _ if superblock.unfinished => {}
                     uuid if uuid == old => return Err(RemoteError::Alive(report.address)),
                     _ => return Err(RemoteError::Occupied(report.address)),
@@ -60,25 +67,41 @@ impl RemoteMedium {
         let (policy, address, session) = match &address.etcd {
             None => {
                 let members = address.servers.len().saturating_sub(address.spares);
-                let policy =
-                    address.policy.unwrap_or(if members > 1 { Policy::Mirror } else { Policy::None });
+                let policy = address.policy.unwrap_or(if members > 1 {
+                    Policy::Mirror
+                } else {
+                    Policy::None
+                });
                 (policy, address.clone(), None)
             }
             Some(etcd) => {
                 let (policy, count) = address.new_members().map_err(ArrayError::Invalid)?;
-                let (session, record) =
-                    Session::create(gateway(etcd)?, etcd, &hex(&uuid), &policy.to_string(), count, false)?;
-                (policy, resolved(address, &gateway(etcd)?, &record, Some(record.token))?, Some(session))
+                let (session, record) = Session::create(
+                    gateway(etcd)?,
+                    etcd,
+                    &hex(&uuid),
+                    &policy.to_string(),
+                    count,
+                    false,
+                )?;
+                (
+                    policy,
+                    resolved(address, &gateway(etcd)?, &record, Some(record.token))?,
+                    Some(session),
+                )
             }
         };
         let session = session.map(Arc::new);
         let mut made = || -> Result<Restored, RemoteError> {
             let create = CreateOptions { policy, uuid, spares: address.spares };
             let options = match &session {
-                Some(session) => options(&address, Some(as_witness(session)), session.token().into(), false),
+                Some(session) => {
+                    options(&address, Some(as_witness(session)), session.token().into(), false)
+                }
                 None => options(&address, witness.as_ref().map(as_witness), clock(), false),
             };
-            let array = Array::create_unfinished(fleet(&address, session.as_deref())?, &create, options)?;
+            let array =
+                Array::create_unfinished(fleet(&address, session.as_deref())?, &create, options)?;
             let bytes = kept.restore(&array, clock()).map_err(|error| match error {
                 RestoreError::Log(error) => failed(error),
                 RestoreError::Array(error) => RemoteError::Array(error),

@@ -1,7 +1,8 @@
 //! Bugs planted on purpose, to check that the tests would find them.
 //!
-//! Each is one condition at the place where the mistake would be made. Without the feature `sabotage`, which only the tests
-//! of this crate switch on, [`planted`] is `false` for the compiler and nothing of this is in a program.
+//! Each is one condition at the place where the mistake would be made. Without the feature
+//! `sabotage`, which only the tests of this crate switch on, [`planted`] is `false` for the
+//! compiler and nothing of this is in a program.
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,17 +22,20 @@ pub enum Sabotage {
     MarkYounger,
     /// A stripe of homes is overwritten though its checksums are not flushed.
     HomeBeforeSums,
-    /// Segments of checksums are marked as soon as what was needed of them is packed, and not flushed.
+    /// Segments of checksums are marked as soon as what was needed of them is packed, and not
+    /// flushed.
     PackedIsFlushed,
     /// A write to a home that was not answered is made again, and the member stays.
     HomeWrittenTwice,
-    /// Each fourth mark does not arrive, and the others do not stand for it, which must do no harm where blocks have homes.
+    /// Each fourth mark does not arrive, and the others do not stand for it, which must do no harm
+    /// where blocks have homes.
     MarksLost,
     /// The same, and what the log has of a block counts, however old it is.
     OldRecordCounts,
     /// Checksums say where groups are before what is there is flushed.
     CommitBeforeFlush,
-    /// A place is written again as soon as its group is elsewhere, though the servers do not know that.
+    /// A place is written again as soon as its group is elsewhere, though the servers do not know
+    /// that.
     LeftIsFree,
     /// Segments are marked though what makes them unneeded is a group that is not committed.
     MarkUncommitted,

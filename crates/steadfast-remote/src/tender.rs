@@ -1,5 +1,6 @@
-//! The tender: gives back what is needed no more, and rebuilds lost members of an open array, on their own servers where
-//! those answer, or else on spares: those of the address, or one from etcd's list.
+//! The tender: gives back what is needed no more, and rebuilds lost members of an open array, on
+//! their own servers where those answer, or else on spares: those of the address, or one from
+//! etcd's list.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,8 @@ use crate::live::LiveRebuild;
 
 /// How often both are looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// So often a step of a rebuild is tried, one after the other: a server that it reads from may be slow for a while.
+/// So often a step of a rebuild is tried, one after the other: a server that it reads from may be
+/// slow for a while.
 const TRIES: u32 = 20;
 
 /// What the tender and its owner tell each other.
@@ -52,8 +54,8 @@ impl Shared {
     }
 }
 
-/// Begins to rebuild a lost member where etcd says: where its server is now, or after that was waited for, and unless that
-/// is to be given back, on another one that has room.
+/// Begins to rebuild a lost member where etcd says: where its server is now, or after that was
+/// waited for, and unless that is to be given back, on another one that has room.
 fn begin_listed(
     array: &Array<TcpFleet>,
     session: &Session,
@@ -70,7 +72,8 @@ fn begin_listed(
     if found.is_none() && another { begin(session.replace(member).ok()?) } else { found }
 }
 
-/// Tends the array until it is told to stop: `rate` bytes a second at most, and a spare only after `spare_after`.
+/// Tends the array until it is told to stop: `rate` bytes a second at most, and a spare only after
+/// `spare_after`.
 pub(crate) fn tend(
     array: &Array<TcpFleet>,
     shared: &Shared,
@@ -100,8 +103,11 @@ pub(crate) fn tend(
                 break;
             }
             let Some((_, own)) = status.members.get(member).copied() else { continue };
-            let patient =
-                since.get(member).copied().flatten().is_some_and(|since| since.elapsed() < spare_after);
+            let patient = since
+                .get(member)
+                .copied()
+                .flatten()
+                .is_some_and(|since| since.elapsed() < spare_after);
             let avoided = shared.avoided.lock().clone();
             let given_back = avoided.contains(&own);
             let another = given_back || !patient;
@@ -113,7 +119,9 @@ pub(crate) fn tend(
                         places.push(own);
                     }
                     if another {
-                        places.extend(array.spares().into_iter().filter(|spare| !avoided.contains(spare)));
+                        places.extend(
+                            array.spares().into_iter().filter(|spare| !avoided.contains(spare)),
+                        );
                     }
                     places.into_iter().find_map(|place| array.begin_rebuild(member, place).ok())
                 }
@@ -150,8 +158,10 @@ fn carry_out(
             Ok(Progress::Done) => return false,
             Err(_) => {
                 let status = array.status();
-                let goes_on =
-                    status.members.get(member).is_some_and(|(state, _)| *state == State::Rebuilding);
+                let goes_on = status
+                    .members
+                    .get(member)
+                    .is_some_and(|(state, _)| *state == State::Rebuilding);
                 failed += 1;
                 if status.failed || !goes_on || failed == TRIES {
                     return false;
@@ -179,7 +189,9 @@ fn carry_out(
             return true;
         }
         // The last step begins an epoch: everybody would wait with it for an etcd that is away.
-        while done == segments && session.is_some_and(|session| session.whereabouts(member).is_err()) {
+        while done == segments
+            && session.is_some_and(|session| session.whereabouts(member).is_err())
+        {
             if shared.rest(INTERVAL) {
                 return true;
             }

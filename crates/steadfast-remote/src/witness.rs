@@ -1,4 +1,5 @@
-//! The witness: a directory with one small file for each array that this machine has used, and its lock.
+//! The witness: a directory with one small file for each array that this machine has used, and its
+//! lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -27,8 +28,8 @@ impl DirectoryWitness {
         self.directory.join(format!("{name}.{suffix}"))
     }
 
-    /// Keeps others on this machine from the array as long as the file lives, or, `shared`, those who write. `None`: somebody
-    /// has it.
+    /// Keeps others on this machine from the array as long as the file lives, or, `shared`, those
+    /// who write. `None`: somebody has it.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -47,8 +48,8 @@ impl DirectoryWitness {
         self.path(uuid, "live")
     }
 
-    /// Notes why the write-behind log of an array was given up, or that it is in order. For the day on which its disk can
-    /// not be written: so what goes wrong here changes nothing.
+    /// Notes why the write-behind log of an array was given up, or that it is in order. For the day
+    /// on which its disk can not be written: so what goes wrong here changes nothing.
     pub(crate) fn note_log(&self, uuid: &[u8; 16], why: Option<&str>) {
         let path = self.path(uuid, "log");
         let _ = match why {

@@ -1,4 +1,5 @@
-//! Arrays on real servers over loopback: servers die, come back empty and are rebuilt; the client comes back.
+//! Arrays on real servers over loopback: servers die, come back empty and are rebuilt; the client
+//! comes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,8 +58,10 @@ impl Drop for Fixture {
 
 fn fixture(name: &str, policy: &str, count: usize) -> Fixture {
     let servers: Vec<Option<Server>> = (0..count).map(|_| Some(serve("127.0.0.1:0"))).collect();
-    let places: Vec<String> = servers.iter().flatten().map(|server| server.address().to_string()).collect();
-    let directory = std::env::temp_dir().join(format!("steadfast-array-{name}-{}", std::process::id()));
+    let places: Vec<String> =
+        servers.iter().flatten().map(|server| server.address().to_string()).collect();
+    let directory =
+        std::env::temp_dir().join(format!("steadfast-array-{name}-{}", std::process::id()));
     // Patience for a machine that is busy with other tests: timings decide nothing here.
     let text = format!(
         "remote://{}?policy={policy}&timeout=5000&hedge=5000&witness={}",
@@ -83,13 +86,17 @@ fn right(medium: &RemoteMedium, from: u64, count: u64, number: u8) {
     for (index, bytes) in found.chunks(4096).enumerate() {
         let block = from + index as u64;
         assert!(
-            bytes.iter().enumerate().all(|(at, byte)| *byte == (at as u64 * 7 + block) as u8 ^ number),
+            bytes
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == (at as u64 * 7 + block) as u8 ^ number),
             "block {block}"
         );
     }
 }
 
-/// Nobody has used the connections for a while, and the servers have ended them: that costs no member, whatever is written next.
+/// Nobody has used the connections for a while, and the servers have ended them: that costs no
+/// member, whatever is written next.
 #[test]
 fn idle_connections_that_break_cost_nobody() {
     let mut fixture = fixture("idle", "parity-in-place", 3);
@@ -200,16 +207,24 @@ fn a_short_read_that_waits_says_so_before() {
 fn memory_goes_back_to_the_servers_when_files_are_deleted() {
     let lend = 256 << 20;
     let lent = || {
-        let options =
-            PoolOptions { limit: lend, quota: lend, lease: None, names_max: 1, granules: GranuleSize::Small };
+        let options = PoolOptions {
+            limit: lend,
+            quota: lend,
+            lease: None,
+            names_max: 1,
+            granules: GranuleSize::Small,
+        };
         let pool = Arc::new(MemoryPool::new(options));
         let place = "127.0.0.1:0".parse().unwrap();
-        let server = Server::start(place, Arc::clone(&pool) as Arc<dyn Catalogue>, ServerOptions::default());
+        let server =
+            Server::start(place, Arc::clone(&pool) as Arc<dyn Catalogue>, ServerOptions::default());
         (pool, server.unwrap())
     };
     let servers = [lent(), lent(), lent()];
-    let places: Vec<String> = servers.iter().map(|(_, server)| server.address().to_string()).collect();
-    let directory = std::env::temp_dir().join(format!("steadfast-array-delete-{}", std::process::id()));
+    let places: Vec<String> =
+        servers.iter().map(|(_, server)| server.address().to_string()).collect();
+    let directory =
+        std::env::temp_dir().join(format!("steadfast-array-delete-{}", std::process::id()));
     let words = format!("policy=parity&timeout=60000&witness={}", directory.display());
     let address: Address = format!("remote://{}?{words}", places.join(",")).parse().unwrap();
     let medium = RemoteMedium::create(&address, [9; 16]).unwrap();
@@ -232,7 +247,8 @@ fn memory_goes_back_to_the_servers_when_files_are_deleted() {
     // What shares a segment with blocks that are needed stays.
     while held() > full * 2 / 3 {
         assert!(Instant::now() < deadline, "{} of {full} bytes are still held", held());
-        // Room is free after a checkpoint, and told to the medium after another that changes something.
+        // Room is free after a checkpoint, and told to the medium after another that changes
+        // something.
         while volume.background().unwrap() {}
         volume.open_file("small", &all).unwrap().write_at(0, &piece[..100]).unwrap();
         volume.checkpoint().unwrap();
@@ -253,8 +269,10 @@ fn large_writes_over_and_over_take_no_more_and_more_memory() {
         granules: GranuleSize::Small,
     }));
     let server =
-        Server::start("127.0.0.1:0".parse().unwrap(), pool.clone(), ServerOptions::default()).unwrap();
-    let place = Endpoint { address: server.address().to_string(), export: "array".to_owned(), tls: None };
+        Server::start("127.0.0.1:0".parse().unwrap(), pool.clone(), ServerOptions::default())
+            .unwrap();
+    let place =
+        Endpoint { address: server.address().to_string(), export: "array".to_owned(), tls: None };
     let fleet = TcpFleet::new(vec![place], FleetOptions::default());
     let options = ArrayOptions { patience_ms: 60_000, hedge_ms: 60_000, ..ArrayOptions::default() };
     let create = CreateOptions { policy: Policy::None, uuid: [1; 16], spares: 0 };

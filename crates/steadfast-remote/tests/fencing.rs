@@ -1,4 +1,5 @@
-//! Two clients of one array on real servers over loopback, each under a token: the later one ends the earlier one.
+//! Two clients of one array on real servers over loopback, each under a token: the later one ends
+//! the earlier one.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -7,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use steadfast_media::{ErrorClass, Medium};
-use steadfast_remote::array::{Array, ArrayError, ArrayOptions, CreateOptions, Policy, State, Witness};
+use steadfast_remote::array::{
+    Array, ArrayError, ArrayOptions, CreateOptions, Policy, State, Witness,
+};
 use steadfast_remote::client::{Endpoint, FleetOptions, TcpFleet};
 use steadfast_remote::export::{GranuleSize, MemoryPool, PoolOptions};
 use steadfast_remote::server::{Server, ServerOptions};
@@ -55,10 +58,16 @@ impl Witness for Page {
 }
 
 fn fleet(places: &[String], token: u32, fenced: Option<Arc<AtomicBool>>) -> TcpFleet {
-    let endpoint =
-        |place: &String| Endpoint { address: place.clone(), export: format!("x@{token}"), tls: None };
+    let endpoint = |place: &String| Endpoint {
+        address: place.clone(),
+        export: format!("x@{token}"),
+        tls: None,
+    };
     let patience = Duration::from_secs(10);
-    TcpFleet::new(places.iter().map(endpoint).collect(), FleetOptions { connections: 2, patience, fenced })
+    TcpFleet::new(
+        places.iter().map(endpoint).collect(),
+        FleetOptions { connections: 2, patience, fenced },
+    )
 }
 
 fn options(notebook: &Arc<Notebook>, token: u32) -> ArrayOptions {
@@ -92,11 +101,13 @@ fn reads<F: steadfast_remote::array::Fleet>(array: &Array<F>) -> u8 {
 fn the_earlier_client_neither_writes_nor_reads_any_more() {
     for (policy, count) in [(Policy::None, 2), (Policy::Mirror, 2), (Policy::Parity, 3)] {
         let servers: Vec<Server> = (0..count).map(|_| serve()).collect();
-        let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+        let places: Vec<String> =
+            servers.iter().map(|server| server.address().to_string()).collect();
         let notebook = Arc::new(Notebook::default());
         create(&places, policy, &notebook);
         let flag = Arc::new(AtomicBool::new(false));
-        let earlier = Array::open(fleet(&places, 2, Some(Arc::clone(&flag))), options(&notebook, 2)).unwrap();
+        let earlier =
+            Array::open(fleet(&places, 2, Some(Arc::clone(&flag))), options(&notebook, 2)).unwrap();
         earlier.write(0, &[2; 4096]).unwrap();
         earlier.flush().unwrap();
         // Taken in, not flushed: it may be lost, and never comes late.
@@ -110,7 +121,10 @@ fn the_earlier_client_neither_writes_nor_reads_any_more() {
         assert!(flag.load(Ordering::Relaxed), "{policy}");
         assert!(earlier.read(0, &mut [0; 4096]).is_err() && earlier.write(0, &[9; 4096]).is_err());
         let status = later.status();
-        assert!(status.members.iter().all(|(state, _)| *state == State::Good) && !status.failed, "{policy}");
+        assert!(
+            status.members.iter().all(|(state, _)| *state == State::Good) && !status.failed,
+            "{policy}"
+        );
         drop(later);
         let again = Array::open(fleet(&places, 4, None), options(&notebook, 4)).unwrap();
         let mut second = [0; 4096];
@@ -123,7 +137,8 @@ fn the_earlier_client_neither_writes_nor_reads_any_more() {
 fn of_two_clients_with_a_copy_each_the_later_one_counts() {
     for (mine, other) in [(0, 1), (1, 0)] {
         let servers = [serve(), serve()];
-        let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+        let places: Vec<String> =
+            servers.iter().map(|server| server.address().to_string()).collect();
         let notebook = Arc::new(Notebook::default());
         create(&places, Policy::Mirror, &notebook);
         // It never hears that there is another one, but for an epoch that it may not note.
@@ -134,7 +149,8 @@ fn of_two_clients_with_a_copy_each_the_later_one_counts() {
         later.write(0, &[3; 4096]).unwrap();
         later.flush().unwrap();
         assert!(earlier.write(0, &[2; 4096]).and_then(|()| earlier.flush()).is_err());
-        // What it left behind on the server that is its own has an epoch as new as the other's, and does not count.
+        // What it left behind on the server that is its own has an epoch as new as the other's, and
+        // does not count.
         drop((earlier, later));
         // Alone it is refused: etcd knows of a later session.
         let mut left = places.clone();

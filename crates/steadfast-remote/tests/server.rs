@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use steadfast_media::sim::{Action, Fault};
 use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium};
 use steadfast_remote::client::{Ask, Endpoint, Link, LinkError, Question};
-use steadfast_remote::export::{Catalogue, GranuleSize, MediumExport, MemoryPool, PoolOptions, Single};
+use steadfast_remote::export::{
+    Catalogue, GranuleSize, MediumExport, MemoryPool, PoolOptions, Single,
+};
 use steadfast_remote::protocol::{OptionKind, option_request, wire};
 use steadfast_remote::server::{Limits, Server, ServerOptions};
 
@@ -42,7 +44,8 @@ fn ask(link: &mut Link, offset: u64, ask: Ask<'_>) -> Result<(), u32> {
 #[test]
 fn bytes_come_back_over_every_connection() {
     let server = start(pool(64 << 20));
-    let mut links: Vec<Link> = (0..4).map(|_| Link::connect(&endpoint(&server), PATIENCE).unwrap()).collect();
+    let mut links: Vec<Link> =
+        (0..4).map(|_| Link::connect(&endpoint(&server), PATIENCE).unwrap()).collect();
     assert!(links[0].info().has(wire::TRANSMIT_CAN_MULTI_CONN | wire::TRANSMIT_SEND_FUA));
     let data: Vec<u8> = (0..3_000_001_u32).map(|index| ((index * 31) >> 3) as u8).collect();
     ask(&mut links[0], 12_345, Ask::Write(&[&data[..100], &data[100..]], true)).unwrap();
@@ -106,7 +109,8 @@ fn refusals_name_their_reason_and_the_connection_goes_on() {
 #[test]
 fn failures_of_what_is_below_are_told() {
     let sim = Arc::new(steadfast_media::SimMedium::new(steadfast_media::SimOptions::disk(4 << 20)));
-    let server = start(Arc::new(Single::new("disk", Arc::new(MediumExport::new(sim.clone(), false)))));
+    let server =
+        start(Arc::new(Single::new("disk", Arc::new(MediumExport::new(sim.clone(), false)))));
     let mut link = Link::connect(&endpoint(&server), PATIENCE).unwrap();
     for length in [512, 1 << 20] {
         sim.arm(Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Read));
@@ -170,7 +174,9 @@ fn hostile_lengths_end_the_connection_and_nothing_else() {
         let mut stream = raw(&server);
         let noise: Vec<u8> = (0..300)
             .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 56) as u8
             })
             .collect();
@@ -245,7 +251,8 @@ fn idle_connections_give_their_places_up() {
     let options = ServerOptions { tls: None, limits };
     let server = Server::start("127.0.0.1:0".parse().unwrap(), pool(1 << 20), options).unwrap();
     // Four that have negotiated and ask nothing.
-    let mut idle: Vec<Link> = (0..4).map(|_| Link::connect(&endpoint(&server), PATIENCE).unwrap()).collect();
+    let mut idle: Vec<Link> =
+        (0..4).map(|_| Link::connect(&endpoint(&server), PATIENCE).unwrap()).collect();
     let started = Instant::now();
     let mut link = loop {
         // The server may be on its way from the last negotiation to waiting for a request.
@@ -259,7 +266,8 @@ fn idle_connections_give_their_places_up() {
     let mut gone = 0;
     for link in &mut idle {
         let mut questions = [Question::new(0, Ask::Flush)];
-        let done = link.send(&questions, PATIENCE).and_then(|()| link.receive(&mut questions, PATIENCE));
+        let done =
+            link.send(&questions, PATIENCE).and_then(|()| link.receive(&mut questions, PATIENCE));
         gone += u32::from(done.is_err());
     }
     assert_eq!(gone, 1);

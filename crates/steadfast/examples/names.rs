@@ -1,7 +1,7 @@
 //! What operations on names cost without a device or a transport: the core on a medium in memory.
 //!
-//! `cargo run --release -p steadfast --example names` prints nanoseconds an operation, the least of several rounds (whatever
-//! else the machine does only adds to it), with few files and with many.
+//! `cargo run --release -p steadfast --example names` prints nanoseconds an operation, the least of
+//! several rounds (whatever else the machine does only adds to it), with few files and with many.
 
 use std::time::Instant;
 
@@ -21,13 +21,15 @@ fn main() -> Result<(), Error> {
             let round = round(files)?;
             least.iter_mut().zip(round).for_each(|(least, now)| *least = now.min(*least));
         }
-        let [create, lookup, list, unlink] = least.map(|nanoseconds| nanoseconds / u128::from(files));
+        let [create, lookup, list, unlink] =
+            least.map(|nanoseconds| nanoseconds / u128::from(files));
         println!("{files:>7} {create:>6} ns {lookup:>6} ns {list:>6} ns {unlink:>6} ns");
     }
     Ok(())
 }
 
-/// Nanoseconds to create all files, to look all of them up, to list them with their attributes, and to remove them.
+/// Nanoseconds to create all files, to look all of them up, to list them with their attributes, and
+/// to remove them.
 fn round(files: u64) -> Result<[u128; 4], Error> {
     let medium = MemoryMedium::new(256 << 20, 512).map_err(|_| Error::InvalidArgument("size"))?;
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
@@ -35,20 +37,23 @@ fn round(files: u64) -> Result<[u128; 4], Error> {
     let options = OpenOptions { cache_size: 256 << 20, ..OpenOptions::default() };
     let volume = Volume::open(medium, options, TestPlatform::new())?;
     let caller = Caller::default();
-    let directory = volume.create(InodeNumber::ROOT, b"d", NewNode::Directory, 0o755, &caller)?.inode;
+    let directory =
+        volume.create(InodeNumber::ROOT, b"d", NewNode::Directory, 0o755, &caller)?.inode;
     let names: Vec<String> = (0..files).map(|number| format!("file{number}")).collect();
     // In no order that the tree could profit from.
     let scattered = |index: usize| names[index * 7_919 % names.len()].as_bytes();
     let data = [7; FILE_BYTES];
     let create = time(|| {
         for name in &names {
-            let inode = volume.create(directory, name.as_bytes(), NewNode::Regular, 0o644, &caller)?.inode;
+            let inode =
+                volume.create(directory, name.as_bytes(), NewNode::Regular, 0o644, &caller)?.inode;
             volume.write(inode, 0, &data, false)?;
         }
         Ok(())
     })?;
-    let lookup =
-        time(|| (0..names.len()).try_for_each(|index| volume.lookup(directory, scattered(index)).map(drop)))?;
+    let lookup = time(|| {
+        (0..names.len()).try_for_each(|index| volume.lookup(directory, scattered(index)).map(drop))
+    })?;
     let list = time(|| {
         let mut cookie = 0;
         while let Some((last, _)) = volume.read_directory_plus(directory, cookie, 256)?.last() {
@@ -56,8 +61,9 @@ fn round(files: u64) -> Result<[u128; 4], Error> {
         }
         Ok(())
     })?;
-    let unlink =
-        time(|| (0..names.len()).try_for_each(|index| volume.unlink(directory, scattered(index)).map(drop)))?;
+    let unlink = time(|| {
+        (0..names.len()).try_for_each(|index| volume.unlink(directory, scattered(index)).map(drop))
+    })?;
     Ok([create, lookup, list, unlink])
 }
 

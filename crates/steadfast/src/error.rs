@@ -1,4 +1,5 @@
-//! Everything that can go wrong, one variant a cause. Mapped to errno and to text for people only at the edges.
+//! Everything that can go wrong, one variant a cause. Mapped to errno and to text for people only
+//! at the edges.
 
 use steadfast_media::{ErrorClass, MediumError};
 
@@ -61,15 +62,18 @@ pub enum Error {
     NoSpace,
     /// The volume was opened read-only.
     ReadOnly,
-    /// The volume went read-only because of the named earlier failure; what was acknowledged is safe.
+    /// The volume went read-only because of the named earlier failure; what was acknowledged is
+    /// safe.
     Poisoned(&'static str),
     /// Files are open for writing (rollback without force) or the volume is otherwise in use.
     Busy,
     /// Snapshots that are newer than the one to go back to would be destroyed.
     NewerSnapshots,
-    /// One caller holds the volume and alone decides about transaction points (an atomic command is running).
+    /// One caller holds the volume and alone decides about transaction points (an atomic command is
+    /// running).
     Held,
-    /// Another commit changed a key that this one relies on; the caller retries. Never leaves the core.
+    /// Another commit changed a key that this one relies on; the caller retries. Never leaves the
+    /// core.
     Conflict,
     /// Memory could not be allocated.
     OutOfMemory,
@@ -112,7 +116,8 @@ pub enum Error {
         /// Size of the medium, bytes.
         found: u64,
     },
-    /// A newer state than the one that would open is damaged; it opens for reading, or with `recover`.
+    /// A newer state than the one that would open is damaged; it opens for reading, or with
+    /// `recover`.
     NewerStateLost(NewerState),
     /// No metaroot slot is valid.
     NoMetaroot,
@@ -128,8 +133,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the medium says that this will never be read: an uncorrectable sector or page. A power cut can leave one
-    /// where something was being written; the next write of it helps.
+    /// Whether the medium says that this will never be read: an uncorrectable sector or page. A
+    /// power cut can leave one where something was being written; the next write of it helps.
     pub(crate) fn is_unreadable(&self) -> bool {
         matches!(self, Error::Medium(error) if error.class == ErrorClass::Permanent)
     }
@@ -183,14 +188,19 @@ impl core::fmt::Display for Error {
             }
             NotSteadfast => f.write_str("not a Steadfast volume"),
             SuperblockDamaged => f.write_str("both superblock copies are damaged"),
-            UnsupportedVersion(version) => write!(f, "format version {version} is newer than this program"),
+            UnsupportedVersion(version) => {
+                write!(f, "format version {version} is newer than this program")
+            }
             UnsupportedFeatures(bits) => write!(f, "unknown incompatible features {bits:#x}"),
             ReadOnlyFeatures(bits) => {
                 write!(f, "unknown features {bits:#x} allow reading only; open it read-only")
             }
             UnsupportedParameter(what) => write!(f, "superblock parameter out of range: {what}"),
             Truncated { expected, found } => {
-                write!(f, "medium is truncated: the volume has {expected} bytes, the medium {found}")
+                write!(
+                    f,
+                    "medium is truncated: the volume has {expected} bytes, the medium {found}"
+                )
             }
             NewerStateLost(what) => write!(f, "{what}"),
             NoMetaroot => f.write_str("no valid metaroot"),

@@ -1,5 +1,5 @@
-//! Extents: the value of a [`Kind::Extent`](crate::key::Kind::Extent) key, shared by the semantics (which blocks hold
-//! which part of a file) and the engine (which blocks are in use).
+//! Extents: the value of a [`Kind::Extent`](crate::key::Kind::Extent) key, shared by the semantics
+//! (which blocks hold which part of a file) and the engine (which blocks are in use).
 //!
 //! The key's suffix is the index of the first block within the file. The value, little endian:
 //!
@@ -11,9 +11,10 @@
 //! | 13 | 8 | birth: the generation in which the blocks were allocated |
 //! | 21 | 4 × n | CRC-32C of each checksum granule, in order; n = 0 where unwritten, else length × granules per block |
 //!
-//! A checksum granule is min(block size, 4096) bytes. Invariants: extents of one file do not overlap; the value of a
-//! written extent is exactly as long as its checksums need; the blocks of a written extent are never overwritten, those
-//! of an unwritten one may be, because nothing refers to what they hold.
+//! A checksum granule is min(block size, 4096) bytes. Invariants: extents of one file do not
+//! overlap; the value of a written extent is exactly as long as its checksums need; the blocks of a
+//! written extent are never overwritten, those of an unwritten one may be, because nothing refers
+//! to what they hold.
 
 use alloc::vec::Vec;
 
@@ -26,8 +27,9 @@ pub(crate) const EXTENT_HEADER_LEN: usize = 21;
 /// Most bytes that one written extent covers, so that values stay small whatever the node size.
 pub(crate) const EXTENT_BYTES_MAX: u64 = 1 << 20;
 
-/// The same where nodes are smaller than [`SMALL_NODE`]: on flash. An overwrite in the middle puts what is left of the extent into the
-/// log, with all its checksums; a mount reads them, and a log that fills sooner makes checkpoints more often.
+/// The same where nodes are smaller than [`SMALL_NODE`]: on flash. An overwrite in the middle puts
+/// what is left of the extent into the log, with all its checksums; a mount reads them, and a log
+/// that fills sooner makes checkpoints more often.
 pub(crate) const EXTENT_BYTES_MAX_SMALL: u64 = 16 << 10;
 
 /// Nodes of this size are not small, bytes.
@@ -92,9 +94,9 @@ pub(crate) fn written_since(bytes: &[u8], generation: Generation) -> u64 {
     decode_run(bytes).filter(|_| counts).map_or(0, |run| run.count)
 }
 
-/// The longest written extent, in blocks: 1 MiB, or 16 KiB in small nodes, but no more checksums than fill a quarter of a node, so that a node
-/// holds several; at least 1. `value_len_max` is the largest value, which is most of a node. A writer's choice: readers
-/// accept any length.
+/// The longest written extent, in blocks: 1 MiB, or 16 KiB in small nodes, but no more checksums
+/// than fill a quarter of a node, so that a node holds several; at least 1. `value_len_max` is the
+/// largest value, which is most of a node. A writer's choice: readers accept any length.
 pub(crate) fn written_blocks_max(block_size: u32, granule: u32, value_len_max: usize) -> u32 {
     let per_block = (block_size / granule.max(1)).max(1) as usize;
     let quarter = value_len_max.next_power_of_two() / 4;
@@ -108,7 +110,8 @@ pub(crate) fn written_blocks_max(block_size: u32, granule: u32, value_len_max: u
 impl Extent {
     /// An extent without data.
     pub fn new_unwritten(run: BlockRun, birth: Generation) -> Result<Extent> {
-        let length = u32::try_from(run.count).map_err(|_| Error::InvalidArgument("run too long"))?;
+        let length =
+            u32::try_from(run.count).map_err(|_| Error::InvalidArgument("run too long"))?;
         Ok(Extent { address: run.start, length, unwritten: true, birth, checksums: Vec::new() })
     }
 
@@ -191,7 +194,9 @@ impl Extent {
 
     /// Whether `next` continues this extent on the volume so that both can be one item.
     pub fn joins(&self, next: &Extent) -> bool {
-        self.unwritten == next.unwritten && self.birth == next.birth && self.run().end() == next.address.0
+        self.unwritten == next.unwritten
+            && self.birth == next.birth
+            && self.run().end() == next.address.0
     }
 
     /// Appends `next`, which [joins](Self::joins) this extent.
@@ -231,7 +236,8 @@ mod tests {
         assert_eq!(Extent::decode(&bytes, 2).unwrap(), extent);
         assert_eq!(decode_run(&bytes), Some(BlockRun { start: BlockAddress(100), count: 3 }));
         let unwritten =
-            Extent::new_unwritten(BlockRun { start: BlockAddress(5), count: 9 }, Generation(1)).unwrap();
+            Extent::new_unwritten(BlockRun { start: BlockAddress(5), count: 9 }, Generation(1))
+                .unwrap();
         assert_eq!(Extent::decode(&unwritten.encode().unwrap(), 2).unwrap(), unwritten);
     }
 
@@ -257,7 +263,10 @@ mod tests {
     fn slices_and_joins() {
         let extent = sample();
         let (mut head, tail) = (extent.slice(0, 1).unwrap(), extent.slice(1, 2).unwrap());
-        assert_eq!((tail.address, tail.checksums.as_slice()), (BlockAddress(101), &[3, 4, 5, 6][..]));
+        assert_eq!(
+            (tail.address, tail.checksums.as_slice()),
+            (BlockAddress(101), &[3, 4, 5, 6][..])
+        );
         head.join(&tail).unwrap();
         assert_eq!(head, extent);
         assert!(extent.slice(2, 2).is_err() && extent.slice(0, 0).is_err());
@@ -274,7 +283,9 @@ mod tests {
             [(512, 512, 128), (128, 128, 112), (65536, 4096, 100), (65536, 4096, 16000)]
         {
             let blocks = written_blocks_max(block, granule, value) as usize;
-            assert!(blocks >= 1 && EXTENT_HEADER_LEN + blocks * 4 * (block / granule) as usize <= value);
+            assert!(
+                blocks >= 1 && EXTENT_HEADER_LEN + blocks * 4 * (block / granule) as usize <= value
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Keys: the file system is one ordered map from (inode, kind, suffix) to a value.
 //!
-//! The encoding is 17 bytes: inode (big endian), kind, suffix (big endian), so that the order of the bytes is the
-//! order of the keys. Everything of one inode is adjacent.
+//! The encoding is 17 bytes: inode (big endian), kind, suffix (big endian), so that the order of
+//! the bytes is the order of the keys. Everything of one inode is adjacent.
 
 use core::cmp::Ordering;
 
@@ -30,9 +30,11 @@ pub enum Kind {
     Group = 16,
     /// An inode that has to be reclaimed or truncated (inode 0); suffix is the inode number.
     Orphan = 17,
-    /// Reference count of blocks that several extents share (inode 0); suffix is the first block's address.
+    /// Reference count of blocks that several extents share (inode 0); suffix is the first block's
+    /// address.
     SharedExtent = 18,
-    /// Blocks that only snapshots hold (inode 0); suffix is the snapshot's generation and a sequence number.
+    /// Blocks that only snapshots hold (inode 0); suffix is the snapshot's generation and a
+    /// sequence number.
     DeadList = 19,
     /// A snapshot (inode 0); suffix is its generation.
     Snapshot = 20,

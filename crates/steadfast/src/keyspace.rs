@@ -1,9 +1,10 @@
-//! The seam between the POSIX semantics and the engine below: an ordered map with atomic batches, plus opaque
-//! places for data.
+//! The seam between the POSIX semantics and the engine below: an ordered map with atomic batches,
+//! plus opaque places for data.
 //!
 //! The semantics (`crate::fs`) are written once against these traits. The copy-on-write tree of
 //! `crate::volume` is their first implementation; its writers are serialised, so it never answers
-//! [`Error::Conflict`](crate::Error::Conflict). A distributed engine may: every operation is a retryable function that emits a bounded batch.
+//! [`Error::Conflict`](crate::Error::Conflict). A distributed engine may: every operation is a
+//! retryable function that emits a bounded batch.
 
 use alloc::vec::Vec;
 
@@ -53,7 +54,8 @@ pub struct Mutation {
 pub enum SpaceClass {
     /// Everything that makes the volume fuller.
     Normal,
-    /// What replaces as much as it takes: may take half of the reserve until the next transaction point brings it back.
+    /// What replaces as much as it takes: may take half of the reserve until the next transaction
+    /// point brings it back.
     Rewrite,
     /// Removal: may dip into the reserve.
     Freeing,
@@ -89,7 +91,8 @@ pub trait KeyspaceRead {
         Ok(self.get(key)?.map(|found| take(&found.value, found.version)))
     }
 
-    /// Passes the items with keys in `from..=to` to `visit`, in order and without copies, until that says `false`.
+    /// Passes the items with keys in `from..=to` to `visit`, in order and without copies, until
+    /// that says `false`.
     fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
         let mut next = Some(*from);
         while let Some(from) = next.filter(|from| from <= to) {
@@ -110,9 +113,9 @@ pub trait KeyspaceRead {
 pub trait Keyspace: KeyspaceRead {
     /// Applies a batch atomically.
     ///
-    /// The engine follows [`Kind::Extent`](crate::key::Kind::Extent) values: blocks that appear in the batch go from
-    /// reserved to used, blocks that disappear are freed (reusable after the next durable checkpoint), and blocks that
-    /// only move from one key to another stay as they are.
+    /// The engine follows [`Kind::Extent`](crate::key::Kind::Extent) values: blocks that appear in
+    /// the batch go from reserved to used, blocks that disappear are freed (reusable after the next
+    /// durable checkpoint), and blocks that only move from one key to another stay as they are.
     ///
     /// # Errors
     /// `NoSpace` and `Conflict` before anything has changed.
@@ -127,8 +130,9 @@ pub trait Keyspace: KeyspaceRead {
     /// Time for time stamps.
     fn now(&self) -> Timestamp;
 
-    /// Reserves up to `blocks` blocks near `goal` as one run (possibly shorter, at least one block), to be written and
-    /// then published by a commit that names them in an extent, or given back with [`release`](Self::release).
+    /// Reserves up to `blocks` blocks near `goal` as one run (possibly shorter, at least one
+    /// block), to be written and then published by a commit that names them in an extent, or given
+    /// back with [`release`](Self::release).
     fn reserve(&self, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun>;
 
     /// Gives reserved blocks back.

@@ -1,6 +1,7 @@
 //! Steadfast: a transactional, power-fail-safe file system.
 //!
-//! The crate is the whole file system without an operating system: a [`Volume`] on a [`steadfast_media::Medium`].
+//! The crate is the whole file system without an operating system: a [`Volume`] on a
+//! [`steadfast_media::Medium`].
 #![no_std]
 #![forbid(unsafe_code)]
 

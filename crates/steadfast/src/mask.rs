@@ -42,8 +42,8 @@ impl TransactionMask {
     /// Space ran out and a commit would free some.
     pub const VOLUME_FULL: TransactionMask = TransactionMask(1 << 16);
 
-    /// What a new volume has: timer, O_SYNC write, fsync, sync, unmount and volume full, as users of other file
-    /// systems expect.
+    /// What a new volume has: timer, O_SYNC write, fsync, sync, unmount and volume full, as users
+    /// of other file systems expect.
     pub const DEFAULT: TransactionMask = TransactionMask(
         Self::TIMER.0
             | Self::SYNC_WRITE.0

@@ -1,7 +1,9 @@
-//! What shows that a state was durable once that is newer than the one that a volume opens in, and is damaged.
+//! What shows that a state was durable once that is newer than the one that a volume opens in, and
+//! is damaged.
 //!
-//! A power cut spoils what is being written, and no more: one copy of a metaroot, the last record of the log. What is
-//! here was found beyond that, so it was acknowledged, or a medium has damaged what it should have kept.
+//! A power cut spoils what is being written, and no more: one copy of a metaroot, the last record
+//! of the log. What is here was found beyond that, so it was acknowledged, or a medium has damaged
+//! what it should have kept.
 
 use core::fmt;
 

@@ -1,8 +1,9 @@
 //! A medium that tries again: reads, writes and discards whose error says that a retry may help.
 //!
-//! Everything in the core goes through it, so a hiccup of the medium is seen by nobody. A flush is never tried again:
-//! one that failed may have lost what it should have made durable (a device that was reset forgets its write cache, a
-//! kernel its dirty pages), and a second one that succeeds would then say something untrue.
+//! Everything in the core goes through it, so a hiccup of the medium is seen by nobody. A flush is
+//! never tried again: one that failed may have lost what it should have made durable (a device that
+//! was reset forgets its write cache, a kernel its dirty pages), and a second one that succeeds
+//! would then say something untrue.
 
 use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, Temperature, WaitHook};
 
@@ -92,7 +93,8 @@ impl<M: Medium> Medium for Patient<M> {
         retry(|| self.0.write_hinted(offset, buffers, temperature))
     }
 
-    // A forced write is a write and, on many media, a flush of the cache: see the module for why it gets one try.
+    // A forced write is a write and, on many media, a flush of the cache: see the module for why it
+    // gets one try.
     fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
         self.0.write_fua(offset, data)
     }

@@ -1,5 +1,6 @@
-//! What the core takes from its surroundings: locks, time and a fast checksum. The core itself has no clock, no
-//! randomness, no threads and no operating system, which is also what makes every test deterministic.
+//! What the core takes from its surroundings: locks, time and a fast checksum. The core itself has
+//! no clock, no randomness, no threads and no operating system, which is also what makes every test
+//! deterministic.
 
 use lock_api::{RawMutex, RawRwLock};
 
@@ -15,8 +16,9 @@ pub trait Platform: Send + Sync {
     /// Wall-clock time for time stamps.
     fn now(&self) -> Timestamp;
 
-    /// Milliseconds since an arbitrary moment, never going backwards, and on while the machine is suspended; drives the
-    /// transaction timer, and tells how long ago the writer has looked at a shared medium.
+    /// Milliseconds since an arbitrary moment, never going backwards, and on while the machine is
+    /// suspended; drives the transaction timer, and tells how long ago the writer has looked at a
+    /// shared medium.
     fn monotonic_ms(&self) -> u64;
 
     /// Microseconds since an arbitrary moment, never going backwards, as well as they are known.
@@ -24,12 +26,12 @@ pub trait Platform: Send + Sync {
         self.monotonic_ms().saturating_mul(1000)
     }
 
-    /// Lets other threads run until `ready` holds, for at most so many microseconds; may return at once. The caller holds locks
-    /// that `ready` does not need.
+    /// Lets other threads run until `ready` holds, for at most so many microseconds; may return at
+    /// once. The caller holds locks that `ready` does not need.
     fn wait_for(&self, _ready: &dyn Fn() -> bool, _microseconds: u64) {}
 
-    /// Continues a CRC-32C (Castagnoli, reflected, as in RFC 3720) over `bytes`; `crc` is 0 at the start.
-    /// The default is portable and table-driven.
+    /// Continues a CRC-32C (Castagnoli, reflected, as in RFC 3720) over `bytes`; `crc` is 0 at the
+    /// start. The default is portable and table-driven.
     fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
         crate::checksum::crc32c_portable(crc, bytes)
     }

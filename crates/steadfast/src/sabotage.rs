@@ -1,7 +1,8 @@
 //! Bugs planted on purpose, to check that the tests would find them.
 //!
-//! Each is one condition at the place where the mistake would be made. Without the feature `sabotage`, which only the lab's
-//! own tests switch on, [`planted`] is `false` for the compiler and nothing of this is in a program.
+//! Each is one condition at the place where the mistake would be made. Without the feature
+//! `sabotage`, which only the lab's own tests switch on, [`planted`] is `false` for the compiler
+//! and nothing of this is in a program.
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,11 +66,14 @@ pub enum Sabotage {
     LoseModificationTime,
     /// A rename over a file is two transactions.
     RenameInTwo,
-    /// Blocks that a snapshot holds are freed when the live tree lets them go, if they are just as old as it is.
+    /// Blocks that a snapshot holds are freed when the live tree lets them go, if they are just as
+    /// old as it is.
     SnapshotBirthOffByOne,
-    /// What a snapshot holds is freed when the live tree lets it go, instead of going to the dead list.
+    /// What a snapshot holds is freed when the live tree lets it go, instead of going to the dead
+    /// list.
     ForgetHeld,
-    /// Deleting a snapshot frees blocks that are just as old as the snapshot before it, which holds them.
+    /// Deleting a snapshot frees blocks that are just as old as the snapshot before it, which holds
+    /// them.
     DeleteBirthOffByOne,
     /// Blocks that several files share are counted once more than there are files.
     SharedCountOffByOne,
@@ -77,11 +81,13 @@ pub enum Sabotage {
     ForgetDeletedSnapshots,
     /// Events of the mask set transaction points in the middle of an atomic command.
     IgnoreHold,
-    /// A new volume erases the first block of its log and begins with the first LSN, whatever an earlier volume has left.
+    /// A new volume erases the first block of its log and begins with the first LSN, whatever an
+    /// earlier volume has left.
     FormatKeepsRecords,
     /// A write that finds no space after it has reserved some keeps what it has.
     KeepReserved,
-    /// An operation without space sets a transaction point whenever something was freed, whether it then fits or not.
+    /// An operation without space sets a transaction point whenever something was freed, whether it
+    /// then fits or not.
     PointsInVain,
     /// A writer does not look whether there is another one.
     TrustToBeAlone,

@@ -1,5 +1,5 @@
-//! Surroundings for tests and examples: locks of a hosted platform and a clock that the test sets. Behind the feature
-//! `testing`, because it needs an operating system and the core does not.
+//! Surroundings for tests and examples: locks of a hosted platform and a clock that the test sets.
+//! Behind the feature `testing`, because it needs an operating system and the core does not.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,8 +9,8 @@ use crate::types::Timestamp;
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// A platform whose clock starts at 2001-09-09 01:46:40 UTC and moves only when it is told to, so that every run of a
-/// test sees the same times.
+/// A platform whose clock starts at 2001-09-09 01:46:40 UTC and moves only when it is told to, so
+/// that every run of a test sees the same times.
 ///
 /// ```
 /// use steadfast::testing::TestPlatform;

@@ -1,5 +1,6 @@
-//! Clones among everything else that moves, holds or frees blocks: random steps on files that share blocks, against plain
-//! vectors of bytes. The volume is checked after each step, and at the end every block is free again.
+//! Clones among everything else that moves, holds or frees blocks: random steps on files that share
+//! blocks, against plain vectors of bytes. The volume is checked after each step, and at the end
+//! every block is free again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +62,10 @@ fn inode(volume: &TestVolume, name: &str) -> InodeNumber {
         Ok(found) => found.inode,
         Err(Error::NotFound) => {
             let caller = Caller::default();
-            volume.create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &caller).unwrap().inode
+            volume
+                .create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &caller)
+                .unwrap()
+                .inode
         }
         Err(error) => panic!("{error}"),
     }
@@ -103,7 +107,8 @@ fn copies_share_whole_blocks() {
     let whole = inode(&volume, "whole");
     assert_eq!(volume.copy_range(source, 0, whole, 0, u64::MAX / 2), Ok(data.len() as u64));
     assert_eq!(data_blocks(&volume), 41);
-    // At the same place within a block: two blocks at the ends are copied, and 29 between them shared.
+    // At the same place within a block: two blocks at the ends are copied, and 29 between them
+    // shared.
     let inner = inode(&volume, "inner");
     assert_eq!(volume.copy_range(source, 700, inner, 188, 30 * BLOCK), Ok(30 * BLOCK));
     assert_eq!(data_blocks(&volume), 43);
@@ -111,7 +116,8 @@ fn copies_share_whole_blocks() {
     let askew = inode(&volume, "askew");
     assert_eq!(volume.copy_range(source, 1, askew, 0, 10 * BLOCK), Ok(10 * BLOCK));
     assert_eq!(data_blocks(&volume), 53);
-    // Within a file, and in front of what it has: the last block of the source stays as long as the target's.
+    // Within a file, and in front of what it has: the last block of the source stays as long as the
+    // target's.
     assert_eq!(volume.copy_range(whole, 0, whole, 50 * BLOCK, 10 * BLOCK), Ok(10 * BLOCK));
     assert_eq!(volume.copy_range(source, 40 * BLOCK, whole, 40 * BLOCK, 1000), Ok(100));
     assert_eq!(data_blocks(&volume), 54);
@@ -136,7 +142,9 @@ fn copies_keep_holes() {
     let volume = open(&format());
     let source = put(&volume, "source", b"front");
     volume.write(source, 1 << 40, b"back", false).unwrap();
-    volume.allocate(source, 100 * BLOCK, 100 * BLOCK, AllocateMode::Allocate { keep_size: true }).unwrap();
+    volume
+        .allocate(source, 100 * BLOCK, 100 * BLOCK, AllocateMode::Allocate { keep_size: true })
+        .unwrap();
     let copy = inode(&volume, "copy");
     volume.write(copy, 50 * BLOCK, &[7; 3000], false).unwrap();
     let size = (1 << 40) + 4;
@@ -208,7 +216,8 @@ fn defragmenting_shares_as_before() {
     assert!(contents(&volume, "d") == data[10 * 512..50 * 512]);
 }
 
-/// Files at the end of the volume that share blocks in every way: all of them move, no block becomes two.
+/// Files at the end of the volume that share blocks in every way: all of them move, no block
+/// becomes two.
 #[test]
 fn a_smaller_volume_shares_as_before() {
     let medium = format();
@@ -264,7 +273,11 @@ fn step() -> impl Strategy<Value = Step> {
     let file = || 0u8..6;
     // Around ends of blocks, and anywhere.
     let place = || {
-        prop_oneof![(0u64..40).prop_map(|n| n * BLOCK), 0u64..20_000, (1u64..40).prop_map(|n| n * BLOCK - 1)]
+        prop_oneof![
+            (0u64..40).prop_map(|n| n * BLOCK),
+            0u64..20_000,
+            (1u64..40).prop_map(|n| n * BLOCK - 1)
+        ]
     };
     let three = || [0u64..40, 0..40, 0..40];
     prop_oneof![
@@ -339,7 +352,8 @@ impl World {
         match *step {
             Step::Write { file, offset, length } => {
                 let (name, inode) = self.file(file);
-                let data: Vec<u8> = (0..length).map(|at| (at / 100 + self.steps) as u8 | 1).collect();
+                let data: Vec<u8> =
+                    (0..length).map(|at| (at / 100 + self.steps) as u8 | 1).collect();
                 self.volume.write(inode, offset, &data, false).unwrap();
                 let content = self.files.get_mut(&name).unwrap();
                 content.resize(content.len().max(offset as usize + length), 0);
@@ -359,8 +373,12 @@ impl World {
             }
             Step::Allocate { file, offset, length } => {
                 let (_, inode) = self.file(file);
-                let _ =
-                    self.volume.allocate(inode, offset, length, AllocateMode::Allocate { keep_size: true });
+                let _ = self.volume.allocate(
+                    inode,
+                    offset,
+                    length,
+                    AllocateMode::Allocate { keep_size: true },
+                );
             }
             Step::Clone { from, to, blocks } => self.clone(from, to, blocks),
             Step::Copy { from, to, bytes } => self.copy(from, to, bytes),
@@ -409,9 +427,11 @@ impl World {
         let ((source, from), (target, to)) = (self.file(from), self.file(to));
         let [at, to_at, length] = [at, to_at, length].map(|blocks| blocks * BLOCK);
         let result = self.volume.clone_range(from, at, to, to_at, length);
-        let (size, target_size) = (self.files[&source].len() as u64, self.files[&target].len() as u64);
+        let (size, target_size) =
+            (self.files[&source].len() as u64, self.files[&target].len() as u64);
         let length = if length == 0 { size.saturating_sub(at) } else { length };
-        let whole = length.is_multiple_of(BLOCK) || (at + length == size && to_at + length >= target_size);
+        let whole =
+            length.is_multiple_of(BLOCK) || (at + length == size && to_at + length >= target_size);
         let overlap = from == to && at.abs_diff(to_at) < length;
         if at + length > size || !whole || overlap {
             assert!(matches!(result, Err(Error::InvalidArgument(_))), "{result:?}");
@@ -437,7 +457,8 @@ impl World {
         }
     }
 
-    /// To the least size and back, or to that of the medium. Neither makes one block of data into two.
+    /// To the least size and back, or to that of the medium. Neither makes one block of data into
+    /// two.
     fn resize(&mut self, shrink: bool) {
         if shrink && self.volume.unlink(InodeNumber::ROOT, b"front").is_ok() {
             settle(&self.volume);
@@ -480,7 +501,8 @@ impl World {
         for (snapshot, files) in &self.snapshots {
             let options = OpenOptions::default();
             let view =
-                Volume::open_snapshot(self.medium.clone(), TestPlatform::new(), options, snapshot).unwrap();
+                Volume::open_snapshot(self.medium.clone(), TestPlatform::new(), options, snapshot)
+                    .unwrap();
             for (name, expected) in files {
                 assert!(contents(&view, name) == *expected, "{name} of {snapshot}");
             }

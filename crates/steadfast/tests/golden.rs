@@ -1,7 +1,7 @@
 //! An image of every released format version opens for ever, with the same content.
 //!
-//! `STEADFAST_BLESS=1 cargo test -p steadfast --test golden` writes the image of the present version anew; that is allowed
-//! only before the version is released.
+//! `STEADFAST_BLESS=1 cargo test -p steadfast --test golden` writes the image of the present
+//! version anew; that is allowed only before the version is released.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ fn make_image() -> Vec<u8> {
         ..FormatOptions::default()
     };
     Volume::format(&medium, &options, &TestPlatform::new()).expect("format");
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).expect("open");
+    let volume =
+        Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).expect("open");
     let caller = Caller { uid: 1000, gid: 100, umask: 0o022 };
     let root = InodeNumber::ROOT;
     let create = |directory, name: &str, node| {
@@ -70,10 +71,12 @@ fn version_1_opens() {
     }
     let bytes = std::fs::read(&path).expect("the image is in the repository");
     let medium = Arc::new(MemoryMedium::from_bytes(&bytes, 512).expect("geometry"));
-    let report = check(&medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).expect("check");
+    let report =
+        check(&medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).expect("check");
     assert!(report.is_clean(), "{:#?}", report.findings);
 
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).expect("open");
+    let volume =
+        Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).expect("open");
     let info = volume.info();
     assert_eq!((info.version, info.label.as_str(), info.block_size), (1, "golden", 512));
     assert_eq!(info.replayed_records, 1);
@@ -91,7 +94,10 @@ fn version_1_opens() {
     assert_eq!(content("directory/inline"), b"small");
     assert_eq!(volume.xattr(find("directory/inline"), b"user.note").expect("xattr"), b"kept");
     let large = content("large");
-    assert_eq!((large.len(), &large[..1000], &large[1000..]), (6000, &[0; 1000][..], &[7; 5000][..]));
+    assert_eq!(
+        (large.len(), &large[..1000], &large[1000..]),
+        (6000, &[0; 1000][..], &[7; 5000][..])
+    );
     assert_eq!(find("large"), find("directory/second name"));
     assert_eq!(content("clone"), large);
     let attributes = volume.attributes(find("large")).expect("attributes");

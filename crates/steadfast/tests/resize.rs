@@ -1,5 +1,5 @@
-//! Resizing: every file stays as it is, every block is accounted for, and a power cut at any request leaves the old
-//! volume or the new one.
+//! Resizing: every file stays as it is, every block is accounted for, and a power cut at any
+//! request leaves the old volume or the new one.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ fn contents(number: u64) -> Vec<u8> {
     (0..length).map(|at| (at as u64 * 31 + number * 7 + at as u64 / 251) as u8).collect()
 }
 
-/// A volume of `size` bytes at the start of a medium of `medium` bytes. Files were made and removed so that what is left
-/// lies everywhere.
+/// A volume of `size` bytes at the start of a medium of `medium` bytes. Files were made and removed
+/// so that what is left lies everywhere.
 fn volume(options: &FormatOptions, medium: u64, size: u64, files: u64) -> Arc<MemoryMedium> {
     let image = Arc::new(MemoryMedium::new(medium, options.block_size.min(512)).unwrap());
     let options = FormatOptions { size: Some(size), ..options.clone() };
@@ -33,8 +33,9 @@ fn volume(options: &FormatOptions, medium: u64, size: u64, files: u64) -> Arc<Me
     let caller = Caller::default();
     for number in 0..files {
         let name = format!("file {number}");
-        let made =
-            volume.create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &caller).unwrap();
+        let made = volume
+            .create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &caller)
+            .unwrap();
         volume.write(made.inode, 0, &contents(number), false).unwrap();
         if number % 16 == 3 {
             let mode = steadfast::fs::AllocateMode::Allocate { keep_size: true };
@@ -55,9 +56,13 @@ fn volume(options: &FormatOptions, medium: u64, size: u64, files: u64) -> Arc<Me
 
 /// Every file is what it was, and the volume is sound; returns its size.
 fn verify<M: steadfast_media::Medium>(medium: &Arc<M>, files: u64, what: &str) -> u64 {
-    let report = check(medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).unwrap();
+    let report =
+        check(medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).unwrap();
     assert!(
-        report.findings.iter().all(|finding| finding.severity < steadfast::check::Severity::Damaged),
+        report
+            .findings
+            .iter()
+            .all(|finding| finding.severity < steadfast::check::Severity::Damaged),
         "{what}: {report:?}"
     );
     let volume = open(medium);
@@ -95,16 +100,21 @@ fn formats() -> Vec<FormatOptions> {
     vec![with(512, 512, 2, 16 * KIB), with(512, 4096, 2, 0), with(4096, 4096, 2, 64 * KIB)]
 }
 
-/// The metaroot before the newest one was of more blocks than the smaller volume has, and `check` called it damaged.
+/// The metaroot before the newest one was of more blocks than the smaller volume has, and `check`
+/// called it damaged.
 #[test]
 fn a_volume_that_was_full_a_checkpoint_ago_is_clean_when_it_is_smaller() {
     for options in formats() {
-        // One copy, or there are nodes to move: that takes checkpoints, after which no metaroot is of the full volume.
+        // One copy, or there are nodes to move: that takes checkpoints, after which no metaroot is
+        // of the full volume.
         let options = FormatOptions { metadata_copies: Some(1), ..options };
         let image = volume(&options, 2048 * KIB, 2048 * KIB, 0);
         let volume = open(&image);
         let caller = Caller::default();
-        let big = volume.create(InodeNumber::ROOT, b"big", NewNode::Regular, 0o644, &caller).unwrap().inode;
+        let big = volume
+            .create(InodeNumber::ROOT, b"big", NewNode::Regular, 0o644, &caller)
+            .unwrap()
+            .inode;
         for piece in 0..15u64 {
             volume.write(big, piece * 100_000, &vec![piece as u8; 100_000], false).unwrap();
         }
@@ -139,7 +149,13 @@ fn a_volume_made_as_small_as_can_be_can_be_filled_and_emptied() {
         let mut names = Vec::new();
         loop {
             let name = format!("more {}", names.len());
-            match volume.create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &caller) {
+            match volume.create(
+                InodeNumber::ROOT,
+                name.as_bytes(),
+                NewNode::Regular,
+                0o644,
+                &caller,
+            ) {
                 Ok(made) => {
                     let written = volume.write(made.inode, 0, &[3; 2500], false);
                     assert!(matches!(written, Ok(()) | Err(Error::NoSpace)), "{what}: {written:?}");
@@ -151,7 +167,9 @@ fn a_volume_made_as_small_as_can_be_can_be_filled_and_emptied() {
                 }
             }
         }
-        names.extend((0..40).filter(|number| number % 3 != 0).map(|number| format!("file {number}")));
+        names.extend(
+            (0..40).filter(|number| number % 3 != 0).map(|number| format!("file {number}")),
+        );
         for name in &names {
             assert_eq!(volume.unlink(InodeNumber::ROOT, name.as_bytes()), Ok(()), "{what}: {name}");
         }
@@ -188,13 +206,17 @@ fn smaller_to_the_least_and_larger_again() {
         let volume = open(&image);
         assert!(matches!(volume.grow(5000 * KIB), Err(Error::Truncated { .. })), "{what}");
         assert!(
-            matches!(volume.grow(100 * KIB), Err(Error::InvalidArgument(_) | Error::VolumeTooSmall { .. })),
+            matches!(
+                volume.grow(100 * KIB),
+                Err(Error::InvalidArgument(_) | Error::VolumeTooSmall { .. })
+            ),
             "{what}"
         );
         volume.grow(4096 * KIB).unwrap();
         // The live volume can use the new space at once.
         let caller = Caller::default();
-        let made = volume.create(InodeNumber::ROOT, b"big", NewNode::Regular, 0o644, &caller).unwrap();
+        let made =
+            volume.create(InodeNumber::ROOT, b"big", NewNode::Regular, 0o644, &caller).unwrap();
         for piece in 0..16u64 {
             volume.write(made.inode, piece * 100_000, &vec![piece as u8; 100_000], false).unwrap();
         }
@@ -249,8 +271,12 @@ fn power_cuts_leave_the_old_size_or_the_new_one() {
         let _ = volume.grow(640 * KIB);
     });
     // Where the superblock can be torn, the copy at the end of the medium leads to the volume.
-    let options =
-        FormatOptions { block_size: 128, node_size: Some(1024), metadata_copies: Some(1), ..options };
+    let options = FormatOptions {
+        block_size: 128,
+        node_size: Some(1024),
+        metadata_copies: Some(1),
+        ..options
+    };
     let image = volume(&options, 400 * KIB, 400 * KIB, 24);
     cut_everywhere(&image, [400 * KIB, 300 * KIB], "smaller, torn", &|volume| {
         let _ = volume.shrink(300 * KIB, &mut |_| {});
@@ -263,7 +289,8 @@ fn power_cuts_leave_the_old_size_or_the_new_one() {
 
 #[test]
 fn what_cannot_be_done_is_refused_and_changes_nothing() {
-    let options = FormatOptions { block_size: 128, node_size: Some(512), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 128, node_size: Some(512), ..FormatOptions::default() };
     let image = volume(&options, 640 * KIB, 512 * KIB, 12);
     let torn = Arc::new(MemoryMedium::new(640 * KIB, 128).unwrap());
     let mut bytes = vec![0; 640 << 10];

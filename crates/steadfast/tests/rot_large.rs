@@ -1,7 +1,7 @@
 //! Bits rot at random on a large volume with many files, a few to a few hundred at once.
 //!
-//! Every read gives the right bytes or says that something is damaged, in the live tree and in a snapshot, with a cache that
-//! is a fraction of the metadata; nothing panics.
+//! Every read gives the right bytes or says that something is damaged, in the live tree and in a
+//! snapshot, with a cache that is a fraction of the metadata; nothing panics.
 //! `STEADFAST_ROT_IMAGES` says how many images; each has its own seed.
 
 use steadfast::testing::TestPlatform;
@@ -31,7 +31,8 @@ fn path(file: usize) -> String {
     format!("/d{}/file {file}", file % 30)
 }
 
-/// What file number `file` holds before (`age` 0) and after the snapshot. Small ones are kept in the tree.
+/// What file number `file` holds before (`age` 0) and after the snapshot. Small ones are kept in
+/// the tree.
 fn content(file: usize, age: usize) -> Vec<u8> {
     let age = if file.is_multiple_of(4) { age } else { 0 };
     let length = [40, 300, 5000, 17_000, 90_000][file % 5] + file;
@@ -73,7 +74,9 @@ fn written(medium: &MemoryMedium) -> Vec<u64> {
 }
 
 fn is_damage(error: &Error) -> bool {
-    use Error::{CorruptData, CorruptMetadata, NewerStateLost, NoMetaroot, NotSteadfast, SuperblockDamaged};
+    use Error::{
+        CorruptData, CorruptMetadata, NewerStateLost, NoMetaroot, NotSteadfast, SuperblockDamaged,
+    };
     matches!(
         error,
         CorruptData { .. }
@@ -101,7 +104,8 @@ fn read_all(volume: &Device<'_>, age: usize, what: &str) -> usize {
 fn rot(copies: u8) {
     let medium = filled(copies);
     let blocks = written(&medium);
-    let images = std::env::var("STEADFAST_ROT_IMAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    let images =
+        std::env::var("STEADFAST_ROT_IMAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     let options = || OpenOptions { read_only: true, cache_size: CACHE, ..OpenOptions::default() };
     let (mut flips, mut lost, mut refused) = (0, 0, 0);
     for seed in 1..=images {
@@ -135,7 +139,9 @@ fn rot(copies: u8) {
         // The same bits again: sound.
         flip();
     }
-    println!("{copies} copies: {flips} bits in {images} images: {lost} files lost, {refused} did not open");
+    println!(
+        "{copies} copies: {flips} bits in {images} images: {lost} files lost, {refused} did not open"
+    );
     assert!(lost > 0, "nobody has noticed anything");
     let volume = Device::open(&medium, options(), TestPlatform::new()).expect("open");
     assert_eq!(read_all(&volume, 1, "sound"), 0);

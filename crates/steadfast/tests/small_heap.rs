@@ -1,4 +1,5 @@
-//! The whole file system in a heap of 64 KiB with 512-byte nodes, as on a microcontroller: the allocator refuses more.
+//! The whole file system in a heap of 64 KiB with 512-byte nodes, as on a microcontroller: the
+//! allocator refuses more.
 //!
 //! The medium and the test's own model are not part of the device's heap and are not counted.
 #![allow(unsafe_code)]
@@ -87,14 +88,16 @@ fn outside<T>(run: impl FnOnce() -> T) -> T {
 #[test]
 fn everything_fits() {
     let chip = Chip(MemoryMedium::new(320 << 10, 512).expect("geometry"));
-    let options = FormatOptions { block_size: 512, log_size: Some(16 << 10), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, log_size: Some(16 << 10), ..FormatOptions::default() };
     let open = OpenOptions { cache_size: 16 << 10, ..OpenOptions::default() };
     counted(|| Volume::format(&&chip, &options, &TestPlatform::new())).expect("format");
     assert_eq!(IN_USE.load(Ordering::Relaxed), 0, "format gives everything back");
 
     let caller = Caller::default();
     let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    let mut volume = counted(|| Volume::open(&chip, open.clone(), TestPlatform::new())).expect("open");
+    let mut volume =
+        counted(|| Volume::open(&chip, open.clone(), TestPlatform::new())).expect("open");
     let mut full = 0;
     for round in 0..600u32 {
         let name = format!("file-{}", round * 7 % 90).into_bytes();
@@ -120,7 +123,8 @@ fn everything_fits() {
             }
             Err(Error::NoSpace) => {
                 full += 1;
-                // Either the file could not be made, or it is there and empty: it can always be removed.
+                // Either the file could not be made, or it is there and empty: it can always be
+                // removed.
                 match counted(|| volume.unlink(InodeNumber::ROOT, &name)) {
                     Ok(()) | Err(Error::NotFound) => expected.remove(&name),
                     Err(error) => panic!("unlink on a full volume: {error}"),
@@ -148,7 +152,8 @@ fn everything_fits() {
                 volume.transact().expect("transact");
                 drop(volume);
             });
-            volume = counted(|| Volume::open(&chip, open.clone(), TestPlatform::new())).expect("reopen");
+            volume =
+                counted(|| Volume::open(&chip, open.clone(), TestPlatform::new())).expect("reopen");
         }
     }
     let mut buffer = vec![0; 8192];

@@ -1,5 +1,6 @@
-//! Trimming: the medium is told of what is free, and of nothing that the volume, a snapshot or an older record needs. What is
-//! discarded reads as zeros here, so that every mistake is a checksum that does not match.
+//! Trimming: the medium is told of what is free, and of nothing that the volume, a snapshot or an
+//! older record needs. What is discarded reads as zeros here, so that every mistake is a checksum
+//! that does not match.
 
 use steadfast::check::{CheckOptions, check};
 use steadfast::fs::{Caller, NewNode};
@@ -22,8 +23,9 @@ fn what_is_needed_is_never_trimmed() {
         let caller = Caller::default();
         for number in 0..60 {
             let name = format!("{number}");
-            let made =
-                volume.create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &caller).unwrap();
+            let made = volume
+                .create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &caller)
+                .unwrap();
             volume.write(made.inode, 0, &content(number), false).unwrap();
         }
         volume.snapshot_create("kept").unwrap();
@@ -36,7 +38,8 @@ fn what_is_needed_is_never_trimmed() {
         assert!(told <= free && told > free / 2, "{told} of {free}");
         assert_eq!(volume.trim(u64::MAX).unwrap(), 0);
         // Work goes on behind it, and the power goes.
-        let made = volume.create(InodeNumber::ROOT, b"later", NewNode::Regular, 0o644, &caller).unwrap();
+        let made =
+            volume.create(InodeNumber::ROOT, b"later", NewNode::Regular, 0o644, &caller).unwrap();
         volume.write(made.inode, 0, &content(29), false).unwrap();
         volume.transact().unwrap();
         drop(volume);

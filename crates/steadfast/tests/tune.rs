@@ -1,4 +1,5 @@
-//! Label and uuid: a power cut at any request leaves the old names or the new ones, and the volume whole.
+//! Label and uuid: a power cut at any request leaves the old names or the new ones, and the volume
+//! whole.
 
 use steadfast::check::{CheckOptions, Severity, check, repair};
 use steadfast::fs::{Caller, NewNode};
@@ -9,13 +10,18 @@ use steadfast_media::{Medium, MemoryMedium, SimMedium, SimOptions};
 
 fn volume(block_size: u32, atomic_unit: u32) -> MemoryMedium {
     let image = MemoryMedium::new(1 << 20, atomic_unit).unwrap();
-    let options =
-        FormatOptions { block_size, label: "old".into(), uuid: [5; 16], ..FormatOptions::default() };
+    let options = FormatOptions {
+        block_size,
+        label: "old".into(),
+        uuid: [5; 16],
+        ..FormatOptions::default()
+    };
     let platform = TestPlatform::new();
     Volume::format(&image, &options, &platform).unwrap();
     let volume = Volume::open(&image, OpenOptions::default(), &platform).unwrap();
-    let made =
-        volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &Caller::default()).unwrap();
+    let made = volume
+        .create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &Caller::default())
+        .unwrap();
     volume.write(made.inode, 0, &[7; 5000], false).unwrap();
     // Records are left in the log: they carry the uuid of format.
     volume.transact().unwrap();
@@ -59,9 +65,11 @@ fn power_cuts_leave_the_old_names_or_the_new_ones() {
                 assert!(found == new || found == old && !done, "cut at {requests}: {found:?}");
                 seen[usize::from(found == new)] += 1;
                 assert_eq!(read(&after), [7; 5000]);
-                let report = check(&after, &platform, &CheckOptions::default(), &mut |_| {}).unwrap();
+                let report =
+                    check(&after, &platform, &CheckOptions::default(), &mut |_| {}).unwrap();
                 assert!(report.findings.iter().all(|found| found.severity == Severity::Degraded));
-                let repaired = repair(&after, &platform, &CheckOptions::default(), &mut |_| {}).unwrap();
+                let repaired =
+                    repair(&after, &platform, &CheckOptions::default(), &mut |_| {}).unwrap();
                 assert!(repaired.after.is_clean(), "{:?}", repaired.after.findings);
                 assert_eq!(names(&after), found, "a repair keeps the names");
             }

@@ -1,8 +1,9 @@
 //! What changed between two runs, and whether that is more than chance.
 //!
-//! Rounds of two runs were not taken side by side, so their medians are compared with Welch's interval and the larger of both
-//! runs' noise ([`crate::statistics::ratio_unpaired`]). A machine that was busier on one day changes everything at once: where
-//! both runs have the same peer, the change of the *ratio to it* is computed as well, in which that drops out.
+//! Rounds of two runs were not taken side by side, so their medians are compared with Welch's
+//! interval and the larger of both runs' noise ([`crate::statistics::ratio_unpaired`]). A machine
+//! that was busier on one day changes everything at once: where both runs have the same peer, the
+//! change of the *ratio to it* is computed as well, in which that drops out.
 
 mod text;
 
@@ -79,7 +80,8 @@ pub struct Comparison {
     pub peer: Option<String>,
     /// The noise below which nothing is a change: the larger one of both runs.
     pub floor: f64,
-    /// What differs between the runs beside the results, one sentence each: of two machines, no figure is comparable.
+    /// What differs between the runs beside the results, one sentence each: of two machines, no
+    /// figure is comparable.
     pub circumstances: Vec<String>,
 }
 
@@ -108,11 +110,15 @@ pub fn compare(before: &RunResult, after: &RunResult) -> Result<Comparison, Comp
         changes.extend(other.and_then(|other| change(place, other, peer.as_deref(), floor)));
     }
     if changes.is_empty() {
-        return Err(CompareError::NothingInCommon { first: contents(before), second: contents(after) });
+        return Err(CompareError::NothingInCommon {
+            first: contents(before),
+            second: contents(after),
+        });
     }
     let only = |some: &[Place], others: &[Place]| {
         let lone = some.iter().filter(|place| find(others, place).is_none());
-        lone.map(|place| format!("{}/{} on {}", place.suite, place.test.id, place.found.target)).collect()
+        lone.map(|place| format!("{}/{} on {}", place.suite, place.test.id, place.found.target))
+            .collect()
     };
     Ok(Comparison {
         changes,
@@ -148,7 +154,8 @@ impl Place<'_> {
 
 /// Everything in a run that has a value.
 fn measured(run: &RunResult) -> Vec<Place<'_>> {
-    let tests = run.suites.iter().flat_map(|suite| suite.tests.iter().map(move |test| (suite, test)));
+    let tests =
+        run.suites.iter().flat_map(|suite| suite.tests.iter().map(move |test| (suite, test)));
     tests
         .flat_map(|(suite, test)| {
             let good = test.measurements.iter().filter(|found| found.status == Status::Ok);
@@ -200,7 +207,8 @@ fn difference(after: &[f64], before: &[f64], better: Better, floor: f64) -> Opti
 
 /// Suites and targets of a run, for a message.
 fn contents(run: &RunResult) -> String {
-    let list = |names: Vec<&str>| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+    let list =
+        |names: Vec<&str>| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
     let suites = list(run.suites.iter().map(|suite| suite.id.as_str()).collect());
     let targets = list(run.targets.iter().map(|target| target.id.as_str()).collect());
     format!("{suites} on {targets}")
@@ -229,8 +237,10 @@ fn circumstances(before: &RunResult, after: &RunResult) -> Vec<String> {
         .collect();
     for target in &before.targets {
         let Some(other) = after.target(&target.id) else { continue };
-        if (&target.mount_options, target.volume_size) != (&other.mount_options, other.volume_size) {
-            differing.push(format!("{}: other mount options or another size of the volume", target.id));
+        if (&target.mount_options, target.volume_size) != (&other.mount_options, other.volume_size)
+        {
+            differing
+                .push(format!("{}: other mount options or another size of the volume", target.id));
         }
     }
     differing

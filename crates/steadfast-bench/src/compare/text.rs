@@ -18,7 +18,11 @@ pub fn print(comparison: &Comparison, all: bool, style: Style) -> String {
     let _ = writeln!(
         text,
         "{}: {} {} better, {} {} worse, {} within the noise (±{}), {} with too few rounds to say",
-        format::plural(comparison.changes.len() as u64, "measurement in common", "measurements in common"),
+        format::plural(
+            comparison.changes.len() as u64,
+            "measurement in common",
+            "measurements in common"
+        ),
         sign(Verdict::Better),
         count(Verdict::Better),
         sign(Verdict::Worse),
@@ -47,7 +51,8 @@ pub fn print(comparison: &Comparison, all: bool, style: Style) -> String {
         text.push_str("Factors are times better than before, in brackets the 95 % interval. ");
         text.push_str("Of unchanged measurements one in twenty leaves its interval by chance.\n");
     }
-    for (name, missing) in [("first", &comparison.only_before), ("second", &comparison.only_after)] {
+    for (name, missing) in [("first", &comparison.only_before), ("second", &comparison.only_after)]
+    {
         if !missing.is_empty() {
             let measurements = format::plural(missing.len() as u64, "measurement", "measurements");
             let _ = writeln!(text, "{measurements} in the {name} run only.");

@@ -1,8 +1,8 @@
 //! Processor time and memory of this process, of daemons and of kernel threads.
 //!
-//! Times come from `/proc/PID/task/*/schedstat` in nanoseconds; where the kernel has none, from `stat` in ticks. Threads that
-//! have ended in between are lost from `schedstat`, so daemons whose threads come and go are counted a little low; ours
-//! and those of Steadfast stay.
+//! Times come from `/proc/PID/task/*/schedstat` in nanoseconds; where the kernel has none, from
+//! `stat` in ticks. Threads that have ended in between are lost from `schedstat`, so daemons whose
+//! threads come and go are counted a little low; ours and those of Steadfast stay.
 
 use std::fs;
 use std::path::Path;
@@ -43,8 +43,9 @@ impl CpuClock {
         }
     }
 
-    /// What was used since then, `aside` seconds of it by this process for something else. User and system time are told apart by ticks of 10 ms; with fewer than ten everything counts
-    /// as `user` for a library and as `system` otherwise.
+    /// What was used since then, `aside` seconds of it by this process for something else. User and
+    /// system time are told apart by ticks of 10 ms; with fewer than ten everything counts as
+    /// `user` for a library and as `system` otherwise.
     pub fn since(&self, daemon: &[u32], in_process: bool, aside: f64) -> Cpu {
         let now = CpuClock::now(daemon);
         let process = (now.process - self.process - aside).max(0.0);
@@ -91,17 +92,22 @@ pub(super) fn process_seconds(process: &Path) -> f64 {
     })
 }
 
-/// Processor seconds of the kernel threads that may work for a file system. There is no telling for which one; nothing else
-/// is under load while a target is measured.
+/// Processor seconds of the kernel threads that may work for a file system. There is no telling for
+/// which one; nothing else is under load while a target is measured.
 pub(super) fn kernel_seconds() -> f64 {
     let mut sum = 0.0;
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        if !entry.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
+        if !entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        {
             continue;
         }
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
         let Some((head, rest)) = stat.rsplit_once(')') else { continue };
-        let flags: u64 = rest.split_whitespace().nth(6).and_then(|word| word.parse().ok()).unwrap_or(0);
+        let flags: u64 =
+            rest.split_whitespace().nth(6).and_then(|word| word.parse().ok()).unwrap_or(0);
         let name = head.split_once('(').map_or("", |(_, name)| name);
         if flags & KERNEL_THREAD != 0 && WORKERS.iter().any(|worker| name.starts_with(worker)) {
             sum += scheduled(&entry.path()).unwrap_or(0.0);
@@ -144,8 +150,8 @@ pub fn drop_caches() -> crate::Outcome {
     forget("3")
 }
 
-/// Makes the kernel forget names and attributes, and with the inodes the pages of their files. The caller has made everything
-/// durable before.
+/// Makes the kernel forget names and attributes, and with the inodes the pages of their files. The
+/// caller has made everything durable before.
 ///
 /// # Errors
 /// `Skip` without the right to do so.
@@ -154,8 +160,9 @@ pub fn drop_names() -> crate::Outcome {
 }
 
 fn forget(what: &str) -> crate::Outcome {
-    fs::write("/proc/sys/vm/drop_caches", what)
-        .map_err(|error| Trouble::Skip(format!("cannot drop the kernel's caches ({error}): run as root")))
+    fs::write("/proc/sys/vm/drop_caches", what).map_err(|error| {
+        Trouble::Skip(format!("cannot drop the kernel's caches ({error}): run as root"))
+    })
 }
 
 #[cfg(test)]

@@ -104,7 +104,8 @@ impl Drop for Sampler {
 /// Two points become one.
 fn halve(points: &[CpuPoint]) -> Vec<CpuPoint> {
     let join = |pair: &[CpuPoint]| {
-        let mean = |value: fn(&CpuPoint) -> f64| pair.iter().map(value).sum::<f64>() / pair.len() as f64;
+        let mean =
+            |value: fn(&CpuPoint) -> f64| pair.iter().map(value).sum::<f64>() / pair.len() as f64;
         CpuPoint {
             at: pair.last().map_or(0.0, |point| point.at),
             process: mean(|point| point.process),

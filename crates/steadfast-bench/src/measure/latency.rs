@@ -1,7 +1,7 @@
 //! Times of single operations, in buckets of bounded relative width.
 //!
-//! Own code because histograms are merged with those that a stopped run has left in its result: the buckets in the
-//! file are these buckets.
+//! Own code because histograms are merged with those that a stopped run has left in its result: the
+//! buckets in the file are these buckets.
 
 use std::time::Duration;
 
@@ -97,7 +97,8 @@ impl Histogram {
         })
     }
 
-    /// The upper end of the bucket below which this share lies, but no more than the longest; seconds.
+    /// The upper end of the bucket below which this share lies, but no more than the longest;
+    /// seconds.
     fn percentile(&self, share: f64) -> f64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;

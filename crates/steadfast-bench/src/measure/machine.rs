@@ -7,7 +7,8 @@ use std::path::Path;
 use crate::result::{Backing, Provenance};
 use crate::target::mount_of;
 
-/// What can be told of this machine, for volumes below `backing`. What cannot be found out is empty.
+/// What can be told of this machine, for volumes below `backing`. What cannot be found out is
+/// empty.
 pub fn provenance(backing: &Path) -> Provenance {
     let kernel = rustix::system::uname();
     let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -23,7 +24,12 @@ pub fn provenance(backing: &Path) -> Provenance {
         seed: 0,
         effort: String::new(),
         host: word(kernel.nodename()),
-        kernel: format!("{} {} {}", word(kernel.sysname()), word(kernel.release()), word(kernel.machine())),
+        kernel: format!(
+            "{} {} {}",
+            word(kernel.sysname()),
+            word(kernel.release()),
+            word(kernel.machine())
+        ),
         system: system(),
         cpu: after(&text("/proc/cpuinfo"), "model name")
             .or_else(|| after(&text("/proc/cpuinfo"), "Model"))
@@ -64,8 +70,9 @@ fn describe(path: &Path) -> Backing {
     let whole = is_device(path);
     let file_system = mount_of(path).filter(|_| !whole).map(|(_, kind)| kind).unwrap_or_default();
     let device = device_of(path);
-    let queue =
-        |what: &str| device.as_ref().and_then(|name| line(&format!("/sys/class/block/{name}/{what}")));
+    let queue = |what: &str| {
+        device.as_ref().and_then(|name| line(&format!("/sys/class/block/{name}/{what}")))
+    };
     let available = if whole {
         let mut device = fs::File::open(path).ok();
         device.as_mut().and_then(|device| device.seek(SeekFrom::End(0)).ok()).unwrap_or(0)
@@ -93,7 +100,8 @@ fn device_of(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let found = fs::metadata(path).ok()?;
     let device = if is_device(path) { found.rdev() } else { found.dev() };
-    let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let link =
+        format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let place = fs::canonicalize(link).ok()?;
     // A partition is a directory in that of its disk.
     let disk = if place.join("partition").exists() { place.parent()?.to_owned() } else { place };
@@ -112,7 +120,8 @@ fn line(path: &str) -> Option<String> {
 
 /// The value behind `KEY :`.
 fn after(text: &str, key: &str) -> Option<String> {
-    let value = text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'))?;
+    let value =
+        text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'))?;
     Some(value.trim().to_owned())
 }
 
@@ -122,7 +131,9 @@ mod tests {
     fn this_machine_is_known() {
         let found = super::provenance(std::path::Path::new("/tmp"));
         assert!(
-            found.kernel.starts_with("Linux ") && found.cpus > 0 && found.memory > found.memory_available / 2
+            found.kernel.starts_with("Linux ")
+                && found.cpus > 0
+                && found.memory > found.memory_available / 2
         );
         assert!(!found.backing.file_system.is_empty() && found.backing.available > 0);
     }

@@ -27,16 +27,23 @@ impl MediumCounters {
     pub fn until(&self, later: &MediumCounters, bytes_asked: u64) -> Medium {
         Medium {
             bytes_asked,
-            bytes_written: later.written_sectors.wrapping_sub(self.written_sectors).wrapping_mul(SECTOR),
+            bytes_written: later
+                .written_sectors
+                .wrapping_sub(self.written_sectors)
+                .wrapping_mul(SECTOR),
             bytes_read: later.read_sectors.wrapping_sub(self.read_sectors).wrapping_mul(SECTOR),
             writes: later.writes.wrapping_sub(self.writes),
             reads: later.reads.wrapping_sub(self.reads),
-            flushes: later.flushes.zip(self.flushes).map(|(later, earlier)| later.wrapping_sub(earlier)),
+            flushes: later
+                .flushes
+                .zip(self.flushes)
+                .map(|(later, earlier)| later.wrapping_sub(earlier)),
         }
     }
 }
 
-/// The words of `stat`: reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms, ms, discards (4), flushes, ms.
+/// The words of `stat`: reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms, ms,
+/// discards (4), flushes, ms.
 fn parse(text: &str) -> Option<MediumCounters> {
     let words: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
     Some(MediumCounters {

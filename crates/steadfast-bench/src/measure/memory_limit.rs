@@ -1,8 +1,9 @@
 //! A limit of memory for this process and what it starts: a control group, version 1 or 2.
 //!
-//! Page cache counts to whoever touches a page first, so a file system in the kernel is limited through the process that
-//! uses it, and a daemon when it was started inside. The group is one below (version 1) or beside (version 2, where a group with
-//! processes cannot have others below it) the group of this process, so that limits from outside go on to hold.
+//! Page cache counts to whoever touches a page first, so a file system in the kernel is limited
+//! through the process that uses it, and a daemon when it was started inside. The group is one
+//! below (version 1) or beside (version 2, where a group with processes cannot have others below
+//! it) the group of this process, so that limits from outside go on to hold.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,9 @@ impl MemoryLimit {
                 let beside = if home == root { root } else { home.parent().unwrap_or(root) };
                 (home.clone(), beside.join(&name), "memory.max")
             }
-            None => return Err(Trouble::Skip("this system has no control groups for memory".into())),
+            None => {
+                return Err(Trouble::Skip("this system has no control groups for memory".into()));
+            }
         };
         let refused = |error: std::io::Error| {
             Trouble::Skip(format!(
@@ -95,7 +98,8 @@ fn places(own: &str, root: &Path) -> Option<Places> {
         } else if controllers.is_empty() {
             let group = root.join(path);
             let parent = if group == root { root } else { group.parent().unwrap_or(root) };
-            let given = fs::read_to_string(parent.join("cgroup.subtree_control")).unwrap_or_default();
+            let given =
+                fs::read_to_string(parent.join("cgroup.subtree_control")).unwrap_or_default();
             if given.split_whitespace().any(|name| name == "memory") {
                 two = Some(Places::Two(group));
             }
@@ -115,7 +119,8 @@ mod tests {
         assert_eq!(places(text, root.path()), None);
         let two = root.path().join("user.slice/s");
         fs::create_dir_all(&two).expect("made");
-        fs::write(root.path().join("user.slice/cgroup.subtree_control"), "cpu memory pids").expect("written");
+        fs::write(root.path().join("user.slice/cgroup.subtree_control"), "cpu memory pids")
+            .expect("written");
         assert_eq!(places(text, root.path()), Some(Places::Two(two)));
         let one = root.path().join("memory/a/b");
         fs::create_dir_all(&one).expect("made");

@@ -1,4 +1,5 @@
-//! Instruments: times of operations, processor time, what reaches the medium, and the machine itself.
+//! Instruments: times of operations, processor time, what reaches the medium, and the machine
+//! itself.
 
 mod cpu;
 mod curve;

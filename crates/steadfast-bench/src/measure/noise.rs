@@ -1,4 +1,5 @@
-//! How much the machine varies by itself: the same work several times, and what others do meanwhile.
+//! How much the machine varies by itself: the same work several times, and what others do
+//! meanwhile.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +22,8 @@ const FLOOR_LEAST: f64 = 0.02;
 /// More of the processors busy with other things than this is told.
 const BUSY_MOST: f64 = 0.1;
 
-/// Runs the probes, about a second: in a file below the directory `place`, or at the beginning of that block device.
+/// Runs the probes, about a second: in a file below the directory `place`, or at the beginning of
+/// that block device.
 ///
 /// # Errors
 /// When nothing can be written there.
@@ -31,8 +33,11 @@ pub fn probe(place: &Path) -> Outcome<Noise> {
     // A device stays where it is.
     let _guard = directory.then(|| cleanup::file(&path));
     let doing = || format!("write {}", path.display());
-    let opened =
-        if directory { fs::File::create(&path) } else { fs::File::options().write(true).open(&path) };
+    let opened = if directory {
+        fs::File::create(&path)
+    } else {
+        fs::File::options().write(true).open(&path)
+    };
     let mut file = opened.doing(doing)?;
     file.write_all(&vec![1; 1 << 20]).and_then(|()| file.sync_all()).doing(doing)?;
     let mut numbers = vec![1u64; 4 << 20];
@@ -71,7 +76,11 @@ pub fn probe(place: &Path) -> Outcome<Noise> {
     })
 }
 
-fn repeat(name: &str, title: &str, mut work: impl FnMut() -> std::io::Result<()>) -> std::io::Result<Probe> {
+fn repeat(
+    name: &str,
+    title: &str,
+    mut work: impl FnMut() -> std::io::Result<()>,
+) -> std::io::Result<Probe> {
     let mut seconds = Vec::new();
     // The first one warms up.
     for time in 0..=TIMES {
@@ -138,7 +147,14 @@ fn load() -> f64 {
 
 fn words() -> Option<Vec<u64>> {
     let text = fs::read_to_string("/proc/stat").ok()?;
-    Some(text.lines().next()?.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect())
+    Some(
+        text.lines()
+            .next()?
+            .split_whitespace()
+            .skip(1)
+            .map_while(|word| word.parse().ok())
+            .collect(),
+    )
 }
 
 fn times() -> Option<Times> {

@@ -1,8 +1,9 @@
-//! What a result says about each test: medians, how often better than the peer, and whether that is more than noise.
+//! What a result says about each test: medians, how often better than the peer, and whether that is
+//! more than noise.
 //!
-//! All of the report goes through here, so a table, a picture and a sentence never disagree. A factor is always "times
-//! better": 2 means twice the throughput, or half the time. The rule by which a difference is one is that of
-//! [`crate::statistics`].
+//! All of the report goes through here, so a table, a picture and a sentence never disagree. A
+//! factor is always "times better": 2 means twice the throughput, or half the time. The rule by
+//! which a difference is one is that of [`crate::statistics`].
 
 use crate::result::{Better, Measurement, RunResult, Status, Suite, Target, Test};
 use crate::statistics::{self, Summary, Verdict};
@@ -79,7 +80,8 @@ impl<'a> View<'a> {
             let mut tests = run.suites.iter().flat_map(|suite| &suite.tests);
             tests.any(|test| test.measurement(&target.id).is_some())
         };
-        let mut targets: Vec<&Target> = run.targets.iter().filter(|target| took_part(target)).collect();
+        let mut targets: Vec<&Target> =
+            run.targets.iter().filter(|target| took_part(target)).collect();
         let place = |peer: &str| targets.iter().position(|target| target.id == peer);
         let position = match peer {
             // The peer of the run may have been skipped; then there are no factors.
@@ -145,12 +147,14 @@ impl<'a> View<'a> {
         let mut warnings = self.run.noise.warnings.clone();
         let profile = &self.run.provenance.profile;
         if profile != "release" {
-            warnings.push(format!("steadfast itself is a {profile} build: its figures say nothing"));
+            warnings
+                .push(format!("steadfast itself is a {profile} build: its figures say nothing"));
         }
         warnings
     }
 
-    /// Every failure of the run, as (target, test, reason); for a target that failed as a whole without a test.
+    /// Every failure of the run, as (target, test, reason); for a target that failed as a whole
+    /// without a test.
     #[must_use]
     pub fn failures(&self) -> Vec<(String, String, String)> {
         let reason = |status: &Status| match status {
@@ -158,12 +162,17 @@ impl<'a> View<'a> {
             _ => None,
         };
         let targets = self.run.targets.iter();
-        let whole =
-            targets.filter_map(|target| Some((target.name.clone(), String::new(), reason(&target.status)?)));
+        let whole = targets.filter_map(|target| {
+            Some((target.name.clone(), String::new(), reason(&target.status)?))
+        });
         let tests = self.run.suites.iter().flat_map(|suite| &suite.tests);
         let single = tests.flat_map(|test| {
             test.measurements.iter().filter_map(move |measurement| {
-                Some((measurement.target.clone(), super::format::test(test), reason(&measurement.status)?))
+                Some((
+                    measurement.target.clone(),
+                    super::format::test(test),
+                    reason(&measurement.status)?,
+                ))
             })
         });
         whole.chain(single).collect()
@@ -185,7 +194,8 @@ fn belongs(a: &Test, b: &Test) -> bool {
         parameters.retain(|key, _| !SIZES.contains(&key.as_str()));
         parameters
     };
-    (&a.workload, &a.name, a.unit, a.better, a.cache) == (&b.workload, &b.name, b.unit, b.better, b.cache)
+    (&a.workload, &a.name, a.unit, a.better, a.cache)
+        == (&b.workload, &b.name, b.unit, b.better, b.cache)
         && other(a) == other(b)
 }
 
@@ -223,8 +233,11 @@ impl Tally {
     /// Several comparisons together; nothing of nothing.
     #[must_use]
     pub fn of(found: &[Against]) -> Option<Self> {
-        let finite: Vec<f64> =
-            found.iter().map(|against| against.factor).filter(|f| f.is_finite() && *f > 0.0).collect();
+        let finite: Vec<f64> = found
+            .iter()
+            .map(|against| against.factor)
+            .filter(|f| f.is_finite() && *f > 0.0)
+            .collect();
         if finite.is_empty() {
             return None;
         }
@@ -243,8 +256,8 @@ impl Tally {
         })
     }
 
-    /// What may be said of all of them together: better or worse only if more than half of them are, and none of the
-    /// opposite sort outweighs that.
+    /// What may be said of all of them together: better or worse only if more than half of them
+    /// are, and none of the opposite sort outweighs that.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let count = self.better + self.same + self.worse + self.unknown;

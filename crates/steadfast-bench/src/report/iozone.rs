@@ -1,5 +1,5 @@
-//! The table that IOzone prints, for eyes and scripts that know it: kilobytes per second (1 kB is 1024 bytes), a row for each
-//! file size and record size, in kB.
+//! The table that IOzone prints, for eyes and scripts that know it: kilobytes per second (1 kB is
+//! 1024 bytes), a row for each file size and record size, in kB.
 
 use std::fmt::Write;
 
@@ -40,8 +40,8 @@ fn belongs(test: &Test) -> bool {
         && test.number("record_size").is_some()
 }
 
-/// The tables of a suite for a target: one for each setting of the other parameters (threads, O_SYNC, …), which is named over
-/// it. Empty if there is nothing.
+/// The tables of a suite for a target: one for each setting of the other parameters (threads,
+/// O_SYNC, …), which is named over it. Empty if there is nothing.
 #[must_use]
 pub fn tables(suite: &Suite, target: &Target) -> String {
     let mut text = String::new();
@@ -107,7 +107,11 @@ fn table(tests: &[&Test], target: &Target) -> String {
         }
         text.push('\n');
     };
-    line(&mut text, " ".repeat(24), columns.iter().map(|(_, over, _)| (*over).to_owned()).collect());
+    line(
+        &mut text,
+        " ".repeat(24),
+        columns.iter().map(|(_, over, _)| (*over).to_owned()).collect(),
+    );
     let head = format!("{:>16}{:>8}", "kB", "reclen");
     line(&mut text, head, columns.iter().map(|(_, _, name)| (*name).to_owned()).collect());
     for (file, record) in rows {

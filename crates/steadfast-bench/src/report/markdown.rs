@@ -8,8 +8,8 @@ use super::{format, goals};
 use crate::result::{RunResult, Status};
 use crate::statistics::Verdict;
 
-/// Where, when and with which command; then for each suite its summary and what it cost. Ratios are to the peer of the run or to
-/// another target.
+/// Where, when and with which command; then for each suite its summary and what it cost. Ratios are
+/// to the peer of the run or to another target.
 ///
 /// # Errors
 /// A sentence, if the peer is not in the result.
@@ -49,7 +49,8 @@ pub fn print(run: &RunResult, peer: Option<&str>) -> Result<String, String> {
 
 fn head(text: &mut String, view: &View) {
     let provenance = &view.run.provenance;
-    let commit = provenance.commit.as_ref().map_or_else(|| "unknown commit".to_owned(), String::clone);
+    let commit =
+        provenance.commit.as_ref().map_or_else(|| "unknown commit".to_owned(), String::clone);
     let mut command = provenance.command.clone();
     if let Some(program) = command.first_mut() {
         // Where it was installed is of no interest.
@@ -97,7 +98,13 @@ fn lay_out(text: &mut String, table: &Table) {
         cells.extend(row.cells.iter().map(|entry| {
             let words = [entry.value.as_str(), entry.comparison.as_str()];
             cell(
-                words.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join(", ").as_str(),
+                words
+                    .iter()
+                    .filter(|word| !word.is_empty())
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .join(", ")
+                    .as_str(),
             )
         }));
         text.push_str(&line(cells));

@@ -1,8 +1,9 @@
 //! What people see of a result: tables for the terminal, IOzone's table, pictures, and one page.
 //!
-//! Everything reads a [`crate::result::RunResult`] and nothing else, so a report can be made again, elsewhere, years later.
-//! [`comparison`] decides what may be said; the rest only shows it. A result is input from outside: whatever numbers and names
-//! it holds, a report comes out of it, well formed, with names escaped.
+//! Everything reads a [`crate::result::RunResult`] and nothing else, so a report can be made again,
+//! elsewhere, years later. [`comparison`] decides what may be said; the rest only shows it. A
+//! result is input from outside: whatever numbers and names it holds, a report comes out of it,
+//! well formed, with names escaped.
 
 pub mod chart;
 pub mod comparison;
@@ -54,12 +55,16 @@ pub enum ReportError {
     },
 }
 
-/// Writes the page and its pictures, as SVG and PNG, below a directory, which is made if it is not there. Returns the path of
-/// the page. Files of an older report are replaced.
+/// Writes the page and its pictures, as SVG and PNG, below a directory, which is made if it is not
+/// there. Returns the path of the page. Files of an older report are replaced.
 ///
 /// # Errors
 /// The peer is unknown, a file cannot be written, a picture cannot be drawn.
-pub fn write(run: &RunResult, peer: Option<&str>, directory: &Path) -> Result<PathBuf, ReportError> {
+pub fn write(
+    run: &RunResult,
+    peer: Option<&str>,
+    directory: &Path,
+) -> Result<PathBuf, ReportError> {
     let view = View::new(run, peer).map_err(ReportError::Peer)?;
     let (overview, figures) = figure::all(&view);
     let pictures = directory.join(PICTURES);
@@ -78,9 +83,8 @@ pub fn write(run: &RunResult, peer: Option<&str>, directory: &Path) -> Result<Pa
         write_whole(&png, &png::render(&sheet).map_err(refuse)?).map_err(io_error(&png))?;
     }
     let page = directory.join(PAGE);
-    let text = page::render(&view, overview.as_ref(), &figures).map_err(|error| ReportError::Io {
-        path: page.clone(),
-        error: io::Error::other(error.to_string()),
+    let text = page::render(&view, overview.as_ref(), &figures).map_err(|error| {
+        ReportError::Io { path: page.clone(), error: io::Error::other(error.to_string()) }
     })?;
     write_whole(&page, text.as_bytes()).map_err(io_error(&page))?;
     Ok(page)

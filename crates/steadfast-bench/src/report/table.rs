@@ -58,7 +58,8 @@ fn head(view: &View) -> Vec<String> {
     view.targets.iter().map(|target| target.id.clone()).collect()
 }
 
-/// A row a group of tests: what one wants to see first. Tests that differ in sizes only are one row.
+/// A row a group of tests: what one wants to see first. Tests that differ in sizes only are one
+/// row.
 #[must_use]
 pub fn summary<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
     let groups = view.groups(suite);
@@ -182,7 +183,8 @@ pub fn of_tally(tally: &Tally) -> String {
     format!("{} {}{counts}", format::factor(tally.factor), sign(tally.verdict()))
 }
 
-/// What the tests cost beside time: processor, memory, bytes at the medium. Rows that no target can fill are left out.
+/// What the tests cost beside time: processor, memory, bytes at the medium. Rows that no target can
+/// fill are left out.
 #[must_use]
 pub fn cost<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
     let mut rows = Vec::new();
@@ -215,7 +217,8 @@ const MEASURES: [(&str, Measure); 3] = [
             let Some(cpu) = &measurement.cpu else { continue };
             seconds += cpu.total();
             bytes += measurement.samples.iter().map(|sample| sample.bytes as f64).sum::<f64>();
-            operations += measurement.samples.iter().map(|sample| sample.operations as f64).sum::<f64>();
+            operations +=
+                measurement.samples.iter().map(|sample| sample.operations as f64).sum::<f64>();
         }
         const GIB: f64 = 1_073_741_824.0;
         match () {

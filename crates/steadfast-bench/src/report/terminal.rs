@@ -35,7 +35,12 @@ pub enum Part {
 ///
 /// # Errors
 /// A sentence, if the peer is not in the result.
-pub fn print(run: &RunResult, peer: Option<&str>, part: Part, style: Style) -> Result<String, String> {
+pub fn print(
+    run: &RunResult,
+    peer: Option<&str>,
+    part: Part,
+    style: Style,
+) -> Result<String, String> {
     let view = View::new(run, peer)?;
     let mut text = String::new();
     if part == Part::Iozone {
@@ -92,7 +97,8 @@ fn head(text: &mut String, view: &View) {
         one_line(&provenance.cpu),
         provenance.cpus,
         format::bytes(provenance.memory as f64),
-        one_line(&format!("{} {}", provenance.backing.file_system, provenance.backing.device)).trim()
+        one_line(&format!("{} {}", provenance.backing.file_system, provenance.backing.device))
+            .trim()
     );
     if let Some(peer) = view.peer() {
         let _ = writeln!(
@@ -119,7 +125,8 @@ fn tail(text: &mut String, view: &View) {
     }
     let failures = view.failures();
     if !failures.is_empty() {
-        let _ = writeln!(text, "\n{}:", format::plural(failures.len() as u64, "failure", "failures"));
+        let _ =
+            writeln!(text, "\n{}:", format::plural(failures.len() as u64, "failure", "failures"));
         for (target, test, reason) in failures {
             let test = if test.is_empty() { test } else { format!(", {}", one_line(&test)) };
             let _ = writeln!(text, "  {}{test}: {}", one_line(&target), one_line(&reason));
@@ -163,8 +170,8 @@ fn beside<'a>(view: &View<'a>, suite: &'a crate::result::Suite, style: Style) ->
     text
 }
 
-/// Lays a table out: a column a target if they fit, if need be without the spread and in two lines; otherwise a row a target
-/// and test.
+/// Lays a table out: a column a target if they fit, if need be without the spread and in two lines;
+/// otherwise a row a target and test.
 pub(crate) fn lay_out(text: &mut String, table: &Table, style: Style) {
     if table.rows.is_empty() {
         return;
@@ -206,11 +213,18 @@ fn columns(table: &Table, cell: &dyn Fn(&table::Entry) -> String) -> Plain {
 }
 
 fn long(table: &Table) -> Plain {
-    let head = [table.corner.as_str(), "on", "median", "spread", "factor"].map(str::to_owned).to_vec();
+    let head =
+        [table.corner.as_str(), "on", "median", "spread", "factor"].map(str::to_owned).to_vec();
     let rows = table.rows.iter().flat_map(|row| {
         row.cells.iter().zip(&table.head).enumerate().map(|(index, (cell, target))| {
             let name = if index == 0 { one_line(&row.name) } else { String::new() };
-            vec![name, one_line(target), cell.value.clone(), cell.spread.clone(), cell.comparison.clone()]
+            vec![
+                name,
+                one_line(target),
+                cell.value.clone(),
+                cell.spread.clone(),
+                cell.comparison.clone(),
+            ]
         })
     });
     (head, rows.collect())
@@ -231,14 +245,16 @@ fn draw((head, rows): &Plain, style: Style) -> String {
     for row in rows {
         drawn.add_row(row.iter().enumerate().map(|(index, text)| cell(index, text)));
     }
-    let lines: Vec<String> = drawn.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    let lines: Vec<String> =
+        drawn.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n") + "\n"
 }
 
 /// Text without characters that a terminal would obey.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    let obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let obeyed =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if obeyed(c) { ' ' } else { c }).collect()
 }
 

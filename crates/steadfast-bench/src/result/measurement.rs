@@ -9,8 +9,8 @@ pub struct Measurement {
     pub target: String,
     /// Whether it worked.
     pub status: Status,
-    /// One value a round, in the test's unit, in the order of the rounds. Rounds of different targets are interleaved,
-    /// so samples with the same `round` were taken next to each other.
+    /// One value a round, in the test's unit, in the order of the rounds. Rounds of different
+    /// targets are interleaved, so samples with the same `round` were taken next to each other.
     pub samples: Vec<Sample>,
     /// Times of single operations over all rounds, where the test has operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,8 @@ impl Measurement {
 pub enum Status {
     /// Yes.
     Ok,
-    /// No, and nothing is wrong with the target: a tool is missing, it does not know the operation, the volume is full.
+    /// No, and nothing is wrong with the target: a tool is missing, it does not know the operation,
+    /// the volume is full.
     Skipped {
         /// One line for people.
         reason: String,
@@ -98,7 +99,8 @@ pub struct Latency {
 /// A part of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// The longest time in it, seconds; its lower end is the upper one of the bucket before, or less.
+    /// The longest time in it, seconds; its lower end is the upper one of the bucket before, or
+    /// less.
     pub upper: f64,
     /// How many operations took that long.
     pub count: u64,
@@ -111,11 +113,13 @@ pub struct Cpu {
     pub elapsed: f64,
     /// The measuring process in user mode. With a library target the file system is in it.
     pub user: f64,
-    /// The measuring process in the kernel: system calls, and with them a file system in the kernel.
+    /// The measuring process in the kernel: system calls, and with them a file system in the
+    /// kernel.
     pub system: f64,
     /// The daemon of a FUSE file system, user and system together; 0 where there is none.
     pub daemon: f64,
-    /// Kernel threads that work for the target (loop device, journal, write-back), as far as they can be told apart.
+    /// Kernel threads that work for the target (loop device, journal, write-back), as far as they
+    /// can be told apart.
     pub kernel_threads: f64,
     /// Utilisation over time in the last round; may be empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -129,7 +133,8 @@ impl Cpu {
     }
 }
 
-/// A moment of a curve of processor load. Each share is of one processor: 1.0 is one processor kept busy.
+/// A moment of a curve of processor load. Each share is of one processor: 1.0 is one processor kept
+/// busy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CpuPoint {
     /// Since the start of the round, seconds.
@@ -145,7 +150,8 @@ pub struct CpuPoint {
 /// Memory, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Resident at most of the file system's process (its daemon, or with a library the measuring process).
+    /// Resident at most of the file system's process (its daemon, or with a library the measuring
+    /// process).
     pub resident_most: u64,
     /// The limit of the control group, if the test ran in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -185,7 +191,8 @@ pub struct Verification {
 pub enum Cache {
     /// Whatever the operations before have left: as IOzone does it.
     Warm,
-    /// Nothing: the volume was unmounted, the kernel's caches dropped, and the volume mounted again.
+    /// Nothing: the volume was unmounted, the kernel's caches dropped, and the volume mounted
+    /// again.
     Cold,
     /// The test goes around the page cache (O_DIRECT).
     Bypassed,

@@ -1,13 +1,15 @@
-//! The schema of a run: what `steadfast lab run` writes as `result.json`, and what everything else reads.
+//! The schema of a run: what `steadfast lab run` writes as `result.json`, and what everything else
+//! reads.
 //!
-//! A [`RunResult`] is a tree: run → suites → tests → one [`Measurement`] a target → one [`Sample`] a round. Units are
-//! those of SI without prefixes: seconds, bytes, bytes per second, operations per second. Every number is finite.
-//! Times of day are seconds since 1970, UTC.
+//! A [`RunResult`] is a tree: run → suites → tests → one [`Measurement`] a target → one [`Sample`]
+//! a round. Units are those of SI without prefixes: seconds, bytes, bytes per second, operations
+//! per second. Every number is finite. Times of day are seconds since 1970, UTC.
 //!
-//! The same file is the state from which a stopped run goes on ([`Progress`]): it is rewritten, by rename, after
-//! every step.
+//! The same file is the state from which a stopped run goes on ([`Progress`]): it is rewritten, by
+//! rename, after every step.
 //!
-//! Readers ignore fields that they do not know. [`SCHEMA`] changes only when an old reader would misunderstand.
+//! Readers ignore fields that they do not know. [`SCHEMA`] changes only when an old reader would
+//! misunderstand.
 
 mod file;
 mod measurement;
@@ -41,8 +43,8 @@ pub struct RunResult {
     pub provenance: Provenance,
     /// How much this machine varies by itself.
     pub noise: Noise,
-    /// The file systems, in the order in which they were asked for. The first one that works is not special; see
-    /// [`RunResult::peer`].
+    /// The file systems, in the order in which they were asked for. The first one that works is not
+    /// special; see [`RunResult::peer`].
     pub targets: Vec<Target>,
     /// The target to which ratios are given, by [`Target::id`]; `None` when there is only one.
     pub peer: Option<String>,
@@ -65,13 +67,15 @@ pub struct Target {
     pub status: Status,
     /// Size of the volume, bytes; `None` for a directory that was given.
     pub volume_size: Option<u64>,
-    /// How it was made: the command line of mkfs or its equivalent, empty for a directory that was given.
+    /// How it was made: the command line of mkfs or its equivalent, empty for a directory that was
+    /// given.
     pub format: String,
     /// How it was mounted: options as mount(8) takes them, or as the kernel shows them.
     pub mount_options: String,
     /// Version of the driver or tool: `mke2fs 1.47.0, Linux 6.18`.
     pub version: String,
-    /// What a reader must know to judge its figures, one sentence each: `in process: no system calls`.
+    /// What a reader must know to judge its figures, one sentence each: `in process: no system
+    /// calls`.
     pub remarks: Vec<String>,
 }
 
@@ -98,7 +102,8 @@ pub struct Suite {
     pub title: String,
     /// The published comparison that it answers, as a citation; empty if none.
     pub answers: String,
-    /// What the published comparison has and this run does not, one sentence each: rows are not invented.
+    /// What the published comparison has and this run does not, one sentence each: rows are not
+    /// invented.
     pub missing: Vec<String>,
     /// What was measured.
     pub tests: Vec<Test>,
@@ -107,16 +112,19 @@ pub struct Suite {
 /// One number asked of every target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Test {
-    /// Unique in the suite: workload, name and parameters: `iozone/random-write/file_size=1048576,record_size=4096`.
+    /// Unique in the suite: workload, name and parameters:
+    /// `iozone/random-write/file_size=1048576,record_size=4096`.
     pub id: String,
-    /// The family of tests: `iozone`, `fileops`, `lat_fs`, `general`, `mount`, `durability`, `noise`.
+    /// The family of tests: `iozone`, `fileops`, `lat_fs`, `general`, `mount`, `durability`,
+    /// `noise`.
     pub workload: String,
     /// Which one of the family: `random-write`, `mkdir`, `create`.
     pub name: String,
     /// For people, without parameters: `random write`.
     pub title: String,
-    /// What distinguishes it from others of the same name. Common keys: `file_size`, `record_size` (bytes), `threads`,
-    /// `files` (count), `file_bytes`, `condition` (text, of a mount), `transactions` (text, Steadfast's mask).
+    /// What distinguishes it from others of the same name. Common keys: `file_size`, `record_size`
+    /// (bytes), `threads`, `files` (count), `file_bytes`, `condition` (text, of a mount),
+    /// `transactions` (text, Steadfast's mask).
     pub parameters: BTreeMap<String, Parameter>,
     /// What the samples are in.
     pub unit: Unit,
@@ -124,8 +132,8 @@ pub struct Test {
     pub better: Better,
     /// What was in the caches at the start.
     pub cache: Cache,
-    /// The result for each target, in the order of [`RunResult::targets`]; a target that was skipped as a whole has
-    /// none.
+    /// The result for each target, in the order of [`RunResult::targets`]; a target that was
+    /// skipped as a whole has none.
     pub measurements: Vec<Measurement>,
 }
 

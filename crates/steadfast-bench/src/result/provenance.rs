@@ -71,10 +71,11 @@ pub struct Noise {
     pub load: (f64, f64),
     /// Share of the processor time that a hypervisor took away during the run, 0 to 1.
     pub stolen: f64,
-    /// The floor: a difference of less than this share (0.05 is 5 %) is never called one. The largest spread of the
-    /// probes, but at least 0.02.
+    /// The floor: a difference of less than this share (0.05 is 5 %) is never called one. The
+    /// largest spread of the probes, but at least 0.02.
     pub floor: f64,
-    /// What makes the figures doubtful, one sentence each: `something else kept 1.2 of 2 processors busy`.
+    /// What makes the figures doubtful, one sentence each: `something else kept 1.2 of 2 processors
+    /// busy`.
     pub warnings: Vec<String>,
 }
 

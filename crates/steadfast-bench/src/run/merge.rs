@@ -82,11 +82,15 @@ pub fn status(trouble: &Trouble) -> Status {
 /// The measurement of a target, in the order of the targets.
 fn place<'t>(test: &'t mut Test, target: &str, order: &[String]) -> &'t mut Measurement {
     let rank = |id: &str| order.iter().position(|other| other == id);
-    let index = match test.measurements.iter().position(|measurement| measurement.target == target) {
+    let index = match test.measurements.iter().position(|measurement| measurement.target == target)
+    {
         Some(index) => index,
         None => {
-            let after =
-                test.measurements.iter().take_while(|other| rank(&other.target) < rank(target)).count();
+            let after = test
+                .measurements
+                .iter()
+                .take_while(|other| rank(&other.target) < rank(target))
+                .count();
             test.measurements.insert(after, empty(target));
             after
         }
@@ -136,7 +140,8 @@ fn join(measurement: &mut Measurement, finding: &Finding) {
     }
     if let Some(memory) = finding.memory {
         let before = measurement.memory.map_or(0, |memory| memory.resident_most);
-        measurement.memory = Some(Memory { resident_most: memory.resident_most.max(before), ..memory });
+        measurement.memory =
+            Some(Memory { resident_most: memory.resident_most.max(before), ..memory });
     }
     if let Some(medium) = finding.medium {
         measurement.medium = Some(match measurement.medium {
@@ -152,9 +157,11 @@ fn join(measurement: &mut Measurement, finding: &Finding) {
         });
     }
     if let Some(now) = &finding.cross_check {
-        let mut values = measurement.cross_check.take().map_or_else(Vec::new, |before| before.values);
+        let mut values =
+            measurement.cross_check.take().map_or_else(Vec::new, |before| before.values);
         values.extend(&now.values);
-        measurement.cross_check = Some(judged(CrossCheck { values, ..now.clone() }, &measurement.values()));
+        measurement.cross_check =
+            Some(judged(CrossCheck { values, ..now.clone() }, &measurement.values()));
     }
 }
 
@@ -163,14 +170,18 @@ const AGREEMENT: f64 = 0.1;
 
 /// Whether fio says the same as our own values.
 fn judged(check: CrossCheck, ours: &[f64]) -> CrossCheck {
-    let (Some(one), Some(other)) = (summarise(ours), summarise(&check.values)) else { return check };
+    let (Some(one), Some(other)) = (summarise(ours), summarise(&check.values)) else {
+        return check;
+    };
     let ratio = one.median / other.median;
     if !ratio.is_finite() {
         return check;
     }
     let agrees = (1.0 - AGREEMENT..=1.0 / (1.0 - AGREEMENT)).contains(&ratio);
-    // Both were run one after the other in each round: a difference that holds shows in all of them.
-    let rounds = ours.iter().zip(&check.values).filter(|(ours, theirs)| **ours > 0.0 && **theirs > 0.0);
+    // Both were run one after the other in each round: a difference that holds shows in all of
+    // them.
+    let rounds =
+        ours.iter().zip(&check.values).filter(|(ours, theirs)| **ours > 0.0 && **theirs > 0.0);
     let logarithms: Vec<f64> = rounds.map(|(ours, theirs)| (ours / theirs).ln()).collect();
     let found = ratio_of_rounds(&logarithms).filter(|found| found.has_interval);
     let wide = found.filter(|found| !agrees && found.low <= 1.0 && found.high >= 1.0);

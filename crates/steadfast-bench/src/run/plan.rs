@@ -66,8 +66,8 @@ pub struct Plan {
     pub suites: Vec<PlannedSuite>,
     /// On what.
     pub targets: Vec<Box<dyn Target>>,
-    /// The target to which ratios are given; `None`: the first one that is neither Steadfast nor `null`, else
-    /// the first one.
+    /// The target to which ratios are given; `None`: the first one that is neither Steadfast nor
+    /// `null`, else the first one.
     pub peer: Option<String>,
     /// How often.
     pub rounds: u32,
@@ -99,8 +99,8 @@ pub struct Step {
 }
 
 impl Plan {
-    /// All steps in their order. Odd rounds go through the targets backwards, so that a machine that gets slower or faster
-    /// all the time favours none.
+    /// All steps in their order. Odd rounds go through the targets backwards, so that a machine
+    /// that gets slower or faster all the time favours none.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (suite, planned) in self.suites.iter().enumerate() {
@@ -114,7 +114,12 @@ impl Plan {
                     if round % 2 == 1 {
                         targets.reverse();
                     }
-                    steps.extend(targets.into_iter().map(|target| Step { suite, workload, target, round }));
+                    steps.extend(targets.into_iter().map(|target| Step {
+                        suite,
+                        workload,
+                        target,
+                        round,
+                    }));
                 }
             }
         }
@@ -124,8 +129,9 @@ impl Plan {
     /// The name of a step in [`crate::result::Progress::done`].
     pub fn name(&self, step: Step) -> String {
         let suite = self.suites.get(step.suite);
-        let workload =
-            suite.and_then(|suite| suite.workloads.get(step.workload)).map(|workload| workload.label());
+        let workload = suite
+            .and_then(|suite| suite.workloads.get(step.workload))
+            .map(|workload| workload.label());
         let target = self.targets.get(step.target).map_or("", |target| target.id());
         format!(
             "{}/{}/{target}/{}",

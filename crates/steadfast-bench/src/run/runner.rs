@@ -55,9 +55,13 @@ pub trait Observer {
 /// Runs the plan until its end or until it is stopped; the result is on the medium, too.
 ///
 /// # Errors
-/// When there is no place for the result or the volumes, or the file to go on with is of another run. What goes wrong on
-/// a target is in the result.
-pub fn run(mut plan: Plan, observer: &mut dyn Observer, stop: &Stop) -> Result<RunResult, RunError> {
+/// When there is no place for the result or the volumes, or the file to go on with is of another
+/// run. What goes wrong on a target is in the result.
+pub fn run(
+    mut plan: Plan,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<RunResult, RunError> {
     let steps = plan.steps();
     let mut result = begin(&plan, &steps)?;
     let watch = Watch::start(&mut result.noise);
@@ -108,7 +112,9 @@ fn begin(plan: &Plan, steps: &[Step]) -> Result<RunResult, RunError> {
             let tests = |suites: &[result::Suite]| -> Vec<String> {
                 suites
                     .iter()
-                    .flat_map(|suite| suite.tests.iter().map(|test| format!("{}/{}", suite.id, test.id)))
+                    .flat_map(|suite| {
+                        suite.tests.iter().map(|test| format!("{}/{}", suite.id, test.id))
+                    })
                     .collect()
             };
             tests(&planned) == tests(&result.suites)
@@ -125,8 +131,11 @@ fn begin(plan: &Plan, steps: &[Step]) -> Result<RunResult, RunError> {
         result.progress.resumed += 1;
         return Ok(result);
     }
-    let noise =
-        if plan.backing.is_dir() { probe(scratch(&plan.backing)?.path())? } else { probe(&plan.backing)? };
+    let noise = if plan.backing.is_dir() {
+        probe(scratch(&plan.backing)?.path())?
+    } else {
+        probe(&plan.backing)?
+    };
     let mut provenance = provenance(&plan.backing);
     provenance.seed = plan.seed;
     provenance.effort = plan.effort.name().into();
@@ -161,7 +170,13 @@ fn is_usable(result: &RunResult, step: Step) -> bool {
     result.targets.get(step.target).is_some_and(|target| target.status == Status::Ok)
 }
 
-fn report(plan: &Plan, step: Step, number: usize, count: usize, left: Option<Duration>) -> StepReport {
+fn report(
+    plan: &Plan,
+    step: Step,
+    number: usize,
+    count: usize,
+    left: Option<Duration>,
+) -> StepReport {
     let suite = plan.suites.get(step.suite);
     let workload = suite.and_then(|suite| suite.workloads.get(step.workload));
     StepReport {
@@ -178,7 +193,8 @@ fn report(plan: &Plan, step: Step, number: usize, count: usize, left: Option<Dur
     }
 }
 
-/// Makes the volume, runs the workload, enters what it found. The first step on a target is run twice: once to warm up.
+/// Makes the volume, runs the workload, enters what it found. The first step on a target is run
+/// twice: once to warm up.
 fn perform(
     plan: &mut Plan,
     step: Step,
@@ -188,7 +204,9 @@ fn perform(
     warm: &mut [bool],
 ) -> Outcome {
     let workload = plan.suites.get(step.suite).and_then(|suite| suite.workloads.get(step.workload));
-    let (Some(workload), Some(target)) = (workload, plan.targets.get_mut(step.target)) else { return Ok(()) };
+    let (Some(workload), Some(target)) = (workload, plan.targets.get_mut(step.target)) else {
+        return Ok(());
+    };
     let id = target.id().to_owned();
     let seed = plan.seed.wrapping_add(u64::from(step.round).wrapping_mul(0x9e37_79b9));
     loop {

@@ -1,4 +1,5 @@
-//! B1: a transactional file system on an RTOS disk (Reliance, dosFs, dosFs with a transactional layer).
+//! B1: a transactional file system on an RTOS disk (Reliance, dosFs, dosFs with a transactional
+//! layer).
 
 use super::iozone_words;
 use crate::Outcome;
@@ -11,8 +12,8 @@ use crate::workload::mount::{Condition, Mount};
 /// # Errors
 /// None: the words are ours.
 pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
-    // 100 MB sequential and a 10 MB "database" in records of 8 KiB; "tuned" means records of 128 KiB. Read cold: the
-    // published system had no cache for so much.
+    // 100 MB sequential and a 10 MB "database" in records of 8 KiB; "tuned" means records of 128
+    // KiB. Read cold: the published system had no cache for so much.
     let sequential = effort.pick("32m", "100m", "100m");
     let database = effort.pick("4m", "10m", "10m");
     let mut workloads = iozone_words(&format!("-s {sequential} -r 8k -r 128k -i 0 -i 1 -e -U"))?;

@@ -19,7 +19,9 @@ pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
     Ok(PlannedSuite {
         id: "b2".into(),
         title: "Cluster file system on one node".into(),
-        answers: "OCFS2 and ext3 on one node: Linux 2.6.6, Pentium 3 900 MHz, IDE disk, IOzone 3.217".into(),
+        answers:
+            "OCFS2 and ext3 on one node: Linux 2.6.6, Pentium 3 900 MHz, IDE disk, IOzone 3.217"
+                .into(),
         missing: vec!["a cluster: Steadfast has none yet, so this is one node without one".into()],
         workloads: iozone_words(&format!("-s {file} {records} -i 0 -i 1 -i 2 -i 3 -i 4 -i 5"))?,
     })

@@ -19,18 +19,20 @@ pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
     let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
     // 2 KB is the published size; the others are those of lat_fs.
     workloads.extend(
-        counts.iter().map(|files| Box::new(LatFs { files: *files, file_bytes: 2048 }) as Box<dyn Workload>),
+        counts
+            .iter()
+            .map(|files| Box::new(LatFs { files: *files, file_bytes: 2048 }) as Box<dyn Workload>),
     );
     let others: &[usize] = effort.pick(&[0], &[0, 1024, 4096, 10_240], &[0, 1024, 4096, 10_240]);
-    workloads.extend(
-        others
-            .iter()
-            .map(|file_bytes| Box::new(LatFs { files: 1000, file_bytes: *file_bytes }) as Box<dyn Workload>),
-    );
+    workloads.extend(others.iter().map(|file_bytes| {
+        Box::new(LatFs { files: 1000, file_bytes: *file_bytes }) as Box<dyn Workload>
+    }));
     Ok(PlannedSuite {
         id: "b3".into(),
         title: "Creating and deleting small files".into(),
-        answers: "Network RamDisk, HBench-OS lat_fs with files of 2 KB: Pentium II 233, Linux 2.0.33".into(),
+        answers:
+            "Network RamDisk, HBench-OS lat_fs with files of 2 KB: Pentium II 233, Linux 2.0.33"
+                .into(),
         missing: vec!["remote memory: Steadfast has no such medium yet".into()],
         workloads,
     })

@@ -9,7 +9,8 @@ use crate::workload::crosscheck::AgainstFio;
 /// # Errors
 /// None.
 pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
-    let (file_size, operations) = effort.pick((16 << 20, 200), (64 << 20, 2000), (256 << 20, 10_000));
+    let (file_size, operations) =
+        effort.pick((16 << 20, 200), (64 << 20, 2000), (256 << 20, 10_000));
     Ok(PlannedSuite {
         id: "check".into(),
         title: "The lab beside fio".into(),

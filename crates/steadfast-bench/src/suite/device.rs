@@ -1,4 +1,5 @@
-//! What devices do beyond the published comparisons: databases, updates, several programs at once, a volume that is old and full.
+//! What devices do beyond the published comparisons: databases, updates, several programs at once,
+//! a volume that is old and full.
 
 use super::iozone_words;
 use crate::Outcome;
@@ -30,7 +31,8 @@ pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
     if effort != Effort::Quick {
         workloads.extend(iozone_words(&format!("-T -t 4 -s {file} -r 64k -i 0 -i 1 -i 2 -e"))?);
     }
-    let (file_size, operations) = effort.pick((32 << 20, 200), (256 << 20, 2000), (512 << 20, 10_000));
+    let (file_size, operations) =
+        effort.pick((32 << 20, 200), (256 << 20, 2000), (512 << 20, 10_000));
     workloads.push(Box::new(Cost { file_size, operations }));
     let (file_size, operations, churn) =
         effort.pick((4 << 20, 100, 20), (8 << 20, 1000, 200), (16 << 20, 5000, 500));

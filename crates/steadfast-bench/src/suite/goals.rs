@@ -1,8 +1,9 @@
-//! The goals of Steadfast, each with the work that shows it and on the targets that it is about. What is asked for is in
-//! [`crate::report::goals`]; the purposes here are its keys.
+//! The goals of Steadfast, each with the work that shows it and on the targets that it is about.
+//! What is asked for is in [`crate::report::goals`]; the purposes here are its keys.
 //!
-//! A run of all of it needs `steadfast,steadfast-lib,steadfast-manual,null,ext4,btrfs,bindfs,gocryptfs,fuse2fs`; with fewer targets the
-//! rows that need the others are not there.
+//! A run of all of it needs
+//! `steadfast,steadfast-lib,steadfast-manual,null,ext4,btrfs,bindfs,gocryptfs,fuse2fs`; with fewer
+//! targets the rows that need the others are not there.
 
 use super::iozone_words;
 use crate::Outcome;
@@ -35,7 +36,8 @@ const HUGE: u64 = 1 << 40;
 const DISK: &[&str] = &["steadfast", "ext4"];
 const DURABLE: &[&str] = &["steadfast", "ext4", "bindfs"];
 const FLOOR: &[&str] = &["steadfast", "null", "ext4"];
-const NAMES: &[&str] = &["steadfast", "steadfast-lib", "null", "ext4", "bindfs", "gocryptfs", "fuse2fs"];
+const NAMES: &[&str] =
+    &["steadfast", "steadfast-lib", "null", "ext4", "bindfs", "gocryptfs", "fuse2fs"];
 const LIBRARY: &[&str] = &["steadfast-lib", "ext4"];
 const GENERAL: &[&str] = &["steadfast", "steadfast-lib", "steadfast-manual", "null", "ext4"];
 const OPENING: &[&str] = &["steadfast-lib", "ext4", "btrfs"];
@@ -67,8 +69,10 @@ fn missing(effort: Effort) -> Vec<String> {
         "growth to a file of 64 GiB: the file grows to what fits the volume's size".to_owned(),
     ];
     if effort != Effort::Full {
-        missing
-            .push("1,000,000 files (--full with --size 20G) and IOzone's whole matrix (--full)".to_owned());
+        missing.push(
+            "1,000,000 files (--full with --size 20G) and IOzone's whole matrix (--full)"
+                .to_owned(),
+        );
     }
     missing
 }
@@ -87,7 +91,12 @@ impl List {
     }
 
     /// IOzone with these words.
-    fn iozone(&mut self, purpose: &'static str, targets: &'static [&'static str], words: &str) -> Outcome {
+    fn iozone(
+        &mut self,
+        purpose: &'static str,
+        targets: &'static [&'static str],
+        words: &str,
+    ) -> Outcome {
         for inner in iozone_words(words)? {
             self.0.push(Box::new(Purposeful { inner, purpose, targets }));
         }
@@ -101,7 +110,11 @@ fn durable(list: &mut List, effort: Effort) {
     let file_size = effort.pick(4 << 20, 32 << 20, 64 << 20);
     for (place, threads) in [(Place::Inside, 1), (Place::Inside, 4), (Place::End, 1)] {
         let operations = operations / threads.min(2);
-        list.add("durable writes", DURABLE, DurableWrites { place, threads, file_size, operations });
+        list.add(
+            "durable writes",
+            DURABLE,
+            DurableWrites { place, threads, file_size, operations },
+        );
     }
     list.add("databases", DISK, Sqlite { transactions: effort.pick(100, 1000, 10_000) });
     let updates = effort.pick(2, 5, 20);
@@ -131,12 +144,14 @@ fn data(list: &mut List, effort: Effort) -> Outcome {
     list.iozone("in sequence", FLOOR, &format!("-s {large} -r 128k -r 1m -i 0 -i 1 -e -U"))?;
     let file = effort.pick("16m", "64m", "256m");
     list.iozone("random buffered write", FLOOR, &format!("-s {file} -r 4k -i 0 -i 2"))?;
-    let (file_size, operations) = effort.pick((16 << 20, 1600), (64 << 20, 16_000), (256 << 20, 64_000));
+    let (file_size, operations) =
+        effort.pick((16 << 20, 1600), (64 << 20, 16_000), (256 << 20, 64_000));
     for depth in [1, 16] {
         let operations = operations / depth;
         list.add("direct reads", FLOOR, DirectReads { depth, file_size, operations });
     }
-    let (file_size, operations) = effort.pick((32 << 20, 200), (256 << 20, 2000), (512 << 20, 10_000));
+    let (file_size, operations) =
+        effort.pick((32 << 20, 200), (256 << 20, 2000), (512 << 20, 10_000));
     list.add("processor", FLOOR, Cost { file_size, operations });
     Ok(())
 }

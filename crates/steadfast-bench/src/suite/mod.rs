@@ -1,7 +1,8 @@
-//! The suites: which workloads answer which published comparison; what devices do besides; and the lab's own check.
+//! The suites: which workloads answer which published comparison; what devices do besides; and the
+//! lab's own check.
 //!
-//! A suite holds what can be run today, and says in [`PlannedSuite::missing`] what the published comparison has besides:
-//! rows are not invented.
+//! A suite holds what can be run today, and says in [`PlannedSuite::missing`] what the published
+//! comparison has besides: rows are not invented.
 
 mod b1;
 mod b2;
@@ -20,7 +21,8 @@ use crate::{Outcome, Trouble};
 /// The suites of `all`, in its order.
 pub const NAMES: [&str; 7] = ["b1", "b2", "b3", "b4", "b5", "device", "check"];
 
-/// The suite of this name: one of [`NAMES`], or `goals`, which measures again what the others have, for one table.
+/// The suite of this name: one of [`NAMES`], or `goals`, which measures again what the others have,
+/// for one table.
 ///
 /// # Errors
 /// `Skip` when there is none of this name.

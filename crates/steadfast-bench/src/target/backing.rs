@@ -1,4 +1,5 @@
-//! What the volumes of a run are on: image files in a directory, or one block device that the targets use in turn.
+//! What the volumes of a run are on: image files in a directory, or one block device that the
+//! targets use in turn.
 
 use std::fs::OpenOptions;
 use std::io::{Seek, SeekFrom};
@@ -36,14 +37,19 @@ impl Backing {
             return Ok(Backing::Directory(path.to_owned()));
         }
         if !found.file_type().is_block_device() {
-            return Err(Trouble::Skip(format!("{place} is neither a directory nor a block device")));
+            return Err(Trouble::Skip(format!(
+                "{place} is neither a directory nor a block device"
+            )));
         }
         if !erase {
-            return Err(Trouble::Skip(format!("everything on {place} would be lost: allow it with --erase")));
+            return Err(Trouble::Skip(format!(
+                "everything on {place} would be lost: allow it with --erase"
+            )));
         }
         // O_EXCL on a block device fails while it is mounted or otherwise claimed.
         let mut device = OpenOptions::new();
-        let device = device.read(true).write(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
+        let device =
+            device.read(true).write(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
         let size = device.and_then(|mut device| device.seek(SeekFrom::End(0)));
         let size = size.doing(|| format!("use {place}, which must not be mounted"))?;
         Ok(Backing::Device { path: path.to_owned(), size })

@@ -1,9 +1,10 @@
 //! What must be taken away again, whatever happens.
 //!
-//! A [`Guard`] undoes one thing when it is dropped: at the end, on an error, on a panic. All that have not been undone yet are
-//! also in one list, newest last, for [`everything`]: the way out when nobody unwinds any more (a second Ctrl-C).
-//! Each thing is known by an identity that cannot become somebody else's: a path in the run's own directory, a loop device that
-//! is attached to a file there.
+//! A [`Guard`] undoes one thing when it is dropped: at the end, on an error, on a panic. All that
+//! have not been undone yet are also in one list, newest last, for [`everything`]: the way out when
+//! nobody unwinds any more (a second Ctrl-C). Each thing is known by an identity that cannot become
+//! somebody else's: a path in the run's own directory, a loop device that is attached to a file
+//! there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -110,8 +111,12 @@ fn perform(undo: &Undo) {
         Undo::Detach { device, image } => {
             if attached_to(device).is_some_and(|file| file == *image) {
                 let mut command = Command::new("losetup");
-                let _ =
-                    command.arg("--detach").arg(device).stdout(Stdio::null()).stderr(Stdio::null()).status();
+                let _ = command
+                    .arg("--detach")
+                    .arg(device)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status();
             }
         }
         Undo::Remove(path) => {
@@ -128,7 +133,8 @@ pub fn attached_to(device: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(text.trim_end_matches('\n')))
 }
 
-/// Removes a tree, but nothing on another file system: should an unmount have failed, its files stay.
+/// Removes a tree, but nothing on another file system: should an unmount have failed, its files
+/// stay.
 fn remove_tree(path: &Path) {
     use std::os::unix::fs::MetadataExt;
     let Ok(device) = std::fs::symlink_metadata(path).map(|metadata| metadata.dev()) else { return };

@@ -21,7 +21,11 @@ pub struct DirectoryTarget {
 impl DirectoryTarget {
     /// Nothing is made in it yet.
     pub fn new(parent: &Path) -> DirectoryTarget {
-        DirectoryTarget { id: format!("dir:{}", parent.display()), parent: parent.to_owned(), inside: None }
+        DirectoryTarget {
+            id: format!("dir:{}", parent.display()),
+            parent: parent.to_owned(),
+            inside: None,
+        }
     }
 }
 
@@ -75,7 +79,8 @@ pub fn mount_of(path: &Path) -> Option<(PathBuf, String)> {
     for line in mounts.lines() {
         let mut words = line.split(' ').skip(1);
         let (Some(directory), Some(kind)) = (words.next(), words.next()) else { continue };
-        let deeper = best.as_ref().is_none_or(|(found, _)| directory.len() >= found.as_os_str().len());
+        let deeper =
+            best.as_ref().is_none_or(|(found, _)| directory.len() >= found.as_os_str().len());
         if path.starts_with(directory) && deeper {
             best = Some((PathBuf::from(directory), kind.to_owned()));
         }

@@ -1,7 +1,7 @@
 //! What workloads do with files, whatever is below.
 //!
-//! Paths are relative, with `/` between names. Errors are those of the operating system; what a file system does not have
-//! is [`io::ErrorKind::Unsupported`], and skips the test.
+//! Paths are relative, with `/` between names. Errors are those of the operating system; what a
+//! file system does not have is [`io::ErrorKind::Unsupported`], and skips the test.
 
 use std::io;
 use std::path::Path;
@@ -23,7 +23,8 @@ pub struct Open {
 
 impl Open {
     /// For reading.
-    pub const READ: Open = Open { write: false, create: false, truncate: false, sync: false, direct: false };
+    pub const READ: Open =
+        Open { write: false, create: false, truncate: false, sync: false, direct: false };
     /// For reading and writing an existing file.
     pub const WRITE: Open = Open { write: true, ..Open::READ };
     /// A new file, or an emptied old one, for reading and writing.
@@ -135,8 +136,9 @@ pub trait Files {
     fn shared(&self) -> Option<&(dyn Files + Sync)> {
         None
     }
-    /// Does `work` so that everything it changes is durable when this returns, and is there as a whole or not at all
-    /// after a power cut meanwhile. `None`: the file system has no such thing, and nothing was done.
+    /// Does `work` so that everything it changes is durable when this returns, and is there as a
+    /// whole or not at all after a power cut meanwhile. `None`: the file system has no such thing,
+    /// and nothing was done.
     fn atomically(&self, _work: &mut dyn FnMut() -> io::Result<()>) -> Option<io::Result<()>> {
         None
     }

@@ -1,4 +1,5 @@
-//! The medium of a target: an image file of the run's size with a loop device on top, or the block device of the run.
+//! The medium of a target: an image file of the run's size with a loop device on top, or the block
+//! device of the run.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,7 +11,8 @@ use super::tool::run_tool;
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// An image file with a loop device (direct I/O) on it, both of which go when it is dropped; or a block device that was given.
+/// An image file with a loop device (direct I/O) on it, both of which go when it is dropped; or a
+/// block device that was given.
 #[derive(Debug)]
 pub struct Image {
     medium: Medium,
@@ -25,7 +27,8 @@ enum Medium {
 }
 
 impl Image {
-    /// Makes `NAME.img`, written full so that no file system pays for the allocation below it, and attaches it.
+    /// Makes `NAME.img`, written full so that no file system pays for the allocation below it, and
+    /// attaches it.
     ///
     /// # Errors
     /// `Skip` when there is no room or no right to use loop devices.
@@ -42,7 +45,8 @@ impl Image {
     /// Makes `NAME.img` of another size, as a sparse file: only what is written takes room.
     ///
     /// # Errors
-    /// `Skip` on a block device that was given, where the backing file system has no such large files, and as [`Image::new`].
+    /// `Skip` on a block device that was given, where the backing file system has no such large
+    /// files, and as [`Image::new`].
     pub fn sparse(site: &Site, name: &str, size: u64) -> Outcome<Image> {
         if site.device.is_some() {
             return Err(Trouble::Skip("a block device that was given has one size only".into()));
@@ -61,8 +65,8 @@ impl Image {
         self.sparse
     }
 
-    /// What the image holds at this moment, in a file beside it: what a power cut would leave on a medium that keeps everything
-    /// it was sent. Nobody writes to it meanwhile.
+    /// What the image holds at this moment, in a file beside it: what a power cut would leave on a
+    /// medium that keeps everything it was sent. Nobody writes to it meanwhile.
     ///
     /// # Errors
     /// `Skip` on a block device that was given, and without room for a copy.
@@ -74,7 +78,9 @@ impl Image {
         let guard = cleanup::file(&path);
         let words = ["--sparse=auto".as_ref(), file.path().as_os_str(), path.as_os_str()];
         run_tool("cp", &words).map_err(|trouble| match trouble {
-            Trouble::Tool { output, .. } => Trouble::Skip(format!("the image cannot be copied ({output})")),
+            Trouble::Tool { output, .. } => {
+                Trouble::Skip(format!("the image cannot be copied ({output})"))
+            }
             other => other,
         })?;
         Ok(guard)
@@ -113,9 +119,9 @@ fn attach(path: &Path) -> Outcome<Guard> {
     let words = ["--direct-io=on", "--find", "--show"].map(PathBuf::from);
     let attached = run_tool("losetup", &[&words[..], &[path.to_owned()]].concat());
     let device = attached.map_err(|trouble| match trouble {
-        Trouble::Tool { output, .. } => {
-            Trouble::Skip(format!("no loop device can be had ({output}): run as root, or use --dir"))
-        }
+        Trouble::Tool { output, .. } => Trouble::Skip(format!(
+            "no loop device can be had ({output}): run as root, or use --dir"
+        )),
         other => other,
     })?;
     Ok(cleanup::loop_device(Path::new(device.trim()), path))

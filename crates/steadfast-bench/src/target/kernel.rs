@@ -18,10 +18,11 @@ pub struct Recipe {
     /// As given to `--on`.
     pub id: &'static str,
     mkfs: &'static str,
-    /// Everything is initialised at once and nothing is discarded: no background work in the first minutes, and the image
-    /// stays allocated.
+    /// Everything is initialised at once and nothing is discarded: no background work in the first
+    /// minutes, and the image stays allocated.
     mkfs_options: &'static [&'static str],
-    /// The same for a large sparse volume: what grows with the size is left out, and nothing is initialised later.
+    /// The same for a large sparse volume: what grows with the size is left out, and nothing is
+    /// initialised later.
     sparse_options: &'static [&'static str],
     kernel: bool,
     /// Option that makes mkfs say its version.
@@ -146,11 +147,19 @@ impl KernelTarget {
         if self.recipe.kernel {
             run_tool(
                 "mount",
-                &["-t".as_ref(), self.recipe.id.as_ref(), device.as_os_str(), directory.as_os_str()],
+                &[
+                    "-t".as_ref(),
+                    self.recipe.id.as_ref(),
+                    device.as_os_str(),
+                    directory.as_os_str(),
+                ],
             )?;
         } else {
             let options = ["-o", "fakeroot,allow_other"].map(std::ffi::OsStr::new);
-            run_tool("fuse2fs", &[&options[..], &[device.as_os_str(), directory.as_os_str()]].concat())?;
+            run_tool(
+                "fuse2fs",
+                &[&options[..], &[device.as_os_str(), directory.as_os_str()]].concat(),
+            )?;
         }
         Ok(())
     }
@@ -182,7 +191,10 @@ impl Target for KernelTarget {
         self.recipe.driver()?;
         if self.site.volume_size < self.recipe.size_least {
             let least = self.recipe.size_least >> 20;
-            return Err(Trouble::Skip(format!("{} needs at least {least} MiB: use --size", self.recipe.id)));
+            return Err(Trouble::Skip(format!(
+                "{} needs at least {least} MiB: use --size",
+                self.recipe.id
+            )));
         }
         if self.image.as_ref().is_none_or(Image::is_sparse) {
             // The name is that of the one before.
@@ -209,11 +221,19 @@ impl Target for KernelTarget {
             return Err(not_made(self.recipe.id));
         };
         let guard = cleanup::mount(directory);
-        let mounted =
-            rustix::mount::mount(image.device(), directory, self.recipe.id, MountFlags::empty(), None);
+        let mounted = rustix::mount::mount(
+            image.device(),
+            directory,
+            self.recipe.id,
+            MountFlags::empty(),
+            None,
+        );
         if let Err(error) = mounted {
             guard.done();
-            return Err(Trouble::Io { doing: format!("mount {}", self.recipe.id), error: error.into() });
+            return Err(Trouble::Io {
+                doing: format!("mount {}", self.recipe.id),
+                error: error.into(),
+            });
         }
         self.mounted = Some(Mounted::new(guard, SystemFiles::new(directory), Vec::new()));
         Ok(())
@@ -248,7 +268,8 @@ impl Target for KernelTarget {
         }
         match super::shutdown::shut_down(mounted.directory(), self.recipe.id) {
             Ok(()) => self.unmount(),
-            // It has no such call: what the medium holds now is kept, and what is written from here on is lost.
+            // It has no such call: what the medium holds now is kept, and what is written from here
+            // on is lost.
             Err(Trouble::Skip(_)) => {
                 let Some(image) = &self.image else { return Err(not_made(self.recipe.id)) };
                 let copy = image.copy()?;

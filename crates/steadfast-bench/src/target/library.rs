@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use steadfast::fs::{Attributes, Caller, FileKind, NewNode, RenameMode, SetAttributes};
 use steadfast::{FormatOptions, InodeNumber, OpenOptions, Volume};
-use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, OpenError, random_uuid};
+use steadfast_host::{
+    BackgroundThread, FileMedium, FileOptions, HostPlatform, OpenError, random_uuid,
+};
 
 use super::files::{Files, Kind, Open, OpenFile, Stat};
 use super::image::Image;
@@ -27,8 +29,8 @@ pub enum Cached {
     No,
 }
 
-/// How long the device may still seem to be in use: a program that another thread is starting has a copy of every open file
-/// until it runs, those that were closed meanwhile too.
+/// How long the device may still seem to be in use: a program that another thread is starting has a
+/// copy of every open file until it runs, those that were closed meanwhile too.
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// Names fetched from a directory at once.
@@ -62,7 +64,8 @@ impl LibraryTarget {
         let uuid = random_uuid().doing(|| "get randomness".into())?;
         let options = FormatOptions { uuid, ..FormatOptions::default() };
         let medium = self.medium()?;
-        Volume::format(&medium, &options, &HostPlatform::new()).map_err(|error| failed("format", &error))?;
+        Volume::format(&medium, &options, &HostPlatform::new())
+            .map_err(|error| failed("format", &error))?;
         drop(medium);
         self.mount().map(|_| ())
     }
@@ -78,7 +81,9 @@ pub(super) fn open_device(image: &Image, cached: Cached) -> Outcome<FileMedium> 
     let start = Instant::now();
     loop {
         match FileMedium::open(image.device(), &options) {
-            Err(OpenError::DeviceInUse(_) | OpenError::InUseBelow { .. }) if start.elapsed() < CLOSING => {
+            Err(OpenError::DeviceInUse(_) | OpenError::InUseBelow { .. })
+                if start.elapsed() < CLOSING =>
+            {
                 std::thread::sleep(Duration::from_millis(1));
             }
             opened => return opened.map_err(|error| failed("open the device", &error)),
@@ -96,7 +101,9 @@ impl Target for LibraryTarget {
 
     fn describe(&self) -> result::Target {
         let (name, options, remark) = match self.cached {
-            Cached::Yes => ("Steadfast (library)", "", "the page cache of the device is below the library"),
+            Cached::Yes => {
+                ("Steadfast (library)", "", "the page cache of the device is below the library")
+            }
             Cached::No => (
                 "Steadfast (library, O_DIRECT)",
                 "direct",
@@ -167,7 +174,10 @@ impl Target for LibraryTarget {
     }
 
     fn files(&self) -> Outcome<&dyn Files> {
-        self.opened.as_ref().map(|opened| &opened.files as &dyn Files).ok_or_else(|| not_made(self.id()))
+        self.opened
+            .as_ref()
+            .map(|opened| &opened.files as &dyn Files)
+            .ok_or_else(|| not_made(self.id()))
     }
 
     fn device(&self) -> Option<String> {
@@ -201,7 +211,8 @@ impl LibraryFiles {
     /// The directory that a path is in, and its last name.
     fn parent<'p>(&self, path: &'p str) -> io::Result<(InodeNumber, &'p [u8])> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let directory = if directory.is_empty() { InodeNumber::ROOT } else { self.find(directory)?.inode };
+        let directory =
+            if directory.is_empty() { InodeNumber::ROOT } else { self.find(directory)?.inode };
         Ok((directory, name.as_bytes()))
     }
 
@@ -219,7 +230,9 @@ impl Files for LibraryFiles {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let (found, made) = match self.find(path) {
-            Ok(found) if found.kind == FileKind::Directory => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if found.kind == FileKind::Directory => {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
             Ok(found) => (found, false),
             Err(error) if error.kind() == io::ErrorKind::NotFound && how.create => {
                 (self.make(path, NewNode::Regular, 0o644)?, true)
@@ -298,7 +311,8 @@ impl Files for LibraryFiles {
         let mut names = Vec::new();
         let mut cookie = 0;
         loop {
-            let entries = self.volume.read_directory(directory, cookie, DIRECTORY_BATCH).map_err(number)?;
+            let entries =
+                self.volume.read_directory(directory, cookie, DIRECTORY_BATCH).map_err(number)?;
             let Some(last) = entries.last() else { return Ok(names) };
             cookie = last.cookie;
             let named = entries.iter().filter(|entry| entry.name != b"." && entry.name != b"..");

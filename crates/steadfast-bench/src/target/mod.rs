@@ -1,14 +1,16 @@
-//! The file systems under test, behind two traits: [`Target`] is a volume that can be made, mounted, unmounted and torn
-//! down; [`Files`] is what workloads do with it, by system calls on a directory or by calls of a library.
+//! The file systems under test, behind two traits: [`Target`] is a volume that can be made,
+//! mounted, unmounted and torn down; [`Files`] is what workloads do with it, by system calls on a
+//! directory or by calls of a library.
 //!
 //! # Invariants
 //!
-//! - Whatever is made (image, loop device, mount, daemon) is entered in [`cleanup`] before it exists or at once after, and
-//!   taken away on every way out: the end, an error, a panic, Ctrl-C.
-//! - All volumes of a run have the same size and are on the same backing directory, each on a loop device with direct I/O, so
-//!   that nothing is cached twice and what reaches the medium can be counted at one place; or all of them, one after the other,
-//!   on the same block device.
-//! - A target never falls back to something else: what is missing is a [`Trouble::Skip`](crate::Trouble) with the tool's name.
+//! - Whatever is made (image, loop device, mount, daemon) is entered in [`cleanup`] before it
+//!   exists or at once after, and taken away on every way out: the end, an error, a panic, Ctrl-C.
+//! - All volumes of a run have the same size and are on the same backing directory, each on a loop
+//!   device with direct I/O, so that nothing is cached twice and what reaches the medium can be
+//!   counted at one place; or all of them, one after the other, on the same block device.
+//! - A target never falls back to something else: what is missing is a
+//!   [`Trouble::Skip`](crate::Trouble) with the tool's name.
 
 mod backing;
 pub mod cleanup;
@@ -50,7 +52,8 @@ use crate::{Outcome, Trouble};
 /// What a run gives to all its targets.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// Directory of this run, below the backing directory where that is one: images and mount points. Exists, belongs to this run.
+    /// Directory of this run, below the backing directory where that is one: images and mount
+    /// points. Exists, belongs to this run.
     pub scratch: PathBuf,
     /// The block device that all targets use in turn; `None`: each has an image of its own.
     pub device: Option<PathBuf>,
@@ -86,8 +89,8 @@ pub trait Target {
     /// `Skip` where that is not possible (a directory that was given).
     fn mount(&mut self) -> Outcome<Duration>;
 
-    /// As if the power had been cut: from this moment on nothing is written, and the volume is not mounted afterwards. What was
-    /// sent to the medium is there.
+    /// As if the power had been cut: from this moment on nothing is written, and the volume is not
+    /// mounted afterwards. What was sent to the medium is there.
     ///
     /// # Errors
     /// `Skip` where that cannot be done.
@@ -95,8 +98,8 @@ pub trait Target {
         Err(Trouble::Skip("the power of this target cannot be cut".into()))
     }
 
-    /// Makes a fresh, empty volume of another size than the run's, on a sparse file, and mounts it; [`make`](Self::make) goes back to the
-    /// run's size.
+    /// Makes a fresh, empty volume of another size than the run's, on a sparse file, and mounts it;
+    /// [`make`](Self::make) goes back to the run's size.
     ///
     /// # Errors
     /// `Skip` where that cannot be done.
@@ -128,7 +131,8 @@ pub trait Target {
         None
     }
 
-    /// Whether it holds nothing once it is unmounted: its caches are emptied while it is mounted then.
+    /// Whether it holds nothing once it is unmounted: its caches are emptied while it is mounted
+    /// then.
     fn is_volatile(&self) -> bool {
         false
     }
@@ -165,7 +169,10 @@ pub fn by_name(name: &str, site: &Site) -> Outcome<Box<dyn Target>> {
         // For tests of the lab itself: a target that is slow, and one that returns wrong bytes.
         "planted-slow" => Ok(Box::new(SlowTarget::new(site)?)),
         "planted-corrupting" => Ok(Box::new(CorruptingTarget::new(site)?)),
-        _ => Err(Trouble::Skip(format!("there is no target '{name}': known are {}", NAMES.join(", ")))),
+        _ => Err(Trouble::Skip(format!(
+            "there is no target '{name}': known are {}",
+            NAMES.join(", ")
+        ))),
     }
 }
 
@@ -186,7 +193,8 @@ pub const NAMES: [&str; 13] = [
     "fat-on-steadfast",
 ];
 
-/// A directory of its own for a run below `backing`, named after this process, so that it can be told whose it is.
+/// A directory of its own for a run below `backing`, named after this process, so that it can be
+/// told whose it is.
 ///
 /// # Errors
 /// When it cannot be made.

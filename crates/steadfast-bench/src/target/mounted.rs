@@ -37,7 +37,8 @@ impl Mounted {
     }
 }
 
-/// Unmounts what is mounted, if something is, with this command, and waits for the end of its daemon.
+/// Unmounts what is mounted, if something is, with this command, and waits for the end of its
+/// daemon.
 ///
 /// # Errors
 /// Those of the command; it is still mounted then.
@@ -60,9 +61,13 @@ pub(super) fn processes_with(path: &Path) -> Vec<u32> {
     let wanted = path.as_os_str().as_encoded_bytes();
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
         let Ok(arguments) = std::fs::read(entry.path().join("cmdline")) else { continue };
-        if pid != std::process::id() && arguments.split(|byte| *byte == 0).any(|word| word == wanted) {
+        if pid != std::process::id()
+            && arguments.split(|byte| *byte == 0).any(|word| word == wanted)
+        {
             found.push(pid);
         }
     }
@@ -89,13 +94,15 @@ pub(super) fn kill(processes: &[u32]) -> Outcome {
     Ok(())
 }
 
-/// Waits (at most ten seconds) until these processes are gone: a daemon that still writes would disturb what comes next.
+/// Waits (at most ten seconds) until these processes are gone: a daemon that still writes would
+/// disturb what comes next.
 fn wait_for_end(processes: &[u32]) {
     let end = Instant::now() + Duration::from_secs(10);
     let alive = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // A zombie has ended; its parent just has not looked.
-        !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+        !stat.is_empty()
+            && !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
     };
     while processes.iter().any(alive) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));

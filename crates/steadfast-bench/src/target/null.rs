@@ -1,7 +1,8 @@
 //! The null file system through our own FUSE transport: the floor of FUSE on this machine.
 //!
 //! Names and data in plain maps in a process of its own, nothing durable, nothing checked
-//! ([`steadfast_fuse::null`]). What Steadfast's mount costs beyond this is Steadfast; the rest is FUSE.
+//! ([`steadfast_fuse::null`]). What Steadfast's mount costs beyond this is Steadfast; the rest is
+//! FUSE.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -48,7 +49,8 @@ impl NullTarget {
     fn start(&self, directory: &std::path::Path) -> Outcome<Child> {
         let mut command = Command::new(&self.site.program);
         command.args(["lab", "null", "--size", &self.site.volume_size.to_string()]).arg(directory);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.doing(|| format!("run {}", self.site.program.display()))?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
@@ -124,7 +126,10 @@ impl Target for NullTarget {
     }
 
     fn files(&self) -> Outcome<&dyn Files> {
-        self.mounted.as_ref().map(|mounted| mounted.files() as &dyn Files).ok_or_else(|| not_made(ID))
+        self.mounted
+            .as_ref()
+            .map(|mounted| mounted.files() as &dyn Files)
+            .ok_or_else(|| not_made(ID))
     }
 
     fn processes(&self) -> Vec<u32> {

@@ -1,5 +1,5 @@
-//! Targets with a known fault, for the tests of the lab: one is slow, one returns a wrong byte. A lab that does not see
-//! them measures nothing.
+//! Targets with a known fault, for the tests of the lab: one is slow, one returns a wrong byte. A
+//! lab that does not see them measures nothing.
 
 use std::fs::File;
 use std::io;
@@ -73,7 +73,10 @@ impl Planted {
     }
 
     fn files(&self) -> Outcome<&dyn Files> {
-        self.files.as_ref().map(|files| files as &dyn Files).ok_or_else(|| super::kernel::not_made(self.id))
+        self.files
+            .as_ref()
+            .map(|files| files as &dyn Files)
+            .ok_or_else(|| super::kernel::not_made(self.id))
     }
 }
 
@@ -112,7 +115,11 @@ struct FaultyFiles {
 
 impl Files for FaultyFiles {
     fn open(&self, path: &str, how: Open) -> io::Result<Box<dyn OpenFile>> {
-        Ok(Box::new(FaultyFile { inner: self.inner.open(path, how)?, fault: self.fault, position: 0 }))
+        Ok(Box::new(FaultyFile {
+            inner: self.inner.open(path, how)?,
+            fault: self.fault,
+            position: 0,
+        }))
     }
     fn mkdir(&self, path: &str) -> io::Result<()> {
         self.inner.mkdir(path)
@@ -198,8 +205,9 @@ impl OpenFile for FaultyFile {
         let count = self.inner.read_at(buffer, offset)?;
         if matches!(self.fault, Fault::Corrupting) {
             // The byte in the middle of each 64 KiB of the file.
-            let place =
-                (offset / 65536 * 65536 + 32768).checked_sub(offset).and_then(|at| usize::try_from(at).ok());
+            let place = (offset / 65536 * 65536 + 32768)
+                .checked_sub(offset)
+                .and_then(|at| usize::try_from(at).ok());
             if let Some(byte) = place.and_then(|place| buffer[..count].get_mut(place)) {
                 *byte ^= 0x10;
             }

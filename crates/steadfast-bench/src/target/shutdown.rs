@@ -1,5 +1,5 @@
-//! A power cut for a file system in the kernel: the ioctl by which XFS, ext4 and others stop at once, without writing their
-//! log. Made for tests of recovery.
+//! A power cut for a file system in the kernel: the ioctl by which XFS, ext4 and others stop at
+//! once, without writing their log. Made for tests of recovery.
 
 use std::fs::File;
 use std::path::Path;
@@ -22,14 +22,16 @@ const WITHOUT_LOG: u32 = 2;
 /// `Skip` where it has no such call.
 pub(super) fn shut_down(directory: &Path, name: &str) -> Outcome {
     let root = File::open(directory).doing(|| format!("open {}", directory.display()))?;
-    // SAFETY: the request reads one u32 at the pointer and writes nothing; `Setter` passes a pointer to the u32 it owns.
-    // Whoever does not know the request answers ENOTTY.
+    // SAFETY: the request reads one u32 at the pointer and writes nothing; `Setter` passes a
+    // pointer to the u32 it owns. Whoever does not know the request answers ENOTTY.
     #[allow(unsafe_code)]
     let done = unsafe { ioctl(&root, Setter::<GOING_DOWN, u32>::new(WITHOUT_LOG)) };
     done.map_err(|error| match error {
         Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL => Trouble::Skip(format!(
             "the power of {name} cannot be cut: it has no call for that in this kernel"
         )),
-        other => Trouble::Io { doing: format!("shut {} down", directory.display()), error: other.into() },
+        other => {
+            Trouble::Io { doing: format!("shut {} down", directory.display()), error: other.into() }
+        }
     })
 }

@@ -1,7 +1,7 @@
 //! FUSE file systems that show another directory: what other people's FUSE costs.
 //!
-//! bindfs passes everything through unchanged, gocryptfs encrypts names and data. Below both is an ext4 volume of the
-//! run's size on a loop device, made and mounted as target `ext4` is.
+//! bindfs passes everything through unchanged, gocryptfs encrypts names and data. Below both is an
+//! ext4 volume of the run's size on a loop device, made and mounted as target `ext4` is.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -91,7 +91,8 @@ impl StackedTarget {
         std::fs::create_dir(&shown).doing(|| format!("make {}", shown.display()))?;
         if self.layer == Layer::Gocryptfs {
             let password = self.password_file();
-            std::fs::write(&password, PASSWORD).doing(|| format!("write {}", password.display()))?;
+            std::fs::write(&password, PASSWORD)
+                .doing(|| format!("write {}", password.display()))?;
             // The cheapest key derivation: it costs at mount only, and is not what is measured.
             let words = ["-init", "-q", "-scryptn", "10", "-passfile"].map(Path::new);
             run_tool("gocryptfs", &[&words[..], &[&password, &shown]].concat())?;
@@ -105,7 +106,10 @@ impl StackedTarget {
             Layer::Bindfs => run_tool("bindfs", &[&shown, directory])?,
             Layer::Gocryptfs => {
                 let words = ["-q", "-allow_other", "-passfile"].map(Path::new);
-                run_tool("gocryptfs", &[&words[..], &[&self.password_file(), &shown, directory]].concat())?
+                run_tool(
+                    "gocryptfs",
+                    &[&words[..], &[&self.password_file(), &shown, directory]].concat(),
+                )?
             }
         };
         Ok(())

@@ -1,4 +1,5 @@
-//! Steadfast through FUSE: our own program as the daemon, on a loop device like the file systems of the kernel.
+//! Steadfast through FUSE: our own program as the daemon, on a loop device like the file systems of
+//! the kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -19,7 +20,8 @@ use crate::{Outcome, Trouble};
 pub enum Transactions {
     /// As a volume is made: fsync, sync, unmount, timer.
     Default,
-    /// Only on command: fsync returns at once, and no timer runs. What transactions cost shows beside the default.
+    /// Only on command: fsync returns at once, and no timer runs. What transactions cost shows
+    /// beside the default.
     Manual,
 }
 
@@ -96,7 +98,10 @@ impl Target for FuseTarget {
                 .unwrap_or_default(),
             remarks: match self.transactions {
                 Transactions::Default => {
-                    vec!["default transaction mask, timer 5 s; data and metadata are protected".into()]
+                    vec![
+                        "default transaction mask, timer 5 s; data and metadata are protected"
+                            .into(),
+                    ]
                 }
                 Transactions::Manual => {
                     vec!["no transaction point but on command: fsync makes nothing durable".into()]

@@ -43,9 +43,11 @@ impl Files for SystemFiles {
         options.read(true).write(how.write).create(how.create).truncate(how.truncate);
         let file = options.custom_flags(flags.bits() as i32).open(self.at(path));
         // EINVAL of O_DIRECT: this file system has none.
-        let file = file.map_err(|error| match how.direct && error.kind() == io::ErrorKind::InvalidInput {
-            true => io::ErrorKind::Unsupported.into(),
-            false => error,
+        let file = file.map_err(|error| {
+            match how.direct && error.kind() == io::ErrorKind::InvalidInput {
+                true => io::ErrorKind::Unsupported.into(),
+                false => error,
+            }
         })?;
         Ok(Box::new(SystemFile(file)))
     }
@@ -171,7 +173,8 @@ impl OpenFile for SystemFile {
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {
-        // What close(2) says is lost when a descriptor is dropped; fsync before it says the same and more.
+        // What close(2) says is lost when a descriptor is dropped; fsync before it says the same
+        // and more.
         drop(self.0);
         Ok(())
     }

@@ -9,19 +9,21 @@ use crate::{Outcome, Trouble};
 /// Runs a program to its end and returns what it wrote to standard output.
 ///
 /// # Errors
-/// `Skip` when it is not installed, with the Debian package that has it; `Tool` with the last line of its messages when it
-/// fails.
+/// `Skip` when it is not installed, with the Debian package that has it; `Tool` with the last line
+/// of its messages when it fails.
 pub fn run_tool<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Outcome<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Trouble::Skip(format!("{program} is not installed{}", package(program))),
+        io::ErrorKind::NotFound => {
+            Trouble::Skip(format!("{program} is not installed{}", package(program)))
+        }
         _ => Trouble::Io { doing: format!("run {program}"), error },
     })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let messages =
-        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned()
+        + &String::from_utf8_lossy(&output.stdout);
     let last = messages.lines().map(str::trim).rfind(|line| !line.is_empty());
     let words: Vec<_> = arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect();
     Err(Trouble::Tool {
@@ -33,8 +35,9 @@ pub fn run_tool<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Outcome<Stri
 /// The first line that a program prints with this option, wherever it prints it.
 pub fn version_of(program: &str, option: &str) -> Option<String> {
     let output = Command::new(program).arg(option).stdin(Stdio::null()).output().ok()?;
-    let text =
-        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).join("\n");
+    let text = [output.stdout, output.stderr]
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .join("\n");
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 

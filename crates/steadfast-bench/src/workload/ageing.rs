@@ -1,12 +1,14 @@
 //! The same work on a fresh volume and on one that is nearly full and has been used for long.
 //!
-//! Ageing: files of 4 KiB to 1 MiB (each doubling as often as another) are made until nine tenths of the space are taken. Then
-//! files, drawn at random, are deleted and others made in their place, until as much has been written again as [`Ageing::churn`]
-//! says, a part of it by overwriting in the middle of files. Free space is in pieces then.
+//! Ageing: files of 4 KiB to 1 MiB (each doubling as often as another) are made until nine tenths
+//! of the space are taken. Then files, drawn at random, are deleted and others made in their place,
+//! until as much has been written again as [`Ageing::churn`] says, a part of it by overwriting in
+//! the middle of files. Free space is in pieces then.
 //!
-//! Measured before, and after that, each time on new files: `random-write` of 4 KiB with an fdatasync each in a file of some MiB,
-//! `create` of files of 2 KiB with an fsync each, `write` of a file in records of 64 KiB and fsync. With it the bytes that
-//! reached the medium: `amplification` is their quotient, of random writes.
+//! Measured before, and after that, each time on new files: `random-write` of 4 KiB with an
+//! fdatasync each in a file of some MiB, `create` of files of 2 KiB with an fsync each, `write` of
+//! a file in records of 64 KiB and fsync. With it the bytes that reached the medium:
+//! `amplification` is their quotient, of random writes.
 
 use super::content::{Content, below};
 use super::{Bench, TestSpec, Timed, Workload};
@@ -51,13 +53,13 @@ struct Filling {
 impl Ageing {
     fn spec(&self, name: &str, condition: &str) -> TestSpec {
         let spec = match name {
-            "random-write" => {
-                TestSpec::new("ageing", name, Unit::SecondsPerOperation).with("record_size", SMALL as u64)
+            "random-write" => TestSpec::new("ageing", name, Unit::SecondsPerOperation)
+                .with("record_size", SMALL as u64),
+            "amplification" => {
+                TestSpec::new("ageing", name, Unit::Ratio).with("record_size", SMALL as u64)
             }
-            "amplification" => TestSpec::new("ageing", name, Unit::Ratio).with("record_size", SMALL as u64),
-            "create" => {
-                TestSpec::new("ageing", name, Unit::SecondsPerOperation).with("file_bytes", SMALL_FILE as u64)
-            }
+            "create" => TestSpec::new("ageing", name, Unit::SecondsPerOperation)
+                .with("file_bytes", SMALL_FILE as u64),
             _ => TestSpec::new("ageing", name, Unit::BytesPerSecond)
                 .with("file_size", self.file_size)
                 .with("record_size", RECORD as u64),
@@ -95,14 +97,17 @@ impl Ageing {
             bench.check_stop()?;
             let offset = below(&mut state, self.file_size / SMALL as u64) * SMALL as u64;
             content.fill(&mut data, 0, offset, 2);
-            let done = timed.operation(|| file.write_at(&data, offset).and_then(|()| file.sync(true)));
+            let done =
+                timed.operation(|| file.write_at(&data, offset).and_then(|()| file.sync(true)));
             done.doing(|| format!("write {TARGET} at {offset}"))?;
             timed.bytes += SMALL as u64;
         }
         file.close().doing(|| format!("close {TARGET}"))?;
-        // Metadata that is still to be written belongs to what these writes have cost; a file system writes all at its end.
+        // Metadata that is still to be written belongs to what these writes have cost; a file
+        // system writes all at its end.
         bench.remount()?;
-        let medium = before.zip(bench.counters()).map(|(before, now)| before.until(&now, timed.bytes));
+        let medium =
+            before.zip(bench.counters()).map(|(before, now)| before.until(&now, timed.bytes));
         bench.enter(&self.spec("random-write", condition), timed.clone()).medium = medium;
         let quotient = medium.map(|medium| medium.bytes_written as f64 / timed.bytes.max(1) as f64);
         let spec = self.spec("amplification", condition);
@@ -187,7 +192,8 @@ impl Ageing {
         let mut written = 0;
         while written < used * self.churn / 100 {
             bench.check_stop()?;
-            written += if below(&mut filling.state, 4) == 0 { filling.overwrite(bench)? } else { 0 };
+            written +=
+                if below(&mut filling.state, 4) == 0 { filling.overwrite(bench)? } else { 0 };
             filling.delete(bench)?;
             while filling.bytes < used {
                 written += filling.make(bench)?;
@@ -260,7 +266,8 @@ impl Workload for Ageing {
     fn tests(&self) -> Vec<TestSpec> {
         let conditions = ["fresh", "90 % full, aged"];
         let names = ["random-write", "amplification", "create", "write"];
-        let all = names.iter().flat_map(|name| conditions.map(|condition| self.spec(name, condition)));
+        let all =
+            names.iter().flat_map(|name| conditions.map(|condition| self.spec(name, condition)));
         all.collect()
     }
 

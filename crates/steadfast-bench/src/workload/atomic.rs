@@ -1,13 +1,15 @@
-//! Updating many files so that after a power cut all are new or all are old: what installing an update, or saving a
-//! configuration of several files, needs.
+//! Updating many files so that after a power cut all are new or all are old: what installing an
+//! update, or saving a configuration of several files, needs.
 //!
 //! Two tests on the same files, each of which is written whole:
 //!
-//! - `replace-files`: as programs do it on any file system: write a new file, fsync it, rename it over the old one; at the end
-//!   fsync of the directory. Each file is old or new, but some may be old and others new.
-//! - `atomic-update`: all together or none. Where the file system has such a thing (Steadfast: the files are written in place
-//!   inside one atomic group, which ends in one transaction point), that is used; elsewhere there is none, and the nearest that
-//!   there is stands for it: `replace-files` once more. So the ratio is that of the two ways.
+//! - `replace-files`: as programs do it on any file system: write a new file, fsync it, rename it
+//!   over the old one; at the end fsync of the directory. Each file is old or new, but some may be
+//!   old and others new.
+//! - `atomic-update`: all together or none. Where the file system has such a thing (Steadfast: the
+//!   files are written in place inside one atomic group, which ends in one transaction point), that
+//!   is used; elsewhere there is none, and the nearest that there is stands for it: `replace-files`
+//!   once more. So the ratio is that of the two ways.
 
 use std::io;
 
@@ -57,8 +59,9 @@ impl AtomicUpdate {
             bench.check_stop()?;
             let contents = self.contents(bench, version);
             let done = timed.operation(|| {
-                let together =
-                    atomic.then(|| files.atomically(&mut || write_in_place(files, &contents))).flatten();
+                let together = atomic
+                    .then(|| files.atomically(&mut || write_in_place(files, &contents)))
+                    .flatten();
                 together.unwrap_or_else(|| replace_each(files, &contents))
             });
             done.doing(|| format!("update {} files", self.files))?;
@@ -77,7 +80,13 @@ impl AtomicUpdate {
             let path = path(number);
             let file = bench.files()?.open(&path, Open::READ).doing(|| format!("open {path}"))?;
             let count = file.read_at(&mut data, 0).doing(|| format!("read {path}"))?;
-            content.compare(data.get(..count).unwrap_or_default(), &mut expected, number, 0, version)?;
+            content.compare(
+                data.get(..count).unwrap_or_default(),
+                &mut expected,
+                number,
+                0,
+                version,
+            )?;
         }
         Ok(self.files * self.file_bytes as u64)
     }

@@ -35,8 +35,10 @@ pub struct TestSpec {
 impl TestSpec {
     /// A test with warm caches; more is better for rates, less for times.
     pub fn new(workload: &'static str, name: &str, unit: Unit) -> TestSpec {
-        let rate =
-            matches!(unit, Unit::BytesPerSecond | Unit::OperationsPerSecond | Unit::OperationsPerMinute);
+        let rate = matches!(
+            unit,
+            Unit::BytesPerSecond | Unit::OperationsPerSecond | Unit::OperationsPerMinute
+        );
         TestSpec {
             workload,
             name: name.into(),
@@ -125,7 +127,8 @@ impl Timed {
         value
     }
 
-    /// Times something that belongs to the test without being one of its operations: the flush at the end.
+    /// Times something that belongs to the test without being one of its operations: the flush at
+    /// the end.
     pub fn beside<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let value = work();
@@ -161,7 +164,9 @@ impl Timed {
             Unit::OperationsPerMinute => Some(operations / seconds * 60.0),
             Unit::Seconds => Some(seconds),
             Unit::SecondsPerOperation => (self.operations > 0).then(|| seconds / operations),
-            Unit::CpuSecondsPerGib | Unit::CpuSecondsPerOperation | Unit::Bytes | Unit::Ratio => None,
+            Unit::CpuSecondsPerGib | Unit::CpuSecondsPerOperation | Unit::Bytes | Unit::Ratio => {
+                None
+            }
         }
     }
 }
@@ -192,7 +197,16 @@ impl<'t> Bench<'t> {
         program: &'t Path,
         stop: &'t Stop,
     ) -> Bench<'t> {
-        Bench { target, seed, round, program, stop, findings: Vec::new(), limit: None, purpose: None }
+        Bench {
+            target,
+            seed,
+            round,
+            program,
+            stop,
+            findings: Vec::new(),
+            limit: None,
+            purpose: None,
+        }
     }
 
     /// The file system.
@@ -238,7 +252,12 @@ impl<'t> Bench<'t> {
     }
 
     /// Enters a value that is not the stopwatch's own.
-    pub fn enter_value(&mut self, spec: &TestSpec, value: Option<f64>, timed: Timed) -> &mut Finding {
+    pub fn enter_value(
+        &mut self,
+        spec: &TestSpec,
+        value: Option<f64>,
+        timed: Timed,
+    ) -> &mut Finding {
         let sample = value.filter(|value| value.is_finite()).map(|value| Sample {
             round: self.round,
             value,
@@ -287,11 +306,14 @@ impl<'t> Bench<'t> {
         MediumCounters::of(&self.target.device()?)
     }
 
-    /// Adds to the last value what reached the medium since `before`, and the memory of the target's daemon.
+    /// Adds to the last value what reached the medium since `before`, and the memory of the
+    /// target's daemon.
     pub fn add_costs(&mut self, before: Option<MediumCounters>, bytes_asked: u64) {
-        let medium = before.zip(self.counters()).map(|(before, now)| before.until(&now, bytes_asked));
+        let medium =
+            before.zip(self.counters()).map(|(before, now)| before.until(&now, bytes_asked));
         let daemon = self.target.processes();
-        // Of a file system in the kernel nobody can say how much memory it takes; in this process it is not alone.
+        // Of a file system in the kernel nobody can say how much memory it takes; in this process
+        // it is not alone.
         let resident = if daemon.is_empty() { None } else { resident_most(&daemon) };
         if let Some(finding) = self.findings.last_mut().filter(|finding| finding.sample.is_some()) {
             finding.medium = medium;
@@ -331,8 +353,8 @@ impl<'t> Bench<'t> {
         self.findings.iter().any(|finding| finding.test == id && finding.sample.is_some())
     }
 
-    /// Unmounts, empties the caches and mounts again, so that nothing is cached. The time is that of the mount. A target that
-    /// would lose everything stays mounted.
+    /// Unmounts, empties the caches and mounts again, so that nothing is cached. The time is that
+    /// of the mount. A target that would lose everything stays mounted.
     ///
     /// # Errors
     /// `Skip` where that cannot be done.
@@ -347,8 +369,8 @@ impl<'t> Bench<'t> {
         self.target.mount()
     }
 
-    /// Unmounts and mounts again, untimed, so that everything has been written. A target that would lose everything stays
-    /// mounted.
+    /// Unmounts and mounts again, untimed, so that everything has been written. A target that would
+    /// lose everything stays mounted.
     ///
     /// # Errors
     /// Those of the target.

@@ -1,8 +1,9 @@
 //! What is written, so that every byte that is read can be told right from wrong.
 //!
-//! The content of a place is a function of the seed, the file, the offset and how often it was written: random bytes that
-//! repeat every 64 KiB, and in each 512 bytes a stamp of eight that nothing else has. No file system can guess or
-//! share it, and data of another place, file or time does not pass for it.
+//! The content of a place is a function of the seed, the file, the offset and how often it was
+//! written: random bytes that repeat every 64 KiB, and in each 512 bytes a stamp of eight that
+//! nothing else has. No file system can guess or share it, and data of another place, file or time
+//! does not pass for it.
 
 use crate::Trouble;
 
@@ -22,11 +23,16 @@ pub struct Content {
 }
 
 impl Content {
-    /// The content for this seed; `dedupable` percent of each record can be shared (IOzone's `-+w`).
+    /// The content for this seed; `dedupable` percent of each record can be shared (IOzone's
+    /// `-+w`).
     pub fn new(seed: u64, dedupable: u8) -> Content {
         let mut state = seed;
         let words = std::iter::repeat_with(|| next(&mut state).to_le_bytes());
-        Content { base: words.flatten().take(PERIOD).collect(), seed, dedupable: dedupable.min(100) }
+        Content {
+            base: words.flatten().take(PERIOD).collect(),
+            seed,
+            dedupable: dedupable.min(100),
+        }
     }
 
     /// Fills a record: what `file` has at `offset` after it was written `version` times.
@@ -44,7 +50,8 @@ impl Content {
         }
     }
 
-    /// Compares a record that was read with what must be there; `expected` is for its use, of the same length.
+    /// Compares a record that was read with what must be there; `expected` is for its use, of the
+    /// same length.
     ///
     /// # Errors
     /// `Wrong` with the place of the first wrong byte.
@@ -60,13 +67,18 @@ impl Content {
         if record == expected {
             return Ok(());
         }
-        let place =
-            record.iter().zip(expected.iter()).position(|(found, wanted)| found != wanted).unwrap_or(0);
+        let place = record
+            .iter()
+            .zip(expected.iter())
+            .position(|(found, wanted)| found != wanted)
+            .unwrap_or(0);
         let (found, wanted) =
             (record.get(place).copied().unwrap_or(0), expected.get(place).copied().unwrap_or(0));
         let at = offset + place as u64;
         Err(Trouble::Wrong {
-            what: format!("byte at offset {at} of file {file}: {found:#04x} instead of {wanted:#04x}"),
+            what: format!(
+                "byte at offset {at} of file {file}: {found:#04x} instead of {wanted:#04x}"
+            ),
         })
     }
 
@@ -86,7 +98,8 @@ impl Content {
     }
 
     fn stamp(&self, file: u64, place: u64, version: u64) -> u64 {
-        let mut state = self.seed ^ file.rotate_left(40) ^ place.rotate_left(17) ^ version.rotate_left(56);
+        let mut state =
+            self.seed ^ file.rotate_left(40) ^ place.rotate_left(17) ^ version.rotate_left(56);
         next(&mut state)
     }
 }
@@ -119,9 +132,12 @@ mod tests {
         };
         let whole = fill(8192, 0, 0, 1);
         assert_eq!(whole[4096..], fill(4096, 0, 4096, 1));
-        for other in
-            [fill(8192, 1, 0, 1), fill(8192, 0, 8192, 1), fill(8192, 0, 0, 2), fill(8192, 0, 65536, 1)]
-        {
+        for other in [
+            fill(8192, 1, 0, 1),
+            fill(8192, 0, 8192, 1),
+            fill(8192, 0, 0, 2),
+            fill(8192, 0, 65536, 1),
+        ] {
             // No two blocks of 512 are the same.
             assert!(whole.chunks(512).zip(other.chunks(512)).all(|(one, two)| one != two));
         }
@@ -137,7 +153,8 @@ mod tests {
         content.fill(&mut record, 7, 40960, 3);
         assert!(content.compare(&record, &mut expected, 7, 40960, 3).is_ok());
         record[1000] ^= 1;
-        let text = content.compare(&record, &mut expected, 7, 40960, 3).expect_err("wrong").to_string();
+        let text =
+            content.compare(&record, &mut expected, 7, 40960, 3).expect_err("wrong").to_string();
         assert!(text.contains("offset 41960 of file 7"), "{text}");
         assert!(content.compare(&record[..0], &mut expected, 7, 40960, 3).is_err(), "short");
     }

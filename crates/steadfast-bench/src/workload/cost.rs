@@ -1,9 +1,10 @@
-//! What a file system costs the processor: user and system time of the process, of the daemon and of the kernel's threads, for a
-//! GiB or an operation, and as a curve over time.
+//! What a file system costs the processor: user and system time of the process, of the daemon and
+//! of the kernel's threads, for a GiB or an operation, and as a curve over time.
 //!
-//! Four tests, each until everything is on the medium: `write` a file in records of 128 KiB and fsync; `read` it with cold caches;
-//! `random-write` of 4 KiB with an fsync each; `create-delete`: files of 2 KiB, all made, then all deleted. Making the data and
-//! comparing them costs processor time as well: that of the calling thread meanwhile is measured and left out, and so is what
+//! Four tests, each until everything is on the medium: `write` a file in records of 128 KiB and
+//! fsync; `read` it with cold caches; `random-write` of 4 KiB with an fsync each; `create-delete`:
+//! files of 2 KiB, all made, then all deleted. Making the data and comparing them costs processor
+//! time as well: that of the calling thread meanwhile is measured and left out, and so is what
 //! looking at the clocks costs.
 
 use super::content::{Content, below};
@@ -41,7 +42,12 @@ struct Meter {
 impl Meter {
     fn start(target: &dyn Target) -> Meter {
         let daemon = target.processes();
-        Meter { sampler: Sampler::start(&daemon), clock: CpuClock::now(&daemon), daemon, aside: 0.0 }
+        Meter {
+            sampler: Sampler::start(&daemon),
+            clock: CpuClock::now(&daemon),
+            daemon,
+            aside: 0.0,
+        }
     }
 
     /// Does what is no part of the test.
@@ -83,7 +89,9 @@ impl Cost {
         for offset in (0..self.file_size).step_by(RECORD) {
             bench.check_stop()?;
             meter.aside(|| content.fill(&mut data, 0, offset, 1));
-            timed.operation(|| file.write_at(&data, offset)).doing(|| format!("write {FILE} at {offset}"))?;
+            timed
+                .operation(|| file.write_at(&data, offset))
+                .doing(|| format!("write {FILE} at {offset}"))?;
             timed.bytes += RECORD as u64;
         }
         timed.beside(|| file.sync(false)).doing(|| format!("fsync {FILE}"))?;
@@ -108,16 +116,23 @@ impl Cost {
         Ok(timed)
     }
 
-    fn random_write(&self, bench: &Bench<'_>, content: &Content, meter: &mut Meter) -> Outcome<Timed> {
+    fn random_write(
+        &self,
+        bench: &Bench<'_>,
+        content: &Content,
+        meter: &mut Meter,
+    ) -> Outcome<Timed> {
         let mut data = vec![0; SMALL_RECORD];
         let mut timed = Timed::default();
         let mut state = bench.seed;
         let file = bench.files()?.open(FILE, Open::WRITE).doing(|| format!("open {FILE}"))?;
         for _ in 0..self.operations {
             bench.check_stop()?;
-            let offset = below(&mut state, self.file_size / SMALL_RECORD as u64) * SMALL_RECORD as u64;
+            let offset =
+                below(&mut state, self.file_size / SMALL_RECORD as u64) * SMALL_RECORD as u64;
             meter.aside(|| content.fill(&mut data, 0, offset, 2));
-            let done = timed.operation(|| file.write_at(&data, offset).and_then(|()| file.sync(true)));
+            let done =
+                timed.operation(|| file.write_at(&data, offset).and_then(|()| file.sync(true)));
             done.doing(|| format!("write {FILE} at {offset}"))?;
             timed.bytes += SMALL_RECORD as u64;
         }
@@ -125,7 +140,12 @@ impl Cost {
         Ok(timed)
     }
 
-    fn create_delete(&self, bench: &Bench<'_>, content: &Content, meter: &mut Meter) -> Outcome<Timed> {
+    fn create_delete(
+        &self,
+        bench: &Bench<'_>,
+        content: &Content,
+        meter: &mut Meter,
+    ) -> Outcome<Timed> {
         let mut data = vec![0; SMALL_FILE];
         let mut timed = Timed::default();
         let files = bench.files()?;

@@ -1,12 +1,15 @@
-//! The lab beside fio: the same loads on the same mount in the same round, so that nobody has to believe the lab's own clock.
+//! The lab beside fio: the same loads on the same mount in the same round, so that nobody has to
+//! believe the lab's own clock.
 //!
-//! Five loads, each by the lab and by fio in turn (whoever is first in a round is second in the next), on files of their own of the
-//! same size: `write` and `read` in records of 128 KiB (an fsync every 16 records when writing), `random-read` of 4 KiB, all with
-//! cold caches, `random-write` of 4 KiB with an fdatasync each, and `append` of 4 KiB with an fsync each. Both count the time that
-//! calls took, nothing between them: of fio that is mean times number of its latencies. fio is told to do no more than these calls:
-//! without `--fadvise_hint=0` it announces random or sequential access to the kernel, which then reads ahead not at all or twice as much,
-//! and without `--invalidate=0` it throws the file out of the cache before it writes. After the last write fio makes no such call,
-//! so that of the lab is not in its time either.
+//! Five loads, each by the lab and by fio in turn (whoever is first in a round is second in the
+//! next), on files of their own of the same size: `write` and `read` in records of 128 KiB (an
+//! fsync every 16 records when writing), `random-read` of 4 KiB, all with cold caches,
+//! `random-write` of 4 KiB with an fdatasync each, and `append` of 4 KiB with an fsync each. Both
+//! count the time that calls took, nothing between them: of fio that is mean times number of its
+//! latencies. fio is told to do no more than these calls: without `--fadvise_hint=0` it announces
+//! random or sequential access to the kernel, which then reads ahead not at all or twice as much,
+//! and without `--invalidate=0` it throws the file out of the cache before it writes. After the
+//! last write fio makes no such call, so that of the lab is not in its time either.
 
 use std::path::Path;
 
@@ -58,7 +61,14 @@ const LOADS: [Load; 5] = [
         sync: Some(("fsync", 16)),
     },
     Load { name: "read", rw: "read", record_size: LARGE, fresh: false, write: false, sync: None },
-    Load { name: "random-read", rw: "randread", record_size: SMALL, fresh: false, write: false, sync: None },
+    Load {
+        name: "random-read",
+        rw: "randread",
+        record_size: SMALL,
+        fresh: false,
+        write: false,
+        sync: None,
+    },
     Load {
         name: "random-write",
         rw: "randwrite",
@@ -87,7 +97,11 @@ impl AgainstFio {
 
     /// How much is read or written.
     fn bytes(&self, load: &Load) -> u64 {
-        if load.record_size == LARGE { self.file_size } else { (self.operations * SMALL).min(self.file_size) }
+        if load.record_size == LARGE {
+            self.file_size
+        } else {
+            (self.operations * SMALL).min(self.file_size)
+        }
     }
 
     /// By the lab.
@@ -105,7 +119,9 @@ impl AgainstFio {
         let count = usize::try_from(self.bytes(load) / load.record_size).unwrap_or(0);
         let file = bench.files()?.open(OURS, how).doing(|| format!("open {OURS}"))?;
         let mut timed = Timed::default();
-        for (number, record) in order.records(records, bench.seed).into_iter().take(count).enumerate() {
+        for (number, record) in
+            order.records(records, bench.seed).into_iter().take(count).enumerate()
+        {
             bench.check_stop()?;
             let offset = record * load.record_size;
             if load.write {
@@ -116,7 +132,13 @@ impl AgainstFio {
             } else {
                 let read = timed.operation(|| file.read_at(&mut data, offset));
                 let read = read.doing(|| format!("read {OURS} at {offset}"))?;
-                content.compare(data.get(..read).unwrap_or_default(), &mut expected, 0, offset, 1)?;
+                content.compare(
+                    data.get(..read).unwrap_or_default(),
+                    &mut expected,
+                    0,
+                    offset,
+                    1,
+                )?;
                 timed.verification.bytes += read as u64;
             }
             timed.bytes += load.record_size;
@@ -124,7 +146,9 @@ impl AgainstFio {
                 && (number as u64 + 1).is_multiple_of(every)
                 && number + 1 < count
             {
-                timed.beside(|| file.sync(call == "fdatasync")).doing(|| format!("{call} {OURS}"))?;
+                timed
+                    .beside(|| file.sync(call == "fdatasync"))
+                    .doing(|| format!("{call} {OURS}"))?;
             }
         }
         if load.write {
@@ -149,7 +173,8 @@ impl AgainstFio {
             "--ioengine=psync".to_owned(),
             "--thread".to_owned(),
             "--fallocate=none".to_owned(),
-            // The lab gives the kernel no advice, and takes nothing out of its cache before a write.
+            // The lab gives the kernel no advice, and takes nothing out of its cache before a
+            // write.
             "--fadvise_hint=0".to_owned(),
             "--invalidate=0".to_owned(),
             "--output-format=json".to_owned(),
@@ -188,7 +213,13 @@ impl AgainstFio {
         Ok(())
     }
 
-    fn both(&self, bench: &mut Bench<'_>, load: &Load, content: &Content, version: &str) -> Outcome {
+    fn both(
+        &self,
+        bench: &mut Bench<'_>,
+        load: &Load,
+        content: &Content,
+        version: &str,
+    ) -> Outcome {
         self.remove(bench)?;
         if !load.fresh {
             self.prepare(bench, content)?;

@@ -1,5 +1,5 @@
-//! Reads of 4 KiB around the page cache (O_DIRECT) at random places of one file, by as many threads as requests are to be
-//! under way at once.
+//! Reads of 4 KiB around the page cache (O_DIRECT) at random places of one file, by as many threads
+//! as requests are to be under way at once.
 
 use super::aligned::Aligned;
 use super::content::{Content, below};
@@ -33,7 +33,13 @@ impl DirectReads {
             .cached(Cache::Bypassed)
     }
 
-    fn read(&self, files: &dyn Files, stop: &Stop, state: &mut u64, content: &Content) -> Outcome<Timed> {
+    fn read(
+        &self,
+        files: &dyn Files,
+        stop: &Stop,
+        state: &mut u64,
+        content: &Content,
+    ) -> Outcome<Timed> {
         let open = Open { direct: true, ..Open::READ };
         let file = files.open(FILE, open).doing(|| format!("open {FILE}"))?;
         let (mut buffer, mut expected) = (Aligned::new(Aligned::UNIT), Aligned::new(Aligned::UNIT));
@@ -73,9 +79,11 @@ impl Workload for DirectReads {
         }
         file.close().doing(|| format!("close {FILE}"))?;
         bench.settle()?;
-        let mut states: Vec<u64> = (0..self.depth.max(1)).map(|n| bench.seed.wrapping_add(n)).collect();
-        let done =
-            parallel::each(bench, &mut states, |state, files, stop| self.read(files, stop, state, &content));
+        let mut states: Vec<u64> =
+            (0..self.depth.max(1)).map(|n| bench.seed.wrapping_add(n)).collect();
+        let done = parallel::each(bench, &mut states, |state, files, stop| {
+            self.read(files, stop, state, &content)
+        });
         let mut timed = Timed::default();
         done?.into_iter().for_each(|one| timed.join_beside(one));
         bench.enter(&self.spec(), timed);

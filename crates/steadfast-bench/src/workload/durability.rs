@@ -1,8 +1,10 @@
-//! What it costs to be safe: the time until a record, or a small file, is on the medium for certain.
+//! What it costs to be safe: the time until a record, or a small file, is on the medium for
+//! certain.
 //!
-//! `fsync` and `fdatasync`: append a record to a file, then that call; `o-sync`: append through O_SYNC. One operation is both.
-//! `small-file`: make a file of 4 KiB, write, fsync, close, and fsync of its directory, as a mail server or a package manager
-//! does. No file is preallocated: appending is what logs do.
+//! `fsync` and `fdatasync`: append a record to a file, then that call; `o-sync`: append through
+//! O_SYNC. One operation is both. `small-file`: make a file of 4 KiB, write, fsync, close, and
+//! fsync of its directory, as a mail server or a package manager does. No file is preallocated:
+//! appending is what logs do.
 
 use super::content::Content;
 use super::{Bench, TestSpec, Timed, Workload};
@@ -26,11 +28,13 @@ const SMALL: usize = 4096;
 
 impl Durability {
     fn spec(&self, name: &str, record_size: u64) -> TestSpec {
-        TestSpec::new("durability", name, Unit::SecondsPerOperation).with("record_size", record_size)
+        TestSpec::new("durability", name, Unit::SecondsPerOperation)
+            .with("record_size", record_size)
     }
 
     fn small_spec() -> TestSpec {
-        TestSpec::new("durability", "small-file", Unit::SecondsPerOperation).with("file_bytes", SMALL as u64)
+        TestSpec::new("durability", "small-file", Unit::SecondsPerOperation)
+            .with("file_bytes", SMALL as u64)
     }
 
     fn records(&self, bench: &Bench<'_>, call: &str, record_size: u64) -> Outcome<Timed> {
@@ -94,7 +98,8 @@ impl Workload for Durability {
     }
 
     fn tests(&self) -> Vec<TestSpec> {
-        let records = self.record_sizes.iter().flat_map(|size| CALLS.map(|call| self.spec(call, *size)));
+        let records =
+            self.record_sizes.iter().flat_map(|size| CALLS.map(|call| self.spec(call, *size)));
         records.chain([Self::small_spec()]).collect()
     }
 

@@ -1,8 +1,9 @@
-//! IOzone's `fileop`: each of the operations on names and attributes, on a tree of X directories with X directories with X
-//! files (`-f X`), with the time of every single one.
+//! IOzone's `fileop`: each of the operations on names and attributes, on a tree of X directories
+//! with X directories with X files (`-f X`), with the time of every single one.
 //!
-//! In its order: mkdir, create, write, open, read, close, stat, access, chmod, readdir, link, rename, symlink, readlink,
-//! unlink (of the links), delete (of the files), rmdir. Files hold one record of `file_bytes`, as `-s` does.
+//! In its order: mkdir, create, write, open, read, close, stat, access, chmod, readdir, link,
+//! rename, symlink, readlink, unlink (of the links), delete (of the files), rmdir. Files hold one
+//! record of `file_bytes`, as `-s` does.
 
 use super::content::Content;
 use super::{Bench, TestSpec, Timed, Workload};
@@ -21,8 +22,8 @@ pub struct FileOperations {
 }
 
 const NAMES: [&str; 17] = [
-    "mkdir", "create", "write", "open", "read", "close", "stat", "access", "chmod", "readdir", "link",
-    "rename", "symlink", "readlink", "unlink", "delete", "rmdir",
+    "mkdir", "create", "write", "open", "read", "close", "stat", "access", "chmod", "readdir",
+    "link", "rename", "symlink", "readlink", "unlink", "delete", "rmdir",
 ];
 
 impl FileOperations {
@@ -47,7 +48,9 @@ impl FileOperations {
     /// The files, by directory.
     fn files(&self) -> Vec<String> {
         let lower = self.directories().into_iter().filter(|directory| directory.contains('/'));
-        lower.flat_map(|directory| (0..self.force).map(move |file| format!("{directory}/f{file}"))).collect()
+        lower
+            .flat_map(|directory| (0..self.force).map(move |file| format!("{directory}/f{file}")))
+            .collect()
     }
 
     /// Times `operation` on each path.
@@ -75,12 +78,14 @@ impl FileOperations {
     fn open_files(&self, bench: &mut Bench<'_>, paths: &[String]) -> Outcome {
         let content = Content::new(bench.seed, 0);
         let (mut buffer, mut expected) = (vec![0; self.file_bytes], vec![0; self.file_bytes]);
-        let [mut create, mut write, mut open, mut read, mut close] = [(); 5].map(|()| Timed::default());
+        let [mut create, mut write, mut open, mut read, mut close] =
+            [(); 5].map(|()| Timed::default());
         for (number, path) in paths.iter().enumerate() {
             bench.check_stop()?;
             let files = bench.files()?;
-            let mut file =
-                create.operation(|| files.open(path, Open::CREATE)).doing(|| format!("create {path}"))?;
+            let mut file = create
+                .operation(|| files.open(path, Open::CREATE))
+                .doing(|| format!("create {path}"))?;
             content.fill(&mut buffer, number as u64, 0, 1);
             write.operation(|| file.write(&buffer)).doing(|| format!("write {path}"))?;
             file.close().doing(|| format!("close {path}"))?;
@@ -91,7 +96,8 @@ impl FileOperations {
             let mut file =
                 open.operation(|| files.open(path, Open::READ)).doing(|| format!("open {path}"))?;
             buffer.fill(0);
-            let count = read.operation(|| file.read(&mut buffer)).doing(|| format!("read {path}"))?;
+            let count =
+                read.operation(|| file.read(&mut buffer)).doing(|| format!("read {path}"))?;
             close.operation(|| file.close()).doing(|| format!("close {path}"))?;
             let found = buffer.get(..count).unwrap_or_default();
             if count != expected.len() {
@@ -105,8 +111,11 @@ impl FileOperations {
         for (name, mut timed) in
             [("create", create), ("write", write), ("open", open), ("read", read), ("close", close)]
         {
-            timed.bytes =
-                if matches!(name, "write" | "read") { (self.file_bytes * paths.len()) as u64 } else { 0 };
+            timed.bytes = if matches!(name, "write" | "read") {
+                (self.file_bytes * paths.len()) as u64
+            } else {
+                0
+            };
             bench.enter(&self.spec(name), timed);
         }
         Ok(())
@@ -149,7 +158,8 @@ impl Workload for FileOperations {
             return Err(Trouble::Wrong { what });
         }
         self.each(bench, "link", files.iter(), |on, path| on.link(path, &format!("{path}.l")))?;
-        let linked = bench.files()?.stat(&format!("{}.l", files.first().map_or("", String::as_str))).is_ok();
+        let linked =
+            bench.files()?.stat(&format!("{}.l", files.first().map_or("", String::as_str))).is_ok();
         let suffix = if linked { "l" } else { "r" };
         if linked {
             self.each(bench, "rename", files.iter(), |on, path| {
@@ -167,8 +177,12 @@ impl Workload for FileOperations {
                     .doing(|| format!("rename {path}"))?;
             }
         }
-        self.each(bench, "symlink", files.iter(), |on, path| on.symlink("target", &format!("{path}.s")))?;
-        self.each(bench, "readlink", files.iter(), |on, path| on.readlink(&format!("{path}.s")).map(|_| ()))?;
+        self.each(bench, "symlink", files.iter(), |on, path| {
+            on.symlink("target", &format!("{path}.s"))
+        })?;
+        self.each(bench, "readlink", files.iter(), |on, path| {
+            on.readlink(&format!("{path}.s")).map(|_| ())
+        })?;
         let symlinked = bench.has_value(&self.spec("symlink"));
         if linked {
             self.each(bench, "unlink", files.iter(), |on, path| on.unlink(&format!("{path}.r")))?;

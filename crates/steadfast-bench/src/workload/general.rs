@@ -1,9 +1,11 @@
-//! General file operations: a drawn sequence on a tree that grows and ages, the same on every target, counted per minute.
+//! General file operations: a drawn sequence on a tree that grows and ages, the same on every
+//! target, counted per minute.
 //!
-//! The published test ran random file and directory operations for five minutes and gave their number per minute; which ones,
-//! it does not say. Here, of a hundred: 22 create a file (up to 16 KiB), 18 read one, 12 append to one, 8 overwrite a part, 14
-//! look at attributes, 6 list a directory, 8 rename, 8 delete, 3 make a directory, 1 removes an empty one. Once there are as many
-//! files as wanted, a creation deletes one first, so that the tree ages rather than grows.
+//! The published test ran random file and directory operations for five minutes and gave their
+//! number per minute; which ones, it does not say. Here, of a hundred: 22 create a file (up to 16
+//! KiB), 18 read one, 12 append to one, 8 overwrite a part, 14 look at attributes, 6 list a
+//! directory, 8 rename, 8 delete, 3 make a directory, 1 removes an empty one. Once there are as
+//! many files as wanted, a creation deletes one first, so that the tree ages rather than grows.
 
 use super::content::{Content, below};
 use super::{Bench, TestSpec, Timed, Workload};
@@ -163,7 +165,8 @@ impl Model {
             });
         }
         self.expected.resize(count, 0);
-        // Content is a function of the offset in chunks: pieces that were appended are the same as one whole.
+        // Content is a function of the offset in chunks: pieces that were appended are the same as
+        // one whole.
         self.content.compare(
             self.buffer.get(..count).unwrap_or_default(),
             &mut self.expected,
@@ -205,7 +208,8 @@ impl Model {
         let length = self.draw(PIECE) + 1;
         let Some(place) = self.pick() else { return Ok(()) };
         let size = self.files.get(place).map_or(0, |entry| entry.size);
-        // The last chunk begins again with its stamp, so that what is appended continues what is there.
+        // The last chunk begins again with its stamp, so that what is appended continues what is
+        // there.
         let offset = size;
         if size >= SIZE_MOST { Ok(()) } else { self.write(files, timed, place, offset, length) }
     }
@@ -221,7 +225,8 @@ impl Model {
     fn stat(&mut self, files: &dyn Files, timed: &mut Timed) -> Outcome {
         let Some(place) = self.pick() else { return Ok(()) };
         let Some(entry) = self.files.get(place) else { return Ok(()) };
-        let found = timed.operation(|| files.stat(&entry.path)).doing(|| format!("stat {}", entry.path))?;
+        let found =
+            timed.operation(|| files.stat(&entry.path)).doing(|| format!("stat {}", entry.path))?;
         timed.verification.items += 1;
         match found.size == entry.size {
             true => Ok(()),
@@ -233,8 +238,10 @@ impl Model {
 
     fn list(&mut self, files: &dyn Files, timed: &mut Timed) -> Outcome {
         let directory = self.directory();
-        let names = timed.operation(|| files.readdir(&directory)).doing(|| format!("list {directory}"))?;
-        let inside = |path: &String| path.rsplit_once('/').is_some_and(|(parent, _)| parent == directory);
+        let names =
+            timed.operation(|| files.readdir(&directory)).doing(|| format!("list {directory}"))?;
+        let inside =
+            |path: &String| path.rsplit_once('/').is_some_and(|(parent, _)| parent == directory);
         let wanted = self
             .files
             .iter()
@@ -256,7 +263,9 @@ impl Model {
         self.next += 1;
         let Some(place) = self.pick() else { return Ok(()) };
         let Some(entry) = self.files.get_mut(place) else { return Ok(()) };
-        timed.operation(|| files.rename(&entry.path, &target)).doing(|| format!("rename {}", entry.path))?;
+        timed
+            .operation(|| files.rename(&entry.path, &target))
+            .doing(|| format!("rename {}", entry.path))?;
         entry.path = target;
         Ok(())
     }

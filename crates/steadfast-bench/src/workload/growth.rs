@@ -1,9 +1,11 @@
-//! What an operation costs when there is much, over what it costs when there is little: the same operations on the same volume, first
-//! with few files and a small file, then with many and a large one.
+//! What an operation costs when there is much, over what it costs when there is little: the same
+//! operations on the same volume, first with few files and a small file, then with many and a large
+//! one.
 //!
-//! `create` (a file of 1 KiB in one of many directories of 1000), `lookup` (stat of files drawn at random, after the kernel has
-//! forgotten names) and `overwrite` (4 KiB at random places of a file, all made durable by one fsync that is in the time). The value is the
-//! quotient of both costs: 1 means that size does not matter.
+//! `create` (a file of 1 KiB in one of many directories of 1000), `lookup` (stat of files drawn at
+//! random, after the kernel has forgotten names) and `overwrite` (4 KiB at random places of a file,
+//! all made durable by one fsync that is in the time). The value is the quotient of both costs: 1
+//! means that size does not matter.
 
 use super::content::{Content, below};
 use super::{Bench, TestSpec, Timed, Workload};
@@ -34,7 +36,9 @@ impl Growth {
     fn spec(&self, name: &str) -> TestSpec {
         let spec = TestSpec::new("growth", name, Unit::Ratio);
         match name {
-            "overwrite" => spec.with("small_size", self.file_size.0).with("large_size", self.file_size.1),
+            "overwrite" => {
+                spec.with("small_size", self.file_size.0).with("large_size", self.file_size.1)
+            }
             _ => spec.with("few_files", self.files.0).with("many_files", self.files.1),
         }
     }
@@ -102,7 +106,9 @@ impl Growth {
             bench.check_stop()?;
             let offset = below(&mut state, size / RECORD as u64) * RECORD as u64;
             content.fill(&mut data, 0, offset, 2);
-            timed.operation(|| file.write_at(&data, offset)).doing(|| format!("write {FILE} at {offset}"))?;
+            timed
+                .operation(|| file.write_at(&data, offset))
+                .doing(|| format!("write {FILE} at {offset}"))?;
             timed.bytes += RECORD as u64;
         }
         timed.beside(|| file.sync(false)).doing(|| format!("fsync {FILE}"))?;

@@ -1,7 +1,9 @@
-//! `lat_fs` of HBench-OS and lmbench: create N files of a size in one directory, then delete them, in the order in which they
-//! were made or in a random one. One creation is `creat`, `write` and `close`.
+//! `lat_fs` of HBench-OS and lmbench: create N files of a size in one directory, then delete them,
+//! in the order in which they were made or in a random one. One creation is `creat`, `write` and
+//! `close`.
 //!
-//! Reference: A. Brown, M. Seltzer, "Operating System Benchmarking in the Wake of lmbench", SIGMETRICS 1997.
+//! Reference: A. Brown, M. Seltzer, "Operating System Benchmarking in the Wake of lmbench",
+//! SIGMETRICS 1997.
 
 use super::content::Content;
 use super::iozone::Pattern;
@@ -96,7 +98,8 @@ impl LatFs {
     fn check(&self, bench: &Bench<'_>) -> Outcome<u64> {
         let names = bench.files()?.readdir(DIRECTORY).doing(|| format!("list {DIRECTORY}"))?;
         if names.len() as u64 != self.files {
-            let what = format!("directory {DIRECTORY}: {} names instead of {}", names.len(), self.files);
+            let what =
+                format!("directory {DIRECTORY}: {} names instead of {}", names.len(), self.files);
             return Err(crate::Trouble::Wrong { what });
         }
         for name in &names {

@@ -1,4 +1,5 @@
-//! Another workload with little memory: the process and the file system's daemon together have no more, page cache and all.
+//! Another workload with little memory: the process and the file system's daemon together have no
+//! more, page cache and all.
 
 use super::{Bench, TestSpec, Workload};
 use crate::Outcome;
@@ -24,7 +25,8 @@ impl<W: Workload> Workload for Limited<W> {
     }
 
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
-        // The daemon is started again inside, and the cache begins empty: it belongs to who was there first.
+        // The daemon is started again inside, and the cache begins empty: it belongs to who was
+        // there first.
         bench.target.unmount()?;
         let limit = MemoryLimit::enter(self.bytes)?;
         let mounted = bench.target.mount();

@@ -1,10 +1,11 @@
-//! Names and attributes, by one client or several at once, each in a directory of its own: what a file system does when no data
-//! moves, and what FUSE costs most.
+//! Names and attributes, by one client or several at once, each in a directory of its own: what a
+//! file system does when no data moves, and what FUSE costs most.
 //!
-//! On files of 2 KiB, in this order: `create` (open, write, close), `stat`, `open-read` (open, read, close) and `readdir` (the whole
-//! directory) as they come; the three again as `…-forgotten`, after the kernel has forgotten names and attributes
-//! (`drop_caches`), so that the file system is asked and not the kernel's cache; `rename` and `unlink`. The daemon, and the device
-//! below, keep their caches. A library has no cache of the kernel: both are the same there.
+//! On files of 2 KiB, in this order: `create` (open, write, close), `stat`, `open-read` (open,
+//! read, close) and `readdir` (the whole directory) as they come; the three again as `…-forgotten`,
+//! after the kernel has forgotten names and attributes (`drop_caches`), so that the file system is
+//! asked and not the kernel's cache; `rename` and `unlink`. The daemon, and the device below, keep
+//! their caches. A library has no cache of the kernel: both are the same there.
 
 use super::content::Content;
 use super::parallel::{self, check};
@@ -80,7 +81,9 @@ impl Metadata {
                 "stat" => {
                     let found = timed.operation(|| files.stat(&path)).doing(doing)?;
                     if found.size != BYTES as u64 {
-                        return Err(Trouble::Wrong { what: format!("size of {path}: {}", found.size) });
+                        return Err(Trouble::Wrong {
+                            what: format!("size of {path}: {}", found.size),
+                        });
                     }
                 }
                 "open-read" => {

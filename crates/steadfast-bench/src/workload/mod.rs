@@ -2,11 +2,12 @@
 //!
 //! # Invariants
 //!
-//! - A workload does the same thing, with the same seed, on every target; nothing depends on the target but what it does not
-//!   support.
-//! - Only the calls to the file system are timed, one by one. Making the data, comparing what was read and everything
-//!   else happens between the timed calls.
-//! - Every byte that is read is compared. A wrong one is [`Trouble::Wrong`](crate::Trouble) and fails the run.
+//! - A workload does the same thing, with the same seed, on every target; nothing depends on the
+//!   target but what it does not support.
+//! - Only the calls to the file system are timed, one by one. Making the data, comparing what was
+//!   read and everything else happens between the timed calls.
+//! - Every byte that is read is compared. A wrong one is [`Trouble::Wrong`](crate::Trouble) and
+//!   fails the run.
 
 pub mod ageing;
 mod aligned;
@@ -38,7 +39,8 @@ use crate::Outcome;
 
 /// One thing to do on a fresh volume: it gives values to one or more tests.
 pub trait Workload: Send + Sync {
-    /// Name and parameters for people and for the names of steps; unique in its suite: `iozone file_size=65536`.
+    /// Name and parameters for people and for the names of steps; unique in its suite: `iozone
+    /// file_size=65536`.
     fn label(&self) -> String;
 
     /// The tests that it has values for, in the order in which it finds them.

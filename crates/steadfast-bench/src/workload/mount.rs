@@ -1,12 +1,15 @@
-//! How long mounting takes, and the first write after it, by what is on the volume and how it was left.
+//! How long mounting takes, and the first write after it, by what is on the volume and how it was
+//! left.
 //!
-//! The caches are empty each time: the volume was unmounted and the kernel's caches dropped. The time is that of the command
-//! (`mount`, `steadfast mount`; of a library, of the call), from its start to its return. `first-write` is a file of 4 KiB made,
-//! written and fsynced as the first thing after the mount.
+//! The caches are empty each time: the volume was unmounted and the kernel's caches dropped. The
+//! time is that of the command (`mount`, `steadfast mount`; of a library, of the call), from its
+//! start to its return. `first-write` is a file of 4 KiB made, written and fsynced as the first
+//! thing after the mount.
 //!
-//! "after a power cut" means: files were made, half of them fsynced, and then nothing is written any more: the daemon is killed,
-//! the library's volume dropped, a file system in the kernel shut down without its log (`XFS_IOC_GOINGDOWN`). What is mounted is what
-//! the medium then holds, with whatever recovery that needs. Every file that was fsynced must be there.
+//! "after a power cut" means: files were made, half of them fsynced, and then nothing is written
+//! any more: the daemon is killed, the library's volume dropped, a file system in the kernel shut
+//! down without its log (`XFS_IOC_GOINGDOWN`). What is mounted is what the medium then holds, with
+//! whatever recovery that needs. Every file that was fsynced must be there.
 
 use std::time::Duration;
 
@@ -59,7 +62,9 @@ impl Mount {
             Condition::Empty => spec.with_text("condition", "empty"),
             Condition::HalfFull => spec.with_text("condition", "half full"),
             Condition::Full => spec.with_text("condition", "completely full"),
-            Condition::ManyFiles(count) => spec.with_text("condition", "many files").with("files", count),
+            Condition::ManyFiles(count) => {
+                spec.with_text("condition", "many files").with("files", count)
+            }
             Condition::AfterPowerCut => spec.with_text("condition", "after a power cut"),
         }
     }
@@ -162,7 +167,10 @@ impl Workload for Mount {
 
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
         if bench.target.is_volatile() {
-            return Err(Trouble::Skip(format!("{} holds nothing when it is not mounted", bench.target.id())));
+            return Err(Trouble::Skip(format!(
+                "{} holds nothing when it is not mounted",
+                bench.target.id()
+            )));
         }
         let (mut mounted, mut first) = (Timed::default(), Timed::default());
         let (mut mount_times, mut write_times) = (Vec::new(), Vec::new());

@@ -1,9 +1,10 @@
-//! How long it takes until a volume that lost its power can be used again: from opening it to the first stat, inside a
-//! running process.
+//! How long it takes until a volume that lost its power can be used again: from opening it to the
+//! first stat, inside a running process.
 //!
-//! A library opens the volume with a call. A file system in the kernel is mounted by mount(2) itself: the start of `mount` or of
-//! a daemon and FUSE's handshake are no part of this (the tests `mount` have them). Caches are cold. The power is cut
-//! as in `mount`: what was fsynced must be there; work that was not made durable is under way.
+//! A library opens the volume with a call. A file system in the kernel is mounted by mount(2)
+//! itself: the start of `mount` or of a daemon and FUSE's handshake are no part of this (the tests
+//! `mount` have them). Caches are cold. The power is cut as in `mount`: what was fsynced must be
+//! there; work that was not made durable is under way.
 //!
 //! Volumes of another size than the run's are on sparse files.
 

@@ -1,9 +1,10 @@
-//! Small durable writes: 4 KiB at a random place of a file that is there, or at its end, and fdatasync; by one thread, or by
-//! several at once, each on a file of its own.
+//! Small durable writes: 4 KiB at a random place of a file that is there, or at its end, and
+//! fdatasync; by one thread, or by several at once, each on a file of its own.
 //!
-//! One operation is both calls. The value is what all threads got together in the time of the slowest. Beside it are the
-//! requests that reached the medium meanwhile: nothing can be durable with less than one write and one flush, and several threads
-//! can share a flush. At the end every byte is read and compared.
+//! One operation is both calls. The value is what all threads got together in the time of the
+//! slowest. Beside it are the requests that reached the medium meanwhile: nothing can be durable
+//! with less than one write and one flush, and several threads can share a flush. At the end every
+//! byte is read and compared.
 
 use super::content::{Content, below};
 use super::parallel::{self, check};
@@ -78,7 +79,13 @@ impl DurableWrites {
         file.close().doing(|| format!("close {path}"))
     }
 
-    fn write(&self, files: &dyn Files, stop: &Stop, part: &mut Part, content: &Content) -> Outcome<Timed> {
+    fn write(
+        &self,
+        files: &dyn Files,
+        stop: &Stop,
+        part: &mut Part,
+        content: &Content,
+    ) -> Outcome<Timed> {
         let path = part.path();
         let file = files.open(&path, Open::WRITE).doing(|| format!("open {path}"))?;
         let mut data = vec![0; RECORD];
@@ -96,7 +103,8 @@ impl DurableWrites {
             *version += 1;
             let offset = (record * RECORD) as u64;
             content.fill(&mut data, part.number, offset, *version);
-            let done = timed.operation(|| file.write_at(&data, offset).and_then(|()| file.sync(true)));
+            let done =
+                timed.operation(|| file.write_at(&data, offset).and_then(|()| file.sync(true)));
             done.doing(|| format!("write {path} at {offset}"))?;
             timed.bytes += RECORD as u64;
         }
@@ -110,7 +118,8 @@ impl DurableWrites {
         let (mut data, mut expected) = (vec![0; RECORD], vec![0; RECORD]);
         for (record, version) in part.versions.iter().enumerate() {
             let offset = (record * RECORD) as u64;
-            let count = file.read_at(&mut data, offset).doing(|| format!("read {path} at {offset}"))?;
+            let count =
+                file.read_at(&mut data, offset).doing(|| format!("read {path} at {offset}"))?;
             let found = data.get(..count).unwrap_or_default();
             content.compare(found, &mut expected, part.number, offset, *version)?;
         }
@@ -129,15 +138,17 @@ impl Workload for DurableWrites {
 
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
         let content = Content::new(bench.seed, 0);
-        let part = |number| Part { number, state: bench.seed.wrapping_add(number), versions: Vec::new() };
+        let part =
+            |number| Part { number, state: bench.seed.wrapping_add(number), versions: Vec::new() };
         let mut parts: Vec<Part> = (0..self.threads.max(1)).map(part).collect();
         for part in &mut parts {
             self.prepare(bench.files()?, part, &content)?;
         }
         bench.settle()?;
         let before = bench.counters();
-        let done =
-            parallel::each(bench, &mut parts, |part, files, stop| self.write(files, stop, part, &content));
+        let done = parallel::each(bench, &mut parts, |part, files, stop| {
+            self.write(files, stop, part, &content)
+        });
         let mut timed = Timed::default();
         done?.into_iter().for_each(|one| timed.join_beside(one));
         // Counted at once: what comes later by itself belongs to many writes.

@@ -7,8 +7,8 @@ use crate::run::Stop;
 use crate::target::Files;
 use crate::{Outcome, Trouble};
 
-/// Does `work` on all items at once, each on a thread of its own; all begin together. A single one is done on the thread of the
-/// run, which any file system allows.
+/// Does `work` on all items at once, each on a thread of its own; all begin together. A single one
+/// is done on the thread of the run, which any file system allows.
 ///
 /// # Errors
 /// That of the first item that has one; `Skip` where the file system is for one thread only.
@@ -34,7 +34,10 @@ pub(super) fn each<I: Send, T: Send>(
             })
         };
         let threads: Vec<_> = items.iter_mut().map(start).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
+            .collect()
     });
     done.into_iter().collect()
 }

@@ -1,5 +1,5 @@
-//! Another workload for some of the targets only, and for one purpose: its tests are told apart from the same tests for
-//! another one.
+//! Another workload for some of the targets only, and for one purpose: its tests are told apart
+//! from the same tests for another one.
 
 use super::{Bench, TestSpec, Workload};
 use crate::Outcome;

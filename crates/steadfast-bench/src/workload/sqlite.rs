@@ -1,9 +1,10 @@
 //! SQLite transactions per second: the embedded database that most devices keep their state in.
 //!
-//! One transaction inserts one row of [`ROW`] bytes and commits, with `synchronous=FULL`: the row is durable when the commit
-//! returns. Once with a write-ahead log (`journal_mode=WAL`: append and fsync), once with a rollback journal
-//! (`journal_mode=DELETE`, SQLite's default: the old pages are saved in a file that is made, fsynced and deleted for each
-//! transaction). Everything else is SQLite's default. At the end each row is compared, and SQLite checks its own structure.
+//! One transaction inserts one row of [`ROW`] bytes and commits, with `synchronous=FULL`: the row
+//! is durable when the commit returns. Once with a write-ahead log (`journal_mode=WAL`: append and
+//! fsync), once with a rollback journal (`journal_mode=DELETE`, SQLite's default: the old pages are
+//! saved in a file that is made, fsynced and deleted for each transaction). Everything else is
+//! SQLite's default. At the end each row is compared, and SQLite checks its own structure.
 
 use rusqlite::Connection;
 
@@ -75,7 +76,9 @@ impl Sqlite {
         while let Some(row) = rows.next()? {
             let (id, data): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
             if id != number as i64 {
-                return Ok(Err(Trouble::Wrong { what: format!("row of SQLite: {id} instead of {number}") }));
+                return Ok(Err(Trouble::Wrong {
+                    what: format!("row of SQLite: {id} instead of {number}"),
+                }));
             }
             if let Err(trouble) = content.compare(&data, &mut expected, number, 0, 1) {
                 return Ok(Err(trouble));
@@ -84,7 +87,9 @@ impl Sqlite {
         }
         let sound: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
         Ok(if number != self.transactions {
-            Err(Trouble::Wrong { what: format!("number of rows: {number} instead of {}", self.transactions) })
+            Err(Trouble::Wrong {
+                what: format!("number of rows: {number} instead of {}", self.transactions),
+            })
         } else if sound != "ok" {
             Err(Trouble::Wrong { what: format!("database: {sound}") })
         } else {

@@ -104,7 +104,13 @@ pub fn empty(targets: Vec<Target>, peer: Option<&str>) -> RunResult {
         targets,
         peer: peer.map(str::to_owned),
         suites: Vec::new(),
-        progress: Progress { complete: true, steps: 100, done: Vec::new(), seconds: 431.0, resumed: 0 },
+        progress: Progress {
+            complete: true,
+            steps: 100,
+            done: Vec::new(),
+            seconds: 431.0,
+            resumed: 0,
+        },
     }
 }
 
@@ -139,7 +145,8 @@ pub fn test(
 ) -> Test {
     let parameters: BTreeMap<String, Parameter> =
         parameters.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-    let listed: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let listed: Vec<String> =
+        parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
     Test {
         id: format!("{workload}/{name}/{}", listed.join(",")),
         workload: workload.into(),
@@ -214,8 +221,9 @@ pub enum Matrix {
 pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
     let measured = targets.iter().filter(|target| target.status == Status::Ok);
     let ids: Vec<String> = measured.map(|target| target.id.clone()).collect();
-    let speed =
-        |id: &str| 1.0 + 0.35 * ((id.len() * 7 + id.bytes().map(usize::from).sum::<usize>()) % 9) as f64;
+    let speed = |id: &str| {
+        1.0 + 0.35 * ((id.len() * 7 + id.bytes().map(usize::from).sum::<usize>()) % 9) as f64
+    };
     let mut noise = Chance::new(7);
     let mut run = empty(targets, Some(peer));
     let number = Parameter::Number;
@@ -230,13 +238,21 @@ pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
             if record_power > file_power {
                 continue;
             }
-            let names =
-                ["write", "rewrite", "read", "reread", "random-read", "random-write", "backward-read"];
+            let names = [
+                "write",
+                "rewrite",
+                "read",
+                "reread",
+                "random-read",
+                "random-write",
+                "backward-read",
+            ];
             for (index, name) in names.into_iter().enumerate().take(last_test) {
                 let (file, record) = (1u64 << file_power, 1u64 << record_power);
                 let measurements = ids.iter().map(|id| {
                     let cached = if file_power > 26 { 0.3 } else { 1.0 };
-                    let base = 4e7 * (1.0 + index as f64) * (record as f64 / 4096.0).powf(0.35) * cached;
+                    let base =
+                        4e7 * (1.0 + index as f64) * (record as f64 / 4096.0).powf(0.35) * cached;
                     let mut found = measurement(id, &rounds(&mut noise, base * speed(id), 0.03));
                     found.cpu = Some(Cpu {
                         elapsed: 7.5,
@@ -326,9 +342,13 @@ pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
             ));
         }
     }
-    for (condition, factor) in
-        [("empty", 1.0), ("half full", 1.1), ("full", 1.2), ("many files", 1.5), ("after a power cut", 2.0)]
-    {
+    for (condition, factor) in [
+        ("empty", 1.0),
+        ("half full", 1.1),
+        ("full", 1.2),
+        ("many files", 1.5),
+        ("after a power cut", 2.0),
+    ] {
         let measurements = ids.iter().map(|id| {
             let base = 0.012 * if id == "ext4" { factor } else { 1.0 };
             measurement(id, &rounds(&mut noise, base / speed(id), 0.1))
@@ -337,7 +357,8 @@ pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
         let parameters = [("condition", Parameter::Text(condition.into()))];
         mixed.push(test("mount", "mount", &parameters, Unit::Seconds, Better::Lower, measurements));
     }
-    let measurements = ids.iter().map(|id| measurement(id, &rounds(&mut noise, 90_000.0, 0.2))).collect();
+    let measurements =
+        ids.iter().map(|id| measurement(id, &rounds(&mut noise, 90_000.0, 0.2))).collect();
     let parameters = [("seed", number(1))];
     mixed.push(test(
         "general",
@@ -354,7 +375,8 @@ pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
 /// The targets that most runs have.
 pub fn usual() -> Vec<Target> {
     let mut btrfs = target("btrfs", "btrfs", Access::Kernel);
-    btrfs.status = Status::Skipped { reason: "mkfs.btrfs is not installed: install btrfs-progs".into() };
+    btrfs.status =
+        Status::Skipped { reason: "mkfs.btrfs is not installed: install btrfs-progs".into() };
     vec![
         target("steadfast", "Steadfast (FUSE)", Access::Fuse),
         target("steadfast-lib", "Steadfast (library)", Access::Library),

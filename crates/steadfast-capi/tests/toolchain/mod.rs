@@ -35,7 +35,15 @@ impl Toolchain {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.cc);
-        command.args(["-std=c99", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]);
+        command.args([
+            "-std=c99",
+            "-D_GNU_SOURCE",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-g",
+        ]);
         command.arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
         command
     }
@@ -54,21 +62,34 @@ impl Toolchain {
         let binary = directory.join(source.file_stem().expect("a name"));
         let mut command = self.command();
         command.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
-        command.arg(source).arg(libraries().join("libsteadfast.a")).args(["-lpthread", "-ldl", "-lm"]);
+        command.arg(source).arg(libraries().join("libsteadfast.a")).args([
+            "-lpthread",
+            "-ldl",
+            "-lm",
+        ]);
         command.arg("-o").arg(&binary);
         run(command);
         binary
     }
 }
 
-/// The directory with libsteadfast.a and libsteadfast.so, as `cargo build` makes them. Cargo does not build them for a
-/// test by itself: nothing in Rust links to them.
+/// The directory with libsteadfast.a and libsteadfast.so, as `cargo build` makes them. Cargo does
+/// not build them for a test by itself: nothing in Rust links to them.
 pub fn libraries() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let mut command = Command::new(env!("CARGO"));
         // The profile of the tests: what they have built already is not built again.
-        command.args(["build", "--quiet", "--offline", "--profile", "test", "-p", "steadfast-capi", "--lib"]);
+        command.args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--profile",
+            "test",
+            "-p",
+            "steadfast-capi",
+            "--lib",
+        ]);
         command.current_dir(repository());
         run(command);
         let executable = std::env::current_exe().expect("this test");

@@ -1,9 +1,9 @@
 //! `steadfast atomically`: all that a command changes on a mounted volume, or nothing.
 //!
-//! The volume is held through a descriptor of the mount's control file: this process commits when the command has
-//! succeeded and rolls back otherwise. The command and its children inherit the descriptor, so where this process is
-//! killed the mount rolls back when the last of them has ended, and nobody goes on writing afterwards. The command itself
-//! gets SIGKILL then.
+//! The volume is held through a descriptor of the mount's control file: this process commits when
+//! the command has succeeded and rolls back otherwise. The command and its children inherit the
+//! descriptor, so where this process is killed the mount rolls back when the last of them has
+//! ended, and nobody goes on writing afterwards. The command itself gets SIGKILL then.
 
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -27,13 +27,15 @@ const NOT_FOUND: i32 = 127;
 
 /// Run a command whose changes to a mounted volume are made all at once, or not at all
 ///
-/// The changes become durable when the command exits with 0; otherwise, and when it is interrupted or killed or power
-/// fails, the volume is as it was before. Transactions are per volume: what other programs write to it meanwhile is
-/// committed or rolled back as well, and their fsync returns at once. Space that the command frees can be used again only
-/// afterwards. Exits with the exit code of the command (128 + number for a signal).
+/// The changes become durable when the command exits with 0; otherwise, and when it is interrupted
+/// or killed or power fails, the volume is as it was before. Transactions are per volume: what
+/// other programs write to it meanwhile is committed or rolled back as well, and their fsync
+/// returns at once. Space that the command frees can be used again only afterwards. Exits with the
+/// exit code of the command (128 + number for a signal).
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Mount point (or the image that is mounted); the default is the mount that holds the current directory
+    /// Mount point (or the image that is mounted); the default is the mount that holds the current
+    /// directory
     #[arg(value_name = "DIR")]
     target: Option<PathBuf>,
     /// The same as DIR
@@ -58,7 +60,8 @@ enum Ended {
 /// Runs the command. The exit code is that of the command.
 ///
 /// # Errors
-/// When the volume is not mounted or held by another, when the command cannot be run, or when the commit fails.
+/// When the volume is not mounted or held by another, when the command cannot be run, or when the
+/// commit fails.
 pub fn run(args: &Args) -> Outcome<u8> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Failure::new(Exit::Usage, "no command", "command line", "give one after '--'"));
@@ -67,7 +70,8 @@ pub fn run(args: &Args) -> Outcome<u8> {
         Some(path) => Target::find_mounted(path)?,
         None => Live::open(Path::new("."))?,
     };
-    // Signals are caught first: one that ended this process while it holds the volume would skip the advice below.
+    // Signals are caught first: one that ended this process while it holds the volume would skip
+    // the advice below.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(|error| {
         Failure::new(
             Exit::Failed,
@@ -90,7 +94,8 @@ pub fn run(args: &Args) -> Outcome<u8> {
         Ok(child) => child,
         Err(error) => {
             atomic.abort()?;
-            let code = if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
+            let code =
+                if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
             say(format!("cannot run '{name}': {}: {place}: nothing was changed", text_os(&error)));
             return Ok(code as u8);
         }
@@ -142,7 +147,9 @@ fn spawn(program: &OsString, arguments: &[OsString]) -> std::io::Result<Child> {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             if rustix::process::getppid() != Some(parent) {
                 // This process has been killed between fork and the call above.
-                return Err(std::io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error()));
+                return Err(std::io::Error::from_raw_os_error(
+                    rustix::io::Errno::SRCH.raw_os_error(),
+                ));
             }
             Ok(())
         });
@@ -163,7 +170,8 @@ fn wait(child: &mut Child, signals: &mut Signals) -> Ended {
         match child.try_wait() {
             Ok(None) => {}
             Ok(Some(status)) => {
-                return interrupted.map_or(Ended::Status(status), |(signal, _)| Ended::Interrupted(signal));
+                return interrupted
+                    .map_or(Ended::Status(status), |(signal, _)| Ended::Interrupted(signal));
             }
             // Somebody else has waited for it: without its status it has not succeeded.
             Err(_) => return Ended::Interrupted(interrupted.map_or(SIGTERM, |(signal, _)| signal)),

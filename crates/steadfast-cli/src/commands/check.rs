@@ -1,5 +1,5 @@
-//! `steadfast check`: verifies every checksum, reference and count of a volume that is not mounted. Changes nothing unless it
-//! is told to repair.
+//! `steadfast check`: verifies every checksum, reference and count of a volume that is not mounted.
+//! Changes nothing unless it is told to repair.
 
 use std::path::PathBuf;
 
@@ -18,17 +18,20 @@ use crate::salvage;
 
 /// Verify every checksum, reference and count of a volume that is not mounted
 ///
-/// Reads only. Exit code 0: clean; 9: something is kept once that should be kept twice, nothing is lost; 4: damaged.
+/// Reads only. Exit code 0: clean; 9: something is kept once that should be kept twice, nothing is
+/// lost; 4: damaged.
 ///
-/// With --repair: what needs no guess is put right, and checked again. Bad copies of superblock, metaroot and nodes are written
-/// again from good ones; link, entry and block counts, parents of directories and orphan records are set to what is there, unless
-/// something else is wrong with the structure. The rest stays as it is, and where nothing can be repaired nothing is written. The
+/// With --repair: what needs no guess is put right, and checked again. Bad copies of superblock,
+/// metaroot and nodes are written again from good ones; link, entry and block counts, parents of
+/// directories and orphan records are set to what is there, unless something else is wrong with the
+/// structure. The rest stays as it is, and where nothing can be repaired nothing is written. The
 /// exit code is that of the second check.
 ///
-/// With --salvage: copies to DIR whatever can still be read, also where the volume does not open any more. Lost parts of
-/// files are zeros and listed in DIR/salvage-report.txt; files whose directory is lost are below DIR/lost+found by their
-/// inode number. Exit code 0: all there; 4: something is missing or may be out of date. What the present state has lost may
-/// be whole in a snapshot: --snapshot NAME copies what that holds instead, so use another directory for it.
+/// With --salvage: copies to DIR whatever can still be read, also where the volume does not open
+/// any more. Lost parts of files are zeros and listed in DIR/salvage-report.txt; files whose
+/// directory is lost are below DIR/lost+found by their inode number. Exit code 0: all there; 4:
+/// something is missing or may be out of date. What the present state has lost may be whole in a
+/// snapshot: --snapshot NAME copies what that holds instead, so use another directory for it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -84,7 +87,8 @@ struct JsonFinding<'a> {
     block: Option<u64>,
     /// The one file or directory that is affected.
     inode: Option<u64>,
-    /// First byte of it that is affected, and the one behind the last; no end where it is not known.
+    /// First byte of it that is affected, and the one behind the last; no end where it is not
+    /// known.
     byte_start: Option<u64>,
     byte_end: Option<u64>,
     /// What is affected, as far as names can be read, at most eight; `more_paths` counts the rest.
@@ -100,23 +104,34 @@ pub fn run(args: &Args) -> Outcome {
     // Hidden where standard error is no terminal.
     let bar = if args.quiet { ProgressBar::hidden() } else { progress_bar(args) };
     if let Some(directory) = &args.salvage {
-        return salvage::run(&args.image, directory, args.snapshot.as_deref(), args.json, args.quiet, &bar);
+        return salvage::run(
+            &args.image,
+            directory,
+            args.snapshot.as_deref(),
+            args.json,
+            args.quiet,
+            &bar,
+        );
     }
     let cache = args.cache.unwrap_or(mount_options::CACHE_SIZE_DEFAULT);
-    let options =
-        CheckOptions { data: !args.no_data, cache_size: usize::try_from(cache).unwrap_or(usize::MAX) };
+    let options = CheckOptions {
+        data: !args.no_data,
+        cache_size: usize::try_from(cache).unwrap_or(usize::MAX),
+    };
     let progress = &mut |progress: CheckProgress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     };
     let platform = HostPlatform::new();
     let report = match args.repair {
-        false => host::with_medium(&args.image, |medium| check(medium, &platform, &options, progress))
-            .map(|report| (report, None)),
-        true => {
-            host::with_medium_to_write(&args.image, |medium| repair(medium, &platform, &options, progress))
-                .map(|report| (report.after.clone(), Some(report)))
+        false => {
+            host::with_medium(&args.image, |medium| check(medium, &platform, &options, progress))
+                .map(|report| (report, None))
         }
+        true => host::with_medium_to_write(&args.image, |medium| {
+            repair(medium, &platform, &options, progress)
+        })
+        .map(|report| (report.after.clone(), Some(report))),
     };
     bar.finish_and_clear();
     let (report, repaired) = report?;
@@ -134,7 +149,8 @@ pub fn run(args: &Args) -> Outcome {
 
 fn progress_bar(args: &Args) -> ProgressBar {
     let doing = if args.salvage.is_some() { "searching" } else { "checking" };
-    let style = ProgressStyle::with_template(&format!("{doing} {{bar:30}} {{percent:>3}} %, {{eta}} left"));
+    let style =
+        ProgressStyle::with_template(&format!("{doing} {{bar:30}} {{percent:>3}} %, {{eta}} left"));
     let bar = ProgressBar::new(0);
     match style {
         Ok(style) => bar.with_style(style),
@@ -142,7 +158,11 @@ fn progress_bar(args: &Args) -> ProgressBar {
     }
 }
 
-fn json_report<'a>(report: &'a CheckReport, options: &CheckOptions, repaired: Option<u64>) -> JsonReport<'a> {
+fn json_report<'a>(
+    report: &'a CheckReport,
+    options: &CheckOptions,
+    repaired: Option<u64>,
+) -> JsonReport<'a> {
     let findings = report.findings.iter().map(json_finding);
     JsonReport {
         clean: report.is_clean(),

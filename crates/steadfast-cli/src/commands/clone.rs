@@ -1,9 +1,9 @@
 //! `steadfast clone`: a copy of a file that shares its blocks, or nothing.
 //!
-//! What does the work is copy_file_range(2): on a mount it shares every whole block that is at the same place within a
-//! block in both files. The kernel keeps sizes, times, rights and cached pages right around it, which an ioctl of our own
-//! could not: FUSE has no way to tell it. `cp` gets the same, but copies in silence where blocks cannot be shared; this
-//! command refuses then.
+//! What does the work is copy_file_range(2): on a mount it shares every whole block that is at the
+//! same place within a block in both files. The kernel keeps sizes, times, rights and cached pages
+//! right around it, which an ioctl of our own could not: FUSE has no way to tell it. `cp` gets the
+//! same, but copies in silence where blocks cannot be shared; this command refuses then.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -21,9 +21,9 @@ use crate::size;
 
 /// Copy a file on a mount by sharing its blocks
 ///
-/// Takes no space for data and a moment at any size; each file changes alone afterwards. Both files are on the same
-/// mounted volume. The clone appears under its name when it is complete. `cp` shares blocks as well, where it can; this
-/// command does it or says why not.
+/// Takes no space for data and a moment at any size; each file changes alone afterwards. Both files
+/// are on the same mounted volume. The clone appears under its name when it is complete. `cp`
+/// shares blocks as well, where it can; this command does it or says why not.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The file
@@ -35,7 +35,8 @@ pub struct Args {
     /// Replace DST where it exists
     #[arg(short, long, conflicts_with = "range")]
     force: bool,
-    /// Only this part of SRC, into DST at the same offset or at TO: multiples of the block size, except for SRC's end
+    /// Only this part of SRC, into DST at the same offset or at TO: multiples of the block size,
+    /// except for SRC's end
     #[arg(long, value_name = "OFFSET:LENGTH[:TO]")]
     range: Option<Range>,
 }
@@ -68,7 +69,8 @@ impl FromStr for Range {
 /// # Errors
 /// What is wrong with the files; those of the volume.
 pub fn run(args: &Args) -> Outcome {
-    let source = File::open(&args.source).map_err(|error| Failure::host(&error, "open", &args.source))?;
+    let source =
+        File::open(&args.source).map_err(|error| Failure::host(&error, "open", &args.source))?;
     regular(&source, &args.source)?;
     let mount = mount_of(&args.source)?;
     let inside = mounts::absolute(&args.source).ok();
@@ -97,30 +99,46 @@ pub fn run(args: &Args) -> Outcome {
 fn clone_whole(args: &Args, source: &File) -> Outcome {
     let target = &args.target;
     if let Ok(found) = fs::symlink_metadata(target) {
-        let advice = if found.is_dir() { "name a file in it" } else { "choose another name, or use --force" };
+        let advice = if found.is_dir() {
+            "name a file in it"
+        } else {
+            "choose another name, or use --force"
+        };
         if found.is_dir() || !args.force {
             return Err(Failure::new(Exit::Failed, "it exists already", target.display(), advice));
         }
     }
-    let metadata = source.metadata().map_err(|error| Failure::host(&error, "read", &args.source))?;
-    let (Some(name), parent) = (target.file_name(), target.parent().unwrap_or(Path::new(""))) else {
-        return Err(Failure::new(Exit::Usage, "no name for the clone", target.display(), "name a file"));
+    let metadata =
+        source.metadata().map_err(|error| Failure::host(&error, "read", &args.source))?;
+    let (Some(name), parent) = (target.file_name(), target.parent().unwrap_or(Path::new("")))
+    else {
+        return Err(Failure::new(
+            Exit::Usage,
+            "no name for the clone",
+            target.display(),
+            "name a file",
+        ));
     };
     let mut unfinished = std::ffi::OsString::from(format!(".clone-{}-", std::process::id()));
     unfinished.push(name);
     // A name of full length has no room for more.
-    unfinished =
-        if unfinished.len() > 255 { format!(".clone-{}", std::process::id()).into() } else { unfinished };
+    unfinished = if unfinished.len() > 255 {
+        format!(".clone-{}", std::process::id()).into()
+    } else {
+        unfinished
+    };
     let unfinished = parent.join(unfinished);
     let mut options = OpenOptions::new();
     let options = options.write(true).create_new(true).mode(metadata.permissions().mode() & 0o777);
-    let clone = options.open(&unfinished).map_err(|error| Failure::host(&error, "create", target))?;
+    let clone =
+        options.open(&unfinished).map_err(|error| Failure::host(&error, "create", target))?;
     let whole = Range { from: 0, length: metadata.len(), to: 0 };
-    let made = share(source, &clone, whole).map_err(|error| failure(&error, target)).and_then(|()| {
-        let flags = if args.force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        renameat_with(CWD, &unfinished, CWD, target, flags)
-            .map_err(|errno| Failure::host(&errno.into(), "name the clone", target))
-    });
+    let made =
+        share(source, &clone, whole).map_err(|error| failure(&error, target)).and_then(|()| {
+            let flags = if args.force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+            renameat_with(CWD, &unfinished, CWD, target, flags)
+                .map_err(|errno| Failure::host(&errno.into(), "name the clone", target))
+        });
     if made.is_err() {
         let _ = fs::remove_file(&unfinished);
     }
@@ -131,10 +149,13 @@ fn clone_range(args: &Args, source: &File, range: Range) -> Outcome {
     let host = |error: &io::Error| Failure::host(error, "open", &args.target);
     let target = OpenOptions::new().write(true).open(&args.target).map_err(|error| host(&error))?;
     regular(&target, &args.target)?;
-    let (from, to) =
-        (source.metadata().map_err(|error| host(&error))?, target.metadata().map_err(|error| host(&error))?);
+    let (from, to) = (
+        source.metadata().map_err(|error| host(&error))?,
+        target.metadata().map_err(|error| host(&error))?,
+    );
     let block = ioctl::info(source).map_err(|error| host(&error))?.block_size;
-    let wrong = |what: String, advice: &str| Failure::new(Exit::Usage, what, args.source.display(), advice);
+    let wrong =
+        |what: String, advice: &str| Failure::new(Exit::Usage, what, args.source.display(), advice);
     let ends = (range.from.checked_add(range.length), range.to.checked_add(range.length));
     let (Some(end), Some(to_end)) = ends else {
         return Err(wrong("the range is longer than any file".into(), "give a smaller one"));
@@ -156,7 +177,8 @@ fn clone_range(args: &Args, source: &File, range: Range) -> Outcome {
     share(source, &target, range).map_err(|error| failure(&error, &args.target))
 }
 
-/// Shares the range; it does not have to be there any more, where somebody makes the file shorter meanwhile.
+/// Shares the range; it does not have to be there any more, where somebody makes the file shorter
+/// meanwhile.
 fn share(source: &File, target: &File, range: Range) -> io::Result<()> {
     let (mut from, mut to, mut left) = (range.from, range.to, range.length);
     while left > 0 {
@@ -173,9 +195,12 @@ fn share(source: &File, target: &File, range: Range) -> io::Result<()> {
 
 fn failure(error: &io::Error, target: &Path) -> Failure {
     match Errno::from_io_error(error) {
-        Some(Errno::NOSPC) => {
-            Failure::new(Exit::NoSpace, "no space left on the volume", target.display(), "delete something")
-        }
+        Some(Errno::NOSPC) => Failure::new(
+            Exit::NoSpace,
+            "no space left on the volume",
+            target.display(),
+            "delete something",
+        ),
         _ => Failure::host(error, "share blocks", target),
     }
 }
@@ -186,7 +211,12 @@ fn regular(file: &File, path: &Path) -> Outcome {
         return Ok(());
     }
     let what = if metadata.is_dir() { "this is a directory" } else { "this is not a regular file" };
-    Err(Failure::new(Exit::Failed, what, path.display(), "clone the files one by one, or use cp -r"))
+    Err(Failure::new(
+        Exit::Failed,
+        what,
+        path.display(),
+        "clone the files one by one, or use cp -r",
+    ))
 }
 
 fn mount_of(path: &Path) -> Outcome<Mount> {

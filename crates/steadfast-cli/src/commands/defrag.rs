@@ -21,9 +21,9 @@ use crate::walk::{Step, Walk};
 
 /// Bring the blocks of files together
 ///
-/// In bounded steps that leave every file as it is at any moment, also its times; the volume can be in use. Space that
-/// is set free comes back with the next transaction points. Blocks that snapshots hold stay where they are, so files
-/// can take more space afterwards.
+/// In bounded steps that leave every file as it is at any moment, also its times; the volume can be
+/// in use. Space that is set free comes back with the next transaction points. Blocks that
+/// snapshots hold stay where they are, so files can take more space afterwards.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Mount point, a file or directory on a mount, or an image that is not mounted
@@ -126,7 +126,8 @@ impl Worker<'_> {
             drop(self.output);
             return output::json(&self.totals);
         }
-        let Totals { files, fragmented_before, fragmented_after, runs_before, runs_after, .. } = self.totals;
+        let Totals { files, fragmented_before, fragmented_after, runs_before, runs_after, .. } =
+            self.totals;
         self.output.line(match self.args.dry_run {
             true => format!("{files} files, {fragmented_before} of them in pieces, {runs_before} runs"),
             false => format!(
@@ -166,7 +167,12 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn file_on_image(&mut self, image: &Image, path: &[u8], inode: steadfast::InodeNumber) -> Outcome {
+    fn file_on_image(
+        &mut self,
+        image: &Image,
+        path: &[u8],
+        inode: steadfast::InodeNumber,
+    ) -> Outcome {
         let fail = |error: Error| image.failure(error, path);
         let before = image.volume.fragmentation(inode).map_err(fail)?;
         let mut after = before;
@@ -184,13 +190,16 @@ impl Worker<'_> {
 
     fn mounted(&mut self, live: &Live, start: PathBuf) -> Outcome {
         let cannot = |error: &io::Error, path: &Path| Failure::host(error, "read", path);
-        let device = live.file().metadata().map_err(|error| cannot(&error, live.directory()))?.dev();
+        let device =
+            live.file().metadata().map_err(|error| cannot(&error, live.directory()))?.dev();
         let mut pending = vec![start];
         while let Some(path) = pending.pop() {
             let metadata = match fs::symlink_metadata(&path) {
                 Ok(metadata) => metadata,
                 // Somebody has removed it meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && self.totals.files > 0 => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound && self.totals.files > 0 => {
+                    continue;
+                }
                 Err(error) => return Err(cannot(&error, &path)),
             };
             if metadata.dev() != device {
@@ -199,7 +208,9 @@ impl Worker<'_> {
             if metadata.is_dir() {
                 let mut names = fs::read_dir(&path)
                     .and_then(|entries| {
-                        entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
+                        entries
+                            .map(|entry| entry.map(|entry| entry.path()))
+                            .collect::<io::Result<Vec<_>>>()
                     })
                     .map_err(|error| cannot(&error, &path))?;
                 names.sort_unstable_by(|a, b| b.cmp(a));
@@ -214,7 +225,9 @@ impl Worker<'_> {
     fn file_on_mount(&mut self, live: &Live, path: &Path) -> Outcome {
         let file = match File::open(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.totals.files > 0 => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.totals.files > 0 => {
+                return Ok(());
+            }
             Err(error) => return Err(Failure::host(&error, "open", path)),
         };
         let fail = |error: io::Error| {

@@ -30,8 +30,8 @@ pub struct Args {
 /// What is wrong with the targets that cannot be read; the others are shown.
 pub fn run(args: &Args) -> Outcome {
     let targets = if args.targets.is_empty() {
-        let mounts =
-            mounts::all().map_err(|error| Failure::host(&error, "read", "/proc/self/mountinfo".as_ref()))?;
+        let mounts = mounts::all()
+            .map_err(|error| Failure::host(&error, "read", "/proc/self/mountinfo".as_ref()))?;
         mounts.into_iter().map(|mount| mount.directory).collect()
     } else {
         args.targets.clone()
@@ -71,7 +71,12 @@ fn report(target: &Path) -> Outcome<SpaceReport> {
         Target::Mounted(live) => {
             let directory = live.directory().display().to_string();
             let statistics = statistics_live(&live)?;
-            Ok(SpaceReport::new(&statistics, live.mount.source.display().to_string(), Some(directory), false))
+            Ok(SpaceReport::new(
+                &statistics,
+                live.mount.source.display().to_string(),
+                Some(directory),
+                false,
+            ))
         }
         Target::Image(path) => {
             let image = Image::open(&path, Access::Read)?;
@@ -83,10 +88,12 @@ fn report(target: &Path) -> Outcome<SpaceReport> {
     }
 }
 
-/// What statfs tells of a mounted volume; freed blocks that wait for the next checkpoint are not among it.
+/// What statfs tells of a mounted volume; freed blocks that wait for the next checkpoint are not
+/// among it.
 fn statistics_live(live: &Live) -> Outcome<Statistics> {
-    let values = fstatvfs(live.file())
-        .map_err(|errno| Failure::host(&errno.into(), "read the statistics of", live.directory()))?;
+    let values = fstatvfs(live.file()).map_err(|errno| {
+        Failure::host(&errno.into(), "read the statistics of", live.directory())
+    })?;
     Ok(Statistics {
         block_size: u32::try_from(values.f_frsize).unwrap_or(u32::MAX),
         blocks: values.f_blocks,

@@ -1,4 +1,5 @@
-//! `steadfast dump`: what is on an image, field by field. For those who debug volumes or write a reader of the format.
+//! `steadfast dump`: what is on an image, field by field. For those who debug volumes or write a
+//! reader of the format.
 
 use std::path::PathBuf;
 
@@ -37,7 +38,8 @@ enum What {
     Key {
         /// Inode number; 0 for what belongs to the volume
         inode: u64,
-        /// Kind: inode, dirent, xattr, symlink, inline, extent, group, orphan, shared, dead-list, snapshot, or its number
+        /// Kind: inode, dirent, xattr, symlink, inline, extent, group, orphan, shared, dead-list,
+        /// snapshot, or its number
         #[arg(value_parser = parse_kind)]
         kind: u8,
         /// Suffix, decimal or 0x...
@@ -141,7 +143,8 @@ fn failure(error: Error, args: &Args) -> Failure {
         }
         (What::Key { .. }, Error::NotFound) => {
             failure.what = "no such key".into();
-            failure.advice = "see 'steadfast dump IMAGE inode NUMBER' for the keys of an inode".into();
+            failure.advice =
+                "see 'steadfast dump IMAGE inode NUMBER' for the keys of an inode".into();
         }
         (What::Inode { number }, Error::Stale(_)) => {
             failure.what = format!("no inode {number}");

@@ -17,8 +17,8 @@ const EXTENTS: usize = 1024;
 
 /// Show where the data of files lies on an image that is not mounted
 ///
-/// One line for each run of blocks that lie together: first block in the file, first block on the volume, number of blocks. A small
-/// file has none: its data is kept with its attributes.
+/// One line for each run of blocks that lie together: first block in the file, first block on the
+/// volume, number of blocks. A small file has none: its data is kept with its attributes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -100,7 +100,8 @@ fn file(image: &Image, path: &[u8]) -> steadfast::Result<File> {
     })
 }
 
-/// Adds an extent; one that goes on where the last one ends, in the file and on the volume, becomes part of it.
+/// Adds an extent; one that goes on where the last one ends, in the file and on the volume, becomes
+/// part of it.
 fn join(runs: &mut Vec<Run>, next: &FileExtent) {
     match runs.last_mut() {
         Some(last)

@@ -1,8 +1,8 @@
 //! `steadfast get`: copies files from an image that is not mounted to the host.
 //!
-//! A file appears on the host under its name only when every byte of it was read and checked. Names come from the
-//! image, which may be anybody's: nothing is followed or written outside the destination, but for a link that the
-//! person named.
+//! A file appears on the host under its name only when every byte of it was read and checked. Names
+//! come from the image, which may be anybody's: nothing is followed or written outside the
+//! destination, but for a link that the person named.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -24,8 +24,9 @@ use crate::{interrupt, transfer};
 
 /// Copy a file or directory from an image that is not mounted
 ///
-/// Keeps permissions, modification times, holes and symbolic links. Owners, hard links, extended attributes and
-/// special files are not copied; for those mount the volume and use a tool such as rsync.
+/// Keeps permissions, modification times, holes and symbolic links. Owners, hard links, extended
+/// attributes and special files are not copied; for those mount the volume and use a tool such as
+/// rsync.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -69,7 +70,9 @@ pub fn run(args: &Args) -> Outcome {
 fn get_tree(image: &Image, path: &[u8], root: &Attributes, destination: &Path) -> Outcome {
     enter(destination)?;
     let mut walk = Walk::new(&image.volume, b"", *root);
-    while let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(&walk.path_below(path))))? {
+    while let Some(step) =
+        walk.step().map_err(|stop| stop.failure(image.place(&walk.path_below(path))))?
+    {
         let place = match walk.path().strip_prefix(b"/") {
             Some(name) => destination.join(OsStr::from_bytes(name)),
             None => destination.to_owned(),
@@ -89,7 +92,9 @@ fn get_tree(image: &Image, path: &[u8], root: &Attributes, destination: &Path) -
 
 fn enter(destination: &Path) -> Outcome {
     match fs::create_dir(destination) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_real_directory(destination) => {
+        Err(error)
+            if error.kind() == io::ErrorKind::AlreadyExists && is_real_directory(destination) =>
+        {
             Ok(())
         }
         other => other.map_err(|error| Failure::host(&error, "create", destination)),
@@ -101,12 +106,20 @@ fn is_real_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
-fn get_one(image: &Image, path: &[u8], attributes: &Attributes, destination: &Path, links: Links) -> Outcome {
+fn get_one(
+    image: &Image,
+    path: &[u8],
+    attributes: &Attributes,
+    destination: &Path,
+    links: Links,
+) -> Outcome {
     match attributes.kind {
         FileKind::Regular => get_file(image, path, attributes, destination, links),
         FileKind::Symlink => {
-            let target =
-                image.volume.read_link(attributes.inode).map_err(|error| image.failure(error, path))?;
+            let target = image
+                .volume
+                .read_link(attributes.inode)
+                .map_err(|error| image.failure(error, path))?;
             make_way(destination)?;
             symlink(OsStr::from_bytes(&target), destination)
                 .map_err(|error| Failure::host(&error, "create", destination))
@@ -157,7 +170,9 @@ fn get_file(
     // It gets its own permissions at the end.
     let whole = WholeFile::create(destination, MODE_PRIVATE, links).map_err(on_host)?;
     if whole.is_stream() {
-        transfer::read_all(image, path, attributes, &mut |bytes| (&whole).write_all(bytes).map_err(on_host))?;
+        transfer::read_all(image, path, attributes, &mut |bytes| {
+            (&whole).write_all(bytes).map_err(on_host)
+        })?;
         return whole.finish(Durability::Cached).map_err(on_host);
     }
     let file = whole.file();
@@ -188,6 +203,10 @@ fn permissions(attributes: &Attributes) -> Permissions {
 }
 
 fn times(attributes: &Attributes) -> Timestamps {
-    let time = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
-    Timestamps { last_access: time(attributes.accessed), last_modification: time(attributes.modified) }
+    let time =
+        |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    Timestamps {
+        last_access: time(attributes.accessed),
+        last_modification: time(attributes.modified),
+    }
 }

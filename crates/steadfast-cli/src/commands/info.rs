@@ -22,7 +22,8 @@ pub struct Args {
     /// Print one field of the JSON alone, such as uuid or daemon_pid
     #[arg(long, value_name = "FIELD", conflicts_with = "json")]
     get: Option<String>,
-    /// Print KEY=value lines for scripts as blkid(8) does, or for udev rules; exit code 2 where there is no volume
+    /// Print KEY=value lines for scripts as blkid(8) does, or for udev rules; exit code 2 where
+    /// there is no volume
     #[arg(long, value_name = "FORM", value_enum, num_args = 0..=1, require_equals = true,
         default_missing_value = "blkid", conflicts_with_all = ["json", "get"])]
     export: Option<Form>,
@@ -62,11 +63,17 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn field_of(report: &InfoReport, field: &str, args: &Args) -> Outcome<String> {
-    let fail = |what: String, advice: &str| Failure::new(Exit::Usage, what, args.target.display(), advice);
-    let document = serde_json::to_value(report).map_err(|error| fail(error.to_string(), "report it"))?;
+    let fail =
+        |what: String, advice: &str| Failure::new(Exit::Usage, what, args.target.display(), advice);
+    let document =
+        serde_json::to_value(report).map_err(|error| fail(error.to_string(), "report it"))?;
     match document.get(field) {
-        None => Err(fail(format!("no field '{field}'"), "see the fields with 'steadfast info --json'")),
-        Some(serde_json::Value::Null) => Err(fail(format!("no '{field}' here"), "it is null in the JSON")),
+        None => {
+            Err(fail(format!("no field '{field}'"), "see the fields with 'steadfast info --json'"))
+        }
+        Some(serde_json::Value::Null) => {
+            Err(fail(format!("no '{field}' here"), "it is null in the JSON"))
+        }
         Some(serde_json::Value::String(text)) => Ok(text.clone()),
         Some(value) => Ok(value.to_string()),
     }

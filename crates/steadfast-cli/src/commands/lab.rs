@@ -46,5 +46,6 @@ pub fn run(args: &Args) -> Outcome {
 
 fn child() -> Outcome {
     let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
-    serve_child(input, output).map_err(|error| Failure::host(&error, "talk to", Path::new("the lab")))
+    serve_child(input, output)
+        .map_err(|error| Failure::host(&error, "talk to", Path::new("the lab")))
 }

@@ -63,7 +63,12 @@ pub fn run(args: &Args) -> Outcome {
     let mut json = Vec::new();
     for (name, attributes) in &entries {
         let target = if attributes.kind == FileKind::Symlink && (args.long || args.json) {
-            Some(image.volume.read_link(attributes.inode).map_err(|error| image.failure(error, name))?)
+            Some(
+                image
+                    .volume
+                    .read_link(attributes.inode)
+                    .map_err(|error| image.failure(error, name))?,
+            )
         } else {
             None
         };

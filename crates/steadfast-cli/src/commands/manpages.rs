@@ -1,4 +1,5 @@
-//! `steadfast manpages`, hidden: makes the manual from the command line's own help, when packages are built.
+//! `steadfast manpages`, hidden: makes the manual from the command line's own help, when packages
+//! are built.
 
 use std::fs;
 use std::path::PathBuf;
@@ -38,7 +39,8 @@ pub fn run(args: &Args) -> Outcome {
             .section("1")
             .render(&mut page)
             .map_err(|error| cannot(&error))?;
-        fs::write(args.directory.join(format!("{name}.1")), page).map_err(|error| cannot(&error))?;
+        fs::write(args.directory.join(format!("{name}.1")), page)
+            .map_err(|error| cannot(&error))?;
     }
     Ok(())
 }

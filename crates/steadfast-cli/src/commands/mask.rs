@@ -31,15 +31,17 @@ enum Action {
     },
     /// Change the transaction mask or the timer; kept in the volume
     ///
-    /// On a mount it is durable when the command returns. Where the mask has no timer, before and after, and there are changes
-    /// since the last transaction point, it is in force at once and kept with the next one; the command says so.
+    /// On a mount it is durable when the command returns. Where the mask has no timer, before and
+    /// after, and there are changes since the last transaction point, it is in force at once and
+    /// kept with the next one; the command says so.
     ///
-    /// EVENTS is a list such as `fsync,sync,timer`, which replaces the mask, or `+close,no-timer`, which changes it.
-    /// `default`, `all` and `manual` are sets. Events: timer, create, unlink, mkdir, rmdir, rename, link, symlink,
-    /// attribute, truncate, write, sync-write, close, fsync, sync, unmount, volume-full.
+    /// EVENTS is a list such as `fsync,sync,timer`, which replaces the mask, or `+close,no-timer`,
+    /// which changes it. `default`, `all` and `manual` are sets. Events: timer, create, unlink,
+    /// mkdir, rmdir, rename, link, symlink, attribute, truncate, write, sync-write, close, fsync,
+    /// sync, unmount, volume-full.
     ///
-    /// A mount takes `write` only with -o writethrough, and `close` only if the mask had it when the first file was closed: give
-    /// -o mask=+close to the mount, or set it on the image.
+    /// A mount takes `write` only with -o writethrough, and `close` only if the mask had it when
+    /// the first file was closed: give -o mask=+close to the mount, or set it on the image.
     Set {
         /// Image, block device or mount point
         #[arg(value_name = "IMAGE|DIR")]
@@ -130,7 +132,8 @@ fn set(target: &Path, events: &[String], timer: Option<u32>) -> Outcome {
             if let Some(timer_ms) = timer {
                 image.volume.set_timer_ms(timer_ms).map_err(at_image)?;
             }
-            // The mask is kept by a checkpoint; closing alone would not make one without `unmount` in the mask.
+            // The mask is kept by a checkpoint; closing alone would not make one without `unmount`
+            // in the mask.
             image.volume.checkpoint().map_err(at_image)?;
             image.close()
         }

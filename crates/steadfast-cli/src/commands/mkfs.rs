@@ -49,7 +49,8 @@ pub struct Args {
     /// Interval of the transaction timer
     #[arg(long, value_parser = interval::parse_ms, default_value = "5s", value_name = "INTERVAL")]
     timer: u32,
-    /// Owner and group of the root directory, as numbers; the default is the user who runs the command
+    /// Owner and group of the root directory, as numbers; the default is the user who runs the
+    /// command
     #[arg(long, value_name = "UID:GID", value_parser = owner::parse)]
     owner: Option<Owner>,
     /// Permissions of the root directory, octal
@@ -80,7 +81,8 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 /// Runs the command. An image made by it is removed again when it fails.
 ///
 /// # Errors
-/// What is wrong with the image or the parameters, and an image that holds something without `--force`.
+/// What is wrong with the image or the parameters, and an image that holds something without
+/// `--force`.
 pub fn run(args: &Args) -> Outcome {
     let path = args.image.as_path();
     let mut options = format_options(args)?;
@@ -208,10 +210,15 @@ fn refuse_contents(path: &Path) -> Outcome {
     Err(Failure::new(Exit::Busy, what, path.display(), advice()))
 }
 
-fn format(path: &Path, size: Option<u64>, options: &FormatOptions) -> Outcome<steadfast::VolumeInfo> {
+fn format(
+    path: &Path,
+    size: Option<u64>,
+    options: &FormatOptions,
+) -> Outcome<steadfast::VolumeInfo> {
     let medium = host::create_medium(path, size, options.block_size)?;
     let platform = HostPlatform::new();
-    Volume::format(&medium, options, &platform).map_err(|error| Failure::core(error, path.display()))?;
+    Volume::format(&medium, options, &platform)
+        .map_err(|error| Failure::core(error, path.display()))?;
     drop(medium);
     // Read back what was made: mkfs says nothing that was not checked.
     let volume = host::open_volume(

@@ -18,14 +18,19 @@ use crate::serve;
 
 /// Mount a volume; returns once it is mounted
 ///
-/// Options of -o: ro, rw, recover (where the newest state is damaged, give it up and go on in an older one), allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
-/// cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads and writes), writethrough, threads=N, io_uring=auto|on|off (a queue for each
-/// processor, where root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
-/// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
-/// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and suid, dev (root only; set-id programs and device nodes
-/// mean nothing without), noexec, sync, dirsync for the kernel; remount with ro or rw changes a mount that is there. Options that contradict each other are refused. When changes are durable, in one word: asynchronous (the kernel collects writes), background or
-/// background=INTERVAL (written through, a transaction point within the interval, 1s), synchronous (every call that
-/// changes anything is durable when it returns). mask, timer and these three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+/// Options of -o: ro, rw, recover (where the newest state is damaged, give it up and go on in an
+/// older one), allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
+/// cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads and
+/// writes), writethrough, threads=N, io_uring=auto|on|off (a queue for each processor, where root
+/// has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or metrics=127.0.0.1:PORT
+/// (Prometheus), snapshot=NAME (mount this snapshot, read-only), snapshots=hourly=24:daily=7 (take
+/// snapshots, keep that many), and suid, dev (root only; set-id programs and device nodes mean
+/// nothing without), noexec, sync, dirsync for the kernel; remount with ro or rw changes a mount
+/// that is there. Options that contradict each other are refused. When changes are durable, in one
+/// word: asynchronous (the kernel collects writes), background or background=INTERVAL (written
+/// through, a transaction point within the interval, 1s), synchronous (every call that changes
+/// anything is durable when it returns). mask, timer and these three are kept in the volume. fstab:
+/// `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -42,7 +47,8 @@ pub struct Args {
     /// Memory for cached nodes and bitmaps; what a mount uses besides is bounded
     #[arg(long, value_name = "SIZE", value_parser = mount_options::cache_size)]
     cache: Option<u64>,
-    /// Take snapshots automatically: hourly, daily, weekly, monthly, with the number to keep, such as hourly=24,daily=7
+    /// Take snapshots automatically: hourly, daily, weekly, monthly, with the number to keep, such
+    /// as hourly=24,daily=7
     #[arg(long, value_name = "SCHEDULE", value_parser = schedule_text)]
     snapshots: Option<String>,
     /// File for the daemon's messages instead of the system log
@@ -77,7 +83,9 @@ pub struct Request {
 pub fn run(args: &Args) -> Outcome {
     let mut options = args.options.clone();
     // The same as the option, which cannot hold a comma.
-    options.extend(args.snapshots.as_ref().map(|text| format!("snapshots={}", text.replace(',', ":"))));
+    options.extend(
+        args.snapshots.as_ref().map(|text| format!("snapshots={}", text.replace(',', ":"))),
+    );
     if image::recovers() {
         options.push("recover".into());
     }
@@ -112,9 +120,11 @@ pub fn mount(request: &Request) -> Outcome {
     // The daemon looks again; here the answer does not depend on being able to start one.
     serve::check_host(&request.directory)?;
     daemon::start(&arguments(request)?)?;
-    // Waits until the kernel and the daemon have agreed, so that the first use of the mount cannot fail.
+    // Waits until the kernel and the daemon have agreed, so that the first use of the mount cannot
+    // fail.
     std::fs::metadata(&request.directory).map(drop).map_err(|error| {
-        // Nobody wants a mount whose root directory cannot be read; why it also cannot be unmounted would hide the cause.
+        // Nobody wants a mount whose root directory cannot be read; why it also cannot be unmounted
+        // would hide the cause.
         let _ = umount::quietly(&request.directory);
         match Errno::from_io_error(&error) {
             Some(Errno::IO) => Failure::new(
@@ -131,10 +141,12 @@ pub fn mount(request: &Request) -> Outcome {
 /// The daemon's side of [`mount`].
 fn serve_detached(request: &Request) -> Outcome {
     daemon::detach();
-    let prepared =
-        Redirect::new(request.log.as_deref()).and_then(|redirect| Ok((redirect, settings(request)?)));
+    let prepared = Redirect::new(request.log.as_deref())
+        .and_then(|redirect| Ok((redirect, settings(request)?)));
     match prepared {
-        Ok((_redirect, settings)) => serve::run(&request.image, &request.directory, &settings, Ready::Pipe),
+        Ok((_redirect, settings)) => {
+            serve::run(&request.image, &request.directory, &settings, Ready::Pipe)
+        }
         Err(failure) => {
             Ready::Pipe.failed(&failure);
             Err(failure)
@@ -172,6 +184,10 @@ fn arguments(request: &Request) -> Outcome<Vec<OsString>> {
     if let Some(log) = &request.log {
         arguments.extend(["--log".into(), absolute(log)?]);
     }
-    arguments.extend([OsStr::new("--").to_owned(), absolute(&request.image)?, absolute(&request.directory)?]);
+    arguments.extend([
+        OsStr::new("--").to_owned(),
+        absolute(&request.image)?,
+        absolute(&request.directory)?,
+    ]);
     Ok(arguments)
 }

@@ -18,9 +18,9 @@ use crate::volume_path::{self, LastLink, join};
 
 /// Copy a file or directory to an image that is not mounted, all of it or nothing
 ///
-/// One transaction: after an error or a power cut in the middle the volume is as it was before. Keeps permissions,
-/// modification times, holes and symbolic links. Hard links, extended attributes and special files are not copied;
-/// for those mount the volume and use a tool such as rsync.
+/// One transaction: after an error or a power cut in the middle the volume is as it was before.
+/// Keeps permissions, modification times, holes and symbolic links. Hard links, extended attributes
+/// and special files are not copied; for those mount the volume and use a tool such as rsync.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -115,7 +115,8 @@ impl Putter<'_> {
         }
     }
 
-    /// Makes every missing directory above the last component of `path`, and the last one too if a slash follows it.
+    /// Makes every missing directory above the last component of `path`, and the last one too if a
+    /// slash follows it.
     fn make_parents(&self, path: &[u8]) -> Outcome {
         let mut end = 0;
         while let Some(slash) = path[end..].iter().position(|byte| *byte == b'/') {
@@ -138,8 +139,8 @@ impl Putter<'_> {
             };
             let source = level.source.join(&name);
             let path = join(&level.path, name.as_bytes());
-            let metadata =
-                fs::symlink_metadata(&source).map_err(|error| Failure::host(&error, "read", &source))?;
+            let metadata = fs::symlink_metadata(&source)
+                .map_err(|error| Failure::host(&error, "read", &source))?;
             if metadata.is_dir() {
                 levels.push(self.enter(source, metadata, path)?);
             } else {
@@ -152,8 +153,9 @@ impl Putter<'_> {
     fn enter(&self, source: PathBuf, metadata: Metadata, path: Vec<u8>) -> Outcome<Level> {
         let inode = self.directory(&path, metadata.mode() & 0o7777)?;
         let names = fs::read_dir(&source).and_then(|entries| {
-            let mut names =
-                entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()?;
+            let mut names = entries
+                .map(|entry| entry.map(|entry| entry.file_name()))
+                .collect::<io::Result<Vec<_>>>()?;
             // The same source gives the same volume.
             names.sort();
             Ok(names)
@@ -165,7 +167,8 @@ impl Putter<'_> {
     fn one(&self, source: &Path, metadata: &Metadata, path: &[u8]) -> Outcome {
         let kind = metadata.file_type();
         if kind.is_symlink() {
-            let target = fs::read_link(source).map_err(|error| Failure::host(&error, "read", source))?;
+            let target =
+                fs::read_link(source).map_err(|error| Failure::host(&error, "read", source))?;
             return self.symlink(path, &target.into_os_string().into_vec());
         }
         if !kind.is_file() {
@@ -181,7 +184,13 @@ impl Putter<'_> {
         self.attributes(path, on_volume.inode, metadata)
     }
 
-    fn contents(&self, path: &[u8], file: &Attributes, source: &mut dyn Read, place: &Path) -> Outcome {
+    fn contents(
+        &self,
+        path: &[u8],
+        file: &Attributes,
+        source: &mut dyn Read,
+        place: &Path,
+    ) -> Outcome {
         transfer::write_file(self.image, path, file, source, place).map(drop)
     }
 
@@ -190,7 +199,9 @@ impl Putter<'_> {
         let fail = |error| self.image.failure(error, path);
         match volume_path::resolve(&self.image.volume, path, LastLink::Follow) {
             Ok(found) if found.kind == FileKind::Regular => return Ok(found),
-            Ok(found) if found.kind == FileKind::Directory => return Err(fail(Error::IsADirectory)),
+            Ok(found) if found.kind == FileKind::Directory => {
+                return Err(fail(Error::IsADirectory));
+            }
             Ok(_) => return Err(fail(Error::NotARegularFile)),
             Err(Error::NotFound) => {}
             Err(error) => return Err(fail(error)),
@@ -215,7 +226,9 @@ impl Putter<'_> {
         let fail = |error| self.image.failure(error, path);
         let (parent, name) = volume_path::resolve_parent(&self.image.volume, path).map_err(fail)?;
         match self.image.volume.lookup(parent.inode, name) {
-            Ok(found) if found.kind == FileKind::Directory => return Err(fail(Error::IsADirectory)),
+            Ok(found) if found.kind == FileKind::Directory => {
+                return Err(fail(Error::IsADirectory));
+            }
             Ok(_) => self.image.volume.unlink(parent.inode, name).map_err(fail)?,
             Err(Error::NotFound) => {}
             Err(error) => return Err(fail(error)),
@@ -227,7 +240,12 @@ impl Putter<'_> {
             .map_err(fail)
     }
 
-    fn create(&self, path: &[u8], node: NewNode<'_>, permissions: u32) -> steadfast::Result<Attributes> {
+    fn create(
+        &self,
+        path: &[u8],
+        node: NewNode<'_>,
+        permissions: u32,
+    ) -> steadfast::Result<Attributes> {
         let (parent, name) = volume_path::resolve_parent(&self.image.volume, path)?;
         self.image.volume.create(parent.inode, name, node, permissions, &self.caller)
     }

@@ -31,10 +31,12 @@ pub struct Args {
     force: bool,
 }
 
-/// Runs the command. Works on a full volume: space is given back on the way, so a large tree is several transactions.
+/// Runs the command. Works on a full volume: space is given back on the way, so a large tree is
+/// several transactions.
 ///
 /// # Errors
-/// What is wrong with the image or the first path that cannot be removed; those before it are removed.
+/// What is wrong with the image or the first path that cannot be removed; those before it are
+/// removed.
 pub fn run(args: &Args) -> Outcome {
     let image = Image::open(&args.image, Access::Write)?;
     let result = args.paths.iter().try_for_each(|path| remove(&image, path.as_bytes(), args));
@@ -69,7 +71,8 @@ fn remove(image: &Image, path: &[u8], args: &Args) -> Outcome {
     volume.remove_directory(parent.inode, name).map_err(fail)
 }
 
-/// Empties a directory, depth first, without recursion: names in an image may be nested as deep as it has room.
+/// Empties a directory, depth first, without recursion: names in an image may be nested as deep as
+/// it has room.
 fn remove_below(image: &Image, path: &[u8], root: InodeNumber) -> Outcome {
     let volume = &image.volume;
     let mut visited = Visited::default();
@@ -80,8 +83,9 @@ fn remove_below(image: &Image, path: &[u8], root: InodeNumber) -> Outcome {
     while let Some((directory, length)) = above.last() {
         path.truncate(*length);
         // Entries go away as we walk, so each look starts at the front again.
-        let entries =
-            volume.read_directory(*directory, 0, ENTRIES).map_err(|error| image.failure(error, &path))?;
+        let entries = volume
+            .read_directory(*directory, 0, ENTRIES)
+            .map_err(|error| image.failure(error, &path))?;
         let mut next = None;
         let mut removed = 0;
         for entry in entries {

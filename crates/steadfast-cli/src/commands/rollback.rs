@@ -11,7 +11,8 @@ pub struct Args {
     /// Mount point (or the image that is mounted)
     #[arg(value_name = "DIR")]
     target: PathBuf,
-    /// Also while files are open for writing; what they hold is dropped and their descriptors go stale
+    /// Also while files are open for writing; what they hold is dropped and their descriptors go
+    /// stale
     #[arg(long)]
     force: bool,
 }

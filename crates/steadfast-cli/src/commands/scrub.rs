@@ -1,4 +1,5 @@
-//! `steadfast scrub`: reads everything that a volume holds, mounted or not, and heals bad copies of metadata.
+//! `steadfast scrub`: reads everything that a volume holds, mounted or not, and heals bad copies of
+//! metadata.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -21,9 +22,10 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Read everything a volume holds, to find rot while the other copy is good
 ///
-/// Every copy of all metadata and all data, snapshots included, against their checksums. Bad copies of metadata are written
-/// again from good ones. On a mounted volume it runs in the background (progress: --status); an image is scrubbed
-/// at once. Exit code 0: nothing bad is left; 4: damaged.
+/// Every copy of all metadata and all data, snapshots included, against their checksums. Bad copies
+/// of metadata are written again from good ones. On a mounted volume it runs in the background
+/// (progress: --status); an image is scrubbed at once. Exit code 0: nothing bad is left; 4:
+/// damaged.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Mount point, image or block device
@@ -112,7 +114,10 @@ fn on_image(path: &Path, args: &Args) -> Outcome {
     let start = Instant::now();
     let mut scrub = Scrub::new();
     while !scrub.report().finished {
-        image.volume.scrub_step(&mut scrub).map_err(|error| Failure::core(error, path.display()))?;
+        image
+            .volume
+            .scrub_step(&mut scrub)
+            .map_err(|error| Failure::core(error, path.display()))?;
         let report = scrub.report();
         bar.set_length(report.bytes_total.max(report.bytes));
         bar.set_position(report.bytes);

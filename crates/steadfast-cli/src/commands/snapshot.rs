@@ -43,8 +43,9 @@ enum Action {
     },
     /// Show which paths differ between two snapshots, or a snapshot and the live volume
     ///
-    /// One line a path: `+` only in the later state, `-` only in the earlier one, `>` renamed, `*` in both, with what
-    /// differs. Finding out what differs takes no longer than the differences; names are then read from both states.
+    /// One line a path: `+` only in the later state, `-` only in the earlier one, `>` renamed, `*`
+    /// in both, with what differs. Finding out what differs takes no longer than the differences;
+    /// names are then read from both states.
     Diff {
         /// Image, block device or mount point
         #[arg(value_name = "IMAGE|DIR")]
@@ -73,7 +74,8 @@ enum Action {
         target: PathBuf,
         /// Name of the snapshot
         name: String,
-        /// Destroy newer snapshots, and go on while files are open for writing; their descriptors go stale
+        /// Destroy newer snapshots, and go on while files are open for writing; their descriptors
+        /// go stale
         #[arg(long)]
         force: bool,
     },
@@ -204,7 +206,11 @@ fn said_of_rollback(before: &[Snapshot], name: &str) -> String {
 }
 
 /// Opens the image, changes it and closes it.
-fn change<T>(path: &Path, place: &str, change: impl FnOnce(&Image) -> steadfast::Result<T>) -> Outcome<T> {
+fn change<T>(
+    path: &Path,
+    place: &str,
+    change: impl FnOnce(&Image) -> steadfast::Result<T>,
+) -> Outcome<T> {
     let image = Image::open(path, Access::Write)?;
     let result = change(&image).map_err(|error| explain(Failure::core(error, place), error));
     image.close().and(result)
@@ -220,14 +226,17 @@ pub fn explain(mut failure: Failure, error: steadfast::Error) -> Failure {
     let (what, advice) = match error {
         NotFound => ("there is no snapshot of this name", "see 'steadfast snapshot list'"),
         AlreadyExists => ("there is a snapshot of this name already", "choose another name"),
-        InvalidName | NameTooLong => {
-            ("no name for a snapshot", "use 1 to 63 bytes of UTF-8 without '/', other than '.' and '..'")
-        }
+        InvalidName | NameTooLong => (
+            "no name for a snapshot",
+            "use 1 to 63 bytes of UTF-8 without '/', other than '.' and '..'",
+        ),
         NoSpace => (
             "no room for a snapshot: removing files later needs some",
             "remove files or older snapshots, then try again",
         ),
-        NewerSnapshots => ("there are newer snapshots", "destroy them with --force, or delete them first"),
+        NewerSnapshots => {
+            ("there are newer snapshots", "destroy them with --force, or delete them first")
+        }
         _ => return failure,
     };
     failure.what = what.into();

@@ -1,7 +1,8 @@
-//! `steadfast snapshot diff`: which paths differ between two snapshots, or a snapshot and the live volume.
+//! `steadfast snapshot diff`: which paths differ between two snapshots, or a snapshot and the live
+//! volume.
 //!
-//! The volume tells which inodes differ, without a look at what both states share. What these are called is found by reading
-//! the names of both states, of which only those that matter are kept.
+//! The volume tells which inodes differ, without a look at what both states share. What these are
+//! called is found by reading the names of both states, of which only those that matter are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -68,7 +69,8 @@ pub fn run(target: &Path, before: &str, after: Option<&str>, json: bool) -> Outc
             _ => '*',
         };
         let text = |name: &JsonName| output::printable(name.name.as_bytes());
-        let from = difference.from.as_ref().map(|from| format!("{} -> ", text(from))).unwrap_or_default();
+        let from =
+            difference.from.as_ref().map(|from| format!("{} -> ", text(from))).unwrap_or_default();
         let what = match difference.what.is_empty() {
             true => String::new(),
             false => format!("  ({})", difference.what.join(", ")),
@@ -78,15 +80,20 @@ pub fn run(target: &Path, before: &str, after: Option<&str>, json: bool) -> Outc
     output.finish()
 }
 
-fn on_image(path: &Path, before: &str, after: Option<&str>) -> Outcome<(Vec<InodeChange>, [Names; 2])> {
+fn on_image(
+    path: &Path,
+    before: &str,
+    after: Option<&str>,
+) -> Outcome<(Vec<InodeChange>, [Names; 2])> {
     let at = |name: &str| format!("{}: {}", path.display(), output::printable(name.as_bytes()));
     let image = Image::open(path, Access::Read)?;
     let mut changes = Vec::new();
     let mut from = InodeNumber(0);
     loop {
         let part = image.volume.snapshot_diff(before, after, from, CHANGES_MAX);
-        let part =
-            part.map_err(|error| super::snapshot::explain(Failure::core(error, path.display()), error))?;
+        let part = part.map_err(|error| {
+            super::snapshot::explain(Failure::core(error, path.display()), error)
+        })?;
         changes.extend(part.changes);
         let Some(next) = part.next else { break };
         from = next;
@@ -108,7 +115,11 @@ fn on_image(path: &Path, before: &str, after: Option<&str>) -> Outcome<(Vec<Inod
     Ok((changes, [old, new]))
 }
 
-fn on_mount(live: &Live, before: &str, after: Option<&str>) -> Outcome<(Vec<InodeChange>, [Names; 2])> {
+fn on_mount(
+    live: &Live,
+    before: &str,
+    after: Option<&str>,
+) -> Outcome<(Vec<InodeChange>, [Names; 2])> {
     let changes = live.snapshot_diff(before, after)?;
     let wanted = Wanted::new(&changes);
     let snapshots = live.directory().join(SNAPSHOTS);
@@ -120,7 +131,8 @@ fn on_mount(live: &Live, before: &str, after: Option<&str>) -> Outcome<(Vec<Inod
     Ok((changes, [old, new]))
 }
 
-/// Which names are to be kept: those of inodes that differ, and all of directories whose entries differ.
+/// Which names are to be kept: those of inodes that differ, and all of directories whose entries
+/// differ.
 struct Wanted {
     inodes: BTreeSet<u64>,
     directories: BTreeSet<u64>,
@@ -128,7 +140,8 @@ struct Wanted {
 
 impl Wanted {
     fn new(changes: &[InodeChange]) -> Wanted {
-        let directories = changes.iter().filter(|change| change.entries || change.created || change.removed);
+        let directories =
+            changes.iter().filter(|change| change.entries || change.created || change.removed);
         Wanted {
             inodes: changes.iter().map(|change| change.inode.0).collect(),
             directories: directories.map(|change| change.inode.0).collect(),
@@ -166,7 +179,8 @@ fn names_below(root: &Path, wanted: &Wanted) -> Outcome<Names> {
             Ok(entries) => entries,
             // The live tree goes on.
             Err(error)
-                if error.kind() == std::io::ErrorKind::NotFound && directory != InodeNumber::ROOT.0 =>
+                if error.kind() == std::io::ErrorKind::NotFound
+                    && directory != InodeNumber::ROOT.0 =>
             {
                 continue;
             }
@@ -186,7 +200,8 @@ fn names_below(root: &Path, wanted: &Wanted) -> Outcome<Names> {
 }
 
 fn differences(changes: &[InodeChange], names: &[Names; 2]) -> Vec<Difference> {
-    let known: BTreeMap<u64, &InodeChange> = changes.iter().map(|change| (change.inode.0, change)).collect();
+    let known: BTreeMap<u64, &InodeChange> =
+        changes.iter().map(|change| (change.inode.0, change)).collect();
     let inodes: BTreeSet<u64> = names[0].keys().chain(names[1].keys()).copied().collect();
     let none = BTreeSet::new();
     let mut found = Vec::new();
@@ -202,11 +217,15 @@ fn differences(changes: &[InodeChange], names: &[Names; 2]) -> Vec<Difference> {
             let mut what = if from.is_some() { what.clone() } else { Vec::new() };
             what.retain(|word| *word != "times");
             let from = from.map(|from| JsonName::new(from));
-            found.push((path.clone(), Difference { name: JsonName::new(path), change, from, what }));
+            found
+                .push((path.clone(), Difference { name: JsonName::new(path), change, from, what }));
         }
         for path in gone {
             let name = JsonName::new(path);
-            found.push((path.clone(), Difference { name, change: "removed", from: None, what: Vec::new() }));
+            found.push((
+                path.clone(),
+                Difference { name, change: "removed", from: None, what: Vec::new() },
+            ));
         }
         for path in old.intersection(new).filter(|_| !what.is_empty()) {
             let name = JsonName::new(path);
@@ -222,7 +241,8 @@ fn differences(changes: &[InodeChange], names: &[Names; 2]) -> Vec<Difference> {
 fn what(change: &InodeChange) -> Vec<&'static str> {
     let only_times =
         change.times && !change.content && !change.attributes && change.kind != FileKind::Directory;
-    let all = [(change.content, "content"), (change.attributes, "attributes"), (only_times, "times")];
+    let all =
+        [(change.content, "content"), (change.attributes, "attributes"), (only_times, "times")];
     let directory = change.kind == FileKind::Directory && change.entries;
     // The number of links of a directory changes with its subdirectories.
     let told = all.into_iter().filter(|(is, word)| *is && !(directory && *word == "attributes"));

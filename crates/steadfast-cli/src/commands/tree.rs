@@ -57,7 +57,8 @@ pub fn run(args: &Args) -> Outcome {
     }
     let mut walk = (root.kind == FileKind::Directory).then(|| Walk::new(&image.volume, b"", root));
     while let Some(walk) = &mut walk {
-        let Some(step) = walk.step().map_err(|stop| stop.failure(image.place(&walk.path_below(path))))?
+        let Some(step) =
+            walk.step().map_err(|stop| stop.failure(image.place(&walk.path_below(path))))?
         else {
             break;
         };

@@ -1,4 +1,5 @@
-//! `steadfast trim`: gives free space of an image or device back to the storage below, as fstrim does of other file systems.
+//! `steadfast trim`: gives free space of an image or device back to the storage below, as fstrim
+//! does of other file systems.
 
 use std::path::PathBuf;
 
@@ -9,8 +10,8 @@ use crate::{output, size};
 
 /// Give the free space of a volume that is not mounted back to the storage below
 ///
-/// An image file becomes sparse there, a device is told to discard it. A mounted volume does that by itself for what becomes free
-/// while it is mounted.
+/// An image file becomes sparse there, a device is told to discard it. A mounted volume does that
+/// by itself for what becomes free while it is mounted.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device

@@ -12,9 +12,9 @@ use crate::{host, interval, mask_text, output, report};
 
 /// Change label, uuid, transaction mask or timer of a volume that is not mounted
 ///
-/// A power cut meanwhile leaves the old value or the new one of each. The uuid is the one by which `info`, udev and fstab know
-/// the volume; what is inside keeps the one of mkfs, so nothing else is written. The mask and the timer of a mounted volume are
-/// changed with 'steadfast mask set'.
+/// A power cut meanwhile leaves the old value or the new one of each. The uuid is the one by which
+/// `info`, udev and fstab know the volume; what is inside keeps the one of mkfs, so nothing else is
+/// written. The mask and the timer of a mounted volume are changed with 'steadfast mask set'.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -54,7 +54,8 @@ pub fn run(args: &Args) -> Outcome {
     }
     if let Target::Mounted(live) = Target::find(path)? {
         let directory = live.directory().display().to_string();
-        let advice = format!("unmount it with 'steadfast umount {directory}', or see 'steadfast mask set'");
+        let advice =
+            format!("unmount it with 'steadfast umount {directory}', or see 'steadfast mask set'");
         return Err(Failure::new(Exit::Busy, "the volume is mounted", directory, advice));
     }
     if args.mask.is_some() || args.timer.is_some() {
@@ -76,6 +77,14 @@ pub fn run(args: &Args) -> Outcome {
         host::with_medium_to_write(path, |medium| tune(medium, &HostPlatform::new(), &names))?;
     }
     let identity = host::identify(path)?;
-    let label = if identity.label.is_empty() { String::new() } else { format!(", label {}", identity.label) };
-    output::line(format_args!("{}: uuid {}{label}", path.display(), report::uuid_text(&identity.uuid)))
+    let label = if identity.label.is_empty() {
+        String::new()
+    } else {
+        format!(", label {}", identity.label)
+    };
+    output::line(format_args!(
+        "{}: uuid {}{label}",
+        path.display(),
+        report::uuid_text(&identity.uuid)
+    ))
 }

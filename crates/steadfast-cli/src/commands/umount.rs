@@ -1,8 +1,9 @@
 //! `steadfast umount`: unmounts a volume and waits until it is closed.
 //!
-//! The kernel lets go of a FUSE mount before the daemon has made its last transaction point. Whoever pulls the plug,
-//! copies the image or mounts it again after `umount` has to wait for that; this command does. The daemon holds the
-//! lock on the image until the volume is closed, so the lock is what it waits for.
+//! The kernel lets go of a FUSE mount before the daemon has made its last transaction point.
+//! Whoever pulls the plug, copies the image or mounts it again after `umount` has to wait for that;
+//! this command does. The daemon holds the lock on the image until the volume is closed, so the
+//! lock is what it waits for.
 
 use std::fs;
 use std::io;
@@ -38,7 +39,8 @@ pub struct Args {
     /// Say nothing on success
     #[arg(short, long)]
     quiet: bool,
-    /// Take the mount out of the tree at once, though files are in use; it is served until they are closed
+    /// Take the mount out of the tree at once, though files are in use; it is served until they are
+    /// closed
     #[arg(short, long)]
     lazy: bool,
 }
@@ -159,11 +161,17 @@ fn find(target: &Path) -> Outcome<Mount> {
             Err(_) => "does not exist",
             Ok(_) => "no Steadfast volume is mounted here",
         };
-        Failure::new(Exit::Failed, what, target.display(), "see what is mounted with 'steadfast df'")
+        Failure::new(
+            Exit::Failed,
+            what,
+            target.display(),
+            "see what is mounted with 'steadfast df'",
+        )
     })
 }
 
-/// Sets a transaction point while its failure can still be told; the one at the end then has little to do.
+/// Sets a transaction point while its failure can still be told; the one at the end then has little
+/// to do.
 fn last_point(mount: &Mount) -> Outcome<LastPoint> {
     if mount.read_only {
         return Ok(LastPoint::ReadOnly);
@@ -240,7 +248,8 @@ fn busy(mount: &Mount, kept: &LastPoint, warning: Option<&Failure>) -> Failure {
             "; changes since the last transaction point are not durable, 'steadfast transact {directory}' makes them so"
         ),
         (LastPoint::Lost, None) => {
-            "; the daemon is gone, and with it what was changed since the last transaction point".to_owned()
+            "; the daemon is gone, and with it what was changed since the last transaction point"
+                .to_owned()
         }
         (LastPoint::ReadOnly | LastPoint::Unseen, None) => String::new(),
     };
@@ -249,7 +258,8 @@ fn busy(mount: &Mount, kept: &LastPoint, warning: Option<&Failure>) -> Failure {
 
 fn in_use(mount: &Mount, state: String) -> Failure {
     let directory = mount.directory.display();
-    let advice = format!("close them and try again; 'fuser -vm {directory}' shows who has them{state}");
+    let advice =
+        format!("close them and try again; 'fuser -vm {directory}' shows who has them{state}");
     Failure::new(Exit::Busy, "files on the mount are in use", directory, advice)
 }
 
@@ -258,12 +268,14 @@ struct Daemon(Option<OwnedFd>);
 
 impl Daemon {
     fn of(mount: &Mount) -> Daemon {
-        let pid = host::lock_owner(&mount.source).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let pid =
+            host::lock_owner(&mount.source).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         Daemon(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
     }
 
-    /// Waits a moment until the process has ended, too: who counts processes or pulls out the storage below it then
-    /// sees what they expect. The volume is closed already, and the process may be one that does other things as well.
+    /// Waits a moment until the process has ended, too: who counts processes or pulls out the
+    /// storage below it then sees what they expect. The volume is closed already, and the process
+    /// may be one that does other things as well.
     fn wait_ended(&self) {
         let Some(process) = &self.0 else { return };
         let limit = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
@@ -283,7 +295,10 @@ fn wait_closed(mount: &Mount) -> Outcome {
         }
         if !told && start.elapsed() > PATIENCE {
             told = true;
-            eprintln!("steadfast: waiting for the last transaction point of {}", mount.source.display());
+            eprintln!(
+                "steadfast: waiting for the last transaction point of {}",
+                mount.source.display()
+            );
         }
         sleep(LOOK);
     }

@@ -1,18 +1,21 @@
-//! A picture of something that is divided into cells, each of a kind and more or less full: a volume, a NAND part.
+//! A picture of something that is divided into cells, each of a kind and more or less full: a
+//! volume, a NAND part.
 //!
 //! [`text`] draws it for a terminal, [`svg`] into a file of its own.
 
 pub mod svg;
 pub mod text;
 
-/// A kind of cell and how it is drawn: told from the others without colour, and in lightness as well as in hue.
+/// A kind of cell and how it is drawn: told from the others without colour, and in lightness as
+/// well as in hue.
 #[derive(Debug)]
 pub struct Kind {
     /// Its name in the legend.
     pub name: &'static str,
     /// Its character.
     pub mark: char,
-    /// Its colour on a terminal: of the 16 that every terminal has its own way of, the number in the escape sequence.
+    /// Its colour on a terminal: of the 16 that every terminal has its own way of, the number in
+    /// the escape sequence.
     pub color: u8,
     /// Its class in a picture file.
     pub class: &'static str,
@@ -73,8 +76,22 @@ pub mod tests {
     use super::*;
 
     const KINDS: [Kind; 3] = [
-        Kind { name: "live data", mark: '█', color: 34, class: "d", light: "#2b6cb0", dark: "#63a4e8" },
-        Kind { name: "intent log", mark: '≡', color: 32, class: "l", light: "#2f855a", dark: "#68d391" },
+        Kind {
+            name: "live data",
+            mark: '█',
+            color: 34,
+            class: "d",
+            light: "#2b6cb0",
+            dark: "#63a4e8",
+        },
+        Kind {
+            name: "intent log",
+            mark: '≡',
+            color: 32,
+            class: "l",
+            light: "#2f855a",
+            dark: "#68d391",
+        },
         Kind { name: "free", mark: '·', color: 90, class: "f", light: "#e8ebf0", dark: "#2a303b" },
     ];
 

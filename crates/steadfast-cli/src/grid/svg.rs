@@ -1,7 +1,8 @@
-//! A grid as a picture of its own: no scripts, no fonts or styles from elsewhere, light or dark as the reader's system is.
+//! A grid as a picture of its own: no scripts, no fonts or styles from elsewhere, light or dark as
+//! the reader's system is.
 //!
-//! A cell is drawn in the colour of its kind, as strongly as it is filled; neighbours that look the same are one
-//! rectangle.
+//! A cell is drawn in the colour of its kind, as strongly as it is filled; neighbours that look the
+//! same are one rectangle.
 
 use std::fmt::Write;
 
@@ -95,7 +96,8 @@ fn draw_row(text: &mut String, grid: &Grid, cells: &[Cell], y: usize) {
     let class = |kind: usize| grid.kind(kind).map_or("", |kind| kind.class);
     let mut at = 0;
     while let Some(cell) = cells.get(at) {
-        let same = cells[at..].iter().take_while(|other| look(grid, other) == look(grid, cell)).count();
+        let same =
+            cells[at..].iter().take_while(|other| look(grid, other) == look(grid, cell)).count();
         let (kind, strength) = look(grid, cell);
         let (x, width, side) = (MARGIN + at * SIDE, same * SIDE - 1, SIDE - 1);
         let mut rect = |class: &str, opacity: &str| {
@@ -137,7 +139,8 @@ mod tests {
         assert_eq!(text.matches("http").count(), 1, "only the name space");
         assert!(text.contains(&format!("{} bytes", 100 * 65_536)));
         // Each element is closed where it begins, or named at its end.
-        let opened = text.matches('<').count() - text.matches("</").count() - text.matches("/>").count();
+        let opened =
+            text.matches('<').count() - text.matches("</").count() - text.matches("/>").count();
         assert_eq!(opened, text.matches("</").count());
     }
 }

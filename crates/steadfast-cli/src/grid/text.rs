@@ -94,8 +94,10 @@ mod tests {
         let grid = example();
         let lines = picture(&grid, "x.img", &Terminal { columns: 64, colors: false });
         let row = |name: &str| -> u64 {
-            let line =
-                lines.iter().find(|line| line.chars().skip(2).collect::<String>().starts_with(name)).unwrap();
+            let line = lines
+                .iter()
+                .find(|line| line.chars().skip(2).collect::<String>().starts_with(name))
+                .unwrap();
             let bytes = line.split(" bytes").next().unwrap().rsplit(' ').next().unwrap();
             bytes.parse().unwrap()
         };

@@ -1,4 +1,5 @@
-//! Where the numbers are given out: a Unix socket, or a port of this machine that other machines cannot reach.
+//! Where the numbers are given out: a Unix socket, or a port of this machine that other machines
+//! cannot reach.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -20,11 +21,14 @@ impl Address {
     /// Reads the value of `-o metrics=`.
     ///
     /// # Errors
-    /// A line for people: neither a path nor an address, or an address that other machines can reach.
+    /// A line for people: neither a path nor an address, or an address that other machines can
+    /// reach.
     pub fn parse(text: &str) -> Result<Address, String> {
         if text.starts_with('/') {
             if text.len() > PATH_MAX {
-                return Err(format!("the path of a metrics socket has at most {PATH_MAX} bytes: '{text}'"));
+                return Err(format!(
+                    "the path of a metrics socket has at most {PATH_MAX} bytes: '{text}'"
+                ));
             }
             return Ok(Address::Unix(text.into()));
         }
@@ -71,9 +75,14 @@ mod tests {
         assert_eq!(Address::parse("[::1]:0"), tcp("[::1]:0"));
         assert_eq!(Address::parse("/run/x.sock"), Ok(Address::Unix("/run/x.sock".into())));
         for reachable in ["0.0.0.0:9633", "[::]:9633", "192.168.1.1:80", "[::ffff:127.0.0.1]:80"] {
-            assert!(Address::parse(reachable).unwrap_err().contains("other machines"), "{reachable}");
+            assert!(
+                Address::parse(reachable).unwrap_err().contains("other machines"),
+                "{reachable}"
+            );
         }
-        for wrong in ["", "x.sock", "9633", "127.0.0.1", "127.0.0.1:99999", "localhost:", "example.org:80"] {
+        for wrong in
+            ["", "x.sock", "9633", "127.0.0.1", "127.0.0.1:99999", "localhost:", "example.org:80"]
+        {
             assert!(Address::parse(wrong).unwrap_err().contains("neither"), "{wrong}");
         }
         assert!(Address::parse(&"/x".repeat(60)).is_err());

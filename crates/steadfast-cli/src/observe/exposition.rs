@@ -1,4 +1,5 @@
-//! The numbers as Prometheus text, version 0.0.4: docs/OBSERVING.md lists them. Names never change their meaning.
+//! The numbers as Prometheus text, version 0.0.4: docs/OBSERVING.md lists them. Names never change
+//! their meaning.
 
 use std::fmt::{Display, Write};
 
@@ -11,7 +12,8 @@ use super::Identity;
 /// What the text is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Limits of the buckets that are given out: 2 to these powers, nanoseconds (4 µs to 69 s). There the counts are exact.
+/// Limits of the buckets that are given out: 2 to these powers, nanoseconds (4 µs to 69 s). There
+/// the counts are exact.
 const BUCKET_BITS: std::ops::RangeInclusive<u32> = 12..=36;
 const NANOSECONDS: f64 = 1e9;
 
@@ -53,11 +55,22 @@ pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> 
     one("pending_record_bytes", gauge, pending, activity.pending_bytes);
     let unflushed = "Bytes of data written to the medium and not flushed.";
     one("unflushed_bytes", gauge, unflushed, activity.unflushed_bytes);
-    let dirty = "Bytes accepted and not durable in their place: unflushed data and unwritten tree nodes.";
+    let dirty =
+        "Bytes accepted and not durable in their place: unflushed data and unwritten tree nodes.";
     one("dirty_bytes", gauge, dirty, activity.dirty_bytes());
     one("inodes", gauge, "Inodes in use.", activity.inodes);
-    one("cache_hits_total", counter, "Look-ups of tree nodes answered from memory.", activity.cache.hits);
-    one("cache_misses_total", counter, "Look-ups of tree nodes that read the medium.", activity.cache.misses);
+    one(
+        "cache_hits_total",
+        counter,
+        "Look-ups of tree nodes answered from memory.",
+        activity.cache.hits,
+    );
+    one(
+        "cache_misses_total",
+        counter,
+        "Look-ups of tree nodes that read the medium.",
+        activity.cache.misses,
+    );
     one("cache_nodes", gauge, "Tree nodes in memory.", activity.cache.nodes as u64);
     let pinned = "Tree nodes in memory that are not written yet.";
     one("cache_dirty_nodes", gauge, pinned, activity.cache.pinned as u64);
@@ -67,8 +80,11 @@ pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> 
     one("repaired_reads_total", counter, repaired, activity.repaired_reads);
     let failed = "1 where the volume went read-only by itself after a failure.";
     one("failed", gauge, failed, u64::from(activity.poisoned));
-    let family =
-        page.family("space_bytes", Type::Gauge, "The volume by what it is used for; adds up to its size.");
+    let family = page.family(
+        "space_bytes",
+        Type::Gauge,
+        "The volume by what it is used for; adds up to its size.",
+    );
     let space = &activity.space;
     for (state, blocks) in [
         ("data", space.data),
@@ -106,14 +122,20 @@ fn array(page: &mut Page, live: &Live) {
     let help = "Members of the array of remote memory by state.";
     let family = page.family("remote_members", Type::Gauge, help);
     for state in ["good", "rebuilding", "lost"] {
-        family
-            .sample(&[("state", state)], live.members.iter().filter(|member| member.state == state).count());
+        family.sample(
+            &[("state", state)],
+            live.members.iter().filter(|member| member.state == state).count(),
+        );
     }
     let (done, rate) = live.rebuild.map_or((1.0, 0), |rebuild| {
         (f64::from(rebuild.done) / f64::from(rebuild.segments.max(1)), rebuild.rate)
     });
-    page.family("remote_rebuild_done_ratio", Type::Gauge, "How far the rebuild is; 1 while there is none.")
-        .sample(&[], done);
+    page.family(
+        "remote_rebuild_done_ratio",
+        Type::Gauge,
+        "How far the rebuild is; 1 while there is none.",
+    )
+    .sample(&[], done);
     page.family(
         "remote_rebuild_bytes_per_second",
         Type::Gauge,
@@ -128,12 +150,27 @@ fn array(page: &mut Page, live: &Live) {
             "1 where more servers are lost than the policy survives.",
             u64::from(live.failed),
         ),
-        ("remote_epoch", gauge, "Epoch: grows with every change of who is in which state.", live.epoch),
+        (
+            "remote_epoch",
+            gauge,
+            "Epoch: grows with every change of who is in which state.",
+            live.epoch,
+        ),
         ("remote_segments", gauge, "Segments of each server.", live.segments.into()),
-        ("remote_segments_free", gauge, "Segments of each server that are free.", live.segments_free.into()),
+        (
+            "remote_segments_free",
+            gauge,
+            "Segments of each server that are free.",
+            live.segments_free.into(),
+        ),
         ("remote_records_total", counter, "Records sent to the servers.", live.records),
         ("remote_losses_total", counter, "Members lost since the array was opened.", live.losses),
-        ("remote_hedged_reads_total", counter, "Reads that did not wait for a slow server.", live.hedged),
+        (
+            "remote_hedged_reads_total",
+            counter,
+            "Reads that did not wait for a slow server.",
+            live.hedged,
+        ),
         (
             "remote_reconstructed_blocks_total",
             counter,
@@ -141,11 +178,26 @@ fn array(page: &mut Page, live: &Live) {
             live.reconstructed,
         ),
         ("remote_repaired_blocks_total", counter, "Blocks put right on a server.", live.repaired),
-        ("remote_cleaned_segments_total", counter, "Segments emptied to be used again.", live.cleaned),
+        (
+            "remote_cleaned_segments_total",
+            counter,
+            "Segments emptied to be used again.",
+            live.cleaned,
+        ),
         ("remote_moved_blocks_total", counter, "Blocks that were in emptied segments.", live.moved),
-        ("remote_packed_blocks_total", counter, "Of those, the ones moved from memory.", live.packed),
+        (
+            "remote_packed_blocks_total",
+            counter,
+            "Of those, the ones moved from memory.",
+            live.packed,
+        ),
         ("remote_groups_total", counter, "Groups of homes written without the log.", live.groups),
-        ("remote_held_blocks", gauge, "Blocks on the servers that are in memory as well.", live.held),
+        (
+            "remote_held_blocks",
+            gauge,
+            "Blocks on the servers that are in memory as well.",
+            live.held,
+        ),
     ] {
         page.family(name, kind, help).sample(&[], value);
     }
@@ -279,7 +331,10 @@ mod tests {
         assert_eq!(page.value("steadfast_operation_errors_total", &[("op", "write")]), Some(1.0));
         let limit = [("op", "read"), ("le", "0.000004096")];
         assert_eq!(page.value("steadfast_operation_duration_seconds_bucket", &limit), Some(1.0));
-        assert_eq!(page.value("steadfast_space_bytes", &[("state", "snapshots")]), Some(5.0 * 4096.0));
+        assert_eq!(
+            page.value("steadfast_space_bytes", &[("state", "snapshots")]),
+            Some(5.0 * 4096.0)
+        );
         assert_eq!(page.value("steadfast_remote_members", &[("state", "lost")]), Some(1.0));
         assert_eq!(page.value("steadfast_remote_rebuild_done_ratio", &[]), Some(0.25));
         assert_eq!(page.value("steadfast_remote_log_failed", &[]), Some(1.0));

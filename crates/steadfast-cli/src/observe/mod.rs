@@ -1,5 +1,5 @@
-//! What a mount counts, for programs: Prometheus text ([`exposition`]) over HTTP on a socket that only this machine can
-//! reach ([`server`], [`address`]).
+//! What a mount counts, for programs: Prometheus text ([`exposition`]) over HTTP on a socket that
+//! only this machine can reach ([`server`], [`address`]).
 
 pub mod address;
 pub mod exposition;
@@ -73,7 +73,13 @@ pub mod fixture {
                     pending_bytes: 4000,
                     pending_overflow: false,
                     unflushed_bytes: 300_000,
-                    cache: CacheUse { nodes: 2000, pinned: 100, capacity: 7000, hits: 99_000, misses: 1000 },
+                    cache: CacheUse {
+                        nodes: 2000,
+                        pinned: 100,
+                        capacity: 7000,
+                        hits: 99_000,
+                        misses: 1000,
+                    },
                     inodes: 1234,
                     space,
                     reserve_blocks: 64,
@@ -108,7 +114,13 @@ pub mod fixture {
             failed: false,
             fenced: false,
             etcd: None,
-            rebuild: Some(LiveRebuild { member: 1, done: 64, segments: 256, bytes: 1 << 24, rate: 1 << 26 }),
+            rebuild: Some(LiveRebuild {
+                member: 1,
+                done: 64,
+                segments: 256,
+                bytes: 1 << 24,
+                rate: 1 << 26,
+            }),
             log: Some(LiveLog {
                 path: "/log".into(),
                 state: "failed".into(),

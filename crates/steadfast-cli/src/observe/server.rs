@@ -1,7 +1,8 @@
 //! HTTP/1.1 for one page, `GET /metrics`.
 //!
-//! Whoever connects gets little: a request of at most 4 KiB, five seconds for all of it, one answer, and at most
-//! [`CONNECTIONS_MAX`] do so at once; further ones are closed unheard. Nothing that a client does reaches the mount.
+//! Whoever connects gets little: a request of at most 4 KiB, five seconds for all of it, one
+//! answer, and at most [`CONNECTIONS_MAX`] do so at once; further ones are closed unheard. Nothing
+//! that a client does reaches the mount.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -93,7 +94,8 @@ impl Server {
                 let listener = UnixListener::bind(path).map_err(cannot)?;
                 let inode = fs::symlink_metadata(path).map_err(cannot)?.ino();
                 let file = SocketFile { path: path.clone(), inode };
-                fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE)).map_err(cannot)?;
+                fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))
+                    .map_err(cannot)?;
                 Ok(Server { listener: Listener::Unix(listener), file: Some(file) })
             }
         }
@@ -115,7 +117,8 @@ impl Server {
 fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     let stale = metadata.file_type().is_socket()
-        && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        && UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     if stale { fs::remove_file(path) } else { Ok(()) }
 }
 
@@ -161,7 +164,8 @@ fn serve(listener: &Listener, source: &Arc<Source>) {
         busy.fetch_add(1, Ordering::AcqRel);
         let place = Place(busy.clone());
         let source = source.clone();
-        // A thread that cannot be started drops its closure: the connection is closed and its place free again.
+        // A thread that cannot be started drops its closure: the connection is closed and its place
+        // free again.
         let _ = std::thread::Builder::new().name("metrics-client".into()).spawn(move || {
             let _place = place;
             answer(connection, &*source);
@@ -194,15 +198,18 @@ fn answer(mut connection: Box<dyn Connection>, source: &Source) {
     }
     if send(&mut *connection, &bytes, deadline).is_ok() {
         connection.end();
-        // What the client may still be sending is taken, so that closing does not cut off what it has yet to read.
+        // What the client may still be sending is taken, so that closing does not cut off what it
+        // has yet to read.
         let mut rest = [0; 1024];
-        let taken = (0..64)
-            .take_while(|_| step(&mut *connection, deadline, |c| c.read(&mut rest)).is_ok_and(|n| n > 0));
+        let taken = (0..64).take_while(|_| {
+            step(&mut *connection, deadline, |c| c.read(&mut rest)).is_ok_and(|n| n > 0)
+        });
         let _ = taken.count();
     }
 }
 
-/// Reads up to the empty line that ends a request without a body; what was read where the request is too long.
+/// Reads up to the empty line that ends a request without a body; what was read where the request
+/// is too long.
 fn receive(connection: &mut dyn Connection, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     let mut buffer = [0; 1024];
@@ -292,9 +299,12 @@ mod tests {
         assert_eq!(status(b"GET /metrics?x=1 HTTP/1.0\n\n"), "200 OK");
         assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "404 Not Found");
         assert_eq!(status(b"POST /metrics HTTP/1.1\r\n\r\n"), "405 Method Not Allowed");
-        for wrong in
-            [&b"\r\n\r\n"[..], b"GET /metrics\r\n\r\n", b"GET /metrics HTTP/2\r\n\r\n", b"\xff\x00 x y z\n\n"]
-        {
+        for wrong in [
+            &b"\r\n\r\n"[..],
+            b"GET /metrics\r\n\r\n",
+            b"GET /metrics HTTP/2\r\n\r\n",
+            b"\xff\x00 x y z\n\n",
+        ] {
             assert_eq!(status(wrong), "400 Bad Request");
         }
         assert!(status(&[b'x'; REQUEST_MAX + 1]).starts_with("431"));

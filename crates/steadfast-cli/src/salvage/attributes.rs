@@ -47,7 +47,8 @@ impl Setter {
             self.note("owners were not set: that needs root");
         }
         for (name, value) in xattrs {
-            if let Err(error) = lsetxattr(path, OsStr::from_bytes(name), value, XattrFlags::empty()) {
+            if let Err(error) = lsetxattr(path, OsStr::from_bytes(name), value, XattrFlags::empty())
+            {
                 let space = name.split(|byte| *byte == b'.').next().unwrap_or_default();
                 let space = String::from_utf8_lossy(space);
                 self.note(&format!("some extended attributes '{space}.*' were not set: {error}"));
@@ -68,8 +69,11 @@ impl Setter {
 }
 
 fn set_times(path: &Path, attributes: &Attributes) -> io::Result<()> {
-    let time = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
-    let times =
-        Timestamps { last_access: time(attributes.accessed), last_modification: time(attributes.modified) };
+    let time =
+        |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    let times = Timestamps {
+        last_access: time(attributes.accessed),
+        last_modification: time(attributes.modified),
+    };
     Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }

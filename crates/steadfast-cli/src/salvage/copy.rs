@@ -74,9 +74,11 @@ impl Copy {
             let copy = self.entry(salvage, entry, &copies)?;
             copies.push(copy);
         }
-        // Directories last and from below: what is made in one changes its times, and may need its permissions.
+        // Directories last and from below: what is made in one changes its times, and may need its
+        // permissions.
         for (entry, copy) in entries.iter().zip(&copies).rev() {
-            if let (FileKind::Directory, Some(path), Some(attributes)) = (entry.kind, copy, &entry.attributes)
+            if let (FileKind::Directory, Some(path), Some(attributes)) =
+                (entry.kind, copy, &entry.attributes)
             {
                 self.setter.set(path, attributes, &salvage.xattrs(entry.inode).0);
             }
@@ -93,7 +95,8 @@ impl Copy {
     }
 
     fn tell(&mut self, write: impl FnOnce(&mut Report) -> io::Result<()>) -> Outcome {
-        write(&mut self.report).map_err(|error| Failure::host(&error, "write the report in", &self.directory))
+        write(&mut self.report)
+            .map_err(|error| Failure::host(&error, "write the report in", &self.directory))
     }
 
     /// Copies one entry; returns where it is, `None` where there is nothing to copy.
@@ -108,7 +111,8 @@ impl Copy {
             self.tell(|report| report.problem(&shown, *problem))?;
         }
         self.summary.incomplete += u64::from(!entry.problems.is_empty());
-        let below = entry.path.first().is_some_and(|name| name == b"lost+found") && entry.path.len() == 2;
+        let below =
+            entry.path.first().is_some_and(|name| name == b"lost+found") && entry.path.len() == 2;
         self.summary.lost_and_found += u64::from(below);
         if entry.problems.contains(&Problem::Lost) {
             self.summary.lost += 1;
@@ -182,7 +186,8 @@ impl Copy {
         if !lost.is_empty() {
             self.tell(|report| report.lost(shown, &lost))?;
             self.summary.incomplete += u64::from(entry.problems.is_empty());
-            self.summary.bytes_lost += lost.iter().map(|range| range.end - range.start).sum::<u64>();
+            self.summary.bytes_lost +=
+                lost.iter().map(|range| range.end - range.start).sum::<u64>();
         }
         if let Some(attributes) = &entry.attributes {
             self.setter.set(&path, attributes, &salvage.xattrs(entry.inode).0);
@@ -202,14 +207,15 @@ impl Copy {
         // The kernel's 32-bit encoding.
         let device = makedev((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xf_ff00));
         let mut refused = false;
-        let path =
-            self.place(entry, |path| match mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device) {
+        let path = self.place(entry, |path| {
+            match mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device) {
                 Err(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => {
                     refused = true;
                     Ok(())
                 }
                 other => Ok(other?),
-            })?;
+            }
+        })?;
         if refused {
             self.setter.note("devices were left out: making them needs root");
             return Ok(None);
@@ -217,10 +223,15 @@ impl Copy {
         Ok(Some(path))
     }
 
-    /// Makes an entry with `make`, under another name where its own is taken: by the report, or, in a volume as damaged as
-    /// that, by another entry.
-    fn place(&mut self, entry: &Entry, mut make: impl FnMut(&Path) -> io::Result<()>) -> Outcome<PathBuf> {
-        let (name, parents) = entry.path.split_last().map_or((&[][..], &[][..]), |(name, rest)| (name, rest));
+    /// Makes an entry with `make`, under another name where its own is taken: by the report, or, in
+    /// a volume as damaged as that, by another entry.
+    fn place(
+        &mut self,
+        entry: &Entry,
+        mut make: impl FnMut(&Path) -> io::Result<()>,
+    ) -> Outcome<PathBuf> {
+        let (name, parents) =
+            entry.path.split_last().map_or((&[][..], &[][..]), |(name, rest)| (name, rest));
         let parent = self.parent(parents)?;
         for attempt in 0..NAMES_MAX {
             let mut host_name = OsString::from(OsStr::from_bytes(name));
@@ -242,7 +253,8 @@ impl Copy {
         ))
     }
 
-    /// Where a directory of the volume is on the host; one that no entry has made, as lost+found, is made now.
+    /// Where a directory of the volume is on the host; one that no entry has made, as lost+found,
+    /// is made now.
     fn parent(&mut self, path: &[Vec<u8>]) -> Outcome<PathBuf> {
         if let Some(made) = self.made.get(path) {
             return Ok(made.clone());

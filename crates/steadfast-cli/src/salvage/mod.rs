@@ -1,7 +1,8 @@
 //! `steadfast check --salvage`: copies what can still be read of a damaged volume to the host.
 //!
-//! The core says what there is ([`steadfast::salvage`]); this writes it below a new directory. Names come from the image,
-//! which may be anybody's: every directory on the way was made here, nothing is followed, nothing is overwritten.
+//! The core says what there is ([`steadfast::salvage`]); this writes it below a new directory.
+//! Names come from the image, which may be anybody's: every directory on the way was made here,
+//! nothing is followed, nothing is overwritten.
 
 mod attributes;
 mod copy;
@@ -21,11 +22,12 @@ use copy::Copy;
 /// Name of the report in the directory.
 pub const REPORT: &str = "salvage-report.txt";
 
-/// Copies everything out of `image`, or out of one snapshot in it, into `directory`, which is made, or is empty.
+/// Copies everything out of `image`, or out of one snapshot in it, into `directory`, which is made,
+/// or is empty.
 ///
 /// # Errors
-/// Where nothing says what the volume was, where the host cannot take it, and, when all that is left has been copied, that
-/// something is missing.
+/// Where nothing says what the volume was, where the host cannot take it, and, when all that is
+/// left has been copied, that something is missing.
 pub fn run(
     image: &Path,
     directory: &Path,

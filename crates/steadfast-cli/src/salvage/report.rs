@@ -72,7 +72,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Makes the report of salvaging an image, or a snapshot in it, in `directory`, before anything from the volume can take its name.
+    /// Makes the report of salvaging an image, or a snapshot in it, in `directory`, before anything
+    /// from the volume can take its name.
     ///
     /// # Errors
     /// The host's.
@@ -103,11 +104,14 @@ impl Report {
         let text = match problem {
             Problem::Lost => "lost: only its name is left".to_owned(),
             Problem::AttributesLost => "owner, permissions, times and size are lost".to_owned(),
-            Problem::EntriesMissing(count) => format!("{count} entries of this directory are missing"),
+            Problem::EntriesMissing(count) => {
+                format!("{count} entries of this directory are missing")
+            }
             Problem::XattrsIncomplete => "extended attributes are missing".to_owned(),
             Problem::TargetLost => "the target of the link is lost".to_owned(),
             Problem::MayBeOutdated => {
-                "found by searching: parts may be out of date, and removed names may be back".to_owned()
+                "found by searching: parts may be out of date, and removed names may be back"
+                    .to_owned()
             }
         };
         self.line(path, &text)

@@ -15,7 +15,8 @@ use crate::failure::{Exit, Failure, Outcome, text_os};
 /// Extended attributes in PAX headers have this before their name.
 const PAX_XATTR: &str = "SCHILY.xattr.";
 
-/// Adds the entries of the archive `path`; `-` is standard input. An entry that comes twice counts as it comes last.
+/// Adds the entries of the archive `path`; `-` is standard input. An entry that comes twice counts
+/// as it comes last.
 ///
 /// # Errors
 /// Those of reading, and what is wrong with the archive.
@@ -33,7 +34,9 @@ pub fn add_archive(source: &mut Source, path: &Path) -> Outcome {
     for entry in archive.entries().map_err(bad)? {
         let mut entry = entry.map_err(bad)?;
         let name = normal_path(&entry.path_bytes(), path)?;
-        let Some(added) = read_entry(&mut entry, &file, path).map_err(bad)?.transpose()? else { continue };
+        let Some(added) = read_entry(&mut entry, &file, path).map_err(bad)?.transpose()? else {
+            continue;
+        };
         source.insert(name.clone(), added).map_err(|part| {
             Failure::new(
                 Exit::Failed,
@@ -94,7 +97,9 @@ fn read_entry(
         _ => return Ok(None),
     };
     let header = entry.header();
-    let id = |number: u64| u32::try_from(number).map_err(|_| io::Error::other("an owner is out of range"));
+    let id = |number: u64| {
+        u32::try_from(number).map_err(|_| io::Error::other("an owner is out of range"))
+    };
     let added = Entry {
         node,
         permissions: header.mode()? & 0o7777,
@@ -113,15 +118,16 @@ fn parse_time(text: &str) -> Option<Timestamp> {
     let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
     let nanoseconds: u32 = digits.parse().ok()?;
     match whole.starts_with('-') && nanoseconds > 0 {
-        true => {
-            Some(Timestamp { seconds: seconds.checked_sub(1)?, nanoseconds: 1_000_000_000 - nanoseconds })
-        }
+        true => Some(Timestamp {
+            seconds: seconds.checked_sub(1)?,
+            nanoseconds: 1_000_000_000 - nanoseconds,
+        }),
         false => Some(Timestamp { seconds, nanoseconds }),
     }
 }
 
-/// The archive as a file in which every byte has a place: a plain file as it is, everything else unpacked into a file
-/// without a name.
+/// The archive as a file in which every byte has a place: a plain file as it is, everything else
+/// unpacked into a file without a name.
 fn open_plain(path: &Path) -> Outcome<File> {
     let cannot = |error: io::Error| Failure::host(&error, "read", path);
     let mut file = match path.as_os_str() == "-" {
@@ -129,7 +135,12 @@ fn open_plain(path: &Path) -> Outcome<File> {
         false => File::open(path).map_err(cannot)?,
     };
     if file.metadata().map_err(cannot)?.is_dir() {
-        return Err(Failure::new(Exit::Usage, "is a directory", path.display(), "give it without --tar"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "is a directory",
+            path.display(),
+            "give it without --tar",
+        ));
     }
     let mut magic = Vec::new();
     (&mut file).take(6).read_to_end(&mut magic).map_err(cannot)?;

@@ -26,16 +26,20 @@ pub fn add_directory(source: &mut Source, root: &Path) -> Outcome {
     while let Some((place, path)) = pending.pop() {
         let cannot = |error: io::Error| Failure::host(&error, "read", &place);
         // The root may be given by a symbolic link.
-        let metadata = if path.is_empty() { fs::metadata(&place) } else { fs::symlink_metadata(&place) }
-            .map_err(cannot)?;
+        let metadata =
+            if path.is_empty() { fs::metadata(&place) } else { fs::symlink_metadata(&place) }
+                .map_err(cannot)?;
         let node = node(&place, &metadata).map_err(cannot)?;
         if metadata.is_dir() {
             let mut names = fs::read_dir(&place)
                 .and_then(|entries| {
-                    entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()
+                    entries
+                        .map(|entry| entry.map(|entry| entry.file_name()))
+                        .collect::<io::Result<Vec<_>>>()
                 })
                 .map_err(cannot)?;
-            // The last is taken first; which name of several links is the file must not depend on the host.
+            // The last is taken first; which name of several links is the file must not depend on
+            // the host.
             names.sort_unstable_by(|a, b| b.cmp(a));
             for name in names {
                 let mut below = path.clone();

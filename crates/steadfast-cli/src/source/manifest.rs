@@ -1,5 +1,5 @@
-//! A manifest: one entry a line, for what the host's file system cannot have without root (owners, devices, set-id bits),
-//! or for a whole image.
+//! A manifest: one entry a line, for what the host's file system cannot have without root (owners,
+//! devices, set-id bits), or for a whole image.
 //!
 //! ```text
 //! # path          type  mode  uid  gid  attributes
@@ -11,9 +11,10 @@
 //! /usr/bin/ping   =     4755  0    0    xattr.user.note=hello%20world
 //! ```
 //!
-//! Types: d directory, f file, l symbolic link, h hard link, p FIFO, s socket, c and b devices, = an entry that is there
-//! already and only changes. `-` for mode, uid or gid keeps what is there, and is 0644 (0755 for directories) and 0
-//! otherwise. Spaces and `%` in a word are written `%20` and `%25`, as any other byte can be.
+//! Types: d directory, f file, l symbolic link, h hard link, p FIFO, s socket, c and b devices, =
+//! an entry that is there already and only changes. `-` for mode, uid or gid keeps what is there,
+//! and is 0644 (0755 for directories) and 0 otherwise. Spaces and `%` in a word are written `%20`
+//! and `%25`, as any other byte can be.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +26,8 @@ use super::{Content, Entry, Node, Source, device_number, normal_path};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::size;
 
-/// Adds the entries of the manifest `path` in their order. Files named in it are relative to its directory.
+/// Adds the entries of the manifest `path` in their order. Files named in it are relative to its
+/// directory.
 ///
 /// # Errors
 /// The first line that is wrong, with its number.
@@ -63,13 +65,16 @@ fn add_line(source: &mut Source, line: &str, base: &Path, place: &Path) -> Resul
     }
     let existing = source.entries.get(&path).cloned();
     let mut entry = match (kind, existing) {
-        ("=", None) => return Err(format!("'/{}' is not there yet", String::from_utf8_lossy(&path))),
+        ("=", None) => {
+            return Err(format!("'/{}' is not there yet", String::from_utf8_lossy(&path)));
+        }
         ("=", Some(existing)) => existing,
         (_, existing) => {
             let node = node(kind, &mut attributes, base, place)?;
             let permissions = if matches!(node, Node::Directory) { 0o755 } else { 0o644 };
-            let (uid, gid, permissions) = existing
-                .map_or((0, 0, permissions), |existing| (existing.uid, existing.gid, existing.permissions));
+            let (uid, gid, permissions) = existing.map_or((0, 0, permissions), |existing| {
+                (existing.uid, existing.gid, existing.permissions)
+            });
             Entry { node, permissions, uid, gid, ..Entry::directory() }
         }
     };
@@ -79,7 +84,9 @@ fn add_line(source: &mut Source, line: &str, base: &Path, place: &Path) -> Resul
     }
     for (text, id) in [(uid, &mut entry.uid), (gid, &mut entry.gid)] {
         if text != "-" {
-            *id = text.parse().map_err(|_| format!("'{text}' is not a number of an owner or group"))?;
+            *id = text
+                .parse()
+                .map_err(|_| format!("'{text}' is not a number of an owner or group"))?;
         }
     }
     for (name, value) in attributes {
@@ -183,7 +190,10 @@ mod tests {
         add(&mut source, "/a%20b/c f 4755 1 2 text=x%0a mtime=7 xattr.user.n=v").unwrap();
         let entry = &source.entries[&b"a b/c"[..]];
         assert_eq!((entry.permissions, entry.uid, entry.gid, entry.size()), (0o4755, 1, 2, 2));
-        assert_eq!((entry.modified.seconds, entry.xattrs[&b"user.n"[..]].as_slice()), (7, &b"v"[..]));
+        assert_eq!(
+            (entry.modified.seconds, entry.xattrs[&b"user.n"[..]].as_slice()),
+            (7, &b"v"[..])
+        );
         add(&mut source, "/a%20b/c = - 5 -").unwrap();
         let entry = &source.entries[&b"a b/c"[..]];
         assert_eq!((entry.permissions, entry.uid, entry.gid, entry.size()), (0o4755, 5, 2, 2));

@@ -1,8 +1,9 @@
-//! What an image is built from: a tree of entries in memory, with the contents of files still where they come from.
+//! What an image is built from: a tree of entries in memory, with the contents of files still where
+//! they come from.
 //!
-//! A directory, an archive and a manifest all become the same tree, in which later ones replace entries of earlier ones.
-//! The tree is sorted by path, so that the same input gives the same image whatever order it came in; a directory always
-//! comes before what is in it.
+//! A directory, an archive and a manifest all become the same tree, in which later ones replace
+//! entries of earlier ones. The tree is sorted by path, so that the same input gives the same image
+//! whatever order it came in; a directory always comes before what is in it.
 
 mod archive;
 mod directory;
@@ -300,7 +301,9 @@ mod tests {
         let place = Path::new("x");
         assert_eq!(normal_path(b"./a//b/.", place).unwrap(), b"a/b");
         assert_eq!(normal_path(b"/", place).unwrap(), b"");
-        assert!(normal_path(b"a/../b", place).is_err() && normal_path(&[b'n'; 256], place).is_err());
+        assert!(
+            normal_path(b"a/../b", place).is_err() && normal_path(&[b'n'; 256], place).is_err()
+        );
         assert_eq!(device_number(5, 1), 0x501);
         assert_eq!(device_number(259, 0x12345), 0x1231_0345);
     }

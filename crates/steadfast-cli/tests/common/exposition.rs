@@ -1,4 +1,5 @@
-//! A strict reader of Prometheus text, version 0.0.4, that refuses what a scrape would refuse or a linter complain about.
+//! A strict reader of Prometheus text, version 0.0.4, that refuses what a scrape would refuse or a
+//! linter complain about.
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, HashSet};
@@ -71,10 +72,12 @@ pub fn parse(text: &str) -> Result<Page, String> {
             family.kind = Some(kind.to_owned());
         } else {
             let sample = sample(line)?;
-            let Some((family, kind)) = family.as_ref().and_then(|f| Some((f, f.kind.as_deref()?))) else {
+            let Some((family, kind)) = family.as_ref().and_then(|f| Some((f, f.kind.as_deref()?)))
+            else {
                 return wrong("a sample without TYPE");
             };
-            let suffixes: &[&str] = if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+            let suffixes: &[&str] =
+                if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
             if !suffixes.iter().any(|suffix| sample.name == format!("{}{suffix}", family.name)) {
                 return wrong("a sample of another family");
             }
@@ -96,11 +99,14 @@ fn sample(line: &str) -> Result<Sample, String> {
     let (head, value) = line.rsplit_once(' ').ok_or_else(wrong)?;
     let value = value.parse().map_err(|_| wrong())?;
     let (name, labels) = match head.split_once('{') {
-        Some((name, rest)) => (name, labels(rest.strip_suffix('}').ok_or_else(wrong)?).ok_or_else(wrong)?),
+        Some((name, rest)) => {
+            (name, labels(rest.strip_suffix('}').ok_or_else(wrong)?).ok_or_else(wrong)?)
+        }
         None => (head, Vec::new()),
     };
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
-    if name.is_empty() || !name.chars().all(good) || name.starts_with(|c: char| c.is_ascii_digit()) {
+    if name.is_empty() || !name.chars().all(good) || name.starts_with(|c: char| c.is_ascii_digit())
+    {
         return Err(wrong());
     }
     Ok(Sample { name: name.to_owned(), labels, value })
@@ -144,8 +150,10 @@ fn check_histograms(page: &Page) -> Result<(), String> {
     let mut buckets: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for sample in &page.samples {
         if let Some(name) = sample.name.strip_suffix("_bucket") {
-            let limit = sample.labels.iter().find(|label| label.0 == "le").ok_or("a bucket without le")?;
-            let others: Vec<_> = sample.labels.iter().filter(|label| label.0 != "le").cloned().collect();
+            let limit =
+                sample.labels.iter().find(|label| label.0 == "le").ok_or("a bucket without le")?;
+            let others: Vec<_> =
+                sample.labels.iter().filter(|label| label.0 != "le").cloned().collect();
             let limit = limit.1.parse().map_err(|_| format!("le=\"{}\" is no number", limit.1))?;
             buckets.entry(format!("{name} {others:?}")).or_default().push((limit, sample.value));
         }

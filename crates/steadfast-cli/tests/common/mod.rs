@@ -1,4 +1,5 @@
-//! What the tests of the command share: a scratch directory, the program, mounts that go away again.
+//! What the tests of the command share: a scratch directory, the program, mounts that go away
+//! again.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -171,7 +172,8 @@ pub fn succeeded(output: &Output, what: &str) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-/// Checks a failure: the exit code, and one line `steadfast: WHAT: WHERE: WHAT TO DO` without a trace of a panic.
+/// Checks a failure: the exit code, and one line `steadfast: WHAT: WHERE: WHAT TO DO` without a
+/// trace of a panic.
 pub fn failed(output: &Output, exit: i32, what: &str) -> String {
     let stderr = String::from_utf8(output.stderr.clone()).expect("text");
     assert_eq!(output.status.code(), Some(exit), "{what}: {stderr}");

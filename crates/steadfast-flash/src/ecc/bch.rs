@@ -1,13 +1,15 @@
 //! Binary BCH codes over GF(2^13): the codes of 4 and 8 bits per codeword.
 //!
-//! A codeword is data, most significant bit first, followed by its remainder modulo the generator polynomial, the product
-//! of the minimal polynomials of `α, α^3, … α^(2t-1)`. What is stored is the remainder xor that of as many erased bytes,
-//! inverted, so that an erased page is a codeword. These are the parities of Linux' `nand_ecc_sw_bch`.
+//! A codeword is data, most significant bit first, followed by its remainder modulo the generator
+//! polynomial, the product of the minimal polynomials of `α, α^3, … α^(2t-1)`. What is stored is
+//! the remainder xor that of as many erased bytes, inverted, so that an erased page is a codeword.
+//! These are the parities of Linux' `nand_ecc_sw_bch`.
 //!
 //! Any number of data bytes up to [`DATA_MAX`] can be a codeword (a shortened code).
 //!
-//! The code corrects `t` flips. More are not always noticed: a pattern of `t + 1` is taken for another one of `t` with a
-//! probability of about 0.3 % (t = 4) or 10^-7 (t = 8). Checksums above see that.
+//! The code corrects `t` flips. More are not always noticed: a pattern of `t + 1` is taken for
+//! another one of `t` with a probability of about 0.3 % (t = 4) or 10^-7 (t = 8). Checksums above
+//! see that.
 
 use super::field::{self, BITS, ORDER};
 use super::{Uncorrectable, locator};
@@ -31,8 +33,9 @@ pub(super) static BCH8: Bch = Bch::new(8);
 pub(super) struct Bch {
     /// Flips that it corrects in a codeword.
     strength: usize,
-    /// The remainder of each byte followed by as many zero bits as there are parity bits. Remainders are left-aligned in
-    /// their 128 bits: then the steps of all codes are the same, and the first bytes are the parity.
+    /// The remainder of each byte followed by as many zero bits as there are parity bits.
+    /// Remainders are left-aligned in their 128 bits: then the steps of all codes are the same, and
+    /// the first bytes are the parity.
     remainders: [u128; 256],
 }
 
@@ -75,7 +78,8 @@ impl Bch {
 
     /// What is stored behind `first` and `second`, left-aligned.
     ///
-    /// Remainders are linear: that of inverted bytes is that of the bytes, xor that of as many erased ones.
+    /// Remainders are linear: that of inverted bytes is that of the bytes, xor that of as many
+    /// erased ones.
     fn stored(&self, first: &[u8], second: &[u8]) -> u128 {
         let remainder = first.iter().chain(second).fold(0u128, |remainder, byte| {
             remainder << 8 ^ self.remainders[usize::from((remainder >> 120) as u8 ^ !byte)]
@@ -91,7 +95,8 @@ impl Bch {
         }
     }
 
-    /// Corrects up to [`strength`](Self::strength) flipped bits in data and parity; how many there were.
+    /// Corrects up to [`strength`](Self::strength) flipped bits in data and parity; how many there
+    /// were.
     ///
     /// # Errors
     /// More flips than that, as far as the code can tell. Nothing was changed.
@@ -105,7 +110,8 @@ impl Bch {
         for (to, from) in read.iter_mut().zip(parity.iter()) {
             *to = *from;
         }
-        let difference = (self.stored(first, second) ^ u128::from_be_bytes(read)) & self.parity_mask();
+        let difference =
+            (self.stored(first, second) ^ u128::from_be_bytes(read)) & self.parity_mask();
         if difference == 0 {
             return Ok(0);
         }
@@ -133,7 +139,8 @@ impl Bch {
         Ok(errors.count())
     }
 
-    /// `S_1 … S_2t` (at index 0 … 2t-1): the values of the difference, as a polynomial, at `α^1 … α^2t`.
+    /// `S_1 … S_2t` (at index 0 … 2t-1): the values of the difference, as a polynomial, at `α^1 …
+    /// α^2t`.
     fn syndromes(&self, difference: u128) -> [u16; 2 * STRENGTH_MAX] {
         let mut syndromes = [0; 2 * STRENGTH_MAX];
         let mut rest = difference;
@@ -179,8 +186,9 @@ const fn generator(strength: usize) -> u128 {
     product << (128 - degree)
 }
 
-/// The minimal polynomial of `α^exponent`, lowest coefficient in bit 0: the product of `x + c` over its 13 conjugates.
-/// (The order of the group, 8,191, is a prime: every element but 0 and 1 has 13.)
+/// The minimal polynomial of `α^exponent`, lowest coefficient in bit 0: the product of `x + c` over
+/// its 13 conjugates. (The order of the group, 8,191, is a prime: every element but 0 and 1 has
+/// 13.)
 const fn minimal_polynomial(exponent: usize) -> u32 {
     let mut conjugate = 1u32;
     let mut index = 0;

@@ -1,7 +1,8 @@
 //! Arithmetic in GF(2^13), the field of the BCH codes.
 //!
-//! Elements are polynomials over GF(2) modulo `x^13 + x^4 + x^3 + x + 1`, held as 13 bits. That is the primitive polynomial
-//! which Linux and most controllers use for codewords of 512 bytes, so that parities are interchangeable.
+//! Elements are polynomials over GF(2) modulo `x^13 + x^4 + x^3 + x + 1`, held as 13 bits. That is
+//! the primitive polynomial which Linux and most controllers use for codewords of 512 bytes, so
+//! that parities are interchangeable.
 //!
 //! Products go through two tables (32 KiB of constants); nothing here allocates or fails.
 
@@ -116,8 +117,8 @@ pub(super) fn divide(a: u16, b: u16) -> Option<u16> {
 
 /// One solution of `y² + y = constant`, the other being `y + 1`; `None` where the field has none.
 ///
-/// In a field of an odd number of bits the half trace `c + c^4 + c^16 + …` is a solution where there is any. It is
-/// linear, so the half traces of 13 elements give all.
+/// In a field of an odd number of bits the half trace `c + c^4 + c^16 + …` is a solution where
+/// there is any. It is linear, so the half traces of 13 elements give all.
 pub(super) fn solve_quadratic(constant: u16) -> Option<u16> {
     let solution =
         (0..BITS).filter(|bit| constant >> bit & 1 != 0).fold(0, |sum, bit| sum ^ HALF_TRACES[bit]);

@@ -1,8 +1,10 @@
-//! The Hamming code of Linux, which is that of SmartMedia with its first two bytes exchanged: one flipped bit corrected, two detected, in three bytes.
+//! The Hamming code of Linux, which is that of SmartMedia with its first two bytes exchanged: one
+//! flipped bit corrected, two detected, in three bytes.
 //!
-//! For each bit of a bit's address there are two parities, of the data bits where that address bit is one (odd parities) and
-//! where it is zero (even ones). A flipped data bit changes exactly one of each pair, and the odd ones that changed spell its
-//! address. A flip in the parity itself changes a single one. Two flips change a pair twice or not at all: detected.
+//! For each bit of a bit's address there are two parities, of the data bits where that address bit
+//! is one (odd parities) and where it is zero (even ones). A flipped data bit changes exactly one
+//! of each pair, and the odd ones that changed spell its address. A flip in the parity itself
+//! changes a single one. Two flips change a pair twice or not at all: detected.
 //!
 //! The parities are stored inverted, so that an erased page, all ones, is a codeword.
 
@@ -22,7 +24,8 @@ const fn used(rows: u32) -> u16 {
     0x0fff & !(0x1ff >> rows << rows)
 }
 
-/// Odd and even parities of data: row parities first, bit `k` for address bit `k`; then those of bits in the byte.
+/// Odd and even parities of data: row parities first, bit `k` for address bit `k`; then those of
+/// bits in the byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Parities {
     odd: u16,
@@ -30,8 +33,8 @@ struct Parities {
 }
 
 impl Parities {
-    /// The parities of `first` and `second`, one behind the other, together at most [`DATA_MAX`] bytes. Pairs that are not
-    /// `used` are zero.
+    /// The parities of `first` and `second`, one behind the other, together at most [`DATA_MAX`]
+    /// bytes. Pairs that are not `used` are zero.
     fn of(first: &[u8], second: &[u8], used: u16) -> Parities {
         // All bytes folded into one, and the addresses of bytes with an odd number of ones.
         let mut column = 0u8;
@@ -64,8 +67,9 @@ impl Parities {
         Parities { odd: odd & used, even: (odd ^ everything) & used }
     }
 
-    /// As three bytes: pairs of row parities, even one below odd one, those of the upper address bits first; then the
-    /// column parities in the upper six bits of the third byte, and the pair of the ninth address bit in its lower two.
+    /// As three bytes: pairs of row parities, even one below odd one, those of the upper address
+    /// bits first; then the column parities in the upper six bits of the third byte, and the pair
+    /// of the ninth address bit in its lower two.
     fn to_bytes(self) -> [u8; PARITY_BYTES] {
         let mut pairs = 0u32;
         for bit in 0..12 {
@@ -90,7 +94,8 @@ impl Parities {
 
 /// The parity of `first` and `second`, one behind the other.
 ///
-/// Together they are at most `2^rows` bytes, an even number, so that erased bytes have an erased parity; `rows` is 8 or 9.
+/// Together they are at most `2^rows` bytes, an even number, so that erased bytes have an erased
+/// parity; `rows` is 8 or 9.
 pub(super) fn encode(first: &[u8], second: &[u8], rows: u32) -> [u8; PARITY_BYTES] {
     Parities::of(first, second, used(rows)).to_bytes()
 }
@@ -119,7 +124,11 @@ pub(super) fn decode(
             let address = usize::from(odd & ((1 << ROW_PAIRS) - 1));
             let bit = odd >> ROW_PAIRS;
             let byte = first.len();
-            let byte = if address < byte { first.get_mut(address) } else { second.get_mut(address - byte) };
+            let byte = if address < byte {
+                first.get_mut(address)
+            } else {
+                second.get_mut(address - byte)
+            };
             // An address behind the data is that of no flipped bit.
             *byte.ok_or(Uncorrectable)? ^= 1 << bit;
             Ok(1)

@@ -1,9 +1,10 @@
 //! From syndromes to the places of errors: the error locator polynomial, and its roots.
 //!
-//! The locator of errors at the degrees `e_1 … e_v` is `Λ(x) = Π (1 + α^e_i · x)`. It is found by Berlekamp's and Massey's
-//! algorithm (in its form for binary codes, where every second step changes nothing), its roots by trying degrees as Chien
-//! does. Each root that is found is divided out, and the last two come from a closed formula, so that one or two errors,
-//! which is what a good part has, cost nothing like a search.
+//! The locator of errors at the degrees `e_1 … e_v` is `Λ(x) = Π (1 + α^e_i · x)`. It is found by
+//! Berlekamp's and Massey's algorithm (in its form for binary codes, where every second step
+//! changes nothing), its roots by trying degrees as Chien does. Each root that is found is divided
+//! out, and the last two come from a closed formula, so that one or two errors, which is what a
+//! good part has, cost nothing like a search.
 
 use super::bch::STRENGTH_MAX;
 use super::field::{self, ORDER};
@@ -28,8 +29,8 @@ impl Errors {
         self.count as u32
     }
 
-    /// Notes the error that belongs to a root of the locator: the degree is the logarithm of its inverse.
-    /// `None` where it is outside the codeword, or there already, or one too many.
+    /// Notes the error that belongs to a root of the locator: the degree is the logarithm of its
+    /// inverse. `None` where it is outside the codeword, or there already, or one too many.
     fn add(&mut self, degree: usize, length: usize) -> Option<()> {
         if degree >= length || self.degrees().any(|known| known == degree) {
             return None;
@@ -40,8 +41,8 @@ impl Errors {
     }
 }
 
-/// The errors that explain `syndromes` (an even number of them, `S_1` first) in a codeword of `length` bits; `None` where no
-/// pattern of at most half as many errors does.
+/// The errors that explain `syndromes` (an even number of them, `S_1` first) in a codeword of
+/// `length` bits; `None` where no pattern of at most half as many errors does.
 pub(super) fn find(syndromes: &[u16], length: usize) -> Option<Errors> {
     let (locator, degree) = locator(syndromes)?;
     roots(locator, degree, length)
@@ -83,7 +84,8 @@ fn locator(syndromes: &[u16]) -> Option<(Polynomial, usize)> {
     (degree == errors && degree <= strength && degree > 0).then_some((locator, degree))
 }
 
-/// The errors at the inverses of all roots of the locator; `None` unless it has `degree` different ones inside the codeword.
+/// The errors at the inverses of all roots of the locator; `None` unless it has `degree` different
+/// ones inside the codeword.
 fn roots(mut locator: Polynomial, mut degree: usize, length: usize) -> Option<Errors> {
     let mut errors = Errors { degrees: [0; STRENGTH_MAX], count: 0 };
     let mut from = 0;
@@ -141,7 +143,8 @@ fn search(polynomial: &[u16], from: usize, length: usize) -> Option<usize> {
     })
 }
 
-/// Divides the polynomial by the factor of the error at `error`, `1 + α^error·x`, which is one of it.
+/// Divides the polynomial by the factor of the error at `error`, `1 + α^error·x`, which is one of
+/// it.
 fn divide_out(polynomial: &mut Polynomial, degree: usize, error: usize) {
     let factor = field::power(error);
     // q_0 = p_0, q_i = p_i + factor·q_(i-1); the last one is the remainder, zero.

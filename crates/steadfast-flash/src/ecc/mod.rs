@@ -1,15 +1,18 @@
 //! Error correction in software, for parts and controllers without it.
 //!
-//! A [`Code`] protects a codeword: a step of a page's data, and a few bytes of its out-of-band area where wanted, by parity
-//! bytes that are kept out of band. What is read is corrected in place; more flips than the code corrects are
-//! [`Uncorrectable`].
+//! A [`Code`] protects a codeword: a step of a page's data, and a few bytes of its out-of-band area
+//! where wanted, by parity bytes that are kept out of band. What is read is corrected in place;
+//! more flips than the code corrects are [`Uncorrectable`].
 //!
 //! [`EccNand`] puts a code over a raw part, which then looks like one that corrects by itself.
 //!
-//! - Erased bytes have an erased parity, so an erased page is read without an error, and a few flips in it are corrected like
-//!   any others. [`flips_if_erased`] tells an erased page from a written one where there may be more.
-//! - No allocation, no unwinding, constant tables of about 40 KiB, of which a program gets those of the codes that it uses.
-//! - Parities are those of Linux' software codes (their usual byte order for Hamming, a field of 13 bits and left-aligned for BCH).
+//! - Erased bytes have an erased parity, so an erased page is read without an error, and a few
+//!   flips in it are corrected like any others. [`flips_if_erased`] tells an erased page from a
+//!   written one where there may be more.
+//! - No allocation, no unwinding, constant tables of about 40 KiB, of which a program gets those of
+//!   the codes that it uses.
+//! - Parities are those of Linux' software codes (their usual byte order for Hamming, a field of 13
+//!   bits and left-aligned for BCH).
 //!
 //! Speed: `cargo run --release -p steadfast-flash --example ecc_speed`.
 
@@ -107,7 +110,8 @@ impl Code {
         }
     }
 
-    /// Whether a codeword can have these lengths; an odd number of bytes would have no erased Hamming parity.
+    /// Whether a codeword can have these lengths; an odd number of bytes would have no erased
+    /// Hamming parity.
     fn admits(self, protected: usize, parity: usize) -> bool {
         let even = self.bch().is_some() || protected.is_multiple_of(2);
         even && protected <= self.protected_max() && parity == self.parity_bytes()
@@ -137,8 +141,14 @@ impl Code {
     /// Corrects data, spare bytes and parity in place; how many bits had flipped.
     ///
     /// # Errors
-    /// More flips than [`strength`](Self::strength), or lengths that [`encode`](Self::encode) refuses; nothing was changed.
-    pub fn decode(self, data: &mut [u8], spare: &mut [u8], parity: &mut [u8]) -> Result<u32, Uncorrectable> {
+    /// More flips than [`strength`](Self::strength), or lengths that [`encode`](Self::encode)
+    /// refuses; nothing was changed.
+    pub fn decode(
+        self,
+        data: &mut [u8],
+        spare: &mut [u8],
+        parity: &mut [u8],
+    ) -> Result<u32, Uncorrectable> {
         if !self.admits(data.len() + spare.len(), parity.len()) {
             return Err(Uncorrectable);
         }
@@ -152,8 +162,8 @@ impl Code {
     }
 }
 
-/// How many bits of `bytes` are not erased (are zero), where they are at most `limit`; `None` where more are: something has
-/// been written. Stops at the first that is too many.
+/// How many bits of `bytes` are not erased (are zero), where they are at most `limit`; `None` where
+/// more are: something has been written. Stops at the first that is too many.
 pub fn flips_if_erased(bytes: &[u8], limit: u32) -> Option<u32> {
     let mut flips = 0;
     for byte in bytes {

@@ -8,15 +8,18 @@
 //! | up to the parities | erased, not used |
 //! | the last ones | the parity of each step of data, in order, then the parity of the spare bytes |
 //!
-//! The spare bytes are a codeword of their own, so that they can be read without the data, and are as safe as it. A page is
-//! programmed once between erasures: a second program would need another parity at the same place.
+//! The spare bytes are a codeword of their own, so that they can be read without the data, and are
+//! as safe as it. A page is programmed once between erasures: a second program would need another
+//! parity at the same place.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Code, Uncorrectable};
-use crate::nand::{BlockNumber, Ecc, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress};
+use crate::nand::{
+    BlockNumber, Ecc, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress,
+};
 
 /// Why a code cannot be put over a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +48,9 @@ impl fmt::Display for EccMisfit {
             EccMisfit::Spare(spare) => {
                 write!(f, "{spare} spare bytes are odd or more than a codeword protects")
             }
-            EccMisfit::Page(size) => write!(f, "a page of {size} bytes is no multiple of the code's step"),
+            EccMisfit::Page(size) => {
+                write!(f, "a page of {size} bytes is no multiple of the code's step")
+            }
             EccMisfit::NotRaw => f.write_str("the part has a code of its own"),
         }
     }
@@ -110,7 +115,12 @@ impl<N: Nand> EccNand<N> {
         self.raw
     }
 
-    fn refused(&self, operation: NandOperation, page: PageAddress, rule: &'static str) -> NandError {
+    fn refused(
+        &self,
+        operation: NandOperation,
+        page: PageAddress,
+        rule: &'static str,
+    ) -> NandError {
         NandError::Refused { operation, block: self.geometry.block_of(page).0, rule }
     }
 
@@ -132,7 +142,8 @@ impl<N: Nand> EccNand<N> {
     }
 }
 
-/// The raw out-of-band bytes in their parts: spare bytes, parities of the data, parity of the spare bytes.
+/// The raw out-of-band bytes in their parts: spare bytes, parities of the data, parity of the spare
+/// bytes.
 fn parts(
     oob: &mut [u8],
     spare: usize,
@@ -151,7 +162,12 @@ impl<N: Nand> Nand for EccNand<N> {
         self.geometry
     }
 
-    fn read(&mut self, page: PageAddress, data: &mut [u8], oob: &mut [u8]) -> Result<EccStatus, NandError> {
+    fn read(
+        &mut self,
+        page: PageAddress,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<EccStatus, NandError> {
         self.check(NandOperation::Read, page, data.len(), oob.len())?;
         let raw = self.raw.read(page, data, &mut self.oob)?;
         let (code, steps) = (self.code, self.geometry.page_size as usize / self.code.step_bytes());
@@ -225,7 +241,8 @@ mod tests {
     impl Bare {
         fn of(part: Part) -> Bare {
             let part = part.with_blocks(2);
-            let geometry = NandGeometry { oob_size: part.oob_raw - 2, ecc: Ecc::NONE, ..part.geometry };
+            let geometry =
+                NandGeometry { oob_size: part.oob_raw - 2, ecc: Ecc::NONE, ..part.geometry };
             let page = vec![0xff; (geometry.page_size + geometry.oob_size) as usize];
             Bare { geometry, pages: vec![page; geometry.pages() as usize] }
         }
@@ -304,7 +321,8 @@ mod tests {
             nand.program(PageAddress(3), &data, &oob).unwrap();
             let (mut read, mut read_oob) = (vec![0; size], vec![0; spare as usize]);
             assert_eq!(nand.read(PageAddress(3), &mut read, &mut read_oob), Ok(EccStatus::Clean));
-            // As many as the code corrects in the second codeword, one in the last, as many in the spare bytes.
+            // As many as the code corrects in the second codeword, one in the last, as many in the
+            // spare bytes.
             let strength = code.strength() as usize;
             for flip in 0..strength {
                 nand.raw_mut().flip(3, (code.step_bytes() + 5 * flip) * 8 + flip);
@@ -316,7 +334,10 @@ mod tests {
             assert!(read == data && read_oob == oob, "{code:?}");
             // The out-of-band bytes alone, and a few of them.
             let mut few = [0; 4];
-            assert_eq!(nand.read(PageAddress(3), &mut [], &mut few).unwrap().bits(), strength as u16);
+            assert_eq!(
+                nand.read(PageAddress(3), &mut [], &mut few).unwrap().bits(),
+                strength as u16
+            );
             assert_eq!(few, [0, 1, 2, 3]);
             // One more in the second codeword.
             nand.raw_mut().flip(3, (code.step_bytes() + 200) * 8);
@@ -344,7 +365,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let slc = || Bare::of(Part::SLC_1GBIT);
-        assert_eq!(EccNand::new(slc(), Code::Bch8, 32).err(), Some(EccMisfit::Room { needed: 97, has: 62 }));
+        assert_eq!(
+            EccNand::new(slc(), Code::Bch8, 32).err(),
+            Some(EccMisfit::Room { needed: 97, has: 62 })
+        );
         assert_eq!(EccNand::new(slc(), Code::Hamming512, 31).err(), Some(EccMisfit::Spare(31)));
         let corrected = EccNand::new(slc(), Code::Hamming512, 32).unwrap();
         assert_eq!(EccNand::new(corrected, Code::Hamming512, 2).err(), Some(EccMisfit::NotRaw));

@@ -1,4 +1,5 @@
-//! The codes against codes written in the plainest way, against parities that Linux has made, and against every kind of damage.
+//! The codes against codes written in the plainest way, against parities that Linux has made, and
+//! against every kind of damage.
 
 extern crate std;
 
@@ -68,9 +69,9 @@ impl Word {
     }
 }
 
-/// The BCH parity as a division of polynomials, one coefficient at a time, by a generator that is found by trying: the
-/// polynomial of least degree among products of what divides `x^8191 + 1` is not needed; each minimal polynomial is the
-/// first linear relation among the powers of its root.
+/// The BCH parity as a division of polynomials, one coefficient at a time, by a generator that is
+/// found by trying: the polynomial of least degree among products of what divides `x^8191 + 1` is
+/// not needed; each minimal polynomial is the first linear relation among the powers of its root.
 fn plain_bch(strength: usize, data: &[u8]) -> Vec<u8> {
     let alpha_times = |a: u32| if a & 0x1000 == 0 { a << 1 } else { (a << 1) ^ 0x201b };
     let times = |a: u32, b: u32| {
@@ -84,7 +85,8 @@ fn plain_bch(strength: usize, data: &[u8]) -> Vec<u8> {
         // 2^14 sums of powers: the one polynomial of degree 13 that has the root.
         let minimal = (1u32 << 13..1 << 14)
             .find(|polynomial| {
-                (0..14).fold(0, |sum, i| sum ^ if polynomial >> i & 1 == 1 { powers[i] } else { 0 }) == 0
+                (0..14).fold(0, |sum, i| sum ^ if polynomial >> i & 1 == 1 { powers[i] } else { 0 })
+                    == 0
             })
             .unwrap();
         let mut product = vec![false; generator.len() + 13];
@@ -276,7 +278,9 @@ fn bch_corrects_up_to_its_strength() {
                         let start = random.below(bits - 16);
                         draw(&mut random, 16, flips).into_iter().map(|bit| start + bit).collect()
                     }
-                    1 => draw(&mut random, 52, flips).into_iter().map(|bit| bits - 1 - bit).collect(),
+                    1 => {
+                        draw(&mut random, 52, flips).into_iter().map(|bit| bits - 1 - bit).collect()
+                    }
                     _ => draw(&mut random, bits, flips),
                 };
                 for bit in &places {
@@ -313,8 +317,8 @@ fn bch4_corrects_every_pattern_of_a_short_codeword() {
     }
 }
 
-/// Beyond its strength the code notices, or takes the damage for another codeword at most as far away as it can correct:
-/// never anything else, and not more often than counting says.
+/// Beyond its strength the code notices, or takes the damage for another codeword at most as far
+/// away as it can correct: never anything else, and not more often than counting says.
 #[test]
 fn bch_beyond_its_strength() {
     let mut random = Random(6);
@@ -364,13 +368,15 @@ fn wrong_lengths_are_refused() {
         assert!(code.encode(&long, &[], &mut parity).is_err());
         assert!(code.encode(&[0; 256], &[], &mut parity[1..]).is_err());
         assert!(code.decode(&mut [0; 256], &mut [], &mut []).is_err());
-        assert!(code.step_bytes() <= code.protected_max() && code.parity_bytes() <= Code::PARITY_MAX);
+        assert!(
+            code.step_bytes() <= code.protected_max() && code.parity_bytes() <= Code::PARITY_MAX
+        );
     }
     assert!(Code::Hamming256.encode(&[0; 3], &[], &mut [0; 3]).is_err());
 }
 
-/// What Linux 6.1 wrote into the out-of-band bytes of nandsim (`bch=0`, `4` and `8`) for one page of 2,048 bytes, read with
-/// `nanddump --noecc --oob`.
+/// What Linux 6.1 wrote into the out-of-band bytes of nandsim (`bch=0`, `4` and `8`) for one page
+/// of 2,048 bytes, read with `nanddump --noecc --oob`.
 #[test]
 fn parities_are_those_of_linux() {
     let page: Vec<u8> = (0..2048u32).map(|i| (i * i / 3 + i * 5 + (i >> 7) * 11) as u8).collect();
@@ -380,24 +386,24 @@ fn parities_are_those_of_linux() {
     assert_eq!(
         parities(Code::Hamming256),
         [
-            0x5a, 0xaa, 0x9b, 0x3c, 0x33, 0xcf, 0x69, 0x55, 0x5b, 0x33, 0xc3, 0xcf, 0x69, 0x9a, 0x97, 0x96,
-            0xa5, 0xab, 0x55, 0x59, 0x9b, 0x66, 0x5a, 0xa7,
+            0x5a, 0xaa, 0x9b, 0x3c, 0x33, 0xcf, 0x69, 0x55, 0x5b, 0x33, 0xc3, 0xcf, 0x69, 0x9a,
+            0x97, 0x96, 0xa5, 0xab, 0x55, 0x59, 0x9b, 0x66, 0x5a, 0xa7,
         ]
     );
     assert_eq!(
         parities(Code::Bch4),
         [
-            0xa1, 0xc4, 0xc9, 0x03, 0x3a, 0xe6, 0x8f, 0x02, 0x54, 0xc5, 0xf9, 0xa1, 0xc4, 0x3f, 0x07, 0x8a,
-            0x48, 0x31, 0x82, 0x8f, 0xbf, 0xe5, 0x49, 0xa0, 0x16, 0x6c, 0xd5, 0x5f,
+            0xa1, 0xc4, 0xc9, 0x03, 0x3a, 0xe6, 0x8f, 0x02, 0x54, 0xc5, 0xf9, 0xa1, 0xc4, 0x3f,
+            0x07, 0x8a, 0x48, 0x31, 0x82, 0x8f, 0xbf, 0xe5, 0x49, 0xa0, 0x16, 0x6c, 0xd5, 0x5f,
         ]
     );
     assert_eq!(
         parities(Code::Bch8),
         [
-            0xff, 0x1d, 0xb8, 0x0a, 0x14, 0x35, 0x8f, 0x64, 0x4e, 0x80, 0xed, 0x13, 0xcb, 0xb1, 0x54, 0xfb,
-            0x1a, 0xb2, 0xf1, 0x97, 0xf5, 0x61, 0x8a, 0x7d, 0xff, 0xd6, 0xd0, 0xe0, 0x0c, 0xc1, 0x8c, 0xfb,
-            0x28, 0x05, 0xa4, 0xe4, 0x07, 0x6f, 0xe6, 0x41, 0x42, 0x02, 0x4a, 0x04, 0xd5, 0xc7, 0x08, 0x68,
-            0x0f, 0x39, 0x3e, 0xe8,
+            0xff, 0x1d, 0xb8, 0x0a, 0x14, 0x35, 0x8f, 0x64, 0x4e, 0x80, 0xed, 0x13, 0xcb, 0xb1,
+            0x54, 0xfb, 0x1a, 0xb2, 0xf1, 0x97, 0xf5, 0x61, 0x8a, 0x7d, 0xff, 0xd6, 0xd0, 0xe0,
+            0x0c, 0xc1, 0x8c, 0xfb, 0x28, 0x05, 0xa4, 0xe4, 0x07, 0x6f, 0xe6, 0x41, 0x42, 0x02,
+            0x4a, 0x04, 0xd5, 0xc7, 0x08, 0x68, 0x0f, 0x39, 0x3e, 0xe8,
         ]
     );
 }

@@ -44,7 +44,8 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Pending blocks that two journal pages have passed are free, or bad if they are to be retired.
+    /// Pending blocks that two journal pages have passed are free, or bad if they are to be
+    /// retired.
     pub(super) fn promote(&mut self) -> Result<()> {
         while let Some((block, due)) = self.pending.front().copied()
             && self.journal.written >= due

@@ -1,11 +1,12 @@
-//! The form of an anchor: where the journal is, and what else must be known before it can be read. All integers are little
-//! endian.
+//! The form of an anchor: where the journal is, and what else must be known before it can be read.
+//! All integers are little endian.
 //!
 //! ```text
 //! magic "SFAN" | version u16 | flags u16 | volume u64 | block u32 | chain u32 | blocks u32 | pages_per_block u32
 //! | page_size u32 | user_pages u32 | first u64 | skipped n u16, blocks u32…
 //! ```
-//! The only flag, bit 0: block numbers of the volume count good blocks only, by the marks that are on the part.
+//! The only flag, bit 0: block numbers of the volume count good blocks only, by the marks that are
+//! on the part.
 
 use alloc::vec::Vec;
 
@@ -52,7 +53,8 @@ pub struct Anchor {
     pub shape: Shape,
     /// Logical pages.
     pub user_pages: u32,
-    /// Block numbers count the blocks that carry no bad-block mark: an image that no part was mounted with yet.
+    /// Block numbers count the blocks that carry no bad-block mark: an image that no part was
+    /// mounted with yet.
     pub in_good_blocks: bool,
     /// Otherwise: the blocks of the part that block numbers leave out, in rising order.
     pub skipped: Vec<u32>,
@@ -109,12 +111,15 @@ impl Anchor {
         let first = reader.u64()?;
         let in_good_blocks = flags & FLAG_IN_GOOD_BLOCKS != 0;
         let skipped = reader.list()?;
-        Some((version, Anchor { volume, block, chain, first, shape, user_pages, in_good_blocks, skipped }))
+        Some((
+            version,
+            Anchor { volume, block, chain, first, shape, user_pages, in_good_blocks, skipped },
+        ))
     }
 }
 
-/// The sizes that a volume was made for, from the data of a page that may be one of its anchors. Nothing of it is checked:
-/// this tells tools what to try.
+/// The sizes that a volume was made for, from the data of a page that may be one of its anchors.
+/// Nothing of it is checked: this tells tools what to try.
 #[must_use]
 pub fn shape(page: &[u8]) -> Option<Shape> {
     Anchor::parse(page).map(|(_, anchor)| anchor.shape)
@@ -142,7 +147,10 @@ mod tests {
         };
         let bytes = anchor.encode();
         assert_eq!(Anchor::decode(&bytes, &geometry), Ok(Some(anchor.clone())));
-        assert_eq!(shape(&bytes), Some(Shape { blocks: 1024, pages_per_block: 64, page_size: 2048 }));
+        assert_eq!(
+            shape(&bytes),
+            Some(Shape { blocks: 1024, pages_per_block: 64, page_size: 2048 })
+        );
         for length in 0..bytes.len() {
             assert_eq!(Anchor::decode(&bytes[..length], &geometry), Ok(None));
         }

@@ -1,4 +1,5 @@
-//! Pages of the map and its directory in memory, a bounded number of them; all as they are on the part.
+//! Pages of the map and its directory in memory, a bounded number of them; all as they are on the
+//! part.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -40,7 +41,8 @@ impl MapCache {
         self.clock += 1;
         self.pages.insert(page, (words, self.clock));
         if self.pages.len() > self.capacity {
-            let oldest = self.pages.iter().min_by_key(|(_, (_, used))| *used).map(|(page, _)| *page);
+            let oldest =
+                self.pages.iter().min_by_key(|(_, (_, used))| *used).map(|(page, _)| *page);
             oldest.map(|page| self.pages.remove(&page));
         }
     }

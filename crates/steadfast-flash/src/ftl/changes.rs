@@ -1,7 +1,9 @@
-//! What has changed since the map was written: in memory, in spill pages, and in the newest journal page.
+//! What has changed since the map was written: in memory, in spill pages, and in the newest journal
+//! page.
 //!
-//! A block's count of valid pages goes up when a page is programmed and down when it is superseded: at once, but for what a
-//! recovery finds where only the map names the page before. Then it goes down when the map is written.
+//! A block's count of valid pages goes up when a page is programmed and down when it is superseded:
+//! at once, but for what a recovery finds where only the map names the page before. Then it goes
+//! down when the map is written.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -49,8 +51,8 @@ impl<N: Nand> Ftl<N> {
         self.short_bytes -= old.map_or(0, |old| old.len());
     }
 
-    /// Applies changes that were read from the part. The counts of valid pages include them already.
-    /// `spill`: the spill page that they are in, or [`UNMAPPED`].
+    /// Applies changes that were read from the part. The counts of valid pages include them
+    /// already. `spill`: the spill page that they are in, or [`UNMAPPED`].
     pub(super) fn adopt(&mut self, changes: Vec<(u32, Change)>, spill: u32) {
         for (logical, change) in changes {
             let (place, contents, released) = match change {
@@ -82,7 +84,11 @@ impl<N: Nand> Ftl<N> {
     pub(super) fn unspilled_len(&self) -> usize {
         let mut runs = Runs::default();
         CHANGES_HEAD
-            + self.unspilled.iter().map(|logical| self.change_len(*logical, &mut runs)).sum::<usize>()
+            + self
+                .unspilled
+                .iter()
+                .map(|logical| self.change_len(*logical, &mut runs))
+                .sum::<usize>()
     }
 
     /// Bytes that a change takes behind those that `runs` has seen.
@@ -101,7 +107,8 @@ impl<N: Nand> Ftl<N> {
 
     /// Writes as many changes as fit into a spill page. The next journal page refers to it.
     pub(super) fn spill(&mut self) -> Result<()> {
-        // Before, so that what it was is in the new page: otherwise that one would be the emptiest next.
+        // Before, so that what it was is in the new page: otherwise that one would be the emptiest
+        // next.
         self.empty_spills()?;
         let mut bytes = spill_head(self.volume);
         let mut room = self.geometry.page_size as usize - bytes.len() - CHANGES_HEAD;
@@ -137,8 +144,9 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// What still counts in the emptiest spill page goes among the unspilled changes again, where the next spill page has room
-    /// for both; and where spill pages are many, if it is little: that is cheaper than to write the map.
+    /// What still counts in the emptiest spill page goes among the unspilled changes again, where
+    /// the next spill page has room for both; and where spill pages are many, if it is little: that
+    /// is cheaper than to write the map.
     fn empty_spills(&mut self) -> Result<()> {
         let size = self.geometry.page_size as usize;
         let room = size.saturating_sub(spill_head(self.volume).len() + self.unspilled_len());
@@ -171,8 +179,8 @@ impl<N: Nand> Ftl<N> {
         self.supersede(spill)
     }
 
-    /// After these pages of the map were written: what spill pages say of them counts no more, and what they alone have of
-    /// them, contents without a page, goes into the next one.
+    /// After these pages of the map were written: what spill pages say of them counts no more, and
+    /// what they alone have of them, contents without a page, goes into the next one.
     pub(super) fn leave_changes(&mut self, pages: &BTreeSet<u32>) -> Result<()> {
         let words = self.layout.words;
         let gone = |logical: &u32| pages.contains(&(logical / words));
@@ -218,7 +226,12 @@ impl<N: Nand> Ftl<N> {
     }
 
     /// Programs a page of the structures.
-    pub(super) fn program_structure(&mut self, kind: Kind, id: u32, mut bytes: Vec<u8>) -> Result<u32> {
+    pub(super) fn program_structure(
+        &mut self,
+        kind: Kind,
+        id: u32,
+        mut bytes: Vec<u8>,
+    ) -> Result<u32> {
         bytes.resize(self.geometry.page_size as usize, 0);
         self.program(Stream::Structure, kind, id, &bytes)
     }

@@ -10,9 +10,10 @@
 //! second:  magic "SFSC" | volume u64 | directory n u16, pages u32… | table n u16, pages u32… | reads n u16, pages u32…
 //! changes: n u16, (logical page u29, more u3, place u32)… | n u16, (logical page u32, length u16, bytes)…
 //! ```
-//! A place is a page address, or [`UNMAPPED`]; its top bit says that the page it replaces was already counted off. The top
-//! bit of a length says the same. `more` logical pages behind the first are in the places behind its place, or nowhere as it
-//! is. Version 3 had none: `more` was always 0.
+//! A place is a page address, or [`UNMAPPED`]; its top bit says that the page it replaces was
+//! already counted off. The top bit of a length says the same. `more` logical pages behind the
+//! first are in the places behind its place, or nowhere as it is. Version 3 had none: `more` was
+//! always 0.
 
 use alloc::vec::Vec;
 
@@ -43,7 +44,8 @@ pub struct Frontier {
     pub block: u32,
     /// The next page in it.
     pub page: u32,
-    /// Pages before this one hold what was acknowledged: nothing may be programmed that shares their cells.
+    /// Pages before this one hold what was acknowledged: nothing may be programmed that shares
+    /// their cells.
     pub synced: u32,
 }
 
@@ -68,8 +70,8 @@ pub struct State {
     pub flags: u16,
     /// Which volume.
     pub volume: u64,
-    /// Sequence number of the first page in the block before in the chain: so that nothing which an interrupted recovery
-    /// has left can be taken for the next block.
+    /// Sequence number of the first page in the block before in the chain: so that nothing which an
+    /// interrupted recovery has left can be taken for the next block.
     pub previous: u64,
     /// Pages with a lower sequence number are of an earlier volume.
     pub born: u64,
@@ -93,8 +95,8 @@ pub struct State {
     pub table: Vec<u32>,
     /// Spill pages, oldest first.
     pub spills: Vec<u32>,
-    /// Pages of the map that were written while there were spill pages, in the low 24 bits, and how many of the spill pages
-    /// say nothing of them any more, the oldest ones.
+    /// Pages of the map that were written while there were spill pages, in the low 24 bits, and how
+    /// many of the spill pages say nothing of them any more, the oldest ones.
     pub written: Vec<u32>,
     /// Entries of the block table that its pages do not have.
     pub fixups: Vec<(u32, u32)>,
@@ -136,7 +138,8 @@ impl State {
         bytes
     }
 
-    /// The state and the changes in a journal page; `None` where it is none, or contradicts the geometry.
+    /// The state and the changes in a journal page; `None` where it is none, or contradicts the
+    /// geometry.
     #[must_use]
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Option<(State, Vec<(u32, Change)>)> {
         let mut reader = Reader(bytes);
@@ -157,7 +160,8 @@ impl State {
         let (table, spills) = (reader.list()?, reader.list()?);
         let written = reader.list()?;
         let count = reader.u16()?;
-        let fixups = (0..count).map(|_| Some((reader.u32()?, reader.u32()?))).collect::<Option<Vec<_>>>()?;
+        let fixups =
+            (0..count).map(|_| Some((reader.u32()?, reader.u32()?))).collect::<Option<Vec<_>>>()?;
         let changes = reader.changes(user_pages, geometry)?;
         let pages = || directory.iter().chain(&table).chain(&spills).chain([&second]);
         let blocks = || chain.iter().chain(&kept).chain(fixups.iter().map(|(block, _)| block));
@@ -166,7 +170,8 @@ impl State {
             && next_block < geometry.blocks
             && frontiers.iter().all(|frontier| {
                 frontier.block == UNMAPPED
-                    || (frontier.block < geometry.blocks && frontier.page <= geometry.pages_per_block)
+                    || (frontier.block < geometry.blocks
+                        && frontier.page <= geometry.pages_per_block)
             });
         let state = State {
             flags,
@@ -243,7 +248,8 @@ impl Second {
         if reader.take(4)? != SECOND || reader.u64()? != volume {
             return None;
         }
-        let second = Second { directory: reader.list()?, table: reader.list()?, reads: reader.list()? };
+        let second =
+            Second { directory: reader.list()?, table: reader.list()?, reads: reader.list()? };
         let mut pages = second.directory.iter().chain(&second.table).chain(&second.reads);
         pages.all(|page| *page == UNMAPPED || *page < geometry.pages()).then_some(second)
     }
@@ -252,12 +258,13 @@ impl Second {
 /// Bytes that a list of changes takes beside the changes.
 pub const CHANGES_HEAD: usize = 4;
 
-/// Changes of pages that follow one another, to places that follow one another, share an entry: at most so many, as the number
-/// is in the bits of the page number that no part needs.
+/// Changes of pages that follow one another, to places that follow one another, share an entry: at
+/// most so many, as the number is in the bits of the page number that no part needs.
 const RUN_MAX: u32 = 8;
 /// Where the number of changes in a run, less one, is in the word of the first page.
 const RUN_SHIFT: u32 = 29;
-/// No geometry that is [`checked`](NandGeometry::checked) has a page whose number takes these bits, or is taken for none.
+/// No geometry that is [`checked`](NandGeometry::checked) has a page whose number takes these bits,
+/// or is taken for none.
 const _: () = {
     let pages = NandGeometry::BLOCKS_MAX as u64 * NandGeometry::PAGES_PER_BLOCK_MAX as u64;
     assert!(pages < 1 << RUN_SHIFT && pages < UNMAPPED as u64);
@@ -307,7 +314,8 @@ impl Runs {
         let (target, released) = (place & !RELEASED, place & RELEASED != 0);
         let fits = first + count <= user_pages
             && (target == UNMAPPED || target.saturating_add(count) <= geometry.pages());
-        let change = move |index| (first + index, Change::Moved(place_in_run(target, index), released));
+        let change =
+            move |index| (first + index, Change::Moved(place_in_run(target, index), released));
         fits.then(|| (0..count).map(change))
     }
 }
@@ -394,7 +402,8 @@ mod tests {
         let mut bytes = state.encode();
         let head = bytes.len();
         encode_changes(&mut bytes, &changes);
-        // Four entries of one or two pages, three of 8, 8 and 3; and what comes last is the short one.
+        // Four entries of one or two pages, three of 8, 8 and 3; and what comes last is the short
+        // one.
         assert_eq!(bytes.len(), head + CHANGES_HEAD + 4 * 8 + 3 * 8 + 9);
         changes.sort_by_key(|(_, change)| matches!(change, Change::Short(..)));
         assert_eq!(State::decode(&bytes, &geometry), Some((state, changes)));
@@ -408,7 +417,8 @@ mod tests {
 
     #[test]
     fn the_last_pages_of_the_largest_part_round_trip() {
-        let geometry = NandGeometry { blocks: 65_536, pages_per_block: 512, ..Part::SLC_1GBIT.geometry };
+        let geometry =
+            NandGeometry { blocks: 65_536, pages_per_block: 512, ..Part::SLC_1GBIT.geometry };
         let pages = geometry.checked().unwrap().pages();
         let changes: Vec<_> =
             (pages - 9..pages).map(|page| (page, Change::Moved(page, page % 2 == 0))).collect();

@@ -47,7 +47,8 @@ pub enum FlashError {
     },
     /// No spare erase block is left: the part is worn out. Everything can still be read.
     WornOut,
-    /// An earlier failure left the state in memory behind that on the part; mount again. Everything can still be read.
+    /// An earlier failure left the state in memory behind that on the part; mount again. Everything
+    /// can still be read.
     ReadOnly,
 }
 
@@ -85,9 +86,9 @@ impl fmt::Display for FlashError {
             FlashError::Uncorrectable { page } => {
                 write!(f, "logical page {page} has more flipped bits than can be corrected")
             }
-            FlashError::WornOut => {
-                f.write_str("no spare erase block is left: the flash is worn out and can only be read")
-            }
+            FlashError::WornOut => f.write_str(
+                "no spare erase block is left: the flash is worn out and can only be read",
+            ),
             FlashError::ReadOnly => {
                 f.write_str("the flash failed earlier and can only be read; mount it again")
             }

@@ -32,7 +32,11 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.u32()).collect()
     }
 
-    pub fn changes(&mut self, user_pages: u32, geometry: &NandGeometry) -> Option<Vec<(u32, Change)>> {
+    pub fn changes(
+        &mut self,
+        user_pages: u32,
+        geometry: &NandGeometry,
+    ) -> Option<Vec<(u32, Change)>> {
         let mut changes = Vec::new();
         for _ in 0..self.u16()? {
             changes.extend(Runs::decode([self.u32()?, self.u32()?], user_pages, geometry)?);

@@ -1,6 +1,7 @@
-//! Writing the map, in steps: the pages of it with most changes in `delta` are written, those into the directory, and the
-//! counts into the block table. The journal page behind it makes it count: all of the step or nothing. What spill pages say of
-//! a page of the map that was written after them counts no more; the journal says which ones that are.
+//! Writing the map, in steps: the pages of it with most changes in `delta` are written, those into
+//! the directory, and the counts into the block table. The journal page behind it makes it count:
+//! all of the step or nothing. What spill pages say of a page of the map that was written after
+//! them counts no more; the journal says which ones that are.
 
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -17,8 +18,8 @@ use crate::nand::{Nand, Pairing};
 /// Spill pages at most, but for one or two that come while a step is due: a mount reads them.
 const SPILLS_MAX: usize = 7;
 
-/// Bytes of the part for each change in memory, a quarter of a byte for each KiB: with fewer changes a page of the map is written
-/// for fewer of them.
+/// Bytes of the part for each change in memory, a quarter of a byte for each KiB: with fewer
+/// changes a page of the map is written for fewer of them.
 const BYTES_PER_CHANGE: u64 = 1 << 16;
 
 /// Pages of the structures that have to move although nothing in them has changed.
@@ -55,14 +56,16 @@ impl<N: Nand> Ftl<N> {
         self.spills.len() >= self.spills_max() || self.delta.len() >= self.changes_max()
     }
 
-    /// Changes in memory at most. Spill pages have no room for more than the upper bound, with the least that runs save.
+    /// Changes in memory at most. Spill pages have no room for more than the upper bound, with the
+    /// least that runs save.
     fn changes_max(&self) -> usize {
         let words = self.layout.words as usize;
         ((self.geometry.bytes() / BYTES_PER_CHANGE) as usize).clamp(2 * words, 4 * words)
     }
 
-    /// Writes the pages of the map with most changes, where changes are many, and what else of the structures is due; then the
-    /// journal. `release`: those instead that name pages which are counted and needed no more.
+    /// Writes the pages of the map with most changes, where changes are many, and what else of the
+    /// structures is due; then the journal. `release`: those instead that name pages which are
+    /// counted and needed no more.
     pub(super) fn write_map_step(&mut self, release: bool) -> Result<()> {
         let mut pages: Vec<(usize, u32)> = Vec::new();
         if release || self.changes_are_many() {
@@ -92,7 +95,8 @@ impl<N: Nand> Ftl<N> {
         self.write_pages(self.changes_by_map_page().into_keys().collect())
     }
 
-    /// Writes these pages of the map, and what else of the structures is due; the next journal page makes it count.
+    /// Writes these pages of the map, and what else of the structures is due; the next journal page
+    /// makes it count.
     fn write_pages(&mut self, mut pages: BTreeSet<u32>) -> Result<()> {
         let moving = self.structures_to_move()?;
         let words = self.layout.words;
@@ -111,7 +115,9 @@ impl<N: Nand> Ftl<N> {
             let at = id / words;
             let directory = match directories.entry(at) {
                 Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => entry.insert(self.map_words(MapPage::Directory(at))?.to_vec()),
+                Entry::Vacant(entry) => {
+                    entry.insert(self.map_words(MapPage::Directory(at))?.to_vec())
+                }
             };
             let slot = directory.get_mut((id % words) as usize);
             let old = slot.map_or(UNMAPPED, |slot| core::mem::replace(slot, page));
@@ -121,8 +127,10 @@ impl<N: Nand> Ftl<N> {
             let page = self.write_words(Kind::Directory, id, &directory)?;
             self.write_copy(Kind::Directory, id, &directory)?;
             self.cache.put(MapPage::Directory(id), directory);
-            let old =
-                self.directory.get_mut(id as usize).map_or(UNMAPPED, |slot| core::mem::replace(slot, page));
+            let old = self
+                .directory
+                .get_mut(id as usize)
+                .map_or(UNMAPPED, |slot| core::mem::replace(slot, page));
             self.supersede(old)?;
         }
         self.leave_changes(&pages)?;
@@ -171,15 +179,18 @@ impl<N: Nand> Ftl<N> {
         if page == UNMAPPED { Ok(()) } else { self.decrement(self.block_of(page)) }
     }
 
-    /// Writes the pages of the block table that have changed entries. What changes by that is in the journal page.
+    /// Writes the pages of the block table that have changed entries. What changes by that is in
+    /// the journal page.
     fn write_table(&mut self, also: BTreeSet<u32>) -> Result<()> {
         let mut due = self.table.dirty_pages();
-        let pages: BTreeSet<u32> = due.iter().map(|(_, id)| *id).chain(also.iter().copied()).collect();
+        let pages: BTreeSet<u32> =
+            due.iter().map(|(_, id)| *id).chain(also.iter().copied()).collect();
         due.sort_unstable();
         for id in pages {
             // Few entries can stay in the journal: the pages with most of them are written.
             let rank = due.iter().position(|(_, other)| *other == id);
-            let behind: usize = due.iter().take(rank.unwrap_or(0) + 1).map(|(count, _)| *count).sum();
+            let behind: usize =
+                due.iter().take(rank.unwrap_or(0) + 1).map(|(count, _)| *count).sum();
             let written = self.table.pages.get(id as usize).is_some_and(|page| *page != UNMAPPED);
             if written && !also.contains(&id) && behind <= self.fixups_max() / 4 {
                 continue;
@@ -207,7 +218,8 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// A block that all structures have left, and that still counts some: those were named by a page that cannot be read.
+    /// A block that all structures have left, and that still counts some: those were named by a
+    /// page that cannot be read.
     fn leave_leaks(&mut self, emptied: Option<u32>) -> Result<()> {
         let Some(block) = emptied else { return Ok(()) };
         let info = self.block(block)?;
@@ -217,8 +229,9 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// What is to be written elsewhere: pages in a block of structures whose bits flip, or that is to be retired; or, where
-    /// the structures take more blocks than they should, in the emptiest of these. Not more than a bounded number at a time.
+    /// What is to be written elsewhere: pages in a block of structures whose bits flip, or that is
+    /// to be retired; or, where the structures take more blocks than they should, in the emptiest
+    /// of these. Not more than a bounded number at a time.
     fn structures_to_move(&mut self) -> Result<Moving> {
         for stream in [Stream::Structure, Stream::Copy] {
             if self.collector.renew.contains(&self.frontiers[stream as usize].block) {
@@ -233,7 +246,9 @@ impl<N: Nand> Ftl<N> {
             let known = self.table.known();
             known.filter(|(block, info)| info.state == BlockState::Map && !self.is_open(*block))
         };
-        let due = |block: &u32| self.collector.retire.contains(block) || self.collector.renew.contains(block);
+        let due = |block: &u32| {
+            self.collector.retire.contains(block) || self.collector.renew.contains(block)
+        };
         let worn = candidates().find(|(block, _)| due(block));
         let emptiest = candidates().min_by_key(|(_, info)| info.valid);
         let crowded = candidates().count() as u32 >= blocks_max;
@@ -263,8 +278,10 @@ impl<N: Nand> Ftl<N> {
         }
         let inside = |page: &u32| self.block_of(*page) == victim;
         moving.spills = self.spills.iter().copied().filter(inside).collect();
-        let reads: Vec<u32> =
-            (0..second.reads.len()).filter(|id| within(&second.reads, *id)).map(|id| id as u32).collect();
+        let reads: Vec<u32> = (0..second.reads.len())
+            .filter(|id| within(&second.reads, *id))
+            .map(|id| id as u32)
+            .collect();
         self.reads.due.extend(reads);
         for id in 0..layout.directory_pages {
             let (words, per_block) = (layout.words, self.geometry.pages_per_block);

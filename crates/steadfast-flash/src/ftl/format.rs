@@ -10,8 +10,9 @@ use super::state::Ftl;
 use super::table::{BlockInfo, BlockState};
 use crate::nand::{BlockNumber, Nand};
 
-/// Makes an empty volume with this number, which should be random; what was there is lost. Blocks that carry the mark are
-/// left alone. Erasures that a volume found there has counted go on to be counted.
+/// Makes an empty volume with this number, which should be random; what was there is lost. Blocks
+/// that carry the mark are left alone. Erasures that a volume found there has counted go on to be
+/// counted.
 ///
 /// # Errors
 /// The part is too small or has too many bad blocks; or its own errors.
@@ -19,9 +20,9 @@ pub fn format<N: Nand>(nand: N, volume: u64) -> Result<Ftl<N>> {
     make(nand, volume, false)
 }
 
-/// Makes an empty volume for an image that device programmers will put into the good blocks of parts, in order: nothing
-/// is put into the last blocks, as many as may be bad. `nand` has no bad blocks. The first mount of a part that was programmed
-/// so finds out where the blocks are.
+/// Makes an empty volume for an image that device programmers will put into the good blocks of
+/// parts, in order: nothing is put into the last blocks, as many as may be bad. `nand` has no bad
+/// blocks. The first mount of a part that was programmed so finds out where the blocks are.
 ///
 /// # Errors
 /// As [`format()`].
@@ -34,7 +35,12 @@ fn make<N: Nand>(nand: N, volume: u64, image: bool) -> Result<Ftl<N>> {
     make_with(nand, volume, image, layout)
 }
 
-pub(super) fn make_with<N: Nand>(mut nand: N, volume: u64, image: bool, layout: Layout) -> Result<Ftl<N>> {
+pub(super) fn make_with<N: Nand>(
+    mut nand: N,
+    volume: u64,
+    image: bool,
+    layout: Layout,
+) -> Result<Ftl<N>> {
     let (before, newest) = earlier(&mut nand);
     let mut ftl = Ftl::empty(nand, layout, volume);
     ftl.born = match newest {
@@ -62,7 +68,10 @@ pub(super) fn make_with<N: Nand>(mut nand: N, volume: u64, image: bool, layout: 
     }
     if bad > ftl.geometry.bad_max {
         let blocks = ftl.geometry.blocks - bad;
-        return Err(FlashError::TooSmall { blocks, needed: ftl.geometry.blocks - ftl.geometry.bad_max });
+        return Err(FlashError::TooSmall {
+            blocks,
+            needed: ftl.geometry.blocks - ftl.geometry.bad_max,
+        });
     }
     // Without its anchors nothing of an earlier volume is found.
     let mut first = None;
@@ -85,8 +94,8 @@ pub(super) fn make_with<N: Nand>(mut nand: N, volume: u64, image: bool, layout: 
 /// More than the sequence numbers between the first page of a block and the last one.
 const GENERATION: u64 = 1 << 24;
 
-/// The erasures that a volume on the part has counted, by blocks of the part, nothing where there is none; and its newest
-/// sequence number.
+/// The erasures that a volume on the part has counted, by blocks of the part, nothing where there
+/// is none; and its newest sequence number.
 fn earlier<N: Nand>(nand: &mut N) -> (Vec<u32>, Option<u64>) {
     let Ok(mut old) = Ftl::mount(nand, true) else { return (Vec::new(), None) };
     let blocks = old.geometry.blocks;
@@ -101,7 +110,8 @@ fn earlier<N: Nand>(nand: &mut N) -> (Vec<u32>, Option<u64>) {
 }
 
 impl<N: Nand> Ftl<N> {
-    /// The newest sequence number on the first pages of blocks: of remains of a volume that does not open.
+    /// The newest sequence number on the first pages of blocks: of remains of a volume that does
+    /// not open.
     fn newest_tag(&mut self) -> Result<u64> {
         let mut data = vec![0; self.geometry.page_size as usize];
         let mut newest = 1;

@@ -13,9 +13,11 @@ use crate::nand::{BlockNumber, EccStatus, Nand, NandError, PageAddress, Pairing}
 const HOLDS_READS: u32 = 24;
 
 impl<N: Nand> Ftl<N> {
-    /// The first page from `page` on whose programming cannot damage what was acknowledged (pages before `synced`).
+    /// The first page from `page` on whose programming cannot damage what was acknowledged (pages
+    /// before `synced`).
     pub(super) fn safe_page(&self, page: u32, synced: u32) -> u32 {
-        let harms = |page: u32| self.geometry.pairing.damaged_by(page).is_some_and(|other| other < synced);
+        let harms =
+            |page: u32| self.geometry.pairing.damaged_by(page).is_some_and(|other| other < synced);
         (page..self.geometry.pages_per_block)
             .find(|page| !harms(*page))
             .unwrap_or(self.geometry.pages_per_block)
@@ -28,8 +30,15 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Programs the next page of a stream and returns its address. A block whose program fails is left and retired.
-    pub(super) fn program(&mut self, stream: Stream, kind: Kind, id: u32, data: &[u8]) -> Result<u32> {
+    /// Programs the next page of a stream and returns its address. A block whose program fails is
+    /// left and retired.
+    pub(super) fn program(
+        &mut self,
+        stream: Stream,
+        kind: Kind,
+        id: u32,
+        data: &[u8],
+    ) -> Result<u32> {
         loop {
             let Frontier { block, page, synced } = self.frontiers[stream as usize];
             let at = if block == UNMAPPED {
@@ -87,7 +96,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Opens a block for a stream: erases it, and for the host says so in the journal before anything is programmed there.
+    /// Opens a block for a stream: erases it, and for the host says so in the journal before
+    /// anything is programmed there.
     fn open(&mut self, stream: Stream) -> Result<()> {
         self.close_frontier(stream)?;
         let state = if stream.holds_data() { BlockState::Data } else { BlockState::Map };
@@ -103,7 +113,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Takes a free block and erases it: the one erased least often, or most often. Blocks that do not take it are bad.
+    /// Takes a free block and erases it: the one erased least often, or most often. Blocks that do
+    /// not take it are bad.
     pub(super) fn take_free(&mut self, state: BlockState, worn: bool) -> Result<u32> {
         loop {
             while self.free.len() < 2
@@ -131,9 +142,9 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// In a recovery that has no free block left, as it was cut again and again: one that the state found does not need. It may
-    /// be needed by the state before, which counts only if the journal page that was found can be lost: so that page must
-    /// be the same each time.
+    /// In a recovery that has no free block left, as it was cut again and again: one that the state
+    /// found does not need. It may be needed by the state before, which counts only if the journal
+    /// page that was found can be lost: so that page must be the same each time.
     pub(super) fn take_pending(&mut self) -> Result<Option<u32>> {
         if self.begun {
             return Ok(None);
@@ -149,7 +160,8 @@ impl<N: Nand> Ftl<N> {
         Ok(self.pending.remove(at).map(|(block, _)| block))
     }
 
-    /// Whether a page can be read every time, not only now and then: one that was in flight at a power cut.
+    /// Whether a page can be read every time, not only now and then: one that was in flight at a
+    /// power cut.
     pub(super) fn holds(&mut self, page: u32) -> Result<bool> {
         let mut data = vec![0; self.geometry.page_size as usize];
         let mut oob = [0; TAG_SIZE];

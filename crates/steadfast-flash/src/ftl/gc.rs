@@ -1,7 +1,8 @@
 //! Garbage collection and wear levelling, in bounded steps.
 //!
-//! A block is emptied page by page: what is valid is programmed elsewhere, the source stays until two journal pages know.
-//! Which block: those that have to go for their own sake first, then the one with the fewest valid pages.
+//! A block is emptied page by page: what is valid is programmed elsewhere, the source stays until
+//! two journal pages know. Which block: those that have to go for their own sake first, then the
+//! one with the fewest valid pages.
 
 use alloc::vec;
 
@@ -20,7 +21,8 @@ const FREE_LEAST: usize = 6;
 impl<N: Nand> Ftl<N> {
     #[cfg(test)]
     pub(super) fn describe(&self) -> alloc::string::String {
-        let known: alloc::vec::Vec<_> = self.table.known().map(|(b, i)| (b, i.state, i.valid)).collect();
+        let known: alloc::vec::Vec<_> =
+            self.table.known().map(|(b, i)| (b, i.state, i.valid)).collect();
         alloc::format!(
             "free {} pending {:?} chain {:?} frontiers {:?} collector {:?} spills {} delta {} user {} {known:?} {:?}",
             self.free.len(),
@@ -35,7 +37,8 @@ impl<N: Nand> Ftl<N> {
         )
     }
 
-    /// Most pages that are moved before one write of the host. Programs take longer where cells are shared.
+    /// Most pages that are moved before one write of the host. Programs take longer where cells are
+    /// shared.
     fn moves_max(&self) -> u32 {
         if self.geometry.pairing == Pairing::None { 16 } else { 12 }
     }
@@ -49,7 +52,8 @@ impl<N: Nand> Ftl<N> {
         self.layout.reserve as usize + 2
     }
 
-    /// A bounded step of garbage collection, if it is time; more where there would be no block left otherwise.
+    /// A bounded step of garbage collection, if it is time; more where there would be no block left
+    /// otherwise.
     pub(super) fn collect(&mut self) -> Result<()> {
         if self.free.len() < self.low_water()
             && let Some(page) = self.table.first_unknown_page()
@@ -69,7 +73,10 @@ impl<N: Nand> Ftl<N> {
         let mut rounds = 0;
         while self.free.len() <= self.free_min() {
             rounds += 1;
-            if rounds > 4 * self.geometry.blocks * self.geometry.pages_per_block.div_ceil(self.moves_max()) {
+            if rounds
+                > 4 * self.geometry.blocks
+                    * self.geometry.pages_per_block.div_ceil(self.moves_max())
+            {
                 return Err(FlashError::WornOut);
             }
             if !self.pending.is_empty() {
@@ -80,7 +87,11 @@ impl<N: Nand> Ftl<N> {
                 self.step(self.moves_max())?;
                 // A small part that is full to the last page has no more: what it has must do.
                 if self.collector.victim.is_none() && self.pending.is_empty() {
-                    return if self.free.len() > FREE_LEAST { Ok(()) } else { Err(FlashError::WornOut) };
+                    return if self.free.len() > FREE_LEAST {
+                        Ok(())
+                    } else {
+                        Err(FlashError::WornOut)
+                    };
                 }
             }
         }
@@ -90,8 +101,11 @@ impl<N: Nand> Ftl<N> {
     /// How many valid pages of the present victim stand for one free one, and a little more.
     fn moves_for_one_page(&self) -> u32 {
         let pages = self.geometry.pages_per_block;
-        let valid =
-            self.collector.victim.and_then(|(block, _)| self.table.get(block)).map_or(0, |info| info.valid);
+        let valid = self
+            .collector
+            .victim
+            .and_then(|(block, _)| self.table.get(block))
+            .map_or(0, |info| info.valid);
         let moves = valid / (pages - valid.min(pages - 1)) + 2;
         // Behind: faster, and at last as fast as the bound on one write allows.
         let moves = match self.free.len().saturating_sub(self.free_min()) {
@@ -102,8 +116,9 @@ impl<N: Nand> Ftl<N> {
         moves.min(self.moves_max())
     }
 
-    /// Moves at most `moves` valid pages. Where cells are shared, whole groups of them: then what is moved uses every page
-    /// of its blocks, as nothing that counts shares cells with what comes next.
+    /// Moves at most `moves` valid pages. Where cells are shared, whole groups of them: then what
+    /// is moved uses every page of its blocks, as nothing that counts shares cells with what comes
+    /// next.
     pub(super) fn step(&mut self, moves: u32) -> Result<()> {
         let mut left = moves;
         while left > 0 || !self.in_step() {
@@ -128,7 +143,8 @@ impl<N: Nand> Ftl<N> {
         page.is_multiple_of(self.geometry.pairing.group()) || page >= self.geometry.pages_per_block
     }
 
-    /// The block that is being emptied, or the next one; `None` where emptying any would gain nothing.
+    /// The block that is being emptied, or the next one; `None` where emptying any would gain
+    /// nothing.
     fn victim(&mut self) -> Result<Option<(u32, u32)>> {
         if self.collector.victim.is_none() {
             let chosen = match self.next_queued() {
@@ -160,7 +176,8 @@ impl<N: Nand> Ftl<N> {
                     && !self.collector.stuck.contains(block)
             });
             let best = candidates.min_by_key(|(block, info)| {
-                // A hot page costs a move less than a page of room for it gains: they get more room.
+                // A hot page costs a move less than a page of room for it gains: they get more
+                // room.
                 let soon = if self.collector.hot.contains(block) { 4 } else { 1 };
                 (info.valid * soon, info.erases)
             });
@@ -185,7 +202,8 @@ impl<N: Nand> Ftl<N> {
 
     /// Moves one page if it is valid; whether it was.
     fn move_page(&mut self, page: u32) -> Result<bool> {
-        let Some(Tag { kind: Kind::Data | Kind::Lost, id: logical, .. }) = self.glance(page)? else {
+        let Some(Tag { kind: Kind::Data | Kind::Lost, id: logical, .. }) = self.glance(page)?
+        else {
             return Ok(false);
         };
         if logical >= self.layout.user_pages || self.place(logical)? != page {
@@ -195,7 +213,8 @@ impl<N: Nand> Ftl<N> {
         Ok(true)
     }
 
-    /// Programs the contents of a valid page elsewhere. What cannot be corrected is marked lost, not made up.
+    /// Programs the contents of a valid page elsewhere. What cannot be corrected is marked lost,
+    /// not made up.
     fn relocate(&mut self, logical: u32, page: u32) -> Result<()> {
         let mut data = vec![0; self.geometry.page_size as usize];
         let kind = match self.read_tagged(page, &mut data)? {
@@ -205,7 +224,8 @@ impl<N: Nand> Ftl<N> {
                 Kind::Lost
             }
         };
-        // What is hot stays apart: among cold pages it would soon leave a hole, and each hole there costs moves of cold ones.
+        // What is hot stays apart: among cold pages it would soon leave a hole, and each hole there
+        // costs moves of cold ones.
         let hot = self.collector.hot.contains(&self.block_of(page));
         let stream = if hot { Stream::Hot } else { Stream::Moved };
         self.program_data(stream, kind, logical, &data)?;
@@ -214,8 +234,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// After the map was written, when counts are exact: blocks that were emptied and still count valid pages hold pages
-    /// whose tags cannot be read. The map says which.
+    /// After the map was written, when counts are exact: blocks that were emptied and still count
+    /// valid pages hold pages whose tags cannot be read. The map says which.
     pub(super) fn note_stuck(&mut self) {
         for block in core::mem::take(&mut self.collector.emptied) {
             let info = self.table.get(block);
@@ -244,8 +264,9 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Sets how far the erasures of data blocks may lie apart before cold data is moved; by default a two-hundredth of the
-    /// rated cycles. Lower: more even, and more erasures ([`FtlInfo::level_erases`](super::FtlInfo::level_erases)).
+    /// Sets how far the erasures of data blocks may lie apart before cold data is moved; by default
+    /// a two-hundredth of the rated cycles. Lower: more even, and more erasures
+    /// ([`FtlInfo::level_erases`](super::FtlInfo::level_erases)).
     pub fn set_spread(&mut self, erases: u32) {
         self.spread_max = Some(erases.max(2));
     }
@@ -269,7 +290,8 @@ impl<N: Nand> Ftl<N> {
         data.map(|(block, info)| (info.erases, block)).min()
     }
 
-    /// After an erasure: where some data block is much younger its contents are moved, so that it takes its share.
+    /// After an erasure: where some data block is much younger its contents are moved, so that it
+    /// takes its share.
     pub(super) fn level(&mut self, erases: u32) -> Result<()> {
         if self.collector.queue.is_empty()
             && let Some((least, block)) = self.youngest()

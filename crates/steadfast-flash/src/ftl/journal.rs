@@ -1,7 +1,9 @@
-//! Writing the journal: its pages, the chain of its blocks, and the anchors that the chain is found by.
+//! Writing the journal: its pages, the chain of its blocks, and the anchors that the chain is found
+//! by.
 //!
-//! The blocks of the journal form a chain: each page names the block that comes next. An anchor names the newest; anchors go round in a ring of blocks at the start of the part. A block leaves the chain when an anchor for
-//! a later one is there.
+//! The blocks of the journal form a chain: each page names the block that comes next. An anchor
+//! names the newest; anchors go round in a ring of blocks at the start of the part. A block leaves
+//! the chain when an anchor for a later one is there.
 
 use alloc::vec::Vec;
 
@@ -14,7 +16,8 @@ use super::table::{BlockInfo, BlockState};
 use super::tag::Kind;
 use crate::nand::{Nand, NandError};
 
-/// Free blocks that every journal page names, so that recovery has some without reading the block table.
+/// Free blocks that every journal page names, so that recovery has some without reading the block
+/// table.
 const SPARES_NAMED: usize = 6;
 /// Blocks that are kept for recoveries.
 const KEPT: usize = 3;
@@ -27,9 +30,11 @@ impl<N: Nand> Ftl<N> {
 
     fn journal_state(&self, flags: u16) -> State {
         let entry = |block: u32| Some((block, self.table.get(block)?.encode()));
-        let mut fixups: Vec<(u32, u32)> = self.table.dirty.iter().copied().filter_map(entry).collect();
+        let mut fixups: Vec<(u32, u32)> =
+            self.table.dirty.iter().copied().filter_map(entry).collect();
         // A recovery begins with these: as far as there is room it reads no block table for them.
-        let open = self.frontiers.iter().map(|frontier| frontier.block).filter(|block| *block != UNMAPPED);
+        let open =
+            self.frontiers.iter().map(|frontier| frontier.block).filter(|block| *block != UNMAPPED);
         let spare = self.free.iter().take(SPARES_NAMED).map(|(_, block)| *block);
         // Its anchor goes to the next block of the ring, and the journal leaves its blocks.
         let slot = (self.journal.ring.0 + 1) % self.layout.ring;
@@ -96,7 +101,8 @@ impl<N: Nand> Ftl<N> {
                     break;
                 }
                 Err(FlashError::Nand(NandError::Failed { .. })) => {
-                    // The chain cannot go through a block whose first page does not hold: an anchor goes past it.
+                    // The chain cannot go through a block whose first page does not hold: an anchor
+                    // goes past it.
                     self.journal.since_anchor = BLOCKS_PER_ANCHOR;
                     self.journal.page = self.geometry.pages_per_block;
                     self.collector.retire.insert(self.journal.block);
@@ -140,9 +146,10 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Goes on in the next block of the chain, erased, with an anchor to come. A recovery that was interrupted before may have
-    /// left a journal page there that can be read at one time and not at another, and it names blocks that only it has
-    /// programmed: it is gone before any of these is used again.
+    /// Goes on in the next block of the chain, erased, with an anchor to come. A recovery that was
+    /// interrupted before may have left a journal page there that can be read at one time and not
+    /// at another, and it names blocks that only it has programmed: it is gone before any of these
+    /// is used again.
     pub(super) fn leave_journal_block(&mut self) -> Result<()> {
         self.next_journal_block()?;
         self.journal.since_anchor = BLOCKS_PER_ANCHOR;
@@ -150,7 +157,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Takes the block that the journal goes on in after the present one. It is erased when that happens.
+    /// Takes the block that the journal goes on in after the present one. It is erased when that
+    /// happens.
     pub(super) fn reserve_journal_block(&mut self) -> Result<u32> {
         while self.free.len() < 2
             && let Some(page) = self.table.first_unknown_page()
@@ -225,7 +233,8 @@ impl<N: Nand> Ftl<N> {
             let Some(block) = self.kept.get(at).copied() else { break };
             let info = self.block(block)?;
             let spare = self.free.len() > self.layout.reserve as usize;
-            let Some((erases, old)) = self.free.last().copied().filter(|_| spare && self.begun) else {
+            let Some((erases, old)) = self.free.last().copied().filter(|_| spare && self.begun)
+            else {
                 break;
             };
             if erases < info.erases + self.spread_max() / 2 {
@@ -240,8 +249,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// The first page of this session: in a new block of the journal, with an anchor, so that nothing rests on a page that
-    /// may be unstable.
+    /// The first page of this session: in a new block of the journal, with an anchor, so that
+    /// nothing rests on a page that may be unstable.
     pub(super) fn begin(&mut self) -> Result<()> {
         if self.begun {
             return Ok(());
@@ -249,7 +258,8 @@ impl<N: Nand> Ftl<N> {
         if !self.journal.left {
             self.leave_journal_block()?;
         }
-        // The first program may be a spill page, and may have been interrupted before: not in a block that is in use.
+        // The first program may be a spill page, and may have been interrupted before: not in a
+        // block that is in use.
         self.close_frontier(Stream::Structure)?;
         self.close_frontier(Stream::Copy)?;
         self.kept.clear();

@@ -49,19 +49,22 @@ impl Layout {
         let table_pages = blocks.div_ceil(words);
         let map_pages = geometry.pages().div_ceil(words);
         let directory_pages = map_pages.div_ceil(words);
-        // Where cells are shared only the pages that nothing can harm hold structures: half of them.
+        // Where cells are shared only the pages that nothing can harm hold structures: half of
+        // them.
         let safe = if geometry.pairing == Pairing::None { 1 } else { 2 };
         let structures = map_pages + directory_pages + table_pages + 16;
-        // An anchor comes with every 64th journal page at 64 pages a block: a ring block is erased once when all of them have
-        // taken 64 anchors, other blocks once for each 64 programs. So with this many the ring wears no faster than the others
-        // from four programs for each journal page on.
+        // An anchor comes with every 64th journal page at 64 pages a block: a ring block is erased
+        // once when all of them have taken 64 anchors, other blocks once for each 64 programs. So
+        // with this many the ring wears no faster than the others from four programs for each
+        // journal page on.
         let ring = (blocks / 256).max(4);
         // The block in use, the next one, and those that wait to be left.
         let journal = 4;
         // Map and table, and beside them the second copies.
         let map = 2 * (structures * safe).div_ceil(geometry.pages_per_block) + 2;
         let reserve = 12;
-        // Each block more that is spare saves moves: at 90 % full of 92 %, half a percent of all programs.
+        // Each block more that is spare saves moves: at 90 % full of 92 %, half a percent of all
+        // programs.
         let spare = geometry.bad_max + blocks / 32;
         let taken = ring + journal + map + reserve + spare;
         let user = blocks.checked_sub(taken).filter(|user| *user > 0);
@@ -84,14 +87,15 @@ impl Layout {
         })
     }
 
-    /// Whether the ring is so long that a mount reads several pages more to find the newest anchor. Then there is less of
-    /// something else to be read.
+    /// Whether the ring is so long that a mount reads several pages more to find the newest anchor.
+    /// Then there is less of something else to be read.
     #[must_use]
     pub fn has_long_ring(&self) -> bool {
         self.ring > SLOTS_IN_TURN
     }
 
-    /// The layout of a volume on the same part that offers so many logical pages; `None` where none can.
+    /// The layout of a volume on the same part that offers so many logical pages; `None` where none
+    /// can.
     #[must_use]
     pub fn with_user_pages(self, user_pages: u32) -> Option<Layout> {
         let map_pages = user_pages.div_ceil(self.words);

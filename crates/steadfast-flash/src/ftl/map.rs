@@ -65,7 +65,10 @@ impl<N: Nand> Ftl<N> {
     /// [`FlashError::Uncorrectable`], or the part's error.
     pub fn read_page(&mut self, logical: u32, data: &mut [u8]) -> Result<()> {
         if data.len() != self.geometry.page_size as usize {
-            return Err(FlashError::Damaged { page: logical, what: "request outside of the medium" });
+            return Err(FlashError::Damaged {
+                page: logical,
+                what: "request outside of the medium",
+            });
         }
         if let Some(short) = self.shorts.get(&logical) {
             data.fill(0);

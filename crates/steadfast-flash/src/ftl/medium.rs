@@ -1,7 +1,7 @@
 //! The translation layer as a [`Medium`].
 //!
-//! Its atomic unit is a page: each is written whole or not at all, and what was flushed stays. Discarded ranges read as
-//! zeros until a power cut, and as zeros or as before after one.
+//! Its atomic unit is a page: each is written whole or not at all, and what was flushed stays.
+//! Discarded ranges read as zeros until a power cut, and as zeros or as before after one.
 
 use spin::mutex::SpinMutex;
 use steadfast_media::{
@@ -58,7 +58,12 @@ impl<N: Nand> FlashMedium<N> {
     }
 }
 
-fn medium_error(error: FlashError, operation: MediumOperation, offset: u64, length: u64) -> MediumError {
+fn medium_error(
+    error: FlashError,
+    operation: MediumOperation,
+    offset: u64,
+    length: u64,
+) -> MediumError {
     let (class, os_error) = match error {
         FlashError::Nand(NandError::Gone) => (ErrorClass::Gone, 0),
         FlashError::Nand(NandError::Io { os_error, .. }) => (ErrorClass::Permanent, os_error),
@@ -98,7 +103,8 @@ impl<N: Nand> Medium for FlashMedium<N> {
             let pages = self.pages(MediumOperation::Write, offset, length)?;
             for (page, data) in pages.zip(data.chunks_exact(self.geometry.atomic_unit as usize)) {
                 let written = self.ftl.lock().write_hinted(page, data, temperature);
-                written.map_err(|error| medium_error(error, MediumOperation::Write, offset, length))?;
+                written
+                    .map_err(|error| medium_error(error, MediumOperation::Write, offset, length))?;
             }
             offset += length;
         }

@@ -2,21 +2,23 @@
 //!
 //! Invariants, each of which recovery rests on:
 //!
-//! - Nothing that the newest journal page or the one before it refers to is erased. A block that is needed no more is
-//!   *pending* until two more journal pages are there.
-//! - A block is erased right before it is used, so an erasure that was interrupted is always done again. A block for what the
-//!   host writes is in a journal page before anything is programmed in it: what lies behind the journal and counts is in the
-//!   blocks that it names, at most [`JOURNAL_EVERY`] pages.
-//! - What garbage collection moves counts once a journal page says so, or a recovery finds it among the host's; until two
-//!   journal pages are there its source stays.
-//! - After a start that was not clean nothing is programmed into a block that was open before, and the page programmed
-//!   last (the only one that can be unstable) is programmed again elsewhere before anything is relied on.
+//! - Nothing that the newest journal page or the one before it refers to is erased. A block that is
+//!   needed no more is *pending* until two more journal pages are there.
+//! - A block is erased right before it is used, so an erasure that was interrupted is always done
+//!   again. A block for what the host writes is in a journal page before anything is programmed in
+//!   it: what lies behind the journal and counts is in the blocks that it names, at most
+//!   [`JOURNAL_EVERY`] pages.
+//! - What garbage collection moves counts once a journal page says so, or a recovery finds it among
+//!   the host's; until two journal pages are there its source stays.
+//! - After a start that was not clean nothing is programmed into a block that was open before, and
+//!   the page programmed last (the only one that can be unstable) is programmed again elsewhere
+//!   before anything is relied on.
 //! - The count of valid pages of a block is never below the truth.
 //! - Where cells are shared no page is programmed that can damage what was acknowledged.
 //!
-//! The journal page holds the whole state: where map, block table and spill pages are, what they do not say yet, and the
-//! contents of logical pages that are mostly zeros. The file system's log records are such pages: so one program makes
-//! a record durable and is the journal as well.
+//! The journal page holds the whole state: where map, block table and spill pages are, what they do
+//! not say yet, and the contents of logical pages that are mostly zeros. The file system's log
+//! records are such pages: so one program makes a record durable and is the journal as well.
 //!
 //! docs/FLASH.md describes the bits, docs/decisions/0007 the reasons.
 

@@ -1,8 +1,10 @@
 //! Mounting: a bounded number of page reads, whatever the size.
 //!
-//! The first page of each ring block gives the newest anchor block; in it the last anchor is searched by halves. It names the
-//! newest block of the journal, in which the last page is searched by halves; that page names the block after it, which is
-//! looked at because the power may have gone between its first page and its anchor. The last page holds the state. What follows after a power cut is in `recover`.
+//! The first page of each ring block gives the newest anchor block; in it the last anchor is
+//! searched by halves. It names the newest block of the journal, in which the last page is searched
+//! by halves; that page names the block after it, which is looked at because the power may have
+//! gone between its first page and its anchor. The last page holds the state. What follows after a
+//! power cut is in `recover`.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,11 +30,12 @@ pub(super) struct Last {
 pub(super) type JournalPage = (Tag, State, Vec<(u32, Change)>);
 
 impl<N: Nand> Ftl<N> {
-    /// Opens what [`format`](super::format()) made. After a start that was not clean this programs and erases, unless
-    /// `read_only`: then nothing is written, now or later.
+    /// Opens what [`format`](super::format()) made. After a start that was not clean this programs
+    /// and erases, unless `read_only`: then nothing is written, now or later.
     ///
     /// # Errors
-    /// [`FlashError::NotFormatted`] and its like where there is no volume, [`FlashError::Damaged`], or the part's errors.
+    /// [`FlashError::NotFormatted`] and its like where there is no volume, [`FlashError::Damaged`],
+    /// or the part's errors.
     pub fn mount(nand: N, read_only: bool) -> Result<Ftl<N>> {
         let layout = Layout::new(&nand.geometry())?;
         let mut ftl = Ftl::empty(nand, layout, 0);
@@ -40,7 +43,8 @@ impl<N: Nand> Ftl<N> {
         let clean = state.flags & FLAG_CLEAN != 0;
         ftl.load(&tag, state, changes)?;
         if clean && ftl.journal.since_anchor > 0 {
-            // The power may have gone in the anchor behind this journal page: the next one goes to the next block.
+            // The power may have gone in the anchor behind this journal page: the next one goes to
+            // the next block.
             ftl.journal.ring.1 = ftl.geometry.pages_per_block;
         }
         if !clean {
@@ -79,9 +83,12 @@ impl<N: Nand> Ftl<N> {
             return Ok(None);
         }
         let (mut block, mut chain) = (anchor.block, anchor.chain);
-        // The sequence number of the first page of the block: exact, or where that page cannot be read a range.
+        // The sequence number of the first page of the block: exact, or where that page cannot be
+        // read a range.
         let mut first = anchor.first..=anchor.first;
-        let Some(mut last) = self.last_in_block(block, Kind::Journal, None)? else { return Ok(None) };
+        let Some(mut last) = self.last_in_block(block, Kind::Journal, None)? else {
+            return Ok(None);
+        };
         let mut hops = 0;
         while let Some((state, _)) = State::decode(&last.data, &self.geometry)
             && let Some(next) = self.journal_at(state.next_block, chain + 1, first.clone())?
@@ -98,7 +105,8 @@ impl<N: Nand> Ftl<N> {
         self.journal.first = *first.end();
         loop {
             let decoded = State::decode(&last.data, &self.geometry);
-            match decoded.filter(|(state, _)| state.volume == anchor.volume && last.tag.id == chain) {
+            match decoded.filter(|(state, _)| state.volume == anchor.volume && last.tag.id == chain)
+            {
                 Some((state, changes)) => {
                     self.journal.block = block;
                     self.journal.found = self.page(block, last.page).0;
@@ -112,15 +120,20 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// The range in which the sequence number of the first page of a block is, from the first page that can be read; `before`:
-    /// that of the block before, at most.
+    /// The range in which the sequence number of the first page of a block is, from the first page
+    /// that can be read; `before`: that of the block before, at most.
     fn firsts(found: &Last, before: u64) -> core::ops::RangeInclusive<u64> {
         let end = found.tag.sequence;
         if found.page == 0 { end..=end } else { before + 1..=end }
     }
 
-    /// The first page of a block of structures; one of the next two if it was programmed and cannot be read.
-    pub(super) fn first_readable(&mut self, block: u32, data: &mut [u8]) -> Result<Option<(Tag, u32)>> {
+    /// The first page of a block of structures; one of the next two if it was programmed and cannot
+    /// be read.
+    pub(super) fn first_readable(
+        &mut self,
+        block: u32,
+        data: &mut [u8],
+    ) -> Result<Option<(Tag, u32)>> {
         for page in self.structure_pages().into_iter().take(3) {
             if let Some(tag) = self.read_tagged(self.page(block, page).0, data)? {
                 return Ok(Some((tag, page)));
@@ -132,7 +145,8 @@ impl<N: Nand> Ftl<N> {
         Ok(None)
     }
 
-    /// The first page of a block, if that is the block of the journal with this number, behind one with such a first page.
+    /// The first page of a block, if that is the block of the journal with this number, behind one
+    /// with such a first page.
     fn journal_at(
         &mut self,
         block: u32,
@@ -144,13 +158,14 @@ impl<N: Nand> Ftl<N> {
         let state = State::decode(&data, &self.geometry);
         let ours = tag.kind == Kind::Journal
             && tag.id == chain
-            && state
-                .is_some_and(|(state, _)| state.volume == self.volume && previous.contains(&state.previous));
+            && state.is_some_and(|(state, _)| {
+                state.volume == self.volume && previous.contains(&state.previous)
+            });
         Ok(ours.then_some(Last { tag, data, page }))
     }
 
-    /// The last good page of a kind in a block, by halves, as pages are used in order. `first`: its first good page, if that
-    /// was read.
+    /// The last good page of a kind in a block, by halves, as pages are used in order. `first`: its
+    /// first good page, if that was read.
     pub(super) fn last_in_block(
         &mut self,
         block: u32,
@@ -158,7 +173,8 @@ impl<N: Nand> Ftl<N> {
         first: Option<Last>,
     ) -> Result<Option<Last>> {
         let pages = self.structure_pages();
-        let known = first.as_ref().and_then(|first| pages.iter().position(|page| *page == first.page));
+        let known =
+            first.as_ref().and_then(|first| pages.iter().position(|page| *page == first.page));
         // The chain leads past the anchor to a block that has one page as a rule.
         let mut middle = match known {
             Some(known) if kind == Kind::Journal => known + 1,
@@ -233,7 +249,8 @@ impl<N: Nand> Ftl<N> {
             self.note_loaded(block, info);
         }
         let mut data = vec![0; self.geometry.page_size as usize];
-        self.written = state.written.iter().map(|word| (word & 0xff_ffff, (word >> 24) as usize)).collect();
+        self.written =
+            state.written.iter().map(|word| (word & 0xff_ffff, (word >> 24) as usize)).collect();
         for (number, page) in state.spills.iter().enumerate() {
             let what = FlashError::Damaged { page: *page, what: "spill page" };
             let tag = self.read_tagged(*page, &mut data)?;

@@ -1,9 +1,10 @@
 //! Where the blocks of a volume are on the part.
 //!
-//! A volume that was made on its part has block `n` in block `n`. An image that a device programmer has put on a part with
-//! bad blocks, each next block into the next good one (*skip bad block*), has it in the `n`-th good block of that day. So the
-//! blocks that were bad then are *skipped*: the volume sees the others first, in order, and the skipped ones last. Every
-//! anchor names them, and they stay the same for the life of the volume, whatever goes bad later.
+//! A volume that was made on its part has block `n` in block `n`. An image that a device programmer
+//! has put on a part with bad blocks, each next block into the next good one (*skip bad block*),
+//! has it in the `n`-th good block of that day. So the blocks that were bad then are *skipped*: the
+//! volume sees the others first, in order, and the skipped ones last. Every anchor names them, and
+//! they stay the same for the life of the volume, whatever goes bad later.
 
 use alloc::vec::Vec;
 
@@ -42,7 +43,8 @@ impl<N: Nand> Placed<N> {
             // The skipped ones; outside of the part nothing is changed.
             return self.skipped.get((block - good) as usize).copied().unwrap_or(block);
         }
-        // The first `n` are before it where the n-th is at most `block + n`: the sum rises with every one of them.
+        // The first `n` are before it where the n-th is at most `block + n`: the sum rises with
+        // every one of them.
         let (mut before, mut end) = (0, self.skipped.len());
         while before < end {
             let middle = before.midpoint(end);
@@ -54,7 +56,8 @@ impl<N: Nand> Placed<N> {
         block + before as u32
     }
 
-    /// Bad-block marks wait from now on: as long as the marks say which blocks are to be skipped, none may be added.
+    /// Bad-block marks wait from now on: as long as the marks say which blocks are to be skipped,
+    /// none may be added.
     pub fn hold_marks(&mut self) {
         self.waiting.get_or_insert_default();
     }
@@ -98,7 +101,12 @@ impl<N: Nand> Nand for Placed<N> {
         self.nand.geometry()
     }
 
-    fn read(&mut self, page: PageAddress, data: &mut [u8], oob: &mut [u8]) -> Result<EccStatus, NandError> {
+    fn read(
+        &mut self,
+        page: PageAddress,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<EccStatus, NandError> {
         let page = self.page(page);
         self.nand.read(page, data, oob)
     }
@@ -142,13 +150,22 @@ mod tests {
     #[test]
     fn every_block_has_one_place_and_good_ones_keep_their_order() {
         let part = Part::SPI_1GBIT.with_blocks(30);
-        for skipped in [vec![], vec![0], vec![29], vec![0, 1, 2], vec![3, 4, 10, 28, 29], vec![5, 7, 9, 11]] {
+        for skipped in
+            [vec![], vec![0], vec![29], vec![0, 1, 2], vec![3, 4, 10, 28, 29], vec![5, 7, 9, 11]]
+        {
             let mut placed = Placed::new(NandModel::new(&part, 1));
             placed.skip(skipped.clone());
             let places: Vec<u32> = (0..30).map(|block| placed.place(block)).collect();
-            assert_eq!(places.iter().copied().collect::<BTreeSet<_>>(), (0..30).collect(), "{skipped:?}");
+            assert_eq!(
+                places.iter().copied().collect::<BTreeSet<_>>(),
+                (0..30).collect(),
+                "{skipped:?}"
+            );
             let (good, last) = places.split_at(30 - skipped.len());
-            assert!(good.is_sorted() && good.iter().all(|block| !skipped.contains(block)), "{places:?}");
+            assert!(
+                good.is_sorted() && good.iter().all(|block| !skipped.contains(block)),
+                "{places:?}"
+            );
             assert_eq!(last, skipped);
             assert_eq!(placed.place(30), 30, "outside stays outside");
         }

@@ -1,4 +1,5 @@
-//! Reading pages: tags are checked, flipped bits and reads are counted, and what has too many is written elsewhere soon.
+//! Reading pages: tags are checked, flipped bits and reads are counted, and what has too many is
+//! written elsewhere soon.
 
 use super::error::Result;
 use super::state::Ftl;
@@ -22,7 +23,8 @@ impl<N: Nand> Ftl<N> {
         Ok(Tag::decode(data, &oob))
     }
 
-    /// Whether the last page read by [`read_tagged`](Self::read_tagged) into `data` looks as if it was never programmed.
+    /// Whether the last page read by [`read_tagged`](Self::read_tagged) into `data` looks as if it
+    /// was never programmed.
     pub(super) fn looks_erased(data: &[u8]) -> bool {
         let zeros: u32 = data.iter().map(|byte| byte.count_zeros()).sum();
         (zeros as usize) < data.len() / 64
@@ -55,7 +57,9 @@ impl<N: Nand> Ftl<N> {
                 self.collector.queue.push_back(block);
                 self.info.refreshed_blocks += 1;
             }
-            BlockState::Map if self.collector.renew.insert(block) => self.info.refreshed_blocks += 1,
+            BlockState::Map if self.collector.renew.insert(block) => {
+                self.info.refreshed_blocks += 1
+            }
             BlockState::Journal if self.journal.block == block || self.journal.ring.0 == block => {
                 self.journal.renew = true;
             }

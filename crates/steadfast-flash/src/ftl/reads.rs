@@ -1,9 +1,10 @@
 //! Reads of each block since its erasure: what read disturb is judged by, kept over remounts.
 //!
-//! Counts are exact in memory. On the part they are bytes in units of a two-hundredth of the bound, in pages of their own
-//! that the page of second copies names. A count is stored when it has grown by an eighth of the bound since it last was,
-//! and when the volume is closed: a power cut forgets at most that much. What is stored may be too high (of a block that
-//! was erased since), which moves a block early, and never makes one late.
+//! Counts are exact in memory. On the part they are bytes in units of a two-hundredth of the bound,
+//! in pages of their own that the page of second copies names. A count is stored when it has grown
+//! by an eighth of the bound since it last was, and when the volume is closed: a power cut forgets
+//! at most that much. What is stored may be too high (of a block that was erased since), which
+//! moves a block early, and never makes one late.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -146,7 +147,10 @@ impl ReadCounts {
         let unit = self.unit();
         let differs = |(count, stored): (&u32, &u8)| count / unit > u32::from(*stored);
         let blocks = self.counts.iter().zip(&self.stored).enumerate();
-        blocks.filter(|(_, pair)| differs(*pair)).map(|(block, _)| block as u32 / self.per_page).collect()
+        blocks
+            .filter(|(_, pair)| differs(*pair))
+            .map(|(block, _)| block as u32 / self.per_page)
+            .collect()
     }
 
     /// Bytes of memory.
@@ -157,7 +161,8 @@ impl ReadCounts {
 }
 
 impl<N: Nand> Ftl<N> {
-    /// Adds the stored counts of a page of them. Those that cannot be read are gone: they count from zero.
+    /// Adds the stored counts of a page of them. Those that cannot be read are gone: they count
+    /// from zero.
     pub(super) fn load_reads(&mut self, page: u32) -> Result<()> {
         if self.reads.is_loaded(page) {
             return Ok(());
@@ -174,7 +179,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Stores counts that are due although nothing is written; if that fails the read was still good.
+    /// Stores counts that are due although nothing is written; if that fails the read was still
+    /// good.
     pub(super) fn store_reads_due(&mut self) {
         if !self.reads.due.is_empty() && self.failed.is_none() {
             let stored = self.guarded(|ftl| ftl.upkeep());

@@ -1,7 +1,8 @@
 //! The last resort: making the structures anew from what every page of the part says of itself.
 //!
-//! It reads the whole part twice. Nothing that holds data, or that says where data is, is erased before the first journal
-//! page of the new state is there: a power cut in it leaves what another one can be made from.
+//! It reads the whole part twice. Nothing that holds data, or that says where data is, is erased
+//! before the first journal page of the new state is there: a power cut in it leaves what another
+//! one can be made from.
 
 use alloc::vec::Vec;
 
@@ -22,23 +23,25 @@ const MAP_PAGES: u32 = 32;
 pub struct RebuildReport {
     /// Pages read.
     pub pages_read: u64,
-    /// Pages that were programmed and cannot be corrected, counted each time that they were read: most are what power cuts
-    /// left. Data that was in them is an error when it is read.
+    /// Pages that were programmed and cannot be corrected, counted each time that they were read:
+    /// most are what power cuts left. Data that was in them is an error when it is read.
     pub unreadable_pages: u64,
     /// Logical pages that are in pages of their own.
     pub data_pages: u32,
     /// Logical pages that were found in the journal and its spill pages.
     pub short_pages: u32,
-    /// Spill pages that the newest journal page names and that cannot be read: small writes shortly before may be as
-    /// they were before; check the file system.
+    /// Spill pages that the newest journal page names and that cannot be read: small writes shortly
+    /// before may be as they were before; check the file system.
     pub spills_lost: u32,
 }
 
-/// Makes map, directory, block table and journal anew: for a volume that does not mount, or that cannot read some of them.
-/// Logical pages that were trimmed since the map was written may be as they were before.
+/// Makes map, directory, block table and journal anew: for a volume that does not mount, or that
+/// cannot read some of them. Logical pages that were trimmed since the map was written may be as
+/// they were before.
 ///
 /// # Errors
-/// [`FlashError::NotFormatted`] where no journal page of a volume is on the part; then nothing was written. The part's.
+/// [`FlashError::NotFormatted`] where no journal page of a volume is on the part; then nothing was
+/// written. The part's.
 pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
     let layout = Layout::new(&nand.geometry())?;
     let mut ftl = Ftl::empty(nand, layout, 0);
@@ -87,8 +90,8 @@ pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
 }
 
 impl<N: Nand> Ftl<N> {
-    /// Enters every block: data where something is valid, pending where a structure was, free otherwise. Returns those with
-    /// data that is newer than the journal.
+    /// Enters every block: data where something is valid, pending where a structure was, free
+    /// otherwise. Returns those with data that is newer than the journal.
     fn enter_blocks(&mut self, scan: &Scan, journal: u64) -> Vec<u32> {
         let mut valid = alloc::vec![false; self.geometry.blocks as usize];
         for logical in 0..self.layout.user_pages {

@@ -1,12 +1,14 @@
-//! After a start that was not clean: what the journal does not know, and what must not be relied on.
+//! After a start that was not clean: what the journal does not know, and what must not be relied
+//! on.
 //!
-//! Behind the newest journal page lie at most [`JOURNAL_EVERY`] pages that the host wrote, in the two blocks that it names as
-//! open for them. They are read once. The page programmed last may be unstable (and, where cells are shared, those that its
-//! successor could reach): these are programmed again, elsewhere. Only then a new journal page and an anchor make the
-//! result count; a cut before leaves everything as it was.
+//! Behind the newest journal page lie at most [`JOURNAL_EVERY`] pages that the host wrote, in the
+//! two blocks that it names as open for them. They are read once. The page programmed last may be
+//! unstable (and, where cells are shared, those that its successor could reach): these are
+//! programmed again, elsewhere. Only then a new journal page and an anchor make the result count; a
+//! cut before leaves everything as it was.
 //!
-//! What garbage collection moved behind the journal is not looked for: everything is still where it was moved from, and
-//! counted there.
+//! What garbage collection moved behind the journal is not looked for: everything is still where it
+//! was moved from, and counted there.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -40,7 +42,9 @@ impl<N: Nand> Ftl<N> {
             self.set_place(tag.id, *page)?;
         }
         if read_only {
-            found.into_iter().for_each(|Found { tag, page, data }| self.note_recent(&tag, page, data));
+            found
+                .into_iter()
+                .for_each(|Found { tag, page, data }| self.note_recent(&tag, page, data));
             return Ok(());
         }
         let newest = found.last().map_or(journal, |found| found.tag.sequence);
@@ -62,21 +66,27 @@ impl<N: Nand> Ftl<N> {
         // A page of the ring block may have been begun: the next anchor goes to the next block.
         self.journal.ring.1 = self.geometry.pages_per_block;
         self.begin()?;
-        // Where few are left: what this session has left becomes free now, while its journal page needs no more room than before.
+        // Where few are left: what this session has left becomes free now, while its journal page
+        // needs no more room than before.
         for _ in 0..2 {
             if self.free.len() <= self.free_min() && !self.pending.is_empty() {
                 self.write_journal(0)?;
             }
         }
-        // Each recovery changes entries of the block table. Where nothing is written between many of them nobody else stores
-        // these, and all must fit a journal page.
+        // Each recovery changes entries of the block table. Where nothing is written between many
+        // of them nobody else stores these, and all must fit a journal page.
         if self.table.dirty.len() > self.fixups_max() * 3 / 2 {
             self.write_map_step(false)?;
         }
         Ok(())
     }
 
-    fn look_behind(&mut self, frontier: Frontier, journal: u64, found: &mut Vec<Found>) -> Result<()> {
+    fn look_behind(
+        &mut self,
+        frontier: Frontier,
+        journal: u64,
+        found: &mut Vec<Found>,
+    ) -> Result<()> {
         if frontier.block == UNMAPPED {
             return Ok(());
         }

@@ -84,8 +84,8 @@ pub struct FlashReport {
     pub bad_blocks: Vec<u32>,
     /// Erasures of a good block: fewest, most, sum over all.
     pub erases: (u32, u32, u64),
-    /// Good blocks by erasures: so many erasures at least (and fewer than the next entry says), so many blocks. Sixteen
-    /// entries of equal width or fewer.
+    /// Good blocks by erasures: so many erasures at least (and fewer than the next entry says), so
+    /// many blocks. Sixteen entries of equal width or fewer.
     pub erase_histogram: Vec<(u32, u32)>,
     /// Page reads since its erasure of the block that was read most.
     pub reads_max: u32,
@@ -142,7 +142,8 @@ impl<N: Nand> Ftl<N> {
                 BlockState::Bad => BlockUse::Bad,
                 BlockState::Pending => BlockUse::Pending,
             };
-            let open = self.is_open(block) || block == self.journal.block || block == self.journal.ring.0;
+            let open =
+                self.is_open(block) || block == self.journal.block || block == self.journal.ring.0;
             let reads = self.reads.get(block);
             blocks.push(BlockDetail { usage, open, valid_pages: valid, erases, reads });
         }
@@ -166,9 +167,11 @@ impl<N: Nand> Ftl<N> {
                 entry.1 += 1;
             }
         }
-        let count = |usage: BlockUse| blocks.iter().filter(|block| block.usage == usage).count() as u32;
-        let bad =
-            |(number, block): (usize, &BlockDetail)| (block.usage == BlockUse::Bad).then_some(number as u32);
+        let count =
+            |usage: BlockUse| blocks.iter().filter(|block| block.usage == usage).count() as u32;
+        let bad = |(number, block): (usize, &BlockDetail)| {
+            (block.usage == BlockUse::Bad).then_some(number as u32)
+        };
         let collector = &self.collector;
         Ok(FlashReport {
             volume: self.volume,

@@ -1,7 +1,8 @@
 //! The ring of the anchors: which of its blocks has the newest.
 //!
-//! Anchors go round in order, so where the ring has many blocks the newest is searched by halves. A slot that cannot be read,
-//! or went bad, says nothing; where that misleads the search, all slots are read.
+//! Anchors go round in order, so where the ring has many blocks the newest is searched by halves. A
+//! slot that cannot be read, or went bad, says nothing; where that misleads the search, all slots
+//! are read.
 
 use super::anchor::Anchor;
 use super::error::{FlashError, Result};
@@ -30,7 +31,8 @@ impl<N: Nand> Ftl<N> {
         if self.layout.has_long_ring() {
             found = self.newest_slot_by_halves(&mut pages, &mut refused)?;
         }
-        // In turn where there are few; and where halves led nowhere, which many blocks that went bad may do.
+        // In turn where there are few; and where halves led nowhere, which many blocks that went
+        // bad may do.
         for in_turn in [false, true] {
             if in_turn || found.is_none() {
                 found = self.newest_slot_in_turn(&mut pages, &mut refused)?;
@@ -39,14 +41,21 @@ impl<N: Nand> Ftl<N> {
             if let Some(journal) = self.journal_of_slot(slot, first)? {
                 return Ok(journal);
             }
-            refused =
-                FlashError::Damaged { page: self.page(slot, 0).0, what: "no anchor leads to a journal" };
+            refused = FlashError::Damaged {
+                page: self.page(slot, 0).0,
+                what: "no anchor leads to a journal",
+            };
         }
         Err(refused)
     }
 
     /// The first anchor in a slot of the ring.
-    fn slot_anchor(&mut self, slot: u32, pages: &mut FirstPages, refused: &mut FlashError) -> Result<Slot> {
+    fn slot_anchor(
+        &mut self,
+        slot: u32,
+        pages: &mut FirstPages,
+        refused: &mut FlashError,
+    ) -> Result<Slot> {
         let (tag, page, data) = match self.first_of_ring(slot, pages)? {
             First::Page(tag, page, data) => (tag, page, data),
             First::Erased => return Ok(Slot::Erased),
@@ -79,8 +88,9 @@ impl<N: Nand> Ftl<N> {
         Ok(newest)
     }
 
-    /// Anchors go round in order: behind the first slot their numbers rise up to the newest one, then come older ones or
-    /// none. Bad blocks and pages that cannot be read say nothing: the next slot speaks for them.
+    /// Anchors go round in order: behind the first slot their numbers rise up to the newest one,
+    /// then come older ones or none. Bad blocks and pages that cannot be read say nothing: the next
+    /// slot speaks for them.
     fn newest_slot_by_halves(
         &mut self,
         pages: &mut FirstPages,
@@ -100,8 +110,11 @@ impl<N: Nand> Ftl<N> {
             while newest + 1 < end {
                 // The first slots were read already: they are asked in turn.
                 let next = newest + 1;
-                let middle =
-                    if pages.contains_key(&self.nand.place(next)) { next } else { newest.midpoint(end) };
+                let middle = if pages.contains_key(&self.nand.place(next)) {
+                    next
+                } else {
+                    newest.midpoint(end)
+                };
                 match self.later_anchor(middle..end, base, pages, refused)? {
                     Some(found) => (newest, last) = found,
                     None => end = middle,
@@ -129,7 +142,9 @@ impl<N: Nand> Ftl<N> {
     ) -> Result<Option<(u32, Last)>> {
         for slot in slots.take(SLOTS_IN_TURN as usize) {
             match self.slot_anchor(slot, pages, refused)? {
-                Slot::Anchor(found) if found.tag.sequence >= base => return Ok(Some((slot, found))),
+                Slot::Anchor(found) if found.tag.sequence >= base => {
+                    return Ok(Some((slot, found)));
+                }
                 Slot::Unreadable => {}
                 Slot::Anchor(_) | Slot::Erased => break,
             }
@@ -137,9 +152,12 @@ impl<N: Nand> Ftl<N> {
         Ok(None)
     }
 
-    /// Follows the newest anchor in a slot whose journal can be read: the one before leads there, too, by a longer chain.
+    /// Follows the newest anchor in a slot whose journal can be read: the one before leads there,
+    /// too, by a longer chain.
     fn journal_of_slot(&mut self, slot: u32, first: Last) -> Result<Option<JournalPage>> {
-        let Some(mut last) = self.last_in_block(slot, Kind::Anchor, Some(first))? else { return Ok(None) };
+        let Some(mut last) = self.last_in_block(slot, Kind::Anchor, Some(first))? else {
+            return Ok(None);
+        };
         self.journal.ring = (slot, last.page + 1);
         loop {
             if let Some(anchor) = Anchor::decode(&last.data, &self.geometry)?

@@ -1,12 +1,13 @@
 //! Reading a whole part: everything that any page says of where logical pages are.
 //!
-//! Every statement has the sequence number of the page that makes it, and the newest one counts: a data page says where its
-//! logical page is, journal and spill pages list changes, pages of the map say it of many, and of some that they are
-//! nowhere. That nowhere does not count against contents that the journal keeps, which the map does not know.
+//! Every statement has the sequence number of the page that makes it, and the newest one counts: a
+//! data page says where its logical page is, journal and spill pages list changes, pages of the map
+//! say it of many, and of some that they are nowhere. That nowhere does not count against contents
+//! that the journal keeps, which the map does not know.
 //!
-//! What was in flight at a power cut may be unstable, and newer than the copy that everything else goes by: garbage collection
-//! was moving it. So the page programmed last in a block counts only if it can be read every time, and so does one that
-//! shares its cells.
+//! What was in flight at a power cut may be unstable, and newer than the copy that everything else
+//! goes by: garbage collection was moving it. So the page programmed last in a block counts only if
+//! it can be read every time, and so does one that shares its cells.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -41,7 +42,8 @@ pub(super) struct Scan {
     pub places: Vec<(u64, u32)>,
     /// Newest contents that the journal kept.
     pub shorts: BTreeMap<u32, (u64, Vec<u8>)>,
-    /// Newest page of the map that says something of each: its sequence number, the logical pages that it calls unmapped.
+    /// Newest page of the map that says something of each: its sequence number, the logical pages
+    /// that it calls unmapped.
     nowhere: BTreeMap<u32, (u64, BTreeSet<u32>)>,
     pub blocks: Vec<SeenBlock>,
     /// Highest sequence number.
@@ -81,7 +83,9 @@ impl Scan {
     }
 
     fn entry(&mut self, block: u32, entry: u32) {
-        if let (Some(seen), Some(info)) = (self.blocks.get_mut(block as usize), BlockInfo::decode(entry)) {
+        if let (Some(seen), Some(info)) =
+            (self.blocks.get_mut(block as usize), BlockInfo::decode(entry))
+        {
             seen.erases = seen.erases.max(info.erases);
             seen.bad |= info.state == BlockState::Bad;
         }
@@ -96,7 +100,8 @@ impl Scan {
             return (UNMAPPED, Some(contents));
         }
         let map = self.nowhere.get(&(logical / words));
-        let gone = map.is_some_and(|(sequence, pages)| *sequence > said && pages.contains(&logical));
+        let gone =
+            map.is_some_and(|(sequence, pages)| *sequence > said && pages.contains(&logical));
         (if gone { UNMAPPED } else { place }, None)
     }
 }
@@ -104,8 +109,10 @@ impl Scan {
 impl<N: Nand> Ftl<N> {
     /// Reads every page of the part; what an earlier volume left does not count.
     pub(super) fn scan(&mut self) -> Result<Scan> {
-        let mut scan =
-            Scan { blocks: vec![SeenBlock::default(); self.geometry.blocks as usize], ..Scan::default() };
+        let mut scan = Scan {
+            blocks: vec![SeenBlock::default(); self.geometry.blocks as usize],
+            ..Scan::default()
+        };
         // Which volume: the newest journal page says.
         self.each_page(&mut scan, |ftl, scan, _, tag, data| {
             if tag.kind == Kind::Journal

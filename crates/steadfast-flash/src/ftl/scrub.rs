@@ -1,9 +1,10 @@
-//! The patrol: reads what nobody asks for, a bounded number of pages at a time, so that flipped bits are found while they
-//! can be corrected.
+//! The patrol: reads what nobody asks for, a bounded number of pages at a time, so that flipped
+//! bits are found while they can be corrected.
 //!
-//! It goes through the blocks in order and on from where it was, also after a remount (the journal has the block). A block
-//! in which a codeword has as many flipped bits as count as too many, or a page that cannot be read, is moved: data by
-//! garbage collection, structures with the next writing of the map, the journal and its anchors at the next journal page.
+//! It goes through the blocks in order and on from where it was, also after a remount (the journal
+//! has the block). A block in which a codeword has as many flipped bits as count as too many, or a
+//! page that cannot be read, is moved: data by garbage collection, structures with the next writing
+//! of the map, the journal and its anchors at the next journal page.
 
 use alloc::vec;
 
@@ -28,8 +29,8 @@ pub struct ScrubProgress {
     pub corrected_pages: u32,
     /// The most corrected bits of a codeword among them.
     pub bits_max: u16,
-    /// Pages that were programmed and cannot be corrected. What is still needed of them is lost; most are what power cuts
-    /// left, and needed by nothing.
+    /// Pages that were programmed and cannot be corrected. What is still needed of them is lost;
+    /// most are what power cuts left, and needed by nothing.
     pub unreadable_pages: u32,
     /// Pages moved in this call.
     pub moved_pages: u32,
@@ -42,9 +43,9 @@ pub struct ScrubProgress {
 }
 
 impl<N: Nand> Ftl<N> {
-    /// Reads at most `budget` pages, on from where the last call stopped, and moves what has too many flipped bits: at most
-    /// a quarter as many pages, beside the upkeep that any write does. On a volume that was mounted read-only it only
-    /// reads.
+    /// Reads at most `budget` pages, on from where the last call stopped, and moves what has too
+    /// many flipped bits: at most a quarter as many pages, beside the upkeep that any write does.
+    /// On a volume that was mounted read-only it only reads.
     ///
     /// # Errors
     /// The part's. A page that cannot be corrected is no error but counted.
@@ -56,15 +57,16 @@ impl<N: Nand> Ftl<N> {
         if self.failed.is_none() {
             let before = self.info.moved_pages;
             self.guarded(|ftl| {
-                // Where the patrol is goes into the journal, also when there is nothing else to be written: otherwise short
-                // patrols would read the same pages again and again.
+                // Where the patrol is goes into the journal, also when there is nothing else to be
+                // written: otherwise short patrols would read the same pages again and again.
                 ftl.begin()?;
                 ftl.patrol_moves(budget.div_ceil(4))
             })?;
             progress.moved_pages = (self.info.moved_pages - before) as u32;
         }
         let collector = &self.collector;
-        let waiting = collector.queue.len() + collector.renew.len() + usize::from(collector.victim.is_some());
+        let waiting =
+            collector.queue.len() + collector.renew.len() + usize::from(collector.victim.is_some());
         progress.blocks_waiting = waiting as u32 + u32::from(self.journal.renew);
         progress.position = self.patrol.block;
         Ok(progress)

@@ -1,5 +1,6 @@
-//! Second copies: each page of the block table and of the map's directory is there twice, in different blocks, and one
-//! page says where the second ones (and the counts of reads) are. It is read only when it is needed.
+//! Second copies: each page of the block table and of the map's directory is there twice, in
+//! different blocks, and one page says where the second ones (and the counts of reads) are. It is
+//! read only when it is needed.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,8 +12,8 @@ use super::tag::Kind;
 use crate::nand::Nand;
 
 impl<N: Nand> Ftl<N> {
-    /// Where the second copies are, read if that is not known. If it cannot be read there are none, until the
-    /// structures are written the next time.
+    /// Where the second copies are, read if that is not known. If it cannot be read there are none,
+    /// until the structures are written the next time.
     pub(super) fn second(&mut self) -> Result<&mut Second> {
         if self.second.is_none() {
             let found = match self.second_page {

@@ -1,11 +1,13 @@
 //! Images for device programmers, and the first mount of a part that one was put on.
 //!
-//! A programmer puts each next block of an image into the next good block of the part. Such an image says so in its anchors
-//! (`in_good_blocks`), and nothing is in its last blocks, as many as may be bad. The first mount looks once which blocks are
-//! bad, and from then on every anchor names them: see [`Placed`](super::placed::Placed).
+//! A programmer puts each next block of an image into the next good block of the part. Such an
+//! image says so in its anchors (`in_good_blocks`), and nothing is in its last blocks, as many as
+//! may be bad. The first mount looks once which blocks are bad, and from then on every anchor names
+//! them: see [`Placed`](super::placed::Placed).
 //!
-//! - Until two anchors that name them are on the part, nothing of the image has been changed that it needs, and no block
-//!   is marked bad: a power cut begins the first mount again, with the same blocks to be skipped.
+//! - Until two anchors that name them are on the part, nothing of the image has been changed that
+//!   it needs, and no block is marked bad: a power cut begins the first mount again, with the same
+//!   blocks to be skipped.
 //! - Afterwards the marks are not asked any more.
 
 use alloc::collections::BTreeMap;
@@ -35,13 +37,14 @@ pub(super) type FirstPages = BTreeMap<u32, First>;
 /// Blocks at the start of the part that are looked at for an anchor that says where the blocks are.
 const LOOK_FIRST: u32 = 3;
 
-/// Blocks behind those of the ring that are looked at for an anchor, where there is none in the first ones, or only that of an
-/// image: so many bad blocks at the start of a part can be skipped.
+/// Blocks behind those of the ring that are looked at for an anchor, where there is none in the
+/// first ones, or only that of an image: so many bad blocks at the start of a part can be skipped.
 const LOOK_BEYOND: u32 = 12;
 
 impl<N: Nand> Ftl<N> {
-    /// Finds out where the blocks of the volume are, from the newest anchor at the start of the part. Where there is none,
-    /// nothing is changed. Returns what it has read: the first pages of blocks of the part, so that nobody reads them again.
+    /// Finds out where the blocks of the volume are, from the newest anchor at the start of the
+    /// part. Where there is none, nothing is changed. Returns what it has read: the first pages of
+    /// blocks of the part, so that nobody reads them again.
     pub(super) fn find_places(&mut self) -> Result<FirstPages> {
         let mut pages = FirstPages::new();
         let mut newest: Option<(u64, Anchor)> = None;
@@ -102,8 +105,8 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// The block of the part that is block `block` of the volume: another one only where an image was put on a part with bad
-    /// blocks.
+    /// The block of the part that is block `block` of the volume: another one only where an image
+    /// was put on a part with bad blocks.
     #[must_use]
     pub fn place_of(&self, block: BlockNumber) -> BlockNumber {
         BlockNumber(self.nand.place(block.0))
@@ -120,8 +123,9 @@ impl<N: Nand> Ftl<N> {
         Ok(bad)
     }
 
-    /// The first mount of an image that was put into the good blocks of this part: enters which of the blocks that were
-    /// left free for them are bad, and has anchors say from now on which are skipped.
+    /// The first mount of an image that was put into the good blocks of this part: enters which of
+    /// the blocks that were left free for them are bad, and has anchors say from now on which are
+    /// skipped.
     pub(super) fn settle(&mut self, read_only: bool) -> Result<()> {
         if !self.in_good_blocks {
             return Ok(());
@@ -154,8 +158,9 @@ impl<N: Nand> Ftl<N> {
         self.begin()?;
         self.write_journal(0)?;
         self.in_good_blocks = false;
-        // In blocks of their own: the first page of one is what the next mount goes by, and there are two. Among the first
-        // slots, where that mount looks; but not where the image has its own anchor.
+        // In blocks of their own: the first page of one is what the next mount goes by, and there
+        // are two. Among the first slots, where that mount looks; but not where the image has its
+        // own anchor.
         if self.journal.ring.0 >= 2 {
             self.journal.ring.0 = self.layout.ring - 1;
         }

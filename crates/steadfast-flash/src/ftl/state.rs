@@ -26,13 +26,14 @@ pub(super) enum Stream {
     Structure = 2,
     /// Second copies, counts of reads: in other blocks than the first copies.
     Copy = 3,
-    /// What the host writes and says that it will write again soon: by itself, so that such blocks empty themselves. What
-    /// garbage collection moves out of them goes there, too.
+    /// What the host writes and says that it will write again soon: by itself, so that such blocks
+    /// empty themselves. What garbage collection moves out of them goes there, too.
     Hot = 4,
 }
 
 impl Stream {
-    /// Streams of what the host writes: a journal page names their blocks before anything is programmed there.
+    /// Streams of what the host writes: a journal page names their blocks before anything is
+    /// programmed there.
     pub const OF_HOST: [Stream; 2] = [Stream::Host, Stream::Hot];
 
     /// Whether what is programmed comes from the host.
@@ -46,8 +47,8 @@ impl Stream {
     }
 }
 
-/// Where a logical page is that changed since the map was written. Two words: how many of them there is memory for decides how
-/// many changes a page of the map gathers before it is written.
+/// Where a logical page is that changed since the map was written. Two words: how many of them
+/// there is memory for decides how many changes a page of the map gathers before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Delta {
     /// Its page, or [`UNMAPPED`], and [`RELEASED`].
@@ -89,8 +90,8 @@ pub(super) struct Journal {
     /// Sequence number of the first page of the present block, and of the block before.
     pub first: u64,
     pub previous: u64,
-    /// Blocks of the journal since the last anchor; at least [`BLOCKS_PER_ANCHOR`](super::layout::BLOCKS_PER_ANCHOR)
-    /// makes the next one due.
+    /// Blocks of the journal since the last anchor; at least
+    /// [`BLOCKS_PER_ANCHOR`](super::layout::BLOCKS_PER_ANCHOR) makes the next one due.
     pub since_anchor: u32,
     /// The block of the session before has been left.
     pub left: bool,
@@ -111,7 +112,8 @@ pub(super) struct Collector {
     pub victim: Option<(u32, u32)>,
     /// Emptied but for pages that only the map still names.
     pub emptied: BTreeSet<u32>,
-    /// Blocks to be emptied for their own sake: a failed program, flipped bits, cold data on young blocks.
+    /// Blocks to be emptied for their own sake: a failed program, flipped bits, cold data on young
+    /// blocks.
     pub queue: VecDeque<u32>,
     /// Emptied, and yet something in them is valid: their tags cannot be read.
     pub stuck: BTreeSet<u32>,
@@ -119,7 +121,8 @@ pub(super) struct Collector {
     pub rescue_at: u32,
     /// Blocks of structures whose pages are to be written elsewhere: flipped bits or many reads.
     pub renew: BTreeSet<u32>,
-    /// Blocks of what the host writes again soon, as far as this session wrote them: they empty themselves.
+    /// Blocks of what the host writes again soon, as far as this session wrote them: they empty
+    /// themselves.
     pub hot: BTreeSet<u32>,
     /// Blocks that are not to be used again.
     pub retire: BTreeSet<u32>,
@@ -188,7 +191,8 @@ pub struct FtlInfo {
 #[derive(Debug)]
 pub struct Ftl<N> {
     pub(super) nand: Placed<N>,
-    /// Anchors say that block numbers count good blocks by their marks: an image that is being made, or mounted first.
+    /// Anchors say that block numbers count good blocks by their marks: an image that is being
+    /// made, or mounted first.
     pub(super) in_good_blocks: bool,
     pub(super) geometry: NandGeometry,
     pub(super) layout: Layout,
@@ -197,12 +201,14 @@ pub struct Ftl<N> {
     pub(super) table: Table,
     /// Free blocks that are known, those erased least often first.
     pub(super) free: BTreeSet<(u32, u32)>,
-    /// Free blocks that the journal names for a recovery and nothing else uses: a journal page that cannot be read at one
-    /// time and can at another must find everything that it names, although a recovery has begun without it.
+    /// Free blocks that the journal names for a recovery and nothing else uses: a journal page that
+    /// cannot be read at one time and can at another must find everything that it names, although a
+    /// recovery has begun without it.
     pub(super) kept: Vec<u32>,
     /// Those of the state that was found, while this session has no journal page.
     pub(super) kept_before: Vec<u32>,
-    /// Blocks that become free, with the number of journal pages of this session that must be there first.
+    /// Blocks that become free, with the number of journal pages of this session that must be there
+    /// first.
     pub(super) pending: VecDeque<(u32, u64)>,
     pub(super) directory: Vec<u32>,
     pub(super) cache: MapCache,
@@ -212,8 +218,8 @@ pub struct Ftl<N> {
     /// Logical pages whose delta no spill page has.
     pub(super) unspilled: BTreeSet<u32>,
     pub(super) spills: Vec<u32>,
-    /// Pages of the map that were written while there were spill pages: so many of these, the oldest, say nothing of them any
-    /// more.
+    /// Pages of the map that were written while there were spill pages: so many of these, the
+    /// oldest, say nothing of them any more.
     pub(super) written: BTreeMap<u32, usize>,
     pub(super) short_bytes: usize,
     /// Something was acknowledged as written that only the next journal page makes durable.
@@ -254,13 +260,18 @@ impl<N: Nand> Ftl<N> {
     pub(super) fn empty(nand: N, layout: Layout, volume: u64) -> Ftl<N> {
         let geometry = nand.geometry();
         // A ninth of the map.
-        let cache = (layout.map_pages / 9).clamp(8, 2048) as usize + layout.directory_pages.min(16) as usize;
+        let cache = (layout.map_pages / 9).clamp(8, 2048) as usize
+            + layout.directory_pages.min(16) as usize;
         Ftl {
             geometry,
             layout,
             volume,
             sequence: 1,
-            table: Table::new(geometry.blocks, layout.words, vec![UNMAPPED; layout.table_pages as usize]),
+            table: Table::new(
+                geometry.blocks,
+                layout.words,
+                vec![UNMAPPED; layout.table_pages as usize],
+            ),
             free: BTreeSet::new(),
             kept: Vec::new(),
             kept_before: Vec::new(),
@@ -306,10 +317,12 @@ impl<N: Nand> Ftl<N> {
         self.info
     }
 
-    /// What was done since the mount that nobody asked for, in bytes that could have been programmed meanwhile.
+    /// What was done since the mount that nobody asked for, in bytes that could have been
+    /// programmed meanwhile.
     pub(super) fn upkeep_bytes(&self) -> u64 {
         let info = &self.info;
-        let pages = info.moved_pages + info.map_pages + info.spill_pages + ERASE_PAGES * info.erases;
+        let pages =
+            info.moved_pages + info.map_pages + info.spill_pages + ERASE_PAGES * info.erases;
         pages * u64::from(self.geometry.page_size)
     }
 
@@ -375,7 +388,9 @@ impl<N: Nand> Ftl<N> {
             return Ok(info);
         }
         self.load_table(block / self.layout.words)?;
-        self.table.get(block).ok_or(FlashError::Damaged { page: block, what: "entry of the block table" })
+        self.table
+            .get(block)
+            .ok_or(FlashError::Damaged { page: block, what: "entry of the block table" })
     }
 
     /// Loads a page of the block table.
@@ -391,9 +406,11 @@ impl<N: Nand> Ftl<N> {
     /// Enters a block whose entry has just become known into the lists.
     pub(super) fn note_loaded(&mut self, block: u32, info: BlockInfo) {
         match info.state {
-            BlockState::Free if self.kept.contains(&block) || self.kept_before.contains(&block) => {}
+            BlockState::Free if self.kept.contains(&block) || self.kept_before.contains(&block) => {
+            }
             BlockState::Free => drop(self.free.insert((info.erases, block))),
-            // The state that was found does not need it: once the first page of this session holds, nothing does.
+            // The state that was found does not need it: once the first page of this session holds,
+            // nothing does.
             BlockState::Pending => self.pending.push_front((block, 1)),
             _ => {}
         }
@@ -401,7 +418,8 @@ impl<N: Nand> Ftl<N> {
 
     /// Reads a page of words that must be what it is said to be.
     pub(super) fn read_words(&mut self, address: u32, kind: Kind, id: u32) -> Result<Vec<u32>> {
-        let damaged = FlashError::Damaged { page: address, what: "page of map, directory or block table" };
+        let damaged =
+            FlashError::Damaged { page: address, what: "page of map, directory or block table" };
         if address >= self.geometry.pages() {
             return Err(damaged);
         }
@@ -414,7 +432,8 @@ impl<N: Nand> Ftl<N> {
         Ok(data.chunks_exact(4).map(word).collect())
     }
 
-    /// Runs what changes the state; a failure in the middle leaves the part readable and everything else refused.
+    /// Runs what changes the state; a failure in the middle leaves the part readable and everything
+    /// else refused.
     pub(super) fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         match self.failed {
             None => {}

@@ -1,7 +1,8 @@
 //! The block table: state, count of valid pages and erasures of every erase block, 4 bytes each.
 //!
-//! The count is never below the truth. What a page of the table on the part does not say yet (the blocks in `dirty`) is in
-//! every journal page. Entries are loaded when they are needed: [`UNKNOWN`] until then.
+//! The count is never below the truth. What a page of the table on the part does not say yet (the
+//! blocks in `dirty`) is in every journal page. Entries are loaded when they are needed:
+//! [`UNKNOWN`] until then.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -126,7 +127,8 @@ impl Table {
         for block in first..end {
             self.dirty.remove(&block);
         }
-        let mut words: Vec<u32> = self.words.get(first as usize..end as usize).unwrap_or(&[]).to_vec();
+        let mut words: Vec<u32> =
+            self.words.get(first as usize..end as usize).unwrap_or(&[]).to_vec();
         words.resize(self.per_page as usize, UNKNOWN);
         words
     }

@@ -29,7 +29,8 @@ pub enum Kind {
     Table,
     /// Changes that did not fit the journal page.
     Spill,
-    /// A journal page: the whole state, in itself or by reference; the id is its block's place in the chain.
+    /// A journal page: the whole state, in itself or by reference; the id is its block's place in
+    /// the chain.
     Journal,
     /// Where the journal is.
     Anchor,
@@ -70,7 +71,8 @@ impl Tag {
         let mut bytes = [0; TAG_SIZE];
         let kind = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u64 + 1;
         bytes[..4].copy_from_slice(&self.id.to_le_bytes());
-        bytes[4..12].copy_from_slice(&((kind << 56) | (self.sequence % SEQUENCE_END)).to_le_bytes());
+        bytes[4..12]
+            .copy_from_slice(&((kind << 56) | (self.sequence % SEQUENCE_END)).to_le_bytes());
         let crc = checksum(data, &bytes[..12]);
         bytes[12..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -96,7 +98,8 @@ impl Tag {
     }
 }
 
-/// What a page says that it holds, from its out-of-band bytes alone: unchecked, for those who count.
+/// What a page says that it holds, from its out-of-band bytes alone: unchecked, for those who
+/// count.
 #[must_use]
 pub fn page_kind(oob: &[u8]) -> Option<Kind> {
     Tag::unchecked(oob.first_chunk()?).map(|tag| tag.kind)

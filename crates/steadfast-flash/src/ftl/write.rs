@@ -1,4 +1,5 @@
-//! What the host asks for: writing, trimming, flushing, closing; and the bounded upkeep before each.
+//! What the host asks for: writing, trimming, flushing, closing; and the bounded upkeep before
+//! each.
 
 use steadfast_media::Temperature;
 
@@ -28,9 +29,17 @@ impl<N: Nand> Ftl<N> {
     ///
     /// # Errors
     /// As [`write_page`](Self::write_page).
-    pub fn write_hinted(&mut self, logical: u32, data: &[u8], temperature: Temperature) -> Result<()> {
+    pub fn write_hinted(
+        &mut self,
+        logical: u32,
+        data: &[u8],
+        temperature: Temperature,
+    ) -> Result<()> {
         if logical >= self.layout.user_pages || data.len() != self.geometry.page_size as usize {
-            return Err(FlashError::Damaged { page: logical, what: "request outside of the medium" });
+            return Err(FlashError::Damaged {
+                page: logical,
+                what: "request outside of the medium",
+            });
         }
         self.guarded(|ftl| {
             ftl.upkeep()?;
@@ -54,8 +63,9 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// The longest contents of a logical page that the journal takes. The file system's log has two pages that change in turn; both
-    /// are to fit a journal page together with the state, or one of them is spilled each time.
+    /// The longest contents of a logical page that the journal takes. The file system's log has two
+    /// pages that change in turn; both are to fit a journal page together with the state, or one of
+    /// them is spilled each time.
     fn short_max(&self) -> usize {
         self.geometry.page_size as usize * 5 / 16
     }
@@ -89,8 +99,8 @@ impl<N: Nand> Ftl<N> {
         Ok(page)
     }
 
-    /// Forgets logical pages; they read as zeros. A power cut before the next journal page may bring them back: a flush does not
-    /// write one for them.
+    /// Forgets logical pages; they read as zeros. A power cut before the next journal page may
+    /// bring them back: a flush does not write one for them.
     ///
     /// # Errors
     /// The part's.
@@ -115,7 +125,8 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// Makes everything that was written durable. Pages that have a page of their own are so already.
+    /// Makes everything that was written durable. Pages that have a page of their own are so
+    /// already.
     ///
     /// # Errors
     /// The part's.
@@ -146,8 +157,8 @@ impl<N: Nand> Ftl<N> {
         self.guarded(|ftl| {
             ftl.store_reads_at_close()?;
             ftl.write_structures()?;
-            // Twice: the power may go in the second, which can then be read at one time and not at another. Whoever found
-            // it and whoever does not are to find the same.
+            // Twice: the power may go in the second, which can then be read at one time and not at
+            // another. Whoever found it and whoever does not are to find the same.
             ftl.write_journal(0)?;
             ftl.write_journal(FLAG_CLEAN)?;
             ftl.begun = false;
@@ -155,7 +166,8 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// The upkeep before each change, bounded: begins the session, writes the map when it is due, empties blocks.
+    /// The upkeep before each change, bounded: begins the session, writes the map when it is due,
+    /// empties blocks.
     pub(super) fn upkeep(&mut self) -> Result<()> {
         self.begin()?;
         // One or the other: together they would make one write long.
@@ -171,13 +183,17 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// While contents in the journal take more than half of the room for them, a few of them get pages of their own.
+    /// While contents in the journal take more than half of the room for them, a few of them get
+    /// pages of their own.
     fn evict_shorts(&mut self) -> Result<()> {
         for _ in 0..EVICTED_MAX {
             if self.short_bytes <= self.short_total() / 2 {
                 break;
             }
-            let first = self.shorts.first_key_value().map(|(logical, contents)| (*logical, contents.clone()));
+            let first = self
+                .shorts
+                .first_key_value()
+                .map(|(logical, contents)| (*logical, contents.clone()));
             let Some((logical, mut contents)) = first else { break };
             contents.resize(self.geometry.page_size as usize, 0);
             self.program_data(Stream::Hot, Kind::Data, logical, &contents)?;

@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 pub(super) enum Quality {
     /// As it should.
     Good,
-    /// Right at one time, beyond correction at another: its program was interrupted, or the block was not fully erased.
+    /// Right at one time, beyond correction at another: its program was interrupted, or the block
+    /// was not fully erased.
     Unstable,
     /// Beyond correction.
     Garbage,

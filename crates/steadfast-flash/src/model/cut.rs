@@ -1,4 +1,5 @@
-//! Power cuts, what is left of the operation in flight, and blocks that go bad when they are told to.
+//! Power cuts, what is left of the operation in flight, and blocks that go bad when they are told
+//! to.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,16 +8,17 @@ use super::cells::{Cells, Programmed, Quality};
 use super::part::NandModel;
 use crate::nand::{BlockNumber, NandOperation, PageAddress};
 
-/// What a power cut leaves of the program or erasure in flight. Real parts show all of these, and not in the order of how
-/// late the cut came.
+/// What a power cut leaves of the program or erasure in flight. Real parts show all of these, and
+/// not in the order of how late the cut came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupted {
     /// Nothing was done.
     NotBegun,
-    /// It looks as if nothing was done (program) or as if all was done (erase), but what is programmed there later does
-    /// not hold.
+    /// It looks as if nothing was done (program) or as if all was done (erase), but what is
+    /// programmed there later does not hold.
     Invisible,
-    /// A page beyond correction; a block of which some pages are old, some erased, some beyond correction.
+    /// A page beyond correction; a block of which some pages are old, some erased, some beyond
+    /// correction.
     Half,
     /// A page that is right at one time and beyond correction at another; a block as with `Half`.
     Unstable,
@@ -47,13 +49,15 @@ pub struct Struck {
 }
 
 impl NandModel {
-    /// The power goes in the middle of the program or erasure after `operations` more; everything then says
-    /// [`NandError::Gone`](crate::nand::NandError::Gone) until [`power_on`](Self::power_on).
+    /// The power goes in the middle of the program or erasure after `operations` more; everything
+    /// then says [`NandError::Gone`](crate::nand::NandError::Gone) until
+    /// [`power_on`](Self::power_on).
     pub fn cut_after(&mut self, operations: u64, outcome: Interrupted) {
         self.cut = Some((operations, outcome));
     }
 
-    /// The block of the program or erasure after `operations` more goes bad: that one fails, and all later ones there.
+    /// The block of the program or erasure after `operations` more goes bad: that one fails, and
+    /// all later ones there.
     pub fn fail_after(&mut self, operations: u64) {
         self.failing = Some(operations);
     }
@@ -113,8 +117,14 @@ impl NandModel {
         self.failing.is_none()
     }
 
-    /// What is left of a program of `page`. On parts with paired pages the page that shares its cells may go, too.
-    pub(super) fn tear_program(&mut self, page: PageAddress, bytes: Arc<[u8]>, outcome: Interrupted) {
+    /// What is left of a program of `page`. On parts with paired pages the page that shares its
+    /// cells may go, too.
+    pub(super) fn tear_program(
+        &mut self,
+        page: PageAddress,
+        bytes: Arc<[u8]>,
+        outcome: Interrupted,
+    ) {
         let (block, at) = (self.geometry.block_of(page), self.geometry.page_in_block(page));
         let partner = self.geometry.pairing.damaged_by(at);
         let damage = outcome != Interrupted::NotBegun && self.random.one_in(2);
@@ -130,14 +140,18 @@ impl NandModel {
         if let Some(slot) = cells.pages.get_mut(at as usize) {
             *slot = match quality {
                 None => Cells::Erased { touched: true },
-                Some(quality) => Cells::Programmed(Programmed { bytes, quality, flips: 0, times: 1 }),
+                Some(quality) => {
+                    Cells::Programmed(Programmed { bytes, quality, flips: 0, times: 1 })
+                }
             };
         }
         if quality.is_some() {
             cells.next = at + 1;
         }
         let harmed = partner.filter(|_| damage && quality != Some(Quality::Good));
-        if let Some(Cells::Programmed(page)) = harmed.and_then(|at| cells.pages.get_mut(at as usize)) {
+        if let Some(Cells::Programmed(page)) =
+            harmed.and_then(|at| cells.pages.get_mut(at as usize))
+        {
             page.quality = harm;
         }
     }

@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use super::cells::{Block, Cells, Programmed, Quality};
 use super::cut::{Interrupted, Struck};
 use super::random::Random;
-use crate::nand::{BlockNumber, Ecc, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress};
+use crate::nand::{
+    BlockNumber, Ecc, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress,
+};
 use crate::part::{NandTiming, Part};
 
 /// Operations since the part was made or [`NandModel::reset_counts`].
@@ -29,7 +31,8 @@ pub struct Ageing {
     pub program_fails_one_in: u32,
     /// One erasure in so many reports failure; 0: only on worn-out blocks.
     pub erase_fails_one_in: u32,
-    /// One program in so many has a flipped bit at once; at the rated wear, ten times as often. 0: none.
+    /// One program in so many has a flipped bit at once; at the rated wear, ten times as often. 0:
+    /// none.
     pub flip_one_in: u32,
     /// Page reads of a block after which, on average, one bit of it flips; 0: none.
     pub reads_per_flip: u32,
@@ -37,8 +40,12 @@ pub struct Ageing {
 
 impl Ageing {
     /// A part that never fails before its rated life.
-    pub const NONE: Ageing =
-        Ageing { program_fails_one_in: 0, erase_fails_one_in: 0, flip_one_in: 0, reads_per_flip: 0 };
+    pub const NONE: Ageing = Ageing {
+        program_fails_one_in: 0,
+        erase_fails_one_in: 0,
+        flip_one_in: 0,
+        reads_per_flip: 0,
+    };
 }
 
 /// A NAND part in memory.
@@ -61,15 +68,17 @@ pub struct NandModel {
 }
 
 impl NandModel {
-    /// A new part whose reads come corrected. Factory-bad blocks (at most `bad_max`, never block 0) and the life of each
-    /// block (rated cycles and up to half as much again) are drawn from `seed`.
+    /// A new part whose reads come corrected. Factory-bad blocks (at most `bad_max`, never block 0)
+    /// and the life of each block (rated cycles and up to half as much again) are drawn from
+    /// `seed`.
     #[must_use]
     pub fn new(part: &Part, seed: u64) -> NandModel {
         let geometry = part.geometry;
         let mut random = Random(seed);
         let bad_count = random.below(u64::from(geometry.bad_max) / 2 + 1);
-        let bad: Vec<u64> =
-            (0..bad_count).map(|_| 1 + random.below(u64::from(geometry.blocks.max(2)) - 1)).collect();
+        let bad: Vec<u64> = (0..bad_count)
+            .map(|_| 1 + random.below(u64::from(geometry.blocks.max(2)) - 1))
+            .collect();
         let cycles = u64::from(geometry.cycles);
         let blocks = (0..u64::from(geometry.blocks)).map(|block| {
             let life = cycles + random.below(cycles / 2 + 1);
@@ -91,7 +100,8 @@ impl NandModel {
         }
     }
 
-    /// The same without the code: flipped bits are given as they are, and the whole OOB but the mark is visible.
+    /// The same without the code: flipped bits are given as they are, and the whole OOB but the
+    /// mark is visible.
     #[must_use]
     pub fn raw(part: &Part, seed: u64) -> NandModel {
         let mut model = NandModel::new(part, seed);
@@ -214,8 +224,14 @@ impl Nand for NandModel {
         self.geometry
     }
 
-    fn read(&mut self, page: PageAddress, data: &mut [u8], oob: &mut [u8]) -> Result<EccStatus, NandError> {
-        let (block, at) = (self.geometry.block_of(page), self.geometry.page_in_block(page) as usize);
+    fn read(
+        &mut self,
+        page: PageAddress,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<EccStatus, NandError> {
+        let (block, at) =
+            (self.geometry.block_of(page), self.geometry.page_in_block(page) as usize);
         self.admit(NandOperation::Read, block, Some((data.len(), oob.len())))?;
         self.counts.reads += 1;
         self.pay(self.timing.read_ns, data.len() + oob.len());
@@ -228,7 +244,8 @@ impl Nand for NandModel {
                 page.flips = page.flips.saturating_add(1);
             }
         }
-        let cells = self.blocks.get(block.0 as usize).and_then(|block| block.pages.get(at)).cloned();
+        let cells =
+            self.blocks.get(block.0 as usize).and_then(|block| block.pages.get(at)).cloned();
         let Some(Cells::Programmed(page)) = cells else {
             data.fill(0xff);
             oob.fill(0xff);

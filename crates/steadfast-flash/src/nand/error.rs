@@ -20,8 +20,8 @@ pub enum NandOperation {
 /// Why an operation did not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NandError {
-    /// The part itself reports that the program or erasure failed: the block is worn out or damaged. Only that block
-    /// is meant; the part works.
+    /// The part itself reports that the program or erasure failed: the block is worn out or
+    /// damaged. Only that block is meant; the part works.
     Failed {
         /// What was asked.
         operation: NandOperation,
@@ -37,8 +37,8 @@ pub enum NandError {
         /// The operating system's error number, 0 where there is none.
         os_error: i32,
     },
-    /// The request breaks a rule of the part: outside of it, a wrong length, a page out of order or programmed too often.
-    /// A bug of the caller; nothing was done.
+    /// The request breaks a rule of the part: outside of it, a wrong length, a page out of order or
+    /// programmed too often. A bug of the caller; nothing was done.
     Refused {
         /// What was asked.
         operation: NandOperation,

@@ -34,7 +34,8 @@ pub enum Pairing {
 }
 
 impl Pairing {
-    /// The page of the same block, programmed earlier, that an interrupted program of `page` can damage.
+    /// The page of the same block, programmed earlier, that an interrupted program of `page` can
+    /// damage.
     #[must_use]
     pub fn damaged_by(self, page: u32) -> Option<u32> {
         match self {
@@ -172,8 +173,12 @@ impl fmt::Display for NandGeometryError {
             NandGeometryError::PagesPerBlock(pages) => {
                 write!(f, "{pages} pages in an erase block are not from 4 to 512")
             }
-            NandGeometryError::Blocks(blocks) => write!(f, "{blocks} erase blocks are not from 1 to 65536"),
-            NandGeometryError::PartialPrograms => f.write_str("a page that may be programmed 0 times"),
+            NandGeometryError::Blocks(blocks) => {
+                write!(f, "{blocks} erase blocks are not from 1 to 65536")
+            }
+            NandGeometryError::PartialPrograms => {
+                f.write_str("a page that may be programmed 0 times")
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A part divided: a run of erase blocks that is a part of its own to whoever uses it.
 //!
-//! Block 0 of the partition is its first block. The partition keeps to its blocks whatever it is asked, and errors name
-//! blocks of the partition, too: who sees one need not know where it lies.
+//! Block 0 of the partition is its first block. The partition keeps to its blocks whatever it is
+//! asked, and errors name blocks of the partition, too: who sees one need not know where it lies.
 
 use core::fmt;
 use core::ops::Range;
@@ -29,7 +29,11 @@ pub struct OutsidePart {
 impl fmt::Display for OutsidePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Range { start, end } = self.wanted;
-        write!(f, "erase blocks {start}..{end} are not a run of the {} that the part has", self.blocks)
+        write!(
+            f,
+            "erase blocks {start}..{end} are not a run of the {} that the part has",
+            self.blocks
+        )
     }
 }
 
@@ -60,11 +64,19 @@ impl<N: Nand> Partition<N> {
         self.nand
     }
 
-    fn block(&self, operation: NandOperation, block: BlockNumber) -> Result<BlockNumber, NandError> {
+    fn block(
+        &self,
+        operation: NandOperation,
+        block: BlockNumber,
+    ) -> Result<BlockNumber, NandError> {
         if block.0 < self.geometry.blocks {
             return Ok(BlockNumber(self.first + block.0));
         }
-        Err(NandError::Refused { operation, block: block.0, rule: "the block is outside of the partition" })
+        Err(NandError::Refused {
+            operation,
+            block: block.0,
+            rule: "the block is outside of the partition",
+        })
     }
 
     fn page(&self, operation: NandOperation, page: PageAddress) -> Result<PageAddress, NandError> {
@@ -76,7 +88,9 @@ impl<N: Nand> Partition<N> {
     fn own(&self, error: NandError) -> NandError {
         let own = |block: u32| block.saturating_sub(self.first);
         match error {
-            NandError::Failed { operation, block } => NandError::Failed { operation, block: own(block) },
+            NandError::Failed { operation, block } => {
+                NandError::Failed { operation, block: own(block) }
+            }
             NandError::Io { operation, block, os_error } => {
                 NandError::Io { operation, block: own(block), os_error }
             }
@@ -88,8 +102,8 @@ impl<N: Nand> Partition<N> {
     }
 }
 
-/// Bad blocks that a partition of `count` blocks is to be able to have: they need not be spread evenly, so twice its share of
-/// those of the part, at least 2.
+/// Bad blocks that a partition of `count` blocks is to be able to have: they need not be spread
+/// evenly, so twice its share of those of the part, at least 2.
 fn bad_max(whole: &NandGeometry, count: u32) -> u32 {
     let share = u64::from(whole.bad_max) * u64::from(count) * 2 / u64::from(whole.blocks.max(1));
     whole.bad_max.min((share as u32).max(2))
@@ -100,7 +114,12 @@ impl<N: Nand> Nand for Partition<N> {
         self.geometry
     }
 
-    fn read(&mut self, page: PageAddress, data: &mut [u8], oob: &mut [u8]) -> Result<EccStatus, NandError> {
+    fn read(
+        &mut self,
+        page: PageAddress,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<EccStatus, NandError> {
         let page = self.page(NandOperation::Read, page)?;
         self.nand.read(page, data, oob).map_err(|error| self.own(error))
     }
@@ -157,7 +176,8 @@ mod tests {
             }
         }
         for (number, range) in ranges.iter().enumerate() {
-            let mut ftl = Ftl::mount(Partition::new(&mut nand, range.clone()).unwrap(), true).unwrap();
+            let mut ftl =
+                Ftl::mount(Partition::new(&mut nand, range.clone()).unwrap(), true).unwrap();
             let mut data = vec![0; size];
             for at in 0..900 {
                 ftl.read_page(at, &mut data).unwrap();
@@ -181,16 +201,31 @@ mod tests {
             let error = Partition::new(NandModel::new(&part, 1), range).map(drop).unwrap_err();
             alloc::format!("{error}")
         };
-        assert_eq!(outside(10..65), "erase blocks 10..65 are not a run of the 64 that the part has");
-        assert_eq!(outside(10..10), "erase blocks 10..10 are not a run of the 64 that the part has");
+        assert_eq!(
+            outside(10..65),
+            "erase blocks 10..65 are not a run of the 64 that the part has"
+        );
+        assert_eq!(
+            outside(10..10),
+            "erase blocks 10..10 are not a run of the 64 that the part has"
+        );
         let mut partition = Partition::new(NandModel::new(&part, 1), 32..48).unwrap();
         let geometry = partition.geometry();
         assert_eq!((geometry.blocks, partition.first()), (16, BlockNumber(32)));
         let data = vec![0; geometry.page_size as usize];
         let end = PageAddress(geometry.pages());
-        assert!(matches!(partition.program(end, &data, &[]), Err(NandError::Refused { block: 16, .. })));
-        assert!(matches!(partition.erase(BlockNumber(16)), Err(NandError::Refused { block: 16, .. })));
-        assert!(partition.is_bad(BlockNumber(16)).is_err() && partition.mark_bad(BlockNumber(16)).is_err());
+        assert!(matches!(
+            partition.program(end, &data, &[]),
+            Err(NandError::Refused { block: 16, .. })
+        ));
+        assert!(matches!(
+            partition.erase(BlockNumber(16)),
+            Err(NandError::Refused { block: 16, .. })
+        ));
+        assert!(
+            partition.is_bad(BlockNumber(16)).is_err()
+                && partition.mark_bad(BlockNumber(16)).is_err()
+        );
         assert!(partition.read(end, &mut [], &mut []).is_err());
         // An error of the part names the block of the partition.
         let good = (0..16).find(|block| !partition.is_bad(BlockNumber(*block)).unwrap()).unwrap();
@@ -199,7 +234,10 @@ mod tests {
         partition.program(page, &data, &[]).unwrap();
         for _ in 0..geometry.partial_programs {
             if let Err(error) = partition.program(page, &data, &[]) {
-                assert!(matches!(error, NandError::Refused { block, .. } if block == good), "{error:?}");
+                assert!(
+                    matches!(error, NandError::Refused { block, .. } if block == good),
+                    "{error:?}"
+                );
                 return;
             }
         }

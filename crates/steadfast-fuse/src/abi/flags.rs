@@ -45,7 +45,8 @@ pub(crate) mod fopen {
     pub(crate) const NOFLUSH: u32 = 1 << 5;
 }
 
-/// `OpenIn::open_flags` and `CreateIn::open_flags`: clear set-user-id and set-group-id while truncating.
+/// `OpenIn::open_flags` and `CreateIn::open_flags`: clear set-user-id and set-group-id while
+/// truncating.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 
 /// `WriteIn::write_flags`.

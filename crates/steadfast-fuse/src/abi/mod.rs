@@ -1,7 +1,8 @@
 //! The FUSE kernel protocol, version 7: numbers and layouts, nothing else.
 //!
-//! Everything here is the binary interface of Linux (`include/uapi/linux/fuse.h`). Numbers are in the byte order of
-//! the machine; structures have no implicit padding, which `zerocopy` checks at compile time.
+//! Everything here is the binary interface of Linux (`include/uapi/linux/fuse.h`). Numbers are in
+//! the byte order of the machine; structures have no implicit padding, which `zerocopy` checks at
+//! compile time.
 
 pub(crate) mod flags;
 pub(crate) mod input;
@@ -14,8 +15,8 @@ pub(crate) const MAJOR: u32 = 7;
 pub(crate) const MINOR: u32 = 45;
 /// Oldest minor version that is accepted (Linux 5.4): older ones have shorter structures.
 pub(crate) const MINOR_MIN: u32 = 31;
-/// From this minor version on (Linux 6.16) the kernel expires all directory entries at once, and its write-back state
-/// is visible to `sync_file_range`.
+/// From this minor version on (Linux 6.16) the kernel expires all directory entries at once, and
+/// its write-back state is visible to `sync_file_range`.
 pub(crate) const MINOR_EPOCH: u32 = 44;
 
 /// Node id of the root directory.

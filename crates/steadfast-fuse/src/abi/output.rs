@@ -12,7 +12,8 @@ macro_rules! outputs {
 }
 
 outputs! {
-    /// Starts every answer (`error` is 0 or a negated errno) and every notification (`error` is the code, `unique` 0).
+    /// Starts every answer (`error` is 0 or a negated errno) and every notification (`error` is the
+    /// code, `unique` 0).
     OutHeader { len: u32, error: i32, unique: u64 }
     InitOut {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16, congestion_threshold: u16,

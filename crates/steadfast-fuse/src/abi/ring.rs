@@ -2,7 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Gives an entry to the kernel: `addr` of the command is an array of two buffers, headers and payload.
+/// Gives an entry to the kernel: `addr` of the command is an array of two buffers, headers and
+/// payload.
 pub(crate) const REGISTER: u32 = 1;
 /// Answers the request in an entry, and gives the entry back for the next one.
 pub(crate) const COMMIT_AND_FETCH: u32 = 2;

@@ -1,4 +1,5 @@
-//! Joins [`Admission`](crate::admission::Admission) to the requests of the kernel, to its notifications and to the volume.
+//! Joins [`Admission`](crate::admission::Admission) to the requests of the kernel, to its
+//! notifications and to the volume.
 
 use steadfast::Platform;
 use steadfast::fs::Attributes;
@@ -58,7 +59,8 @@ impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    /// From now on dirty pages are bounded; nothing is served yet. `limits`: where the kernel's limits are, if that is known.
+    /// From now on dirty pages are bounded; nothing is served yet. `limits`: where the kernel's
+    /// limits are, if that is known.
     pub(crate) fn begin_admission(&self, limits: Option<CacheLimits>) {
         let dirty_max = limits.as_ref().and_then(CacheLimits::dirty_max);
         if let Some(limits) = limits {
@@ -84,7 +86,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// Whether an answer whose attributes the kernel keeps in every case has to say that they are not valid.
+    /// Whether an answer whose attributes the kernel keeps in every case has to say that they are
+    /// not valid.
     pub(super) fn must_ask(&self, nodeid: u64) -> bool {
         self.admission.asks() && self.files.is_written(nodeid)
     }

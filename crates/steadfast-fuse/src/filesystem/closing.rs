@@ -1,11 +1,12 @@
 //! close(2): the event `close`, and a round trip less where nobody wants it.
 //!
-//! The kernel writes back what a file has dirty when a descriptor is closed, and then sends FLUSH, which means nothing but the event
-//! `close`. The first FLUSH of a mount decides: where the mask does not have that event then, the answer is ENOSYS. The kernel goes
-//! on writing back, and never sends FLUSH again on this connection.
+//! The kernel writes back what a file has dirty when a descriptor is closed, and then sends FLUSH,
+//! which means nothing but the event `close`. The first FLUSH of a mount decides: where the mask
+//! does not have that event then, the answer is ENOSYS. The kernel goes on writing back, and never
+//! sends FLUSH again on this connection.
 //!
-//! Invariant: from that answer on the mask of the mount does not get `close`, which could not be honoured. A rollback keeps
-//! the mask that is in force.
+//! Invariant: from that answer on the mask of the mount does not get `close`, which could not be
+//! honoured. A rollback keeps the mask that is in force.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,7 +19,8 @@ use crate::errno::Errno;
 use crate::open::Handle;
 use crate::request::Request;
 
-/// Whether the kernel reports when files are closed; `None` before the first FLUSH. The lock is held where that, or the mask, changes.
+/// Whether the kernel reports when files are closed; `None` before the first FLUSH. The lock is
+/// held where that, or the mask, changes.
 #[derive(Debug, Default)]
 pub(crate) struct Closing(Mutex<Option<bool>>);
 
@@ -29,7 +31,8 @@ impl Closing {
         *reported.get_or_insert_with(|| mask().contains(TransactionMask::CLOSE))
     }
 
-    /// Changes the mask to `mask` by `change`. EBUSY, and no change, where it has `close` and the kernel does not report that.
+    /// Changes the mask to `mask` by `change`. EBUSY, and no change, where it has `close` and the
+    /// kernel does not report that.
     pub(crate) fn change_mask(
         &self,
         mask: TransactionMask,

@@ -13,20 +13,27 @@ use crate::control::{Command, Job};
 use crate::errno::Errno;
 use crate::ioctl::snapshot::text;
 use crate::ioctl::{
-    ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FRAGMENTATION, FragmentationArgument, GROW,
-    INFO, InfoArgument, LOST_WRITES, MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument,
-    SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK,
-    SnapshotArgument, SnapshotDiffArgument, SnapshotListArgument, TRANSACT, snapshot_flag,
+    ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FRAGMENTATION,
+    FragmentationArgument, GROW, INFO, InfoArgument, LOST_WRITES, MASK_GET, MASK_SET, MaskArgument,
+    ROLLBACK, RollbackArgument, SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX,
+    SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotDiffArgument, SnapshotListArgument,
+    TRANSACT, snapshot_flag,
 };
 use crate::request::{Arguments, Request};
 use crate::scrub::{self, ScrubStartArgument};
 use crate::service::Later;
 use crate::watch::{
-    self, MapDeadArgument, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status, StatusArgument,
+    self, MapDeadArgument, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status,
+    StatusArgument,
 };
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    pub(super) fn ioctl(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+    pub(super) fn ioctl(
+        &self,
+        later: Later<'_>,
+        request: &Request<'_>,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
         // A stale file or directory gives no commands.
         self.node(request)?;
         let mut arguments = request.arguments();
@@ -36,7 +43,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             self.defer(Job::Command { tickets, command })
         };
         match wanted.cmd {
-            // Under `manual` it would publish half of what another user is about to change together.
+            // Under `manual` it would publish half of what another user is about to change
+            // together.
             TRANSACT => {
                 self.check_owner(request)?;
                 command(Command::Transact)
@@ -51,7 +59,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 command(Command::Rollback { force: argument.force != 0 })
             }
             MASK_GET => {
-                let argument = MaskArgument { mask: self.volume.mask().0, timer_ms: self.volume.timer_ms() };
+                let argument =
+                    MaskArgument { mask: self.volume.mask().0, timer_ms: self.volume.timer_ms() };
                 give(&argument, &wanted, out)
             }
             MASK_SET => {
@@ -136,7 +145,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     /// Commands that only look.
-    fn watch(&self, wanted: &IoctlIn, arguments: &mut Arguments<'_>, out: &mut AnswerBuffer) -> Outcome {
+    fn watch(
+        &self,
+        wanted: &IoctlIn,
+        arguments: &mut Arguments<'_>,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
         match wanted.cmd {
             watch::STATUS => {
                 let status = Status::take(&self.volume, &self.metrics)?;
@@ -147,7 +161,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 let found = watch::answer_operations(&self.metrics, &argument);
                 give(&found.ok_or(Errno(libc::EINVAL))?, wanted, out)
             }
-            watch::MAP_GEOMETRY => give(&watch::answer_geometry(&self.volume.map_geometry()), wanted, out),
+            watch::MAP_GEOMETRY => {
+                give(&watch::answer_geometry(&self.volume.map_geometry()), wanted, out)
+            }
             watch::MAP_SPACE => {
                 let argument = argument::<MapSpaceArgument>(arguments, wanted)?;
                 give(&watch::answer_space(&self.volume, &argument)?, wanted, out)
@@ -171,7 +187,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     ) -> Result<DefragmentArgument, Errno> {
         let cursor = DefragmentCursor { block: argument.block, goal: argument.goal };
         Ok(match self.volume.defragment_step(inode, cursor)? {
-            Some(next) => DefragmentArgument { block: next.block, goal: next.goal, done: 0, reserved: 0 },
+            Some(next) => {
+                DefragmentArgument { block: next.block, goal: next.goal, done: 0, reserved: 0 }
+            }
             None => DefragmentArgument { done: 1, ..*argument },
         })
     }
@@ -184,8 +202,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if self.agreement.write_back() && mask.contains(TransactionMask::WRITE) {
             return Err(Errno(libc::EOPNOTSUPP));
         }
-        // Where the timer runs, or ran up to now, everybody expects a transaction point at any moment. Otherwise what has been
-        // changed is published by whoever decides about that, and mask and timer are kept then.
+        // Where the timer runs, or ran up to now, everybody expects a transaction point at any
+        // moment. Otherwise what has been changed is published by whoever decides about that, and
+        // mask and timer are kept then.
         let at_any_moment = self.volume.mask().union(mask).contains(TransactionMask::TIMER);
         if mask != self.volume.mask() {
             self.closing.change_mask(mask, || Ok(self.volume.set_mask(mask)?))?;

@@ -1,5 +1,6 @@
-//! READDIR and READDIRPLUS. Directories have no handles: the offset that the kernel passes is the cookie of the entry
-//! behind which it wants to go on, and cookies stay valid whatever else changes.
+//! READDIR and READDIRPLUS. Directories have no handles: the offset that the kernel passes is the
+//! cookie of the entry behind which it wants to go on, and cookies stay valid whatever else
+//! changes.
 
 use steadfast::Platform;
 use steadfast::fs::{Attributes, DirectoryEntry};
@@ -22,7 +23,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let directory = self.node(request)?;
         let entry = |_: &Attributes| Ok(EntryOut::default());
         list(request, out, 0, entry, |cookie, count| {
-            Ok(self.volume.read_directory(directory, cookie, count)?.into_iter().map(|e| (e, None)).collect())
+            Ok(self
+                .volume
+                .read_directory(directory, cookie, count)?
+                .into_iter()
+                .map(|e| (e, None))
+                .collect())
         })
     }
 
@@ -36,8 +42,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 }
 
-/// Fills the buffer with the entries that `read` gives for a cookie and a number, each with `prefix` bytes in front: none,
-/// or what `name` makes of its attributes.
+/// Fills the buffer with the entries that `read` gives for a cookie and a number, each with
+/// `prefix` bytes in front: none, or what `name` makes of its attributes.
 pub(crate) fn list(
     request: &Request<'_>,
     out: &mut AnswerBuffer,
@@ -65,7 +71,8 @@ pub(crate) fn list(
             }
             if prefix > 0 {
                 // The kernel does not count lookups of these two, so they must not name an inode.
-                let named = attributes.as_ref().filter(|_| entry.name != b"." && entry.name != b"..");
+                let named =
+                    attributes.as_ref().filter(|_| entry.name != b"." && entry.name != b"..");
                 out.put(&named.map_or(Ok(EntryOut::default()), &name)?);
             }
             put_dirent(entry, out);

@@ -33,16 +33,19 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let inode = self.node(request)?;
         let wanted = request.arguments().take::<OpenIn>()?;
         self.volume.acquire(inode)?;
-        let outcome = self.opened(request.header.nodeid, inode, wanted.flags, wanted.open_flags, out);
-        if outcome.is_ok() && wanted.flags as i32 & (libc::O_ACCMODE | libc::O_NOATIME) == libc::O_RDONLY {
+        let outcome =
+            self.opened(request.header.nodeid, inode, wanted.flags, wanted.open_flags, out);
+        if outcome.is_ok()
+            && wanted.flags as i32 & (libc::O_ACCMODE | libc::O_NOATIME) == libc::O_RDONLY
+        {
             self.accessed(request.header.nodeid, inode);
         }
         outcome
     }
 
-    /// The kernel answers reads from its cache without a word to us. So that access times move at all, opening a file
-    /// for reading counts as the first read where that would change the time (see relatime in mount(8)); the volume's
-    /// own rule decides. No error: the file is open.
+    /// The kernel answers reads from its cache without a word to us. So that access times move at
+    /// all, opening a file for reading counts as the first read where that would change the time
+    /// (see relatime in mount(8)); the volume's own rule decides. No error: the file is open.
     fn accessed(&self, nodeid: u64, inode: InodeNumber) {
         if !self.access_times.load(Ordering::Relaxed) {
             return;
@@ -74,7 +77,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let name = arguments.name()?;
         let directory = self.node(request)?;
         let caller = caller(request, wanted.umask & 0o777);
-        let made = self.volume.create(directory, name, NewNode::Regular, wanted.mode & 0o7777, &caller);
+        let made =
+            self.volume.create(directory, name, NewNode::Regular, wanted.mode & 0o7777, &caller);
         let (attributes, flags) = match made {
             Ok(attributes) => (attributes, wanted.flags & !(libc::O_TRUNC as u32)),
             // The kernel thought that there is no such file; without O_EXCL any file will do.
@@ -102,8 +106,14 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     /// Names an acquired inode that is about to be opened, or gives it back.
-    fn put_made(&self, attributes: &Attributes, flags: u32, out: &mut AnswerBuffer) -> Result<u64, Errno> {
-        let mut entry = self.entry(attributes).inspect_err(|_| self.volume.release(attributes.inode))?;
+    fn put_made(
+        &self,
+        attributes: &Attributes,
+        flags: u32,
+        out: &mut AnswerBuffer,
+    ) -> Result<u64, Errno> {
+        let mut entry =
+            self.entry(attributes).inspect_err(|_| self.volume.release(attributes.inode))?;
         if Handle::new(flags).is_writable() && self.admission.asks() {
             entry.attr_valid = 0;
         }
@@ -181,10 +191,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let mut arguments = request.arguments();
         let wanted = arguments.take::<WriteIn>()?;
         let data = arguments.bytes(wanted.size as usize)?;
-        // Pages that are written back belong to no one handle; an fsync follows where the handle was O_SYNC.
+        // Pages that are written back belong to no one handle; an fsync follows where the handle
+        // was O_SYNC.
         let cached = wanted.write_flags & write_flag::CACHE != 0;
         let sync = !cached && Handle(wanted.fh).is_sync();
-        // Before the data: no transaction point has a stranger's bytes in a file that runs with its owner's rights.
+        // Before the data: no transaction point has a stranger's bytes in a file that runs with its
+        // owner's rights.
         if wanted.write_flags & write_flag::KILL_SUIDGID != 0 {
             self.drop_privileges(request.header.nodeid, inode)?;
         }
@@ -221,7 +233,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let wide = request.header.opcode == opcode::COPY_FILE_RANGE_64;
         let length = if wide { wanted.length } else { wanted.length.min(u64::from(!0xfff_u32)) };
         self.changed_by_stranger(request, wanted.nodeid_out, to)?;
-        let copied = self.volume.copy_range(from, wanted.offset_in, to, wanted.offset_out, length)?;
+        let copied =
+            self.volume.copy_range(from, wanted.offset_in, to, wanted.offset_out, length)?;
         self.times_late(wanted.nodeid_out);
         if wide {
             ready(out.put(&CopyFileRangeOut { length: copied }))
@@ -230,7 +243,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// These requests do not say whether the caller may keep the set-id bits; root may. Before the change, as for a write.
+    /// These requests do not say whether the caller may keep the set-id bits; root may. Before the
+    /// change, as for a write.
     fn changed_by_stranger(
         &self,
         request: &Request<'_>,
@@ -240,9 +254,14 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if request.header.uid != 0 { self.drop_privileges(nodeid, inode) } else { Ok(()) }
     }
 
-    /// SEEK_DATA and SEEK_HOLE. The kernel does not write dirty pages first, so a file that may have some has to be
-    /// pulled, which is not for a worker to wait for.
-    pub(super) fn lseek(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+    /// SEEK_DATA and SEEK_HOLE. The kernel does not write dirty pages first, so a file that may
+    /// have some has to be pulled, which is not for a worker to wait for.
+    pub(super) fn lseek(
+        &self,
+        later: Later<'_>,
+        request: &Request<'_>,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
         let inode = self.node(request)?;
         let wanted = request.arguments().take::<LseekIn>()?;
         let to = match wanted.whence {

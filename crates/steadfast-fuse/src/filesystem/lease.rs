@@ -1,14 +1,15 @@
 //! The control file, and the lease of the volume that belongs to an open descriptor of it.
 //!
 //! Whoever opens [`CONTROL_FILE`](crate::ioctl::CONTROL_FILE) in the root directory and begins with
-//! [`ATOMIC_BEGIN`] alone decides about the next transaction point, until it commits or
-//! aborts. The kernel tells of the end of a descriptor in every case (RELEASE), also when the holder is killed, so a
-//! lease whose descriptor is gone is rolled back; where the daemon or the power goes first, the next mount finds the
-//! volume as it was at the beginning. A descriptor that the holder's children have inherited keeps the lease until the
-//! last of them has ended: nobody goes on writing after the rollback.
+//! [`ATOMIC_BEGIN`] alone decides about the next transaction point, until it commits or aborts. The
+//! kernel tells of the end of a descriptor in every case (RELEASE), also when the holder is killed,
+//! so a lease whose descriptor is gone is rolled back; where the daemon or the power goes first,
+//! the next mount finds the volume as it was at the beginning. A descriptor that the holder's
+//! children have inherited keeps the lease until the last of them has ended: nobody goes on writing
+//! after the rollback.
 //!
-//! The file is not part of the volume. Its node id is one that no inode of the volume ever has, and requests about it
-//! pass the gate, for they touch nothing that a rollback changes.
+//! The file is not part of the volume. Its node id is one that no inode of the volume ever has, and
+//! requests about it pass the gate, for they touch nothing that a rollback changes.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,7 +31,8 @@ use crate::log::{log_error, log_info, log_warning};
 use crate::request::Request;
 use crate::service::Later;
 
-/// Inode number of the control file: numbers below 16 are never given to files, and this one to nothing else.
+/// Inode number of the control file: numbers below 16 are never given to files, and this one to
+/// nothing else.
 const CONTROL_INODE: u64 = 2;
 /// Its node id, under a tag of its own.
 const CONTROL_ID: u64 = 0xffff << 48 | CONTROL_INODE;
@@ -51,8 +53,8 @@ pub(crate) struct Lease {
     holder: Mutex<Option<Holder>>,
     /// A program was told ENOSPC during the lease.
     no_space: AtomicBool,
-    /// Why pages of the kernel's cache could not be written during the lease; 0: all were. A program that does not look at
-    /// the result of close(2) knows nothing of it.
+    /// Why pages of the kernel's cache could not be written during the lease; 0: all were. A
+    /// program that does not look at the result of close(2) knows nothing of it.
     lost: AtomicI32,
 }
 
@@ -108,9 +110,14 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         request.header.nodeid == CONTROL_ID
     }
 
-    /// LOOKUP of the control file. The name is not to be remembered: a file of the volume may take it.
+    /// LOOKUP of the control file. The name is not to be remembered: a file of the volume may take
+    /// it.
     pub(super) fn lookup_control_file(&self, out: &mut AnswerBuffer) -> Outcome {
-        ready(out.put(&EntryOut { nodeid: CONTROL_ID, attr: self.control_attr(), ..EntryOut::default() }))
+        ready(out.put(&EntryOut {
+            nodeid: CONTROL_ID,
+            attr: self.control_attr(),
+            ..EntryOut::default()
+        }))
     }
 
     fn control_attr(&self) -> Attr {
@@ -132,7 +139,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         out: &mut AnswerBuffer,
     ) -> Outcome {
         match request.header.opcode {
-            // Opening truncates and closing sets times for some programs: neither means anything here.
+            // Opening truncates and closing sets times for some programs: neither means anything
+            // here.
             opcode::GETATTR | opcode::SETATTR => {
                 ready(out.put(&AttrOut { attr: self.control_attr(), ..AttrOut::default() }))
             }
@@ -185,7 +193,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(crate) fn execute_lease(&self, ticket: Option<Ticket>, job: LeaseJob) {
         let result = match job {
             LeaseJob::Begin { handle, process } => self.begin(handle, process),
-            LeaseJob::Commit { handle } => self.if_holder(handle).and_then(|()| self.commit_lease()),
+            LeaseJob::Commit { handle } => {
+                self.if_holder(handle).and_then(|()| self.commit_lease())
+            }
             LeaseJob::Abort { handle } => self.if_holder(handle).and_then(|()| self.abort_lease()),
             LeaseJob::Lost { handle } if self.lease.is_held_by(handle) => {
                 log_warning!("an atomic command has ended without an answer: rolling back");

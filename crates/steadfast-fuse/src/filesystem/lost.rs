@@ -1,8 +1,9 @@
 //! Cached writes that could not be stored.
 //!
-//! The kernel has told write(2) that all is well before such a write arrives. It reports the error once, to the fsync or the close that comes
-//! first, and utimensat(2) takes it, too, whose result programs ignore. So the error is kept here until a write or an
-//! fsync of that file has been told of it, and what was lost since the volume was mounted is counted for
+//! The kernel has told write(2) that all is well before such a write arrives. It reports the error
+//! once, to the fsync or the close that comes first, and utimensat(2) takes it, too, whose result
+//! programs ignore. So the error is kept here until a write or an fsync of that file has been told
+//! of it, and what was lost since the volume was mounted is counted for
 //! [`LOST_WRITES`](crate::ioctl::LOST_WRITES).
 
 use std::collections::HashMap;
@@ -52,7 +53,9 @@ impl Lost {
         if self.untold().insert(nodeid, errno).is_none() {
             let reason = std::io::Error::from_raw_os_error(errno.0);
             let (inode, offset) = (node::inode(nodeid).0, write.offset);
-            log_error!("cannot store what was written to inode {inode} at offset {offset}: {reason}");
+            log_error!(
+                "cannot store what was written to inode {inode} at offset {offset}: {reason}"
+            );
         }
         self.any.store(true, Ordering::Release);
         true

@@ -1,10 +1,12 @@
 //! Requests become operations of the volume.
 //!
-//! [`Service::serve`] is called by every worker with a request that it has received. Handlers put their answer into
-//! the worker's buffer and say how to go on ([`Answer`]). A handler that panics answers EIO.
+//! [`Service::serve`] is called by every worker with a request that it has received. Handlers put
+//! their answer into the worker's buffer and say how to go on ([`Answer`]). A handler that panics
+//! answers EIO.
 //!
-//! The *gate*: every operation holds it for reading. A rollback takes it for writing to let those under way end, and
-//! then sets the phase, in which no request reaches the volume (see [`rolling`]).
+//! The *gate*: every operation holds it for reading. A rollback takes it for writing to let those
+//! under way end, and then sets the phase, in which no request reaches the volume (see
+//! [`rolling`]).
 
 mod admitting;
 pub(crate) mod attributes;
@@ -59,8 +61,8 @@ use removed::Removed;
 pub(crate) use rolling::Parked;
 use syncs::Syncs;
 
-/// How long the kernel may keep names and attributes: nothing changes behind its back, except at a rollback, which
-/// makes everything expire.
+/// How long the kernel may keep names and attributes: nothing changes behind its back, except at a
+/// rollback, which makes everything expire.
 pub(crate) const VALID_SECONDS: u64 = 24 * 3600;
 /// The same for names where the kernel cannot expire them all at once: a rollback waits that long.
 pub(crate) const VALID_SECONDS_WITHOUT_EPOCHS: u64 = 1;
@@ -145,7 +147,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     /// Executes one request.
-    pub(crate) fn execute(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+    pub(crate) fn execute(
+        &self,
+        later: Later<'_>,
+        request: &Request<'_>,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
         let timed = Kind::of(request).map(|kind| (kind, Instant::now()));
         let outcome = self.guarded(request.header.opcode, || self.enter(later, request, out));
         if let Err(errno) = outcome {
@@ -156,7 +163,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             }
         }
         // Whoever answers later ends the timing then.
-        if let Some((kind, start)) = timed.filter(|_| !matches!(outcome, Ok(Answer::Silent | Answer::Later)))
+        if let Some((kind, start)) =
+            timed.filter(|_| !matches!(outcome, Ok(Answer::Silent | Answer::Later)))
         {
             self.metrics.add(kind, start.elapsed(), outcome.err());
             if outcome.is_ok() {
@@ -170,7 +178,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         match kind {
             Kind::Read => self.metrics.add_bytes(kind, out.len()),
             Kind::Write => {
-                self.metrics.add_bytes(kind, request.body.len().saturating_sub(size_of::<WriteIn>()));
+                self.metrics
+                    .add_bytes(kind, request.body.len().saturating_sub(size_of::<WriteIn>()));
             }
             _ => {}
         }
@@ -181,8 +190,13 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         Ok(Ticket::new(later()?, request.header.unique, timing))
     }
 
-    /// What panics is answered EIO. One line for each kind of request; what panics once may do so a million times.
-    fn guarded<T>(&self, opcode: u32, operation: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    /// What panics is answered EIO. One line for each kind of request; what panics once may do so a
+    /// million times.
+    fn guarded<T>(
+        &self,
+        opcode: u32,
+        operation: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|_| {
             let kind = 1 << (opcode % 64);
             if self.panicked.fetch_or(kind, Ordering::Relaxed) & kind == 0 {
@@ -244,12 +258,15 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::IOCTL => self.ioctl(later, request, out),
             opcode::FALLOCATE => self.fallocate(request),
             opcode::LSEEK => self.lseek(later, request, out),
-            opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => self.copy_file_range(request, out),
+            opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => {
+                self.copy_file_range(request, out)
+            }
             opcode::SYNCFS => self.volume.sync().map(|()| Answer::Ready).map_err(Errno::from),
             opcode::STATX => self.statx(request, out),
             opcode::RELEASEDIR | opcode::DESTROY => Ok(Answer::Ready),
-            // ENOSYS makes the kernel do without for good: ACCESS (it checks permissions itself), OPENDIR (directories
-            // need no handle), INTERRUPT (nothing takes long enough), locks and polling (local is enough), BMAP.
+            // ENOSYS makes the kernel do without for good: ACCESS (it checks permissions itself),
+            // OPENDIR (directories need no handle), INTERRUPT (nothing takes long enough), locks
+            // and polling (local is enough), BMAP.
             _ => Err(Errno(libc::ENOSYS)),
         }
     }

@@ -52,7 +52,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                     return self.lookup_control_file(out);
                 }
                 // The kernel may remember that there is no such name.
-                ready(out.put(&EntryOut { entry_valid: self.name_validity(), ..Default::default() }))
+                ready(
+                    out.put(&EntryOut { entry_valid: self.name_validity(), ..Default::default() }),
+                )
             }
             Err(error) => Err(error.into()),
         }
@@ -165,9 +167,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             0 => RenameMode::Replace,
             RENAME_NOREPLACE => RenameMode::NoReplace,
             RENAME_EXCHANGE => RenameMode::Exchange,
-            flags if flags & !RENAME_NOREPLACE == RENAME_WHITEOUT => {
-                RenameMode::Whiteout { caller: caller(request, 0), replace: flags & RENAME_NOREPLACE == 0 }
-            }
+            flags if flags & !RENAME_NOREPLACE == RENAME_WHITEOUT => RenameMode::Whiteout {
+                caller: caller(request, 0),
+                replace: flags & RENAME_NOREPLACE == 0,
+            },
             _ => return Err(Errno(libc::EINVAL)),
         };
         self.move_name(request, wanted.newdir, arguments.name()?, arguments.name()?, mode)
@@ -183,7 +186,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     ) -> Outcome {
         let (from, to) = (self.node(request)?, self.nodes.resolve(to)?);
         let rename = || self.volume.rename(from, from_name, to, to_name, mode);
-        // Only one that replaces takes something away; onto another name of the same inode it does nothing.
+        // Only one that replaces takes something away; onto another name of the same inode it does
+        // nothing.
         if mode.replaces() && !self.is_same(from, from_name, to, to_name) {
             self.removing(to, to_name, true, rename)?;
         } else {
@@ -192,8 +196,15 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         Ok(Answer::Ready)
     }
 
-    fn is_same(&self, from: InodeNumber, from_name: &[u8], to: InodeNumber, to_name: &[u8]) -> bool {
-        let inode = |directory, name| self.volume.lookup(directory, name).map(|found| found.inode).ok();
+    fn is_same(
+        &self,
+        from: InodeNumber,
+        from_name: &[u8],
+        to: InodeNumber,
+        to_name: &[u8],
+    ) -> bool {
+        let inode =
+            |directory, name| self.volume.lookup(directory, name).map(|found| found.inode).ok();
         let target = inode(to, to_name);
         target.is_some() && target == inode(from, from_name)
     }

@@ -1,11 +1,13 @@
 //! Inodes that have lost their last name while the kernel still knows them.
 //!
-//! A shell can stand in a directory that is gone, a program can hold a FIFO; both may still ask for its attributes. The
-//! kernel says nothing when such things are opened, so their inodes are kept (as those of open files are) from the
-//! removal of the last name until the kernel forgets them, which is at once where nobody holds them. Regular files
-//! need none of this when they are unlinked, since their opening and closing is told; nor do symbolic links. But what a
-//! rename replaces may have been looked up by somebody who is about to open or read it: the promise of rename is that the
-//! name always leads to the old or to the new file, so the old one stays until the kernel lets it go.
+//! A shell can stand in a directory that is gone, a program can hold a FIFO; both may still ask for
+//! its attributes. The kernel says nothing when such things are opened, so their inodes are kept
+//! (as those of open files are) from the removal of the last name until the kernel forgets them,
+//! which is at once where nobody holds them. Regular files need none of this when they are
+//! unlinked, since their opening and closing is told; nor do symbolic links. But what a rename
+//! replaces may have been looked up by somebody who is about to open or read it: the promise of
+//! rename is that the name always leads to the old or to the new file, so the old one stays until
+//! the kernel lets it go.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +20,8 @@ use steadfast_media::Medium;
 use super::Filesystem;
 use crate::node;
 
-/// Node ids that are kept. The count is there so that FORGET, which comes in masses, need not take the lock.
+/// Node ids that are kept. The count is there so that FORGET, which comes in masses, need not take
+/// the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
     count: AtomicUsize,
@@ -55,8 +58,8 @@ impl Removed {
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    /// Runs `remove`, which takes the name away or gives it (`replaces`) to another inode, and keeps the inode behind it
-    /// where that is needed.
+    /// Runs `remove`, which takes the name away or gives it (`replaces`) to another inode, and
+    /// keeps the inode behind it where that is needed.
     pub(super) fn removing<T, E>(
         &self,
         directory: InodeNumber,

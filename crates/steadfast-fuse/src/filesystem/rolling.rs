@@ -1,10 +1,10 @@
 //! Requests that arrive while the volume is rolled back.
 //!
-//! The control thread waits for the kernel to drop its pages meanwhile, and the kernel may hold a lock on a page, or
-//! hold back the writes of a file, until a request of that file is answered. So every request about a regular file is
-//! answered at once: writes of dirty pages are acknowledged and dropped (they belong to the state that is given up),
-//! the rest is stale. Requests about directories hold nothing that the control thread needs; they are parked and
-//! executed afterwards.
+//! The control thread waits for the kernel to drop its pages meanwhile, and the kernel may hold a
+//! lock on a page, or hold back the writes of a file, until a request of that file is answered. So
+//! every request about a regular file is answered at once: writes of dirty pages are acknowledged
+//! and dropped (they belong to the state that is given up), the rest is stale. Requests about
+//! directories hold nothing that the control thread needs; they are parked and executed afterwards.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,5 @@
-//! Requests about snapshots: the directory `.snapshots` and everything below it, which can only be read.
+//! Requests about snapshots: the directory `.snapshots` and everything below it, which can only be
+//! read.
 
 use steadfast::fs::{Attributes, DirectoryEntry, FileKind, SeekTo};
 use steadfast::{Error, InodeNumber, Platform, Timestamp};
@@ -25,7 +26,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     pub(super) fn in_snapshots(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         match request.header.opcode {
             opcode::STATFS => return self.statfs(out),
-            opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH | opcode::FSYNC | opcode::FSYNCDIR => {
+            opcode::RELEASE
+            | opcode::RELEASEDIR
+            | opcode::FLUSH
+            | opcode::FSYNC
+            | opcode::FSYNCDIR => {
                 return Ok(Answer::Ready);
             }
             opcode::SYMLINK
@@ -60,7 +65,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::OPEN => open_read_only(request, out),
             opcode::READ => {
                 let wanted = request.arguments().take::<ReadIn>()?;
-                let length = place.view.read(place.inode, wanted.offset, out.space(wanted.size as usize))?;
+                let length =
+                    place.view.read(place.inode, wanted.offset, out.space(wanted.size as usize))?;
                 out.advance(length);
                 Ok(Answer::Ready)
             }
@@ -95,7 +101,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                     libc::SEEK_HOLE => SeekTo::Hole,
                     _ => return Err(Errno(libc::EINVAL)),
                 };
-                ready(out.put(&LseekOut { offset: place.view.seek(place.inode, wanted.offset, to)? }))
+                ready(
+                    out.put(&LseekOut { offset: place.view.seek(place.inode, wanted.offset, to)? }),
+                )
             }
             _ => Err(Errno(libc::ENOSYS)),
         }
@@ -104,7 +112,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     /// The answer to a lookup of `.snapshots` in the root directory.
     pub(super) fn directory_of_snapshots(&self, out: &mut AnswerBuffer) -> Outcome {
         let attributes = self.directory_attributes()?;
-        ready(out.put(&EntryOut { nodeid: DIRECTORY_ID, attr: attr(&attributes), ..EntryOut::default() }))
+        ready(out.put(&EntryOut {
+            nodeid: DIRECTORY_ID,
+            attr: attr(&attributes),
+            ..EntryOut::default()
+        }))
     }
 
     /// What changes here does so without the kernel's doing, so it keeps nothing.
@@ -131,9 +143,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 let stat = statx(&self.directory_attributes()?);
                 ready(out.put(&StatxOut { stat, ..StatxOut::default() }))
             }
-            opcode::READDIR => {
-                list(request, out, 0, entry_never, |cookie, count| self.names_of_snapshots(cookie, count))
-            }
+            opcode::READDIR => list(request, out, 0, entry_never, |cookie, count| {
+                self.names_of_snapshots(cookie, count)
+            }),
             // Each snapshot would have to be opened.
             opcode::READDIRPLUS => {
                 let nothing = |_: &Attributes| Ok(EntryOut::default());
@@ -162,7 +174,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
         for snapshot in self.volume.snapshots()? {
             let inode = snapshots::shown(snapshot.generation, InodeNumber::ROOT);
-            entries.push(directory_entry(snapshot.name.as_bytes(), inode, snapshot.generation.0 + DOTS));
+            entries.push(directory_entry(
+                snapshot.name.as_bytes(),
+                inode,
+                snapshot.generation.0 + DOTS,
+            ));
         }
         let behind = entries.into_iter().filter(|entry| entry.cookie > cookie);
         Ok(behind.take(count).map(|entry| (entry, None)).collect())
@@ -195,7 +211,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             b".." if place.inode == InodeNumber::ROOT => return self.directory_of_snapshots(out),
             b".." => {
                 let entries = place.view.read_directory(place.inode, 0, 2)?;
-                let parent = entries.iter().find(|entry| entry.name == b"..").map(|entry| entry.inode);
+                let parent =
+                    entries.iter().find(|entry| entry.name == b"..").map(|entry| entry.inode);
                 place.view.attributes(parent.ok_or(Errno(libc::ESTALE))?)
             }
             _ => place.view.lookup(place.inode, name),
@@ -215,10 +232,15 @@ fn entry_never(_: &Attributes) -> Result<EntryOut, Errno> {
 }
 
 /// Names an inode of a snapshot to the kernel, which may keep it: nothing changes in a snapshot.
-fn entry<M: Medium, P: Platform>(place: &Place<M, P>, attributes: &Attributes) -> Result<EntryOut, Errno> {
+fn entry<M: Medium, P: Platform>(
+    place: &Place<M, P>,
+    attributes: &Attributes,
+) -> Result<EntryOut, Errno> {
     let nodeid = place.id(attributes.inode)?;
-    let attributes =
-        Attributes { inode: InodeNumber(snapshots::shown(place.snapshot, attributes.inode)), ..*attributes };
+    let attributes = Attributes {
+        inode: InodeNumber(snapshots::shown(place.snapshot, attributes.inode)),
+        ..*attributes
+    };
     Ok(EntryOut {
         nodeid,
         entry_valid: VALID_SECONDS,
@@ -228,25 +250,44 @@ fn entry<M: Medium, P: Platform>(place: &Place<M, P>, attributes: &Attributes) -
     })
 }
 
-fn show_entry<M: Medium, P: Platform>(place: &Place<M, P>, entry: DirectoryEntry) -> DirectoryEntry {
+fn show_entry<M: Medium, P: Platform>(
+    place: &Place<M, P>,
+    entry: DirectoryEntry,
+) -> DirectoryEntry {
     DirectoryEntry { inode: InodeNumber(snapshots::shown(place.snapshot, entry.inode)), ..entry }
 }
 
-fn shown<M: Medium, P: Platform>(place: &Place<M, P>, inode: InodeNumber) -> Result<Attributes, Errno> {
+fn shown<M: Medium, P: Platform>(
+    place: &Place<M, P>,
+    inode: InodeNumber,
+) -> Result<Attributes, Errno> {
     let attributes = place.view.attributes(inode)?;
     Ok(Attributes { inode: InodeNumber(snapshots::shown(place.snapshot, inode)), ..attributes })
 }
 
 fn directory_entry(name: &[u8], inode: u64, cookie: u64) -> DirectoryEntry {
-    DirectoryEntry { name: name.to_vec(), inode: InodeNumber(inode), kind: FileKind::Directory, cookie }
+    DirectoryEntry {
+        name: name.to_vec(),
+        inode: InodeNumber(inode),
+        kind: FileKind::Directory,
+        cookie,
+    }
 }
 
 fn put_attributes(attributes: &Attributes, out: &mut AnswerBuffer) -> Outcome {
-    ready(out.put(&AttrOut { attr_valid: VALID_SECONDS, attr: attr(attributes), ..AttrOut::default() }))
+    ready(out.put(&AttrOut {
+        attr_valid: VALID_SECONDS,
+        attr: attr(attributes),
+        ..AttrOut::default()
+    }))
 }
 
 fn put_statx(attributes: &Attributes, out: &mut AnswerBuffer) -> Outcome {
-    ready(out.put(&StatxOut { attr_valid: VALID_SECONDS, stat: statx(attributes), ..StatxOut::default() }))
+    ready(out.put(&StatxOut {
+        attr_valid: VALID_SECONDS,
+        stat: statx(attributes),
+        ..StatxOut::default()
+    }))
 }
 
 fn open_read_only(request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
@@ -254,5 +295,9 @@ fn open_read_only(request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
     if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0 {
         return Err(Errno(libc::EROFS));
     }
-    ready(out.put(&OpenOut { fh: 0, open_flags: fopen::KEEP_CACHE | fopen::NOFLUSH, backing_id: 0 }))
+    ready(out.put(&OpenOut {
+        fh: 0,
+        open_flags: fopen::KEEP_CACHE | fopen::NOFLUSH,
+        backing_id: 0,
+    }))
 }

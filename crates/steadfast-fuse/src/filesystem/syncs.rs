@@ -1,14 +1,18 @@
 //! fsync for many callers at once, by one worker.
 //!
-//! Each flush of the medium takes from 0.1 ms to many, and there are as few workers as processors. If each waited for the
-//! flush of its own caller, nobody would be left to hear the next one, nor anybody else. So the worker that receives an
-//! FSYNC while no other leads answers it and all that the other workers receive meanwhile: those queue up behind it, and their workers go on. All that
-//! have come by then share one transaction point ([`Volume::fsync`](steadfast::Volume::fsync) has nothing left to do for the later ones), and
-//! the volume is told of them as they come, so that it can wait for company.
+//! Each flush of the medium takes from 0.1 ms to many, and there are as few workers as processors.
+//! If each waited for the flush of its own caller, nobody would be left to hear the next one, nor
+//! anybody else. So the worker that receives an FSYNC while no other leads answers it and all that
+//! the other workers receive meanwhile: those queue up behind it, and their workers go on. All that
+//! have come by then share one transaction point ([`Volume::fsync`](steadfast::Volume::fsync) has
+//! nothing left to do for the later ones), and the volume is told of them as they come, so that it
+//! can wait for company.
 //!
-//! Invariant: while requests wait, a worker leads. A request that is dropped is answered EIO ([`Ticket`]).
+//! Invariant: while requests wait, a worker leads. A request that is dropped is answered EIO
+//! ([`Ticket`]).
 //!
-//! Over io_uring each request has a thread that waits with it anyway; there each makes its own way into the volume.
+//! Over io_uring each request has a thread that waits with it anyway; there each makes its own way
+//! into the volume.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -101,7 +105,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     fn sync(&self, sync: Sync) -> Result<(), Errno> {
         self.settle_times(sync.nodeid);
         // The kernel turns a write to an O_SYNC handle into cached writes and an fsync.
-        if sync.is_file && sync.handle.is_sync() && self.volume.mask().contains(TransactionMask::SYNC_WRITE) {
+        if sync.is_file
+            && sync.handle.is_sync()
+            && self.volume.mask().contains(TransactionMask::SYNC_WRITE)
+        {
             self.volume.transact()?;
         } else {
             self.volume.fsync(sync.inode, sync.data_only)?;

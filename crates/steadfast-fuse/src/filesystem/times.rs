@@ -1,15 +1,19 @@
 //! Modification and change times of files that are open for writing, with the write-back cache.
 //!
-//! The kernel owns these times then: it ignores ours, and sends its own (SETATTR) when it writes the inode back. The volume gives a
-//! file the time at which a request arrives, seconds after the store that it belongs to. Usually the kernel's time follows
-//! and is right. Two ways lead past that, and the file would be younger after the next mount than it was before:
-//! - the kernel sends nothing, because the inode has that very time already: from us, when the file was made in the same tick;
+//! The kernel owns these times then: it ignores ours, and sends its own (SETATTR) when it writes
+//! the inode back. The volume gives a file the time at which a request arrives, seconds after the
+//! store that it belongs to. Usually the kernel's time follows and is right. Two ways lead past
+//! that, and the file would be younger after the next mount than it was before:
+//! - the kernel sends nothing, because the inode has that very time already: from us, when the file
+//!   was made in the same tick;
 //! - it has sent its time before, and a write that was on its way arrives behind it.
 //!
-//! So the table of open files remembers which times the two sides have agreed on last, and that something came later. When the kernel
-//! has nothing more to say, the volume gets those times again: at FSYNC (the kernel has sent what it had), when a descriptor is closed,
-//! and at the end of the session. A `transact` does not: it has the kernel write pages and not inodes, so the time agreed on may be
-//! older than the data, and a time that is too late is the one that backups forgive.
+//! So the table of open files remembers which times the two sides have agreed on last, and that
+//! something came later. When the kernel has nothing more to say, the volume gets those times
+//! again: at FSYNC (the kernel has sent what it had), when a descriptor is closed, and at the end
+//! of the session. A `transact` does not: it has the kernel write pages and not inodes, so the time
+//! agreed on may be older than the data, and a time that is too late is the one that backups
+//! forgive.
 
 use steadfast::fs::{Attributes, SetAttributes, SetTime};
 use steadfast::{InodeNumber, Platform};
@@ -23,7 +27,8 @@ fn times(attributes: &Attributes) -> Times {
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    /// A file was opened for writing, and the kernel has got these attributes or has had the same times before.
+    /// A file was opened for writing, and the kernel has got these attributes or has had the same
+    /// times before.
     pub(super) fn times_shown(&self, nodeid: u64, inode: InodeNumber) {
         if self.agreement.write_back()
             && let Ok(attributes) = self.volume.attributes(inode)
@@ -39,8 +44,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// Gives a file the times that the kernel shows. No error: the data is what it is, and what is wrong with the volume the caller
-    /// will find out.
+    /// Gives a file the times that the kernel shows. No error: the data is what it is, and what is
+    /// wrong with the volume the caller will find out.
     pub(super) fn settle_times(&self, nodeid: u64) {
         let Some(agreed) = self.files.take_late(nodeid) else { return };
         let Ok(inode) = self.nodes.resolve(nodeid) else { return };

@@ -1,4 +1,5 @@
-//! Extended attributes. Values of ACLs pass through here in the kernel's form; the volume keeps the mode in step.
+//! Extended attributes. Values of ACLs pass through here in the kernel's form; the volume keeps the
+//! mode in step.
 
 use steadfast::Platform;
 use steadfast::fs::{SetAttributes, SetXattrMode};
@@ -38,7 +39,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             let permissions = self.volume.attributes(inode)?.permissions;
             if permissions & SET_GROUP_ID != 0 {
                 let permissions = Some(permissions & !SET_GROUP_ID);
-                self.volume.set_attributes(inode, &SetAttributes { permissions, ..Default::default() })?;
+                self.volume
+                    .set_attributes(inode, &SetAttributes { permissions, ..Default::default() })?;
             }
         }
         Ok(Answer::Ready)
@@ -81,7 +83,8 @@ pub(super) fn visible(request: &Request<'_>, names: Vec<Vec<u8>>) -> Vec<u8> {
 
 /// Names outside the namespaces that exist are refused, as other file systems do.
 pub(super) fn known(name: &[u8]) -> Result<&[u8], Errno> {
-    let named = NAMESPACES.iter().any(|prefix| name.len() > prefix.len() && name.starts_with(prefix));
+    let named =
+        NAMESPACES.iter().any(|prefix| name.len() > prefix.len() && name.starts_with(prefix));
     if named || SYSTEM.contains(&name) { Ok(name) } else { Err(Errno(libc::EOPNOTSUPP)) }
 }
 

@@ -13,7 +13,8 @@ use super::{READ, WRITE, call, number};
 pub const SNAPSHOT_CREATE: u32 = number(READ | WRITE, 0x30, size_of::<SnapshotArgument>());
 /// `_IOW(TYPE, 0x31, SnapshotArgument)`: deletes the snapshot of this name.
 pub const SNAPSHOT_DELETE: u32 = number(WRITE, 0x31, size_of::<SnapshotArgument>());
-/// `_IOW(TYPE, 0x32, SnapshotArgument)`: returns the volume to the snapshot of this name; see [`snapshot_flag`].
+/// `_IOW(TYPE, 0x32, SnapshotArgument)`: returns the volume to the snapshot of this name; see
+/// [`snapshot_flag`].
 pub const SNAPSHOT_ROLLBACK: u32 = number(WRITE, 0x32, size_of::<SnapshotArgument>());
 /// `_IOWR(TYPE, 0x33, SnapshotListArgument)`: the next snapshots of the list.
 pub const SNAPSHOT_LIST: u32 = number(READ | WRITE, 0x33, size_of::<SnapshotListArgument>());
@@ -27,8 +28,8 @@ pub const SNAPSHOT_DIFF_MAX: usize = 256;
 /// Snapshots in one [`SnapshotListArgument`].
 pub const SNAPSHOT_LIST_MAX: usize = 32;
 
-/// A snapshot: argument of [`SNAPSHOT_CREATE`], [`SNAPSHOT_DELETE`] and [`SNAPSHOT_ROLLBACK`]. Fields that a command does
-/// not take are zero.
+/// A snapshot: argument of [`SNAPSHOT_CREATE`], [`SNAPSHOT_DELETE`] and [`SNAPSHOT_ROLLBACK`].
+/// Fields that a command does not take are zero.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SnapshotArgument {
@@ -96,11 +97,12 @@ pub struct SnapshotDiffChange {
     pub flags: u32,
 }
 
-/// Takes a snapshot of everything that programs have written up to now, also what is only in the kernel's cache.
+/// Takes a snapshot of everything that programs have written up to now, also what is only in the
+/// kernel's cache.
 ///
 /// # Errors
-/// EEXIST; EINVAL, ENAMETOOLONG for the name; ENOSPC where removing files under a snapshot might not find the room that it
-/// needs; EPERM; as [`transact`](super::transact).
+/// EEXIST; EINVAL, ENAMETOOLONG for the name; ENOSPC where removing files under a snapshot might
+/// not find the room that it needs; EPERM; as [`transact`](super::transact).
 pub fn snapshot_create(file: &File, name: &str) -> io::Result<Snapshot> {
     let mut argument = SnapshotArgument::named(name)?;
     call(file, SNAPSHOT_CREATE, &mut argument)?;
@@ -115,13 +117,18 @@ pub fn snapshot_delete(file: &File, name: &str) -> io::Result<()> {
     call(file, SNAPSHOT_DELETE, &mut SnapshotArgument::named(name)?)
 }
 
-/// Returns the volume to a snapshot, which stays. Files that are open become stale (ESTALE). For the user who mounted, and
-/// root.
+/// Returns the volume to a snapshot, which stays. Files that are open become stale (ESTALE). For
+/// the user who mounted, and root.
 ///
 /// # Errors
-/// ENOENT; EBUSY while files are open for writing, unless `force`; ENOTEMPTY where there are newer snapshots, unless they are
-/// to be destroyed; EPERM; as [`transact`](super::transact).
-pub fn snapshot_rollback(file: &File, name: &str, force: bool, destroy_newer: bool) -> io::Result<()> {
+/// ENOENT; EBUSY while files are open for writing, unless `force`; ENOTEMPTY where there are newer
+/// snapshots, unless they are to be destroyed; EPERM; as [`transact`](super::transact).
+pub fn snapshot_rollback(
+    file: &File,
+    name: &str,
+    force: bool,
+    destroy_newer: bool,
+) -> io::Result<()> {
     let mut argument = SnapshotArgument::named(name)?;
     argument.flags = if force { snapshot_flag::FORCE } else { 0 };
     argument.flags |= if destroy_newer { snapshot_flag::DESTROY_NEWER } else { 0 };
@@ -146,12 +153,16 @@ pub fn snapshots(file: &File) -> io::Result<Vec<Snapshot>> {
     }
 }
 
-/// Which inodes differ between the snapshot `before` and the snapshot `after`, or the live volume (what the kernel still
-/// keeps to itself is not in it: see [`transact`](super::transact)).
+/// Which inodes differ between the snapshot `before` and the snapshot `after`, or the live volume
+/// (what the kernel still keeps to itself is not in it: see [`transact`](super::transact)).
 ///
 /// # Errors
 /// ENOENT where there is no such snapshot; EINVAL, ENAMETOOLONG for names; ENOTTY; EIO.
-pub fn snapshot_diff(file: &File, before: &str, after: Option<&str>) -> io::Result<Vec<InodeChange>> {
+pub fn snapshot_diff(
+    file: &File,
+    before: &str,
+    after: Option<&str>,
+) -> io::Result<Vec<InodeChange>> {
     let mut changes = Vec::new();
     let mut argument = SnapshotDiffArgument::new_zeroed();
     argument.before = field(before)?;
@@ -180,8 +191,14 @@ impl SnapshotDiffArgument {
 
 impl SnapshotDiffChange {
     fn encode(change: &InodeChange) -> SnapshotDiffChange {
-        let bits =
-            [change.created, change.removed, change.content, change.attributes, change.entries, change.times];
+        let bits = [
+            change.created,
+            change.removed,
+            change.content,
+            change.attributes,
+            change.entries,
+            change.times,
+        ];
         let flags = bits.iter().enumerate().map(|(bit, set)| u32::from(*set) << bit).sum();
         SnapshotDiffChange { inode: change.inode.0, kind: change.kind as u32, flags }
     }
@@ -209,7 +226,9 @@ fn field(name: &str) -> io::Result<[u8; 64]> {
     }
     let mut field = [0; 64];
     let place = field.get_mut(..name.len()).filter(|place| place.len() < 64);
-    place.ok_or_else(|| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?.copy_from_slice(name.as_bytes());
+    place
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?
+        .copy_from_slice(name.as_bytes());
     Ok(field)
 }
 

@@ -1,7 +1,8 @@
-//! Latencies in buckets of fixed limits: eight to each power of two, so that a quantile is at most an eighth too high.
+//! Latencies in buckets of fixed limits: eight to each power of two, so that a quantile is at most
+//! an eighth too high.
 //!
-//! The first bucket ends at 256 ns, the last but one at 2^37 ns (137 s); the last holds whatever took longer. A limit
-//! belongs to the bucket below it ("less or equal", as Prometheus has it).
+//! The first bucket ends at 256 ns, the last but one at 2^37 ns (137 s); the last holds whatever
+//! took longer. A limit belongs to the bucket below it ("less or equal", as Prometheus has it).
 
 /// Sub-buckets of a power of two, as a power of two.
 const SUB_BITS: u32 = 3;
@@ -62,8 +63,8 @@ impl Histogram {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The latency that this share (0 to 1) does not exceed, nanoseconds, rounded up to the limit of its bucket but
-    /// never above the longest; `None` where nothing was counted.
+    /// The latency that this share (0 to 1) does not exceed, nanoseconds, rounded up to the limit
+    /// of its bucket but never above the longest; `None` where nothing was counted.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let count = self.count();
         // At least one, and as many as the share rounded up.
@@ -76,7 +77,8 @@ impl Histogram {
         Some(bucket_limit(found).min(self.longest))
     }
 
-    /// How many took at most 2 to the power of `bits` nanoseconds: exact for the powers within the buckets.
+    /// How many took at most 2 to the power of `bits` nanoseconds: exact for the powers within the
+    /// buckets.
     pub fn at_most(&self, bits: u32) -> u64 {
         let limit = 1u64.checked_shl(bits).unwrap_or(u64::MAX);
         let within = |(bucket, _): &(usize, &u64)| bucket_limit(*bucket) <= limit;
@@ -87,7 +89,8 @@ impl Histogram {
             .fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// What came after `earlier`. The longest is that of the highest bucket in which something came.
+    /// What came after `earlier`. The longest is that of the highest bucket in which something
+    /// came.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let mut difference = self.clone();
         for (bucket, before) in difference.buckets.iter_mut().zip(&earlier.buckets) {
@@ -132,7 +135,10 @@ mod tests {
             assert_eq!(bucket_of(limit), bucket);
             assert_eq!(bucket_of(last + 1), bucket);
             // An eighth at most.
-            assert!(bucket == 0 || bucket == BUCKETS - 1 || (limit - last) * 8 <= limit, "{bucket}");
+            assert!(
+                bucket == 0 || bucket == BUCKETS - 1 || (limit - last) * 8 <= limit,
+                "{bucket}"
+            );
             last = limit;
         }
         assert_eq!((bucket_of(0), bucket_of(u64::MAX)), (0, BUCKETS - 1));
@@ -144,7 +150,9 @@ mod tests {
         assert_eq!(Histogram::default().quantile(0.5), None);
         let latencies: Vec<u64> = (1..=10_000).map(|number| number * 1000).collect();
         let histogram = of(&latencies);
-        for (share, exact) in [(0.5, 5_000_000), (0.99, 9_900_000), (0.999, 9_990_000), (1.0, 10_000_000)] {
+        for (share, exact) in
+            [(0.5, 5_000_000), (0.99, 9_900_000), (0.999, 9_990_000), (1.0, 10_000_000)]
+        {
             let found = histogram.quantile(share).unwrap();
             assert!(found >= exact && found <= exact + exact / 8, "{share}: {found}");
         }
@@ -155,7 +163,10 @@ mod tests {
     #[test]
     fn cumulative_counts_are_exact_at_powers_of_two() {
         let histogram = of(&[1, 256, 257, 4096, 4097, 1 << 33, (1 << 33) + 1, u64::MAX]);
-        assert_eq!([8, 9, 12, 13, 33, 34, 63].map(|bits| histogram.at_most(bits)), [2, 3, 4, 5, 6, 7, 7]);
+        assert_eq!(
+            [8, 9, 12, 13, 33, 34, 63].map(|bits| histogram.at_most(bits)),
+            [2, 3, 4, 5, 6, 7, 7]
+        );
         assert_eq!(histogram.at_most(64), 8);
     }
 

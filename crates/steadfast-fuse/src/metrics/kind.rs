@@ -88,8 +88,8 @@ impl Kind {
         }
     }
 
-    /// The kind of a request; `None` for what nobody waits for, and for looking at the counters, which would otherwise
-    /// see itself.
+    /// The kind of a request; `None` for what nobody waits for, and for looking at the counters,
+    /// which would otherwise see itself.
     pub(crate) fn of(request: &Request<'_>) -> Option<Kind> {
         Some(match request.header.opcode {
             opcode::FORGET
@@ -114,12 +114,15 @@ impl Kind {
             opcode::RENAME | opcode::RENAME2 => Kind::Rename,
             opcode::READ => Kind::Read,
             opcode::WRITE => Kind::Write,
-            opcode::FALLOCATE | opcode::LSEEK | opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => {
-                Kind::Allocate
-            }
+            opcode::FALLOCATE
+            | opcode::LSEEK
+            | opcode::COPY_FILE_RANGE
+            | opcode::COPY_FILE_RANGE_64 => Kind::Allocate,
             opcode::FLUSH => Kind::Close,
             opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Kind::Sync,
-            opcode::SETXATTR | opcode::GETXATTR | opcode::LISTXATTR | opcode::REMOVEXATTR => Kind::Xattr,
+            opcode::SETXATTR | opcode::GETXATTR | opcode::LISTXATTR | opcode::REMOVEXATTR => {
+                Kind::Xattr
+            }
             opcode::IOCTL if ioctl::only_looks(request) => return None,
             opcode::IOCTL => Kind::Command,
             _ => Kind::Other,

@@ -1,10 +1,13 @@
-//! What a mount counts about the requests that it answers: how many of each kind, how long they took, how many failed.
+//! What a mount counts about the requests that it answers: how many of each kind, how long they
+//! took, how many failed.
 //!
-//! Every thread adds to a shard of its own with relaxed atomics, so that threads do not fight over cache lines; whoever
-//! looks adds the shards up. The counts of one look may be an operation apart from each other; none is ever lost.
+//! Every thread adds to a shard of its own with relaxed atomics, so that threads do not fight over
+//! cache lines; whoever looks adds the shards up. The counts of one look may be an operation apart
+//! from each other; none is ever lost.
 //!
-//! A request is timed from when the daemon has received it until its answer is ready, and counted before its caller hears of it. What the kernel answers
-//! from its caches is no request, and is not counted.
+//! A request is timed from when the daemon has received it until its answer is ready, and counted
+//! before its caller hears of it. What the kernel answers from its caches is no request, and is not
+//! counted.
 
 mod histogram;
 mod kind;
@@ -54,8 +57,8 @@ struct Shard {
 pub struct Operations {
     /// How long they took. [`Histogram::count`] is their number.
     pub latency: Histogram,
-    /// Those that were answered with an error of the volume or the medium (EIO, ENOSPC, EROFS, ENOMEM, EBUSY, ESTALE): not
-    /// the everyday answers such as "no such file".
+    /// Those that were answered with an error of the volume or the medium (EIO, ENOSPC, EROFS,
+    /// ENOMEM, EBUSY, ESTALE): not the everyday answers such as "no such file".
     pub errors: u64,
 }
 
@@ -133,7 +136,10 @@ fn thread_number() -> usize {
 }
 
 fn is_failure(error: Errno) -> bool {
-    matches!(error.0, libc::EIO | libc::ENOSPC | libc::EROFS | libc::ENOMEM | libc::EBUSY | libc::ESTALE)
+    matches!(
+        error.0,
+        libc::EIO | libc::ENOSPC | libc::EROFS | libc::ENOMEM | libc::EBUSY | libc::ESTALE
+    )
 }
 
 /// A request that is being timed; goes along with it to whoever answers it.
@@ -167,7 +173,8 @@ mod tests {
                 let metrics = &metrics;
                 scope.spawn(move || {
                     for round in 0..1000 {
-                        let error = [None, Some(Errno(libc::ENOENT)), Some(Errno(libc::EIO))][round % 3];
+                        let error =
+                            [None, Some(Errno(libc::ENOENT)), Some(Errno(libc::EIO))][round % 3];
                         metrics.add(Kind::Read, Duration::from_nanos(1000 + thread), error);
                     }
                     metrics.add_bytes(Kind::Read, 10);

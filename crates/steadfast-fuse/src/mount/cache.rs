@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::log::log_warning;
 
-/// How the kernel limits dirty pages and read-ahead of a mount. Changing that takes root; without it the kernel's own
-/// limits stay, a hundredth of the memory that may be dirty.
+/// How the kernel limits dirty pages and read-ahead of a mount. Changing that takes root; without
+/// it the kernel's own limits stay, a hundredth of the memory that may be dirty.
 #[derive(Debug)]
 pub(crate) struct CacheLimits {
     directory: PathBuf,
@@ -21,8 +21,9 @@ impl CacheLimits {
         CacheLimits { directory, adjustable: AtomicBool::new(true) }
     }
 
-    /// Takes the limit of dirty pages that FUSE mounts start with away, and lets the kernel read ahead further. Without that
-    /// buffered writes are several times slower and nothing else changes.
+    /// Takes the limit of dirty pages that FUSE mounts start with away, and lets the kernel read
+    /// ahead further. Without that buffered writes are several times slower and nothing else
+    /// changes.
     pub(crate) fn raise(&self) {
         self.lift_dirty_max();
         self.set("read_ahead_kb", "1024");
@@ -34,24 +35,30 @@ impl CacheLimits {
         self.set("strict_limit", "0") & self.set("max_ratio", "100")
     }
 
-    /// Limits the bytes of dirty pages of this mount, whatever the rest of the system has. Writers that go on are slowed down
-    /// until pages are written back, so there are seldom more than half as many. Whether it could be done (Linux 6.2, root).
+    /// Limits the bytes of dirty pages of this mount, whatever the rest of the system has. Writers
+    /// that go on are slowed down until pages are written back, so there are seldom more than half
+    /// as many. Whether it could be done (Linux 6.2, root).
     pub(crate) fn set_dirty_max(&self, bytes: u64) -> bool {
-        // The kernel keeps a share of what may be dirty in the whole system now, and refuses more than all of it.
+        // The kernel keeps a share of what may be dirty in the whole system now, and refuses more
+        // than all of it.
         self.set("max_ratio", "100");
         let most = self.dirty_max().map_or(bytes, |whole| whole / 2);
         self.set("max_bytes", &bytes.min(most).to_string()) && self.set("strict_limit", "1")
     }
 
-    /// The most bytes of dirty pages that the mount may have as things are; `None` where the kernel does not say.
+    /// The most bytes of dirty pages that the mount may have as things are; `None` where the kernel
+    /// does not say.
     pub(crate) fn dirty_max(&self) -> Option<u64> {
         number(&self.directory.join("max_bytes")).or_else(|| self.dirty_max_by_ratio())
     }
 
-    /// The same before Linux 6.2: a part of what may be dirty in the whole system, which is a part of the memory.
+    /// The same before Linux 6.2: a part of what may be dirty in the whole system, which is a part
+    /// of the memory.
     fn dirty_max_by_ratio(&self) -> Option<u64> {
         let memory = std::fs::read_to_string("/proc/meminfo").ok()?;
-        let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
+        let total = memory
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
         let kib: u64 = total?.parse().ok()?;
         let of_memory = number(Path::new("/proc/sys/vm/dirty_ratio"))?;
         let of_that = number(&self.directory.join("max_ratio"))?;

@@ -52,8 +52,10 @@ fn is_for_mount_only(option: &str) -> bool {
 
 pub(super) fn mount(directory: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let device = device::open()?;
-    // An image may come from anywhere: what it says of owners and devices counts where that is asked for.
-    let mut flags = libc::MS_NOSUID | libc::MS_NODEV | if options.read_only { libc::MS_RDONLY } else { 0 };
+    // An image may come from anywhere: what it says of owners and devices counts where that is
+    // asked for.
+    let mut flags =
+        libc::MS_NOSUID | libc::MS_NODEV | if options.read_only { libc::MS_RDONLY } else { 0 };
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={}",
         device.as_raw_fd(),
@@ -104,6 +106,7 @@ pub(super) fn unmount(directory: &Path, lazy: bool) -> io::Result<()> {
 }
 
 fn string(bytes: &[u8]) -> io::Result<CString> {
-    CString::new(bytes)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a mount option or path holds a NUL byte"))
+    CString::new(bytes).map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, "a mount option or path holds a NUL byte")
+    })
 }

@@ -1,6 +1,8 @@
-//! `fusermount3`, the set-user-id helper that mounts for ordinary users and hands the connection back over a socket.
+//! `fusermount3`, the set-user-id helper that mounts for ordinary users and hands the connection
+//! back over a socket.
 //!
-//! Errors are those of the system where there is one for it: ENOENT is a helper that is not installed.
+//! Errors are those of the system where there is one for it: ENOENT is a helper that is not
+//! installed.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -55,7 +57,11 @@ pub(super) fn unmount(directory: &Path, lazy: bool) -> io::Result<()> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr);
-    Err(if text.contains("busy") { io::Error::from_raw_os_error(libc::EBUSY) } else { refusal(&text) })
+    Err(if text.contains("busy") {
+        io::Error::from_raw_os_error(libc::EBUSY)
+    } else {
+        refusal(&text)
+    })
 }
 
 /// The error behind what the helper wrote; its own words where there is no errno for them.
@@ -99,8 +105,9 @@ fn receive_descriptor(socket: RawFd) -> io::Result<OwnedFd> {
     let mut vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     // Aligned for cmsghdr, and larger than one descriptor needs.
     let mut control = [0u64; 8];
-    // SAFETY: msghdr is plain data for which zeros are valid; its pointers are set to live buffers with their lengths,
-    // and the control message is read only where the kernel says that it is one with a descriptor in it.
+    // SAFETY: msghdr is plain data for which zeros are valid; its pointers are set to live buffers
+    // with their lengths, and the control message is read only where the kernel says that it is one
+    // with a descriptor in it.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut vector;
@@ -157,7 +164,10 @@ mod tests {
     #[test]
     fn refusals_become_errors_of_the_system_where_there_is_one() {
         let errno = |text| refusal(text).raw_os_error();
-        assert_eq!(errno("fusermount3: user has no write access to mountpoint /x\n"), Some(libc::EPERM));
+        assert_eq!(
+            errno("fusermount3: user has no write access to mountpoint /x\n"),
+            Some(libc::EPERM)
+        );
         assert_eq!(errno("fusermount3: too many FUSE filesystems mounted"), None);
     }
 }

@@ -1,4 +1,5 @@
-//! Attaching to and detaching from the directory tree: mount(2) for root, `fusermount3` for everybody else.
+//! Attaching to and detaching from the directory tree: mount(2) for root, `fusermount3` for
+//! everybody else.
 
 mod cache;
 mod direct;
@@ -27,19 +28,23 @@ pub(crate) struct Mount {
 /// Mounts; the descriptor is the connection to the kernel, on which INIT waits.
 ///
 /// # Errors
-/// Those of the system calls (ENOTDIR, ENOTCONN on a dead mount, EPERM, EBUSY, EINVAL for an option that the kernel does
-/// not know), ENOENT also where `fusermount3` is missing.
+/// Those of the system calls (ENOTDIR, ENOTCONN on a dead mount, EPERM, EBUSY, EINVAL for an option
+/// that the kernel does not know), ENOENT also where `fusermount3` is missing.
 pub(crate) fn attach(directory: &Path, options: &MountOptions) -> io::Result<(Mount, OwnedFd)> {
     let directory = mount_point(directory)?;
     let direct = effective_uid() == 0;
-    let descriptor =
-        if direct { direct::mount(&directory, options)? } else { helper::mount(&directory, options)? };
+    let descriptor = if direct {
+        direct::mount(&directory, options)?
+    } else {
+        helper::mount(&directory, options)?
+    };
     let device = table::find(&directory).map(|entry| entry.device);
     Ok((Mount { directory, device, direct }, descriptor))
 }
 
 impl Mount {
-    /// Unmounts; with `lazy` the mount point becomes free at once and open files keep working until they are closed.
+    /// Unmounts; with `lazy` the mount point becomes free at once and open files keep working until
+    /// they are closed.
     pub(crate) fn detach(&self, lazy: bool) -> io::Result<()> {
         // The path may be somebody else's mount by now (ours gone, another one there).
         if let Some(device) = self.device
@@ -63,7 +68,11 @@ impl Mount {
 fn mount_point(directory: &Path) -> io::Result<std::path::PathBuf> {
     let found = directory.canonicalize()?;
     // A dead mount answers ENOTCONN here.
-    if found.metadata()?.is_dir() { Ok(found) } else { Err(io::Error::from_raw_os_error(libc::ENOTDIR)) }
+    if found.metadata()?.is_dir() {
+        Ok(found)
+    } else {
+        Err(io::Error::from_raw_os_error(libc::ENOTDIR))
+    }
 }
 
 #[allow(unsafe_code)]

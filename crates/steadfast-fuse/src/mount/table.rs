@@ -38,7 +38,9 @@ fn unescape(field: &[u8]) -> Vec<u8> {
             && digits.iter().all(|digit| (b'0'..=b'7').contains(digit))
         {
             out.push(
-                digits.iter().fold(0u8, |value, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')),
+                digits
+                    .iter()
+                    .fold(0u8, |value, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')),
             );
             rest = &tail[3..];
         } else {
@@ -56,7 +58,8 @@ mod tests {
     #[test]
     fn parses_a_line_with_escapes() {
         let entry =
-            parse(br"36 35 0:51 / /mnt/a\040b\134c rw,noatime master:1 - fuse.steadfast x rw").unwrap();
+            parse(br"36 35 0:51 / /mnt/a\040b\134c rw,noatime master:1 - fuse.steadfast x rw")
+                .unwrap();
         assert_eq!(entry, Entry { device: (0, 51), directory: PathBuf::from(r"/mnt/a b\c") });
     }
 

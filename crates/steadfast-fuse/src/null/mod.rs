@@ -1,14 +1,16 @@
 //! The null file system: what the transport costs by itself.
 //!
-//! It keeps names and data in plain maps in memory and forgets them when it is unmounted: nothing is durable, nothing is
-//! checked, nothing is journalled. What it reaches through [`crate`]'s own transport (the same handshake, the same buffers, a queue
-//! for each worker, the same times for which the kernel may keep names and attributes, the same answers by which the kernel
-//! does without a request) is the floor of FUSE on a machine: no file system behind the same transport can be much
-//! faster. `steadfast lab` measures it as target `null`.
+//! It keeps names and data in plain maps in memory and forgets them when it is unmounted: nothing
+//! is durable, nothing is checked, nothing is journalled. What it reaches through [`crate`]'s own
+//! transport (the same handshake, the same buffers, a queue for each worker, the same times for
+//! which the kernel may keep names and attributes, the same answers by which the kernel does
+//! without a request) is the floor of FUSE on a machine: no file system behind the same transport
+//! can be much faster. `steadfast lab` measures it as target `null`.
 //!
-//! Invariants: every request that Steadfast answers for plain files and directories is answered, none of them waits for
-//! anything but the lock of the tree; what Steadfast has besides (snapshots, commands, access-control lists, holes) is
-//! refused. The tree holds at most `capacity` bytes of data.
+//! Invariants: every request that Steadfast answers for plain files and directories is answered,
+//! none of them waits for anything but the lock of the tree; what Steadfast has besides (snapshots,
+//! commands, access-control lists, holes) is refused. The tree holds at most `capacity` bytes of
+//! data.
 
 mod serve;
 mod tree;
@@ -24,7 +26,8 @@ use crate::{MountOptions, init};
 
 use tree::Tree;
 
-/// A mounted null file system. [`run`](Self::run) it to the end; dropping it instead unmounts and waits.
+/// A mounted null file system. [`run`](Self::run) it to the end; dropping it instead unmounts and
+/// waits.
 #[derive(Debug)]
 pub struct NullSession {
     mount: Mount,
@@ -36,7 +39,8 @@ struct Shared {
     tree: RwLock<Tree>,
 }
 
-/// Mounts an empty null file system of `capacity` bytes on `directory`. Returns once the kernel has the mount.
+/// Mounts an empty null file system of `capacity` bytes on `directory`. Returns once the kernel has
+/// the mount.
 ///
 /// # Errors
 /// Those of [`crate::mount()`].

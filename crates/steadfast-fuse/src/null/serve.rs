@@ -7,8 +7,8 @@ use super::Shared;
 use super::tree::{Body, New, now};
 use crate::abi::flags::{fopen, setattr as valid};
 use crate::abi::input::{
-    BatchForgetIn, CreateIn, ForgetIn, ForgetOne, LinkIn, MkdirIn, MknodIn, OpenIn, ReadIn, Rename2In,
-    RenameIn, SetattrIn, WriteIn,
+    BatchForgetIn, CreateIn, ForgetIn, ForgetOne, LinkIn, MkdirIn, MknodIn, OpenIn, ReadIn,
+    Rename2In, RenameIn, SetattrIn, WriteIn,
 };
 use crate::abi::opcode;
 use crate::abi::output::{AttrOut, EntryOut, OpenOut, StatfsOut, StatxOut, WriteOut};
@@ -57,7 +57,9 @@ impl Shared {
                 Body::Target(target) => ready(out.append(target)),
                 _ => Err(Errno(libc::EINVAL)),
             },
-            opcode::MKDIR | opcode::MKNOD | opcode::SYMLINK | opcode::CREATE => self.make(request, out),
+            opcode::MKDIR | opcode::MKNOD | opcode::SYMLINK | opcode::CREATE => {
+                self.make(request, out)
+            }
             opcode::UNLINK | opcode::RMDIR => {
                 let rmdir = request.header.opcode == opcode::RMDIR;
                 self.writing().remove(id, request.arguments().name()?, rmdir)
@@ -160,7 +162,8 @@ impl Shared {
     /// Everything that makes an inode with a name.
     fn make(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Result<(), Errno> {
         let mut arguments = request.arguments();
-        let (mut kind, mut mode, mut umask, mut device, mut flags) = (FileKind::Regular, 0o777, 0, 0, None);
+        let (mut kind, mut mode, mut umask, mut device, mut flags) =
+            (FileKind::Regular, 0o777, 0, 0, None);
         match request.header.opcode {
             opcode::MKDIR => {
                 let wanted = arguments.take::<MkdirIn>()?;
@@ -275,7 +278,11 @@ fn put_entry(attributes: &Attributes, out: &mut AnswerBuffer) -> Result<(), Errn
 }
 
 fn put_attributes(attributes: &Attributes, out: &mut AnswerBuffer) -> Result<(), Errno> {
-    ready(out.put(&AttrOut { attr_valid: VALID_SECONDS, attr: attr(attributes), ..Default::default() }))
+    ready(out.put(&AttrOut {
+        attr_valid: VALID_SECONDS,
+        attr: attr(attributes),
+        ..Default::default()
+    }))
 }
 
 fn ready(fitted: bool) -> Result<(), Errno> {

@@ -228,7 +228,9 @@ impl Tree {
         match (is_directory, rmdir) {
             (true, false) => return Err(Errno(libc::EISDIR)),
             (false, true) => return Err(Errno(libc::ENOTDIR)),
-            (true, true) if !self.names(id)?.by_name.is_empty() => return Err(Errno(libc::ENOTEMPTY)),
+            (true, true) if !self.names(id)?.by_name.is_empty() => {
+                return Err(Errno(libc::ENOTEMPTY));
+            }
             _ => {}
         }
         self.take(directory, name)?;
@@ -285,7 +287,12 @@ impl Tree {
     }
 
     /// Entries behind a cookie, `.` and `..` first.
-    pub(super) fn list(&self, directory: u64, cookie: u64, count: usize) -> Result<Vec<Listed>, Errno> {
+    pub(super) fn list(
+        &self,
+        directory: u64,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<Listed>, Errno> {
         let names = self.names(directory)?;
         let entry = |id: u64, name: &[u8], cookie| -> Result<Listed, Errno> {
             let attributes = self.node(id)?.attributes;
@@ -294,8 +301,9 @@ impl Tree {
         };
         let dots = [(1, directory, &b"."[..]), (2, names.parent, &b".."[..])];
         let dots = dots.into_iter().filter(|(number, ..)| *number > cookie);
-        let mut found =
-            dots.map(|(cookie, id, name)| entry(id, name, cookie)).collect::<Result<Vec<_>, _>>()?;
+        let mut found = dots
+            .map(|(cookie, id, name)| entry(id, name, cookie))
+            .collect::<Result<Vec<_>, _>>()?;
         let after = names.by_cookie.range(cookie.saturating_add(1).max(COOKIE_FIRST)..);
         for (cookie, name) in after.take(count.saturating_sub(found.len())) {
             // Both maps have the same names.
@@ -340,7 +348,8 @@ impl Tree {
 
 /// The system's time.
 pub(super) fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
 }
 
@@ -396,7 +405,9 @@ mod tests {
         }
         let first = tree.list(ROOT_ID, 0, 3).unwrap();
         let names = |list: &[Listed]| -> Vec<String> {
-            list.iter().map(|(entry, _)| String::from_utf8_lossy(&entry.name).into_owned()).collect()
+            list.iter()
+                .map(|(entry, _)| String::from_utf8_lossy(&entry.name).into_owned())
+                .collect()
         };
         assert_eq!(names(&first), [".", "..", "a"]);
         tree.remove(ROOT_ID, b"b", false).unwrap();

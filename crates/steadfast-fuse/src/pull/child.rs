@@ -1,7 +1,8 @@
 //! The helper process itself.
 //!
-//! It is forked from a process with many threads, so between fork and exit it may call nothing but async-signal-safe
-//! functions: no allocation, no locks, no panic. Everything that it needs is laid out in a [`Plan`] before the fork.
+//! It is forked from a process with many threads, so between fork and exit it may call nothing but
+//! async-signal-safe functions: no allocation, no locks, no panic. Everything that it needs is laid
+//! out in a [`Plan`] before the fork.
 #![allow(unsafe_code)]
 
 use std::io::{self, Write};
@@ -46,7 +47,8 @@ impl Plan {
     }
 
     fn run(&mut self) -> ! {
-        // SAFETY: system calls on descriptors and memory of this process alone; see the module's documentation.
+        // SAFETY: system calls on descriptors and memory of this process alone; see the module's
+        // documentation.
         unsafe {
             let signals = self.prepare();
             let mut set = [
@@ -57,7 +59,8 @@ impl Plan {
                 if libc::poll(set.as_mut_ptr(), 2, -1) < 0 {
                     continue;
                 }
-                // The daemon is dying: its other threads may wait for the kernel, and the kernel for them.
+                // The daemon is dying: its other threads may wait for the kernel, and the kernel
+                // for them.
                 if set[1].revents != 0 {
                     abort_and_exit();
                 }
@@ -75,17 +78,20 @@ impl Plan {
         }
     }
 
-    /// Takes leave of everything that the daemon had open, and of its signals. Returns the descriptor that becomes
-    /// readable when the daemon dies.
+    /// Takes leave of everything that the daemon had open, and of its signals. Returns the
+    /// descriptor that becomes readable when the daemon dies.
     ///
     /// # Safety
     /// Only in the forked child.
     unsafe fn prepare(&self) -> RawFd {
-        // SAFETY: plain system calls with valid arguments; failures leave the helper useless but harmless.
+        // SAFETY: plain system calls with valid arguments; failures leave the helper useless but
+        // harmless.
         unsafe {
-            // Out of the way of the fixed numbers first: fcntl never returns a descriptor below its argument.
+            // Out of the way of the fixed numbers first: fcntl never returns a descriptor below its
+            // argument.
             let socket = libc::fcntl(self.socket, libc::F_DUPFD, 16);
-            let abort_file = self.abort_file.map_or(-1, |file| libc::fcntl(file, libc::F_DUPFD, 16));
+            let abort_file =
+                self.abort_file.map_or(-1, |file| libc::fcntl(file, libc::F_DUPFD, 16));
             let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
             for descriptor in 0..3 {
                 libc::dup2(null, descriptor);
@@ -151,8 +157,12 @@ impl Plan {
 unsafe fn close_from(first: RawFd) {
     // SAFETY: closing descriptors of this process, none of which is used again.
     unsafe {
-        if libc::syscall(libc::SYS_close_range, first as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint)
-            != 0
+        if libc::syscall(
+            libc::SYS_close_range,
+            first as libc::c_uint,
+            libc::c_uint::MAX,
+            0 as libc::c_uint,
+        ) != 0
         {
             for descriptor in first..4096 {
                 libc::close(descriptor);

@@ -26,7 +26,9 @@ impl Connection {
 
     /// Aborts: every request that waits ends with ECONNABORTED, and so does every later one.
     pub(crate) fn abort(&self) -> bool {
-        let Some(file) = self.abort.as_ref().and_then(|file| file.try_clone().ok()) else { return false };
+        let Some(file) = self.abort.as_ref().and_then(|file| file.try_clone().ok()) else {
+            return false;
+        };
         File::from(file).write_all(b"1").is_ok()
     }
 
@@ -44,7 +46,15 @@ fn through_a_mount_of_our_own(minor: u32) -> Option<OwnedFd> {
     unsafe {
         let context = descriptor(libc::syscall(libc::SYS_fsopen, c"fusectl".as_ptr(), CLOEXEC))?;
         let none = std::ptr::null::<libc::c_void>();
-        if libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_CMD_CREATE, none, none, 0) != 0 {
+        if libc::syscall(
+            libc::SYS_fsconfig,
+            context.as_raw_fd(),
+            FSCONFIG_CMD_CREATE,
+            none,
+            none,
+            0,
+        ) != 0
+        {
             return None;
         }
         let mount = descriptor(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), CLOEXEC, 0))?;

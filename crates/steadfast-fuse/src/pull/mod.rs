@@ -1,16 +1,19 @@
 //! Pulling dirty pages out of the kernel's cache while the daemon keeps serving.
 //!
-//! A daemon must never wait for its own mount: a thread that is stuck in such a wait when the daemon is killed keeps
-//! `/dev/fuse` open, the kernel keeps waiting for answers that nobody will give, and neither ends. So a *helper
-//! process* does the waiting. It holds no descriptor of the connection; it opens the file through the mount, by a name
-//! that only the daemon and it know, and writes the dirty pages back with `sync_file_range`, which needs no lock that
-//! a client of the mount could hold, leaves the pages cached and returns when the daemon has answered every write.
+//! A daemon must never wait for its own mount: a thread that is stuck in such a wait when the
+//! daemon is killed keeps `/dev/fuse` open, the kernel keeps waiting for answers that nobody will
+//! give, and neither ends. So a *helper process* does the waiting. It holds no descriptor of the
+//! connection; it opens the file through the mount, by a name that only the daemon and it know, and
+//! writes the dirty pages back with `sync_file_range`, which needs no lock that a client of the
+//! mount could hold, leaves the pages cached and returns when the daemon has answered every write.
 //!
-//! The helper is also the watchdog of the connection: when the daemon dies it aborts the connection, so that even a
-//! daemon that was killed in the middle of an invalidation, which does wait for the kernel, cannot hang.
+//! The helper is also the watchdog of the connection: when the daemon dies it aborts the
+//! connection, so that even a daemon that was killed in the middle of an invalidation, which does
+//! wait for the kernel, cannot hang.
 //!
-//! Where there is no helper, or it may not open a file, or the kernel is older than 6.16, the daemon falls back to
-//! invalidating the pages of the file, which writes them back first, one by one, and forgets them.
+//! Where there is no helper, or it may not open a file, or the kernel is older than 6.16, the
+//! daemon falls back to invalidating the pages of the file, which writes them back first, one by
+//! one, and forgets them.
 
 mod child;
 mod connection;
@@ -30,8 +33,8 @@ use crate::log::log_warning;
 
 pub(crate) use connection::Connection;
 
-/// Start of the name by which the helper opens a file; the secret and the node id follow, both as 16 hexadecimal
-/// digits.
+/// Start of the name by which the helper opens a file; the secret and the node id follow, both as
+/// 16 hexadecimal digits.
 const NAME_PREFIX: &str = ".steadfast-pull-";
 const DIGITS: usize = 16;
 
@@ -46,7 +49,8 @@ impl Pass {
     pub(crate) fn node(&self, name: &[u8]) -> Option<u64> {
         let digits = name.strip_prefix(NAME_PREFIX.as_bytes())?;
         let (secret, nodeid) = digits.split_at_checked(DIGITS)?;
-        (hexadecimal(secret)? == self.secret && nodeid.len() == DIGITS).then(|| hexadecimal(nodeid))?
+        (hexadecimal(secret)? == self.secret && nodeid.len() == DIGITS)
+            .then(|| hexadecimal(nodeid))?
     }
 
     fn path_prefix(&self, directory: &Path) -> Vec<u8> {
@@ -70,10 +74,16 @@ pub(crate) struct Puller {
 }
 
 impl Puller {
-    /// Starts the helper for the mount at `directory`. It is no failure if there is none in the end.
+    /// Starts the helper for the mount at `directory`. It is no failure if there is none in the
+    /// end.
     ///
     /// `waits`: the kernel's page writeback is visible to `sync_file_range` (Linux 6.16).
-    pub(crate) fn start(device: Device, directory: &Path, connection: &Connection, waits: bool) -> Puller {
+    pub(crate) fn start(
+        device: Device,
+        directory: &Path,
+        connection: &Connection,
+        waits: bool,
+    ) -> Puller {
         let pass = Pass { secret: random() };
         let puller = Puller { device, pass, helper: Mutex::new(None), keeper: Mutex::new(None) };
         match spawn(pass.path_prefix(directory), connection.abort_file()) {
@@ -81,7 +91,8 @@ impl Puller {
                 if waits {
                     *puller.helper.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
                 }
-                *puller.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some((stop, thread));
+                *puller.keeper.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some((stop, thread));
             }
             Err(error) => {
                 log_warning!("no helper process ({error}); transact will drop cached pages instead")
@@ -94,8 +105,8 @@ impl Puller {
         self.pass
     }
 
-    /// Returns once every page of the file that was dirty has been written to the daemon. Other threads have to serve
-    /// the writes meanwhile.
+    /// Returns once every page of the file that was dirty has been written to the daemon. Other
+    /// threads have to serve the writes meanwhile.
     ///
     /// # Errors
     /// The kernel could not write a page back: the volume is full or failing.
@@ -149,20 +160,22 @@ type Spawned = (UnixStream, mpsc::Sender<()>, JoinHandle<()>);
 
 /// Forks the helper from a thread that then does nothing but wait for the end of the session.
 ///
-/// `PR_SET_PDEATHSIG` follows the *thread* that forked, not its process. That is why this thread exists:
+/// `PR_SET_PDEATHSIG` follows the *thread* that forked, not its process. That is why this thread
+/// exists:
 ///
-/// - It dies at once when the daemon is killed, whatever the others wait for: it only ever waits for a channel, never for
-///   the kernel's file system. A worker that is stuck in an invalidation dies when that ends, which is what the helper
-///   is to bring about.
-/// - It does not end before the helper. It ends in [`child::quit`], after `waitpid`, so that no signal comes of an orderly
-///   end; a helper that reads `QUIT` is gone before it could see one.
-/// - Nothing else ends it: it holds the receiver of a channel whose sender is in the [`Puller`], and does not panic. Were
-///   it to end early all the same, the helper would take the daemon for dead and abort the connection: a mount that is
-///   gone, and never one that hangs.
-/// - A daemon that dies between fork and prctl is seen by `getppid`, which names the process and not the thread. The
-///   thread cannot die alone in between: it waits for what happens after.
-/// - The kernel clears the signal when the *receiver* changes its credentials or runs a set-id program. The helper does
-///   neither; what capabilities the daemon drops later is not its business.
+/// - It dies at once when the daemon is killed, whatever the others wait for: it only ever waits
+///   for a channel, never for the kernel's file system. A worker that is stuck in an invalidation
+///   dies when that ends, which is what the helper is to bring about.
+/// - It does not end before the helper. It ends in [`child::quit`], after `waitpid`, so that no
+///   signal comes of an orderly end; a helper that reads `QUIT` is gone before it could see one.
+/// - Nothing else ends it: it holds the receiver of a channel whose sender is in the [`Puller`],
+///   and does not panic. Were it to end early all the same, the helper would take the daemon for
+///   dead and abort the connection: a mount that is gone, and never one that hangs.
+/// - A daemon that dies between fork and prctl is seen by `getppid`, which names the process and
+///   not the thread. The thread cannot die alone in between: it waits for what happens after.
+/// - The kernel clears the signal when the *receiver* changes its credentials or runs a set-id
+///   program. The helper does neither; what capabilities the daemon drops later is not its
+///   business.
 fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>) -> io::Result<Spawned> {
     let (ours, theirs) = UnixStream::pair()?;
     let second = ours.try_clone()?;
@@ -170,8 +183,11 @@ fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>) -> io::Result<Spawn
     let (stop, stopped) = mpsc::channel::<()>();
     let (started, start) = mpsc::channel();
     let thread = std::thread::Builder::new().name("steadfast-keep".into()).spawn(move || {
-        let plan =
-            child::Plan::new(path_prefix, theirs.as_raw_fd(), abort_file.as_ref().map(AsRawFd::as_raw_fd));
+        let plan = child::Plan::new(
+            path_prefix,
+            theirs.as_raw_fd(),
+            abort_file.as_ref().map(AsRawFd::as_raw_fd),
+        );
         let pid = match plan.fork() {
             Ok(pid) => pid,
             Err(error) => {

@@ -14,15 +14,16 @@ fn count(list: &str) -> Option<u16> {
     })
 }
 
-/// Keeps the calling thread on a processor, unless the process was told to keep off it or it is not there: then the thread stays
-/// where it was allowed to be.
+/// Keeps the calling thread on a processor, unless the process was told to keep off it or it is not
+/// there: then the thread stays where it was allowed to be.
 #[allow(unsafe_code)]
 pub(super) fn stay_on(processor: u16) {
     let processor = usize::from(processor);
     if processor >= libc::CPU_SETSIZE as usize {
         return;
     }
-    // SAFETY: a set is plain data, of the size that the calls are told; the number is below that of its bits.
+    // SAFETY: a set is plain data, of the size that the calls are told; the number is below that of
+    // its bits.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         if libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) != 0

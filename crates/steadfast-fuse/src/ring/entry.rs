@@ -1,10 +1,13 @@
-//! An entry of a queue: an io_uring of one thread, and the buffers in which it gets requests and gives answers.
+//! An entry of a queue: an io_uring of one thread, and the buffers in which it gets requests and
+//! gives answers.
 //!
-//! Memory of an entry: a page that starts with the headers and ends with a copy of header and first argument of the
-//! request, then the payload. So a request is one piece, as it is from the device, and the data of a WRITE starts on a
-//! page boundary. A request without a payload (READ is one) leaves it to the answer.
+//! Memory of an entry: a page that starts with the headers and ends with a copy of header and first
+//! argument of the request, then the payload. So a request is one piece, as it is from the device,
+//! and the data of a WRITE starts on a page boundary. A request without a payload (READ is one)
+//! leaves it to the answer.
 //!
-//! Invariant: the memory is the kernel's from a command until its completion (`lent`), and ours otherwise.
+//! Invariant: the memory is the kernel's from a command until its completion (`lent`), and ours
+//! otherwise.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -47,7 +50,8 @@ pub(super) struct Entry {
     commit_id: u64,
 }
 
-// SAFETY: the memory and what points to it belong to the entry alone, and nothing in it is bound to a thread.
+// SAFETY: the memory and what points to it belong to the entry alone, and nothing in it is bound to
+// a thread.
 unsafe impl Send for Entry {}
 
 impl Entry {
@@ -55,9 +59,11 @@ impl Entry {
     /// [`register`](Self::register) is its thread from then on.
     ///
     /// # Errors
-    /// io_uring is not to be had (ENOSYS, EPERM by seccomp or `kernel.io_uring_disabled`, EINVAL: too old), or memory.
+    /// io_uring is not to be had (ENOSYS, EPERM by seccomp or `kernel.io_uring_disabled`, EINVAL:
+    /// too old), or memory.
     pub(super) fn new(device: &Device, queue: u16) -> io::Result<Entry> {
-        let ring: Ring = IoUring::builder().dontfork().setup_r_disabled().setup_single_issuer().build(1)?;
+        let ring: Ring =
+            IoUring::builder().dontfork().setup_r_disabled().setup_single_issuer().build(1)?;
         ring.submitter().register_files(&[device.as_raw_fd()])?;
         let (allocation, start) = Pages::new(PAGES)?.into_raw();
         // SAFETY: a box is not null, and both addresses are inside of it.
@@ -66,7 +72,8 @@ impl Entry {
             let memory = allocation.cast::<u8>().add(start);
             (allocation, memory, memory.add(PAGE))
         };
-        let buffer = |start: NonNull<u8>, iov_len| libc::iovec { iov_base: start.as_ptr().cast(), iov_len };
+        let buffer =
+            |start: NonNull<u8>, iov_len| libc::iovec { iov_base: start.as_ptr().cast(), iov_len };
         let buffers = Box::new([buffer(memory, size_of::<Headers>()), buffer(payload, DATA_MAX)]);
         Ok(Entry { ring, allocation, memory, buffers, queue, lent: false, commit_id: 0 })
     }
@@ -74,7 +81,8 @@ impl Entry {
     /// Gives the entry to the kernel; `false`: the file system has been unmounted already.
     ///
     /// # Errors
-    /// The kernel does not take it; it falls back to the device then, unless the queues are ready without.
+    /// The kernel does not take it; it falls back to the device then, unless the queues are ready
+    /// without.
     pub(super) fn register(&mut self) -> io::Result<bool> {
         self.ring.submitter().register_enable_rings()?;
         self.push(REGISTER)?;
@@ -112,8 +120,8 @@ impl Entry {
         Ok(Next::Request)
     }
 
-    /// The request, and the payload where the request leaves it to the answer; `None` for what cannot come from a kernel.
-    /// Only after [`next`](Self::next) has found one.
+    /// The request, and the payload where the request leaves it to the answer; `None` for what
+    /// cannot come from a kernel. Only after [`next`](Self::next) has found one.
     pub(super) fn request(&mut self) -> Option<(&[u8], Option<&mut [u8]>)> {
         let (first, _) = self.bytes().split_at_mut(PAGE);
         let (headers, _) = Headers::read_from_prefix(first).ok()?;
@@ -138,7 +146,8 @@ impl Entry {
         &mut self.bytes()[PAGE..]
     }
 
-    /// Answers with this many bytes of the payload. The kernel hears of it with the [`next`](Self::next).
+    /// Answers with this many bytes of the payload. The kernel hears of it with the
+    /// [`next`](Self::next).
     ///
     /// # Errors
     /// The entry is of no use any more.
@@ -148,7 +157,8 @@ impl Entry {
             Err(errno) => (0, -errno.0),
         };
         let commit_id = self.commit_id;
-        let header = OutHeader { len: size_of::<OutHeader>() as u32 + length, error, unique: commit_id };
+        let header =
+            OutHeader { len: size_of::<OutHeader>() as u32 + length, error, unique: commit_id };
         let mut headers = Headers {
             in_out: [0; 128],
             argument: [0; 128],
@@ -165,7 +175,8 @@ impl Entry {
 
     fn bytes(&mut self) -> &mut [u8] {
         debug_assert!(!self.lent, "the memory is the kernel's");
-        // SAFETY: the allocation has this many bytes, initialised, and it is ours: nothing is asked of the kernel.
+        // SAFETY: the allocation has this many bytes, initialised, and it is ours: nothing is asked
+        // of the kernel.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), PAGES * PAGE) }
     }
 
@@ -180,12 +191,15 @@ impl Entry {
         let command = Command { flags, commit_id: self.commit_id, queue: self.queue, padding };
         let mut bytes = [0; 80];
         bytes[..size_of::<Command>()].copy_from_slice(command.as_bytes());
-        let address = if operation == REGISTER { Some(self.buffers.as_ptr().addr() as u64) } else { None };
-        let mut entry = opcode::UringCmd80::new(types::Fixed(0), operation).cmd(bytes).addr(address).build();
+        let address =
+            if operation == REGISTER { Some(self.buffers.as_ptr().addr() as u64) } else { None };
+        let mut entry =
+            opcode::UringCmd80::new(types::Fixed(0), operation).cmd(bytes).addr(address).build();
         if operation == REGISTER {
             set_length(&mut entry, self.buffers.len() as u32);
         }
-        // SAFETY: what the command points to lives as long as the entry, which keeps it until the completion.
+        // SAFETY: what the command points to lives as long as the entry, which keeps it until the
+        // completion.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         // There is one command at a time.
         pushed.map_err(|_| io::Error::other("the submission queue is full"))?;
@@ -213,6 +227,7 @@ impl Drop for Entry {
 fn set_length(entry: &mut squeue::Entry128, length: u32) {
     const OFFSET: usize = 24;
     const { assert!(size_of::<squeue::Entry128>() == 128) };
-    // SAFETY: the type is the kernel's structure of 128 bytes, in which the field is at this offset, aligned.
+    // SAFETY: the type is the kernel's structure of 128 bytes, in which the field is at this
+    // offset, aligned.
     unsafe { std::ptr::from_mut(entry).byte_add(OFFSET).cast::<u32>().write(length) }
 }

@@ -1,21 +1,25 @@
 //! FUSE over io_uring: a queue of requests for each processor, answered by threads that stay on it.
 //!
-//! The kernel puts a request into the queue of the processor on which its caller runs, and into the entry of that queue that was
-//! free last. Each entry belongs to one thread with an io_uring of its own, so whoever serves a request is the one who
-//! fetches the next: nothing goes between threads, and the caller is woken on its own processor. A request that takes long (an
-//! fsync) occupies its thread, and the others of the queue serve what comes meanwhile.
+//! The kernel puts a request into the queue of the processor on which its caller runs, and into the
+//! entry of that queue that was free last. Each entry belongs to one thread with an io_uring of its
+//! own, so whoever serves a request is the one who fetches the next: nothing goes between threads,
+//! and the caller is woken on its own processor. A request that takes long (an fsync) occupies its
+//! thread, and the others of the queue serve what comes meanwhile.
 //!
-//! Negotiation: the rings are made before INIT is answered, so that a host that refuses them is served over the device
-//! from the beginning; the kernel itself goes back to the device when it refuses an entry. What the kernel does not
-//! wait for (FORGET), and notifications, use the device in any case.
+//! Negotiation: the rings are made before INIT is answered, so that a host that refuses them is
+//! served over the device from the beginning; the kernel itself goes back to the device when it
+//! refuses an entry. What the kernel does not wait for (FORGET), and notifications, use the device
+//! in any case.
 //!
-//! Invariant: *each queue has a thread that does not wait for the control thread*, for the control thread may wait for the
-//! kernel, which waits for writes in any queue. The last thread that does not wait answers EAGAIN instead
-//! ([`Seat::step_out`]). Threads cannot be added when they are needed: the kernel hands out what waits in a queue when an
-//! answer comes in, but not when an entry does.
+//! Invariant: *each queue has a thread that does not wait for the control thread*, for the control
+//! thread may wait for the kernel, which waits for writes in any queue. The last thread that does
+//! not wait answers EAGAIN instead ([`Seat::step_out`]). Threads cannot be added when they are
+//! needed: the kernel hands out what waits in a queue when an answer comes in, but not when an
+//! entry does.
 //!
-//! The rings let the kernel do its part of the work when it likes (no `DEFER_TASKRUN`): where that waits for a call of the
-//! thread, a daemon that is killed can leave requests behind that no abort ends (seen on Linux 6.18).
+//! The rings let the kernel do its part of the work when it likes (no `DEFER_TASKRUN`): where that
+//! waits for a call of the thread, a daemon that is killed can leave requests behind that no abort
+//! ends (seen on Linux 6.18).
 
 mod cpu;
 mod entry;
@@ -59,7 +63,9 @@ impl Rings {
     pub(crate) fn new(device: &Device, required: bool) -> io::Result<Rings> {
         let queues = cpu::possible()
             .filter(|queues| (1..=QUEUES_MAX).contains(&usize::from(*queues)))
-            .ok_or_else(|| io::Error::other(format!("not 1 to {QUEUES_MAX} possible processors")))?;
+            .ok_or_else(|| {
+                io::Error::other(format!("not 1 to {QUEUES_MAX} possible processors"))
+            })?;
         let crew = (THREADS / usize::from(queues)).clamp(CREW_MIN, CREW_MAX);
         let entries = |queue| (0..crew).map(|_| Entry::new(device, queue)).collect();
         Ok(Rings { entries: (0..queues).map(entries).collect::<io::Result<_>>()?, required })
@@ -82,7 +88,8 @@ struct Queue<S> {
 /// The threads, to be waited for when the mount ends.
 pub(crate) type Threads = Vec<JoinHandle<io::Result<()>>>;
 
-/// Starts the threads, and gives their entries to the kernel. `false`: it has refused some, and may use the device.
+/// Starts the threads, and gives their entries to the kernel. `false`: it has refused some, and may
+/// use the device.
 ///
 /// # Errors
 /// No thread, no memory; where the rings are required, any refusal.
@@ -120,7 +127,12 @@ pub(crate) fn start<S: Service>(
 
 impl<S: Service> Queue<S> {
     /// Serves until the mount ends.
-    fn run(&self, mut entry: Entry, mut spare: Pages, report: Sender<io::Result<()>>) -> io::Result<()> {
+    fn run(
+        &self,
+        mut entry: Entry,
+        mut spare: Pages,
+        report: Sender<io::Result<()>>,
+    ) -> io::Result<()> {
         cpu::stay_on(self.number);
         be_an_io_thread();
         let registered = entry.register();

@@ -1,9 +1,10 @@
 //! The snapshots that the mount shows under `.snapshots`, and their node ids.
 //!
-//! A snapshot gets a *slot* when it is first looked up; a node id with bit 63 set holds the slot and the inode number in
-//! the snapshot. Slots are never used again within a mount, so an id whose snapshot has been deleted is stale and never
-//! another's. Behind a slot there is a read-only volume of its own (a [`View`]), opened when it is needed; only the
-//! [`VIEWS_MAX`] used last stay open, so that memory is bounded however many snapshots are walked through.
+//! A snapshot gets a *slot* when it is first looked up; a node id with bit 63 set holds the slot
+//! and the inode number in the snapshot. Slots are never used again within a mount, so an id whose
+//! snapshot has been deleted is stale and never another's. Behind a slot there is a read-only
+//! volume of its own (a [`View`]), opened when it is needed; only the [`VIEWS_MAX`] used last stay
+//! open, so that memory is bounded however many snapshots are walked through.
 
 mod lent;
 
@@ -15,8 +16,8 @@ use steadfast_media::Medium;
 use crate::errno::Errno;
 use lent::Lent;
 
-/// Name of the directory of snapshots in the root directory. It is not listed there, so that whoever copies or removes
-/// the whole tree does not meet every snapshot of it.
+/// Name of the directory of snapshots in the root directory. It is not listed there, so that
+/// whoever copies or removes the whole tree does not meet every snapshot of it.
 pub(crate) const DIRECTORY_NAME: &[u8] = b".snapshots";
 /// Inode number of that directory; the volume has none between the root and 16.
 pub(crate) const DIRECTORY_INODE: u64 = 2;
@@ -82,8 +83,10 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
     pub(crate) fn root(&self, name: &[u8]) -> Result<Place<M, P>, Errno> {
         let wanted = std::str::from_utf8(name).map_err(|_| Errno(libc::ENOENT))?;
         let snapshots = self.volume.snapshots()?;
-        let snapshot =
-            snapshots.into_iter().find(|snapshot| snapshot.name == wanted).ok_or(Errno(libc::ENOENT))?;
+        let snapshot = snapshots
+            .into_iter()
+            .find(|snapshot| snapshot.name == wanted)
+            .ok_or(Errno(libc::ENOENT))?;
         let slot = {
             let mut table = self.table();
             let known = |slot: &Slot| slot.snapshot.generation == snapshot.generation && !slot.gone;
@@ -113,8 +116,11 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
         let view = match open.map(|at| table.views.remove(at).1) {
             Some(view) => view,
             None => {
-                let options =
-                    OpenOptions { read_only: true, cache_size: VIEW_CACHE, ..OpenOptions::default() };
+                let options = OpenOptions {
+                    read_only: true,
+                    cache_size: VIEW_CACHE,
+                    ..OpenOptions::default()
+                };
                 let lent = || Lent(Arc::clone(&self.volume));
                 let opened = View::open_snapshot(lent(), lent(), options, &snapshot.name);
                 if table.views.len() >= VIEWS_MAX {
@@ -130,8 +136,8 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
         Ok(Place { view, inode, snapshot: snapshot.generation, slot })
     }
 
-    /// Forgets the snapshots that the volume does not have any more: their ids are stale from now on. To be called before
-    /// one is deleted (with its name) and after a rollback to one.
+    /// Forgets the snapshots that the volume does not have any more: their ids are stale from now
+    /// on. To be called before one is deleted (with its name) and after a rollback to one.
     pub(crate) fn forget(&self, keep: impl Fn(&Snapshot) -> bool) {
         let mut table = self.table();
         let Table { slots, views } = &mut *table;
@@ -151,8 +157,9 @@ pub(crate) fn is_snapshot(nodeid: u64) -> bool {
     nodeid & MARK != 0
 }
 
-/// The inode number that programs see of an inode in a snapshot. It differs from that of the live file, or programs would
-/// take the two for one; the upper 16 bits come from the snapshot's generation, so it is the same at every mount.
+/// The inode number that programs see of an inode in a snapshot. It differs from that of the live
+/// file, or programs would take the two for one; the upper 16 bits come from the snapshot's
+/// generation, so it is the same at every mount.
 pub(crate) fn shown(snapshot: Generation, inode: InodeNumber) -> u64 {
     (1 + snapshot.0 % 0xffff) << SLOT_SHIFT | inode.0 & INODE_MASK
 }

@@ -30,7 +30,8 @@ fn commit_abort_and_lost_descriptors() {
     let read = |name: &str| fs::read_to_string(mounted.path(name)).ok();
     fs::write(mounted.path("file"), "before").unwrap();
 
-    // Aborted: what is still dirty in the kernel's cache goes, too; what came before the beginning stays.
+    // Aborted: what is still dirty in the kernel's cache goes, too; what came before the beginning
+    // stays.
     let holder = control(&mounted);
     ioctl::atomic_begin(&holder).unwrap();
     assert!(active(&root));
@@ -55,7 +56,8 @@ fn commit_abort_and_lost_descriptors() {
     assert_eq!(read("kept").as_deref(), Some("dirty"));
     drop(holder);
 
-    // The holder is gone without a word. A duplicate of its descriptor keeps the lease until it is closed, too.
+    // The holder is gone without a word. A duplicate of its descriptor keeps the lease until it is
+    // closed, too.
     let holder = control(&mounted);
     ioctl::atomic_begin(&holder).unwrap();
     let duplicate = holder.try_clone().unwrap();

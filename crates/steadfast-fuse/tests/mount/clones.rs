@@ -21,7 +21,13 @@ fn used(mounted: &Mounted<'_>) -> u64 {
 }
 
 fn open(mounted: &Mounted<'_>, name: &str) -> File {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(mounted.path(name)).unwrap()
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(mounted.path(name))
+        .unwrap()
 }
 
 /// Blocks that the metadata of a few files may take.
@@ -34,7 +40,8 @@ fn cp_takes_no_space() {
         let data = pattern(1, 16 * MIB + 1000);
         fs::write(mounted.path("source"), &data).unwrap();
         let before = used(&mounted);
-        for (arguments, name) in [(&["--reflink=auto"][..], "auto"), (&[][..], "plain"), (&["-a"][..], "all")]
+        for (arguments, name) in
+            [(&["--reflink=auto"][..], "auto"), (&[][..], "plain"), (&["-a"][..], "all")]
         {
             let (from, to) = (mounted.path("source"), mounted.path(name));
             let status = Command::new("cp").args(arguments).arg(from).arg(to).status().unwrap();
@@ -53,7 +60,8 @@ fn cp_takes_no_space() {
     });
 }
 
-/// What only the kernel's cache holds, of either file, is there for the copy; and no page of before stays.
+/// What only the kernel's cache holds, of either file, is there for the copy; and no page of before
+/// stays.
 #[test]
 fn dirty_pages_and_pages_in_use() {
     both_modes(|place, options| {
@@ -80,8 +88,8 @@ fn dirty_pages_and_pages_in_use() {
     });
 }
 
-/// The kernel does not pass FICLONE on to FUSE: programs that know nothing else are told so and copy. When this fails, a
-/// kernel does, and the mount should answer.
+/// The kernel does not pass FICLONE on to FUSE: programs that know nothing else are told so and
+/// copy. When this fails, a kernel does, and the mount should answer.
 #[test]
 fn the_kernel_answers_ficlone_itself() {
     if !can_mount() {

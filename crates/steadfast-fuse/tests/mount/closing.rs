@@ -1,5 +1,5 @@
-//! What a close does: no round trip where the mask does not have `close`, a transaction point where it has, and the errors of
-//! pages that are written back in both cases.
+//! What a close does: no round trip where the mask does not have `close`, a transaction point where
+//! it has, and the errors of pages that are written back in both cases.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -45,7 +45,8 @@ fn without_close_in_the_mask_only_the_first_close_reaches_the_daemon() {
         assert_eq!(errno(ioctl::mask_set(&root, WITH_CLOSE, 300)), libc::EBUSY);
         assert_eq!(ioctl::mask_get(&root).unwrap(), (QUIET, 200), "nothing is changed");
         ioctl::mask_set(&root, QUIET.union(TransactionMask::RENAME), 300).unwrap();
-        // What was written arrived at the closes all the same; a rollback does not change the answer.
+        // What was written arrived at the closes all the same; a rollback does not change the
+        // answer.
         for number in 0..5 {
             assert_eq!(fs::read(mounted.path(&format!("f{number}"))).unwrap(), b"some");
         }
@@ -91,15 +92,16 @@ fn errors_of_written_back_pages_come_at_the_close() {
     let mounted = place.mount(&MountOptions::default());
     write_some(&mounted, 2);
     assert_eq!(closes(&mounted), 1);
-    // Where the kernel has written the pages back before there was no space, they are stored, and it has no error to tell.
+    // Where the kernel has written the pages back before there was no space, they are stored, and
+    // it has no error to tell.
     let told = (0..20).any(|attempt| !is_stored_at_close(&mounted, attempt));
     assert!(told, "the kernel was always faster");
     assert_eq!(closes(&mounted), 1);
     mounted.unmount();
 }
 
-/// Writes a file, fills the volume behind the back of the mount, which has admitted the write, and closes the file: either it
-/// is told that there is no space, or the file is stored.
+/// Writes a file, fills the volume behind the back of the mount, which has admitted the write, and
+/// closes the file: either it is told that there is no space, or the file is stored.
 fn is_stored_at_close(mounted: &Mounted<'_>, attempt: u32) -> bool {
     const LENGTH: u64 = 1 << 20;
     let name = format!("late {attempt}");
@@ -107,7 +109,10 @@ fn is_stored_at_close(mounted: &Mounted<'_>, attempt: u32) -> bool {
     file.write_all(&vec![7; LENGTH as usize]).unwrap();
     let volume = mounted.volume();
     let caller = Caller::default();
-    let filler = volume.create(InodeNumber::ROOT, b"filler", NewNode::Regular, 0o600, &caller).unwrap().inode;
+    let filler = volume
+        .create(InodeNumber::ROOT, b"filler", NewNode::Regular, 0o600, &caller)
+        .unwrap()
+        .inode;
     for step in [1 << 20, 4096] {
         while volume.append(filler, &vec![7; step], false).is_ok() {}
     }

@@ -22,7 +22,8 @@ fn mask_and_info() {
     ioctl::mask_set(&root, TransactionMask::DEFAULT, 7000).unwrap();
     assert_eq!(ioctl::mask_get(&root).unwrap(), (TransactionMask::DEFAULT, 7000));
     // The write-back cache cannot honour a transaction point at every write.
-    let refused = ioctl::mask_set(&root, TransactionMask::DEFAULT.union(TransactionMask::WRITE), 7000);
+    let refused =
+        ioctl::mask_set(&root, TransactionMask::DEFAULT.union(TransactionMask::WRITE), 7000);
     assert_eq!(errno(refused), libc::EOPNOTSUPP);
     assert_eq!(errno(ioctl::mask_set(&root, TransactionMask(1 << 31), 7000)), libc::EINVAL);
     let info = ioctl::info(&root).unwrap();

@@ -81,7 +81,8 @@ fn many_transacts_at_once() {
                     file.write_all(&(number * 100 + round).to_le_bytes()).unwrap();
                     ioctl::transact(&root).unwrap();
                 }
-                // Only closed when the daemon is dead: nothing but the ioctl can have saved the bytes.
+                // Only closed when the daemon is dead: nothing but the ioctl can have saved the
+                // bytes.
                 file
             });
         }
@@ -89,7 +90,8 @@ fn many_transacts_at_once() {
     daemon.kill();
     let mounted = place.mount(&MountOptions::default());
     for number in 0..16u64 {
-        let expected: Vec<u8> = (0..20).flat_map(|round| (number * 100 + round).to_le_bytes()).collect();
+        let expected: Vec<u8> =
+            (0..20).flat_map(|round| (number * 100 + round).to_le_bytes()).collect();
         assert!(fs::read(mounted.path(&format!("f{number}"))).unwrap() == expected);
     }
     mounted.unmount();
@@ -123,9 +125,12 @@ fn fsync_is_enough_for_one_file() {
     let mut file = File::create(daemon.path("file")).unwrap();
     file.write_all(b"synced").unwrap();
     file.sync_all().unwrap();
-    let mut sync =
-        crate::sys::open(&daemon.path("osync"), libc::O_CREAT | libc::O_WRONLY | libc::O_SYNC, 0o644)
-            .unwrap();
+    let mut sync = crate::sys::open(
+        &daemon.path("osync"),
+        libc::O_CREAT | libc::O_WRONLY | libc::O_SYNC,
+        0o644,
+    )
+    .unwrap();
     sync.write_all(b"written through").unwrap();
     daemon.kill();
     drop((file, sync));
@@ -148,13 +153,16 @@ fn transact_under_load_and_a_kill_in_its_middle_hang_nothing() {
             for writer in 0..3 {
                 let (stop, path) = (&stop, daemon.path(&format!("w{writer}")));
                 scope.spawn(move || {
-                    let Ok(file) = OpenOptions::new().write(true).create(true).truncate(false).open(path)
+                    let Ok(file) =
+                        OpenOptions::new().write(true).create(true).truncate(false).open(path)
                     else {
                         return;
                     };
                     let data = pattern(writer, 64 << 10);
                     let mut at = 0;
-                    while !stop.load(Ordering::Relaxed) && file.write_at(&data, at % (8 << 20)).is_ok() {
+                    while !stop.load(Ordering::Relaxed)
+                        && file.write_at(&data, at % (8 << 20)).is_ok()
+                    {
                         at += data.len() as u64;
                     }
                 });
@@ -162,7 +170,8 @@ fn transact_under_load_and_a_kill_in_its_middle_hang_nothing() {
             let (stop_flag, root) = (&stop, daemon.root());
             scope.spawn(move || {
                 while !stop_flag.load(Ordering::Relaxed) {
-                    // Transactions, and rollbacks, whose invalidations are what a kill must not leave hanging.
+                    // Transactions, and rollbacks, whose invalidations are what a kill must not
+                    // leave hanging.
                     let _ = ioctl::transact(&root);
                     let _ = ioctl::rollback(&root, true);
                 }

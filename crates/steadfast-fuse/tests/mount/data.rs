@@ -33,7 +33,8 @@ fn large_and_small_writes_survive_a_remount() {
         fs::write(mounted.path("large"), &large).unwrap();
         fs::write(mounted.path("small"), "small").unwrap();
         fs::write(mounted.path("empty"), "").unwrap();
-        let mut log = OpenOptions::new().append(true).create(true).open(mounted.path("log")).unwrap();
+        let mut log =
+            OpenOptions::new().append(true).create(true).open(mounted.path("log")).unwrap();
         for number in 0..1000 {
             writeln!(log, "line {number}").unwrap();
         }
@@ -87,8 +88,13 @@ fn truncation_and_allocation() {
     both_modes(|place, options| {
         let mounted = place.mount(options);
         let path = mounted.path("file");
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap();
         let data = pattern(3, MIB);
         file.write_all(&data).unwrap();
         file.set_len(100_000).unwrap();
@@ -96,7 +102,8 @@ fn truncation_and_allocation() {
         let mut expected = data[..100_000].to_vec();
         expected.resize(200_000, 0);
         assert!(fs::read(&path).unwrap() == expected);
-        sys::fallocate(&file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 8192, 10_000).unwrap();
+        sys::fallocate(&file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 8192, 10_000)
+            .unwrap();
         expected[8192..18_192].fill(0);
         assert!(fs::read(&path).unwrap() == expected);
         sys::fallocate(&file, libc::FALLOC_FL_ZERO_RANGE, 50_000, 1000).unwrap();
@@ -176,7 +183,8 @@ fn copies_within_and_between_files() {
         let mut copied = 0;
         while copied < data.len() {
             let step =
-                sys::copy_file_range(&from, copied as i64, &to, copied as i64, data.len() - copied).unwrap();
+                sys::copy_file_range(&from, copied as i64, &to, copied as i64, data.len() - copied)
+                    .unwrap();
             assert!(step > 0);
             copied += step;
         }
@@ -223,8 +231,13 @@ fn files_without_names() {
         let mounted = place.mount(options);
         // Unlinked while open.
         let path = mounted.path("unlinked");
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap();
         file.write_all(&pattern(6, 100_000)).unwrap();
         fs::remove_file(&path).unwrap();
         assert_eq!(file.metadata().unwrap().nlink(), 0);
@@ -287,8 +300,13 @@ fn strangers_lose_set_id_bits() {
         assert!(sys::as_user(1000, 1000, || {
             OpenOptions::new().write(true).truncate(true).open(&path).is_ok()
         }));
-        // What the kernel goes by when the file is executed; asking for more than the mode would make it ask us.
-        assert_eq!(sys::mode_alone(&path).unwrap() & 0o7777, 0o777, "O_TRUNC, as the kernel has it");
+        // What the kernel goes by when the file is executed; asking for more than the mode would
+        // make it ask us.
+        assert_eq!(
+            sys::mode_alone(&path).unwrap() & 0o7777,
+            0o777,
+            "O_TRUNC, as the kernel has it"
+        );
         assert_eq!(mode(), 0o777, "O_TRUNC");
         reset();
         std::os::unix::fs::chown(&path, Some(1000), None).unwrap();
@@ -297,7 +315,8 @@ fn strangers_lose_set_id_bits() {
     });
 }
 
-/// At no transaction point is there a stranger's data in a file that still runs with its owner's rights.
+/// At no transaction point is there a stranger's data in a file that still runs with its owner's
+/// rights.
 #[test]
 fn set_id_bits_go_before_the_data_comes() {
     if !can_mount() {
@@ -306,14 +325,21 @@ fn set_id_bits_go_before_the_data_comes() {
     type Change = fn(&File, &File) -> bool;
     let changes: [(&str, TransactionMask, Change); 3] = [
         ("write", TransactionMask::WRITE, |file, _| file.write_at(b"stranger", 0).is_ok()),
-        ("allocate", TransactionMask::TRUNCATE, |file, _| sys::fallocate(file, 0, 0, 50_000).is_ok()),
-        ("copy", TransactionMask::WRITE, |file, from| sys::copy_file_range(from, 0, file, 0, 8).is_ok()),
+        ("allocate", TransactionMask::TRUNCATE, |file, _| {
+            sys::fallocate(file, 0, 0, 50_000).is_ok()
+        }),
+        ("copy", TransactionMask::WRITE, |file, from| {
+            sys::copy_file_range(from, 0, file, 0, 8).is_ok()
+        }),
     ];
     for (name, mask, change) in changes {
         // Each change is a transaction point, and nothing else is one.
         let place = Place::new(16 << 20, mask);
-        let mounted =
-            place.mount(&MountOptions { write_back: false, allow_other: true, ..MountOptions::default() });
+        let mounted = place.mount(&MountOptions {
+            write_back: false,
+            allow_other: true,
+            ..MountOptions::default()
+        });
         let path = mounted.path("program");
         fs::write(mounted.path("from"), "stranger").unwrap();
         fs::write(&path, "program").unwrap();

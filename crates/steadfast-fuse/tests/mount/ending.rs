@@ -5,7 +5,9 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use steadfast::{FormatOptions, OpenOptions as VolumeOptions, Platform, Timestamp, TransactionMask, Volume};
+use steadfast::{
+    FormatOptions, OpenOptions as VolumeOptions, Platform, Timestamp, TransactionMask, Volume,
+};
 use steadfast_fuse::{MountOptions, mount};
 use steadfast_host::{FileMedium, FileOptions, HostPlatform};
 
@@ -107,10 +109,12 @@ fn a_panic_in_an_operation_is_eio_and_the_mount_goes_on() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let medium = FileMedium::create(directory.path().join("image"), SIZE, &FileOptions::default()).unwrap();
+    let medium =
+        FileMedium::create(directory.path().join("image"), SIZE, &FileOptions::default()).unwrap();
     let panics = Arc::new(AtomicBool::new(false));
     let platform = Fragile { host: HostPlatform::new(), panics: panics.clone() };
-    Volume::format(&medium, &FormatOptions { mask: QUIET, ..FormatOptions::default() }, &platform).unwrap();
+    Volume::format(&medium, &FormatOptions { mask: QUIET, ..FormatOptions::default() }, &platform)
+        .unwrap();
     let volume = Arc::new(Volume::open(medium, VolumeOptions::default(), platform).unwrap());
     let point = directory.path().join("mnt");
     fs::create_dir(&point).unwrap();

@@ -1,4 +1,5 @@
-//! Asynchronous input and output of Linux: libaio's system calls and io_uring, each request of a part of a buffer, all under way at once.
+//! Asynchronous input and output of Linux: libaio's system calls and io_uring, each request of a
+//! part of a buffer, all under way at once.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -45,8 +46,14 @@ enum Direction {
     Write,
 }
 
-/// The parts of a transfer: address, length, offset in the file. A part ends where a multiple of `size` of the file does.
-fn parts(memory: *mut u8, length: usize, offset: usize, size: usize) -> Vec<(*mut u8, usize, usize)> {
+/// The parts of a transfer: address, length, offset in the file. A part ends where a multiple of
+/// `size` of the file does.
+fn parts(
+    memory: *mut u8,
+    length: usize,
+    offset: usize,
+    size: usize,
+) -> Vec<(*mut u8, usize, usize)> {
     let mut done = 0;
     let mut parts = Vec::new();
     while done < length {
@@ -104,11 +111,27 @@ impl Aio {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Aio(context)) }
     }
 
-    pub fn write(&mut self, file: &File, data: &[u8], offset: usize, part: usize) -> io::Result<()> {
-        self.transfer(file, Direction::Write, &parts(data.as_ptr().cast_mut(), data.len(), offset, part))
+    pub fn write(
+        &mut self,
+        file: &File,
+        data: &[u8],
+        offset: usize,
+        part: usize,
+    ) -> io::Result<()> {
+        self.transfer(
+            file,
+            Direction::Write,
+            &parts(data.as_ptr().cast_mut(), data.len(), offset, part),
+        )
     }
 
-    pub fn read(&mut self, file: &File, data: &mut [u8], offset: usize, part: usize) -> io::Result<()> {
+    pub fn read(
+        &mut self,
+        file: &File,
+        data: &mut [u8],
+        offset: usize,
+        part: usize,
+    ) -> io::Result<()> {
         self.transfer(file, Direction::Read, &parts(data.as_mut_ptr(), data.len(), offset, part))
     }
 
@@ -131,11 +154,14 @@ impl Aio {
                 ..Control::default()
             })
             .collect();
-        let mut pointers: Vec<*mut Control> = controls.iter_mut().map(|control| &raw mut *control).collect();
+        let mut pointers: Vec<*mut Control> =
+            controls.iter_mut().map(|control| &raw mut *control).collect();
         let mut events = vec![Event::default(); parts.len()];
-        // SAFETY: the context is ours; controls and the memory that they name live until the last event, which is waited for.
-        let submitted =
-            unsafe { libc::syscall(libc::SYS_io_submit, self.0, pointers.len(), pointers.as_mut_ptr()) };
+        // SAFETY: the context is ours; controls and the memory that they name live until the last
+        // event, which is waited for.
+        let submitted = unsafe {
+            libc::syscall(libc::SYS_io_submit, self.0, pointers.len(), pointers.as_mut_ptr())
+        };
         if submitted <= 0 {
             return Err(io::Error::last_os_error());
         }
@@ -178,11 +204,27 @@ impl Ring {
         IoUring::new(DEPTH as u32).map(Ring)
     }
 
-    pub fn write(&mut self, file: &File, data: &[u8], offset: usize, part: usize) -> io::Result<()> {
-        self.transfer(file, Direction::Write, &parts(data.as_ptr().cast_mut(), data.len(), offset, part))
+    pub fn write(
+        &mut self,
+        file: &File,
+        data: &[u8],
+        offset: usize,
+        part: usize,
+    ) -> io::Result<()> {
+        self.transfer(
+            file,
+            Direction::Write,
+            &parts(data.as_ptr().cast_mut(), data.len(), offset, part),
+        )
     }
 
-    pub fn read(&mut self, file: &File, data: &mut [u8], offset: usize, part: usize) -> io::Result<()> {
+    pub fn read(
+        &mut self,
+        file: &File,
+        data: &mut [u8],
+        offset: usize,
+        part: usize,
+    ) -> io::Result<()> {
         self.transfer(file, Direction::Read, &parts(data.as_mut_ptr(), data.len(), offset, part))
     }
 
@@ -196,14 +238,15 @@ impl Ring {
         let descriptor = types::Fd(file.as_raw_fd());
         for (memory, length, offset) in parts {
             let entry = match direction {
-                Direction::Read => {
-                    opcode::Read::new(descriptor, *memory, *length as u32).offset(*offset as u64).build()
-                }
-                Direction::Write => {
-                    opcode::Write::new(descriptor, *memory, *length as u32).offset(*offset as u64).build()
-                }
+                Direction::Read => opcode::Read::new(descriptor, *memory, *length as u32)
+                    .offset(*offset as u64)
+                    .build(),
+                Direction::Write => opcode::Write::new(descriptor, *memory, *length as u32)
+                    .offset(*offset as u64)
+                    .build(),
             };
-            // SAFETY: the memory and the file live until the last completion, which is waited for below.
+            // SAFETY: the memory and the file live until the last completion, which is waited for
+            // below.
             unsafe { self.0.submission().push(&entry.user_data(*length as u64)) }
                 .map_err(io::Error::other)?;
         }
@@ -216,7 +259,8 @@ impl Ring {
             }
             for completion in self.0.completion() {
                 left -= 1;
-                result = result.and(whole(completion.result().into(), completion.user_data() as usize));
+                result =
+                    result.and(whole(completion.result().into(), completion.user_data() as usize));
             }
         }
         result

@@ -1,5 +1,5 @@
-//! A full volume under the kernel's write-back cache: what `write` has accepted is there, and what does not fit is refused
-//! where programs look.
+//! A full volume under the kernel's write-back cache: what `write` has accepted is there, and what
+//! does not fit is refused where programs look.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -69,7 +69,9 @@ fn write_refuses_what_does_not_fit() {
     if !can_mount() {
         return;
     }
-    for (size, step) in [(64 * MIB, 256 << 10), (64 * MIB, 5000), (16 * MIB, 128 << 10), (4 * MIB, 4096)] {
+    for (size, step) in
+        [(64 * MIB, 256 << 10), (64 * MIB, 5000), (16 * MIB, 128 << 10), (4 * MIB, 4096)]
+    {
         let place = Place::new(size as u64, TransactionMask::DEFAULT);
         let mounted = place.mount(&MountOptions::default());
         let mut file = File::create(mounted.path("file")).unwrap();
@@ -92,8 +94,10 @@ fn appending_stops_where_the_volume_is_full() {
     let mounted = place.mount(&MountOptions::default());
     let path = mounted.path("log");
     // As a shell does: each append opens and closes the file, and its close is not looked at.
-    let done =
-        fill(|data| OpenOptions::new().append(true).create(true).open(&path)?.write_all(data), 100_000);
+    let done = fill(
+        |data| OpenOptions::new().append(true).create(true).open(&path)?.write_all(data),
+        100_000,
+    );
     assert_full(&place, 64 * MIB);
     // Space that is given back is there for the next write.
     let filler = mounted.path("filler");
@@ -158,7 +162,8 @@ fn mv_keeps_the_source() {
     again(&place, mounted).unmount();
 }
 
-/// A map cannot be refused: its error comes late, to the next call of that file whatever it is, and is counted.
+/// A map cannot be refused: its error comes late, to the next call of that file whatever it is, and
+/// is counted.
 #[test]
 fn what_a_map_loses_is_told() {
     if !can_mount() {

@@ -1,5 +1,5 @@
-//! File handles as an NFS server keeps them: valid over a new mount and a killed daemon, for whatever name the file has by
-//! then; ESTALE for what is gone, and never another file.
+//! File handles as an NFS server keeps them: valid over a new mount and a killed daemon, for
+//! whatever name the file has by then; ESTALE for what is gone, and never another file.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -62,13 +62,17 @@ fn handles_mean_the_same_file_after_a_new_mount() {
         assert_eq!(text_of(&kept, &place).unwrap(), "kept");
         assert_eq!(text_of(&renamed, &place).unwrap(), "renamed");
         for stale in [&deleted, &replaced, &gone_directory] {
-            // A close of which the kernel had not told when the mount ended leaves the file to the background.
+            // A close of which the kernel had not told when the mount ended leaves the file to the
+            // background.
             let open = || sys::open_handle(stale, &place.mount_point(), libc::O_RDONLY);
             wait_for("the file to be gone", || open().is_err());
             assert_eq!(errno(open()), libc::ESTALE);
         }
         let opened = sys::open_handle(&directory, &place.mount_point(), libc::O_RDONLY).unwrap();
-        assert_eq!(opened.metadata().unwrap().ino(), fs::metadata(mounted.path("a/b")).unwrap().ino());
+        assert_eq!(
+            opened.metadata().unwrap().ino(),
+            fs::metadata(mounted.path("a/b")).unwrap().ino()
+        );
         // The kernel goes up from a directory that it knows by handle alone.
         assert!(
             fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened)))

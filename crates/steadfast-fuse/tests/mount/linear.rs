@@ -1,13 +1,15 @@
-//! Several threads on the names of two directories, through the kernel: what they saw is as if one had come after the
-//! other, and after a kill -9 in the middle the volume is exactly at a transaction point of that order, the last
-//! acknowledged one or one in flight.
+//! Several threads on the names of two directories, through the kernel: what they saw is as if one
+//! had come after the other, and after a kill -9 in the middle the volume is exactly at a
+//! transaction point of that order, the last acknowledged one or one in flight.
 //!
-//! The histories are checked by the lab (`linear`), which knows nothing of FUSE; both directories are one object, so
-//! that renames between them are judged, too. Links are made from open files: by path they are two steps on any system.
+//! The histories are checked by the lab (`linear`), which knows nothing of FUSE; both directories
+//! are one object, so that renames between them are judged, too. Links are made from open files: by
+//! path they are two steps on any system.
 //!
-//! The kernel answers from its own names, too, and those follow the daemon's only when a call returns. So every answer
-//! is judged for the order of the calls; but whether a transaction point holds a change that was under way is not
-//! judged by what others then saw of that name ([`seen_by_the_daemon`]).
+//! The kernel answers from its own names, too, and those follow the daemon's only when a call
+//! returns. So every answer is judged for the order of the calls; but whether a transaction point
+//! holds a change that was under way is not judged by what others then saw of that name
+//! ([`seen_by_the_daemon`]).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -142,12 +144,12 @@ impl Client<'_> {
             }
             Operation::Lookup(path) => again_if_stale(|| fs::symlink_metadata(shared.path(path)))
                 .map(|found| Answer::Found(found.ino())),
-            Operation::Commit if self.random.chance(1, 2) => {
-                File::open(&shared.mount_point).and_then(|root| ioctl::transact(&root)).map(|()| Answer::Done)
-            }
-            Operation::Commit => {
-                File::open(shared.directory(0)).and_then(|file| file.sync_all()).map(|()| Answer::Done)
-            }
+            Operation::Commit if self.random.chance(1, 2) => File::open(&shared.mount_point)
+                .and_then(|root| ioctl::transact(&root))
+                .map(|()| Answer::Done),
+            Operation::Commit => File::open(shared.directory(0))
+                .and_then(|file| file.sync_all())
+                .map(|()| Answer::Done),
             Operation::Rollback => unreachable!("not drawn"),
         };
         match result {
@@ -182,9 +184,10 @@ fn again_if_stale<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Whether this answer can have come from the kernel's own count of links, which says nothing about ours: a removal
-/// counts down what a lookup beside it has just brought up to date, and until the kernel asks again it refuses to link
-/// an inode that it takes for removed. A refused link changes nothing, so that it need not be judged.
+/// Whether this answer can have come from the kernel's own count of links, which says nothing about
+/// ours: a removal counts down what a lookup beside it has just brought up to date, and until the
+/// kernel asks again it refuses to link an inode that it takes for removed. A refused link changes
+/// nothing, so that it need not be judged.
 fn refused_by_the_kernel(operation: Operation, answer: Option<Answer>) -> bool {
     matches!((operation, answer), (Operation::Link(..), Some(Answer::Missing)))
 }
@@ -227,7 +230,8 @@ fn settled(found: &Found) -> State {
     State::settled(found.iter().map(|(path, number)| (*path, Id::Number(*number))).collect())
 }
 
-/// Whether there is an order of the calls, and one in which a transaction point leaves what was found.
+/// Whether there is an order of the calls, and one in which a transaction point leaves what was
+/// found.
 fn explains(start: &State, history: &History, found: &Found) -> Result<(), Refused> {
     let mut calls = history.clone();
     calls.retain(|call| call.operation != Operation::Commit);
@@ -237,8 +241,9 @@ fn explains(start: &State, history: &History, found: &Found) -> Result<(), Refus
     Ok(())
 }
 
-/// The history without what was seen of a name while a call that may change it was under way. The daemon had made the
-/// change, and a transaction point could hold it and be acknowledged, while the kernel still showed the name as before.
+/// The history without what was seen of a name while a call that may change it was under way. The
+/// daemon had made the change, and a transaction point could hold it and be acknowledged, while the
+/// kernel still showed the name as before.
 fn seen_by_the_daemon(history: &History) -> History {
     let changes: Vec<_> = history.iter().filter(|call| may_change(call)).collect();
     let seen = |call: &&Call<Operation, Answer>| {
@@ -275,12 +280,15 @@ fn paths(operation: Operation) -> Vec<Path> {
 /// The checker has to refuse what cannot have been.
 fn corrupted_is_refused(start: &State, history: &History, found: &Found, random: &mut Random) {
     // From when on a creation that nobody heard of could have made any inode.
-    let unheard = history.iter().filter(|call| call.returned.is_none()).map(|call| call.invoked).min();
+    let unheard =
+        history.iter().filter(|call| call.returned.is_none()).map(|call| call.invoked).min();
     let mut lookups: Vec<usize> = (0..history.len())
         .filter(|index| {
             let call = &history[*index];
-            matches!((call.operation, call.returned), (Operation::Lookup(_), Some((Answer::Found(_), _))))
-                && end(call) < unheard.unwrap_or(u64::MAX)
+            matches!(
+                (call.operation, call.returned),
+                (Operation::Lookup(_), Some((Answer::Found(_), _)))
+            ) && end(call) < unheard.unwrap_or(u64::MAX)
         })
         .collect();
     for _ in 0..lookups.len().min(3) {
@@ -307,7 +315,11 @@ fn round(place: &Place, seed: u64) {
     let order = check(&Namespace, settled(&before), &history, |state| {
         State::settled(state.live.clone()).may_leave(&live)
     });
-    assert!(order.is_ok(), "seed {seed}: no order leaves {live:?}: {}", trouble(&history, order.err()));
+    assert!(
+        order.is_ok(),
+        "seed {seed}: no order leaves {live:?}: {}",
+        trouble(&history, order.err())
+    );
 
     // Killed in the middle.
     ioctl::transact(&daemon.root()).unwrap();
@@ -352,7 +364,8 @@ fn names_are_linearisable_through_the_kernel_and_after_a_kill() {
     if !can_mount() {
         return;
     }
-    let count: u64 = std::env::var("STEADFAST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let count: u64 =
+        std::env::var("STEADFAST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     let place = Place::new(64 << 20, QUIET);
     let mounted = place.mount(&MountOptions::default());
     for directory in 0..DIRECTORIES {

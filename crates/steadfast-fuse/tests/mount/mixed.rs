@@ -1,10 +1,13 @@
-//! One file, several processes, every way of reading and writing that Linux has, mixed: buffered, direct, mapped, by libaio and by
-//! io_uring. No reader may see less than what was there when it asked, and the volume holds what was written last.
+//! One file, several processes, every way of reading and writing that Linux has, mixed: buffered,
+//! direct, mapped, by libaio and by io_uring. No reader may see less than what was there when it
+//! asked, and the volume holds what was written last.
 //!
-//! Each 512 bytes of the file (a *sector*) hold a number and a version, over and over. A page has one writer, so its sectors
-//! change one after the other; whoever reads it finds, in each word, a version between the last one that was finished before the
-//! read and the last one that was begun after it. At the end one byte of each page is stored again, buffered: what the
-//! kernel's cache holds of the page goes to the volume with it, so that a stale page does not stay a secret of the cache.
+//! Each 512 bytes of the file (a *sector*) hold a number and a version, over and over. A page has
+//! one writer, so its sectors change one after the other; whoever reads it finds, in each word, a
+//! version between the last one that was finished before the read and the last one that was begun
+//! after it. At the end one byte of each page is stored again, buffered: what the kernel's cache
+//! holds of the page goes to the volume with it, so that a stale page does not stay a secret of the
+//! cache.
 //!
 //! The program knows nothing of Steadfast: it runs on ext4 as well, and passes there.
 
@@ -34,7 +37,8 @@ const NOTES_ENV: &str = "STEADFAST_TEST_MIXED_NOTES";
 const INDEX_ENV: &str = "STEADFAST_TEST_MIXED_INDEX";
 const SEED_ENV: &str = "STEADFAST_TEST_MIXED_SEED";
 
-/// What all processes know of the versions of each sector: a file beside the volume, mapped by all of them.
+/// What all processes know of the versions of each sector: a file beside the volume, mapped by all
+/// of them.
 struct Notes(Mapping);
 
 impl Notes {
@@ -96,7 +100,8 @@ pub fn worker_main() {
     let Some(file) = std::env::var_os(FILE_ENV) else { return };
     let number = |name| std::env::var(name).unwrap().parse::<usize>().unwrap();
     let index = number(INDEX_ENV);
-    let open = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(&file).unwrap();
+    let open =
+        |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(&file).unwrap();
     let buffered = open(0);
     let mut worker = Worker {
         index,
@@ -218,11 +223,12 @@ impl Worker {
     }
 }
 
-/// The first word that is none of the versions `least..=most`. While a sector is written a reader may find bytes of two versions in
-/// one word.
+/// The first word that is none of the versions `least..=most`. While a sector is written a reader
+/// may find bytes of two versions in one word.
 fn wrong_word(found: &[u8], sector: usize, least: u32, most: u32) -> Option<u64> {
     let fits = |bytes: &[u8]| {
-        (0..8).all(|place| (least..=most).any(|version| bytes[place] == word(sector, version)[place]))
+        (0..8)
+            .all(|place| (least..=most).any(|version| bytes[place] == word(sector, version)[place]))
     };
     let wrong = found.chunks_exact(8).find(|bytes| !fits(bytes))?;
     Some(u64::from_le_bytes(wrong.try_into().unwrap()))
@@ -290,7 +296,11 @@ fn check(file: &Path, notes: &Path) {
         })
     };
     let wrong: Vec<usize> = (0..PAGES).filter(wrong).collect();
-    assert!(wrong.is_empty(), "{} of {PAGES} pages are wrong on the volume: {wrong:?}", wrong.len());
+    assert!(
+        wrong.is_empty(),
+        "{} of {PAGES} pages are wrong on the volume: {wrong:?}",
+        wrong.len()
+    );
 }
 
 #[test]

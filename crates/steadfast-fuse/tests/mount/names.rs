@@ -20,14 +20,21 @@ fn names_of_all_kinds() {
         return;
     }
     let place = Place::new(SIZE, QUIET);
-    let mounted = place.mount(&MountOptions { extra: vec!["dev".into()], ..MountOptions::default() });
+    let mounted =
+        place.mount(&MountOptions { extra: vec!["dev".into()], ..MountOptions::default() });
     let path = |name: &str| mounted.path(name);
 
     fs::write(path("file"), "one").unwrap();
-    assert_eq!(errno(OpenOptions::new().write(true).create_new(true).open(path("file"))), libc::EEXIST);
+    assert_eq!(
+        errno(OpenOptions::new().write(true).create_new(true).open(path("file"))),
+        libc::EEXIST
+    );
     fs::hard_link(path("file"), path("second")).unwrap();
     assert_eq!(fs::metadata(path("file")).unwrap().nlink(), 2);
-    assert_eq!(fs::metadata(path("file")).unwrap().ino(), fs::metadata(path("second")).unwrap().ino());
+    assert_eq!(
+        fs::metadata(path("file")).unwrap().ino(),
+        fs::metadata(path("second")).unwrap().ino()
+    );
     symlink("file", path("link")).unwrap();
     assert_eq!(fs::read_link(path("link")).unwrap().to_str(), Some("file"));
     assert_eq!(fs::read_to_string(path("link")).unwrap(), "one");
@@ -188,7 +195,8 @@ fn what_is_gone_can_still_be_held() {
     mounted.unmount();
 }
 
-/// Whoever has looked up a name that is then given to another file can still open the old one, and its space comes back.
+/// Whoever has looked up a name that is then given to another file can still open the old one, and
+/// its space comes back.
 #[test]
 fn what_a_rename_replaces_can_still_be_opened() {
     if !can_mount() {
@@ -200,7 +208,11 @@ fn what_a_rename_replaces_can_still_be_opened() {
     fs::write(path("file"), "old").unwrap();
     symlink("old target", path("link")).unwrap();
     let looked_up = |name: &str| {
-        OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path(name)).unwrap()
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+            .open(path(name))
+            .unwrap()
     };
     let (file, link) = (looked_up("file"), looked_up("link"));
     fs::write(path("new"), "new").unwrap();
@@ -237,7 +249,8 @@ fn access_times_follow_relatime() {
     drop(opened);
     let accessed = || fs::metadata(&file).unwrap().accessed().unwrap();
     assert_eq!(accessed(), old);
-    // Behind the tick of the clock in which the times were set: an access in the same tick would not count as later.
+    // Behind the tick of the clock in which the times were set: an access in the same tick would
+    // not count as later.
     std::thread::sleep(Duration::from_millis(20));
     // From the kernel's cache, as it was just written.
     assert_eq!(fs::read_to_string(&file).unwrap(), "text");
@@ -266,12 +279,24 @@ fn umask_setgid_directories_and_acls() {
     let inner = fs::metadata(path("group/dir")).unwrap();
     assert_eq!((inner.gid(), inner.mode() & 0o2000), (77, 0o2000));
 
-    // Default ACL: user::rwx, user:1234:rw-, group::r-x, mask::rwx, other::---. It takes the place of the umask.
-    let acl =
-        acl(&[(1, 7, u32::MAX), (2, 6, 1234), (4, 5, u32::MAX), (0x10, 7, u32::MAX), (0x20, 0, u32::MAX)]);
+    // Default ACL: user::rwx, user:1234:rw-, group::r-x, mask::rwx, other::---. It takes the place
+    // of the umask.
+    let acl = acl(&[
+        (1, 7, u32::MAX),
+        (2, 6, 1234),
+        (4, 5, u32::MAX),
+        (0x10, 7, u32::MAX),
+        (0x20, 0, u32::MAX),
+    ]);
     fs::create_dir(path("acl")).unwrap();
     sys::set_xattr(&path("acl"), "system.posix_acl_default", &acl, 0).unwrap();
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(path("acl/file")).unwrap();
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o666)
+        .open(path("acl/file"))
+        .unwrap();
     let mode = fs::metadata(path("acl/file")).unwrap().mode() & 0o777;
     assert_eq!(mode, 0o660, "{mode:o}");
     let inherited = sys::get_xattr(&path("acl/file"), "system.posix_acl_access").unwrap();
@@ -335,7 +360,10 @@ fn handles_outlive_the_caches() {
     file.read_to_string(&mut text).unwrap();
     assert_eq!(text, "text");
     let directory = sys::reopen_by_handle(&mounted.path("a/b"), &place.mount_point()).unwrap();
-    assert_eq!(directory.metadata().unwrap().ino(), fs::metadata(mounted.path("a/b")).unwrap().ino());
+    assert_eq!(
+        directory.metadata().unwrap().ino(),
+        fs::metadata(mounted.path("a/b")).unwrap().ino()
+    );
     drop((file, directory));
     mounted.unmount();
 }

@@ -1,4 +1,5 @@
-//! A mount as the upper layer of an overlay file system: containers, writable systems over read-only ones.
+//! A mount as the upper layer of an overlay file system: containers, writable systems over
+//! read-only ones.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -36,7 +37,10 @@ fn rename_leaves_a_whiteout() {
     assert_eq!(fs::read_to_string(path("b")).unwrap(), "a");
     let refused = sys::rename2(&path("b"), &path("a"), RENAME_WHITEOUT | RENAME_NOREPLACE);
     assert_eq!(errno(refused), libc::EEXIST);
-    assert_eq!(errno(sys::rename2(&path("b"), &path("a"), RENAME_WHITEOUT | RENAME_EXCHANGE)), libc::EINVAL);
+    assert_eq!(
+        errno(sys::rename2(&path("b"), &path("a"), RENAME_WHITEOUT | RENAME_EXCHANGE)),
+        libc::EINVAL
+    );
     sys::rename2(&path("b"), &path("c"), RENAME_WHITEOUT | RENAME_NOREPLACE).unwrap();
     assert!(is_whiteout(&path("b")));
     mounted.unmount();
@@ -59,10 +63,14 @@ impl Overlay {
             mount_point.join("upper").display(),
             mount_point.join("work").display()
         );
-        let output =
-            Command::new("mount").args(["-t", "overlay", "overlay", "-o", &options]).arg(merged).output();
+        let output = Command::new("mount")
+            .args(["-t", "overlay", "overlay", "-o", &options])
+            .arg(merged)
+            .output();
         let refused = match output {
-            Ok(output) if output.status.success() => return Some(Overlay { merged: merged.to_owned() }),
+            Ok(output) if output.status.success() => {
+                return Some(Overlay { merged: merged.to_owned() });
+            }
             Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
             Err(error) => error.to_string(),
         };
@@ -81,7 +89,9 @@ impl Overlay {
 
     fn unmount(self) {
         // A process that another test has just forked may hold a file for a moment.
-        wait_for("the overlay to be unmounted", || crate::support::unmount(&self.merged, 0).is_ok());
+        wait_for("the overlay to be unmounted", || {
+            crate::support::unmount(&self.merged, 0).is_ok()
+        });
     }
 }
 

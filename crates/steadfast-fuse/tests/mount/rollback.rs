@@ -22,8 +22,11 @@ fn everything_is_as_it_was() {
     let new = MountOptions::default().protocol_minor_max;
     for (write_back, protocol_minor_max) in [(true, new), (false, new), (true, 40)] {
         let place = Place::new(SIZE, QUIET);
-        let mounted =
-            place.mount(&MountOptions { write_back, protocol_minor_max, ..MountOptions::default() });
+        let mounted = place.mount(&MountOptions {
+            write_back,
+            protocol_minor_max,
+            ..MountOptions::default()
+        });
         let path = |name: &str| mounted.path(name);
         let old = pattern(1, 3 * MIB);
         for name in ["extended", "cut", "changed", "removed", "renamed"] {
@@ -58,7 +61,11 @@ fn everything_is_as_it_was() {
             assert_eq!(fs::metadata(path(name)).unwrap().len(), old.len() as u64, "{name}");
             assert!(fs::read(path(name)).unwrap() == old, "{name} {write_back}");
         }
-        assert_eq!(fs::metadata(path("extended")).unwrap().ino(), inode, "the inode number is the same");
+        assert_eq!(
+            fs::metadata(path("extended")).unwrap().ino(),
+            inode,
+            "the inode number is the same"
+        );
         assert!(!path("new").exists());
         assert!(!path("dir/moved").exists());
         assert!(!path("dir/newdir").exists());
@@ -131,7 +138,10 @@ fn a_shell_in_a_directory_stays_there() {
     ioctl::transact(&mounted.root()).unwrap();
     let home = File::open(mounted.path("home")).unwrap();
     let at = |name: &str| {
-        std::path::PathBuf::from(format!("/proc/self/fd/{}/{name}", std::os::fd::AsRawFd::as_raw_fd(&home)))
+        std::path::PathBuf::from(format!(
+            "/proc/self/fd/{}/{name}",
+            std::os::fd::AsRawFd::as_raw_fd(&home)
+        ))
     };
     fs::write(at("new"), "new").unwrap();
     fs::create_dir(mounted.path("gone")).unwrap();
@@ -163,7 +173,8 @@ fn rollback_under_load_mixes_nothing() {
     }
     let place = Place::new(SIZE, QUIET);
     let mounted = place.mount(&MountOptions::default());
-    // Each version writes the same number into all files; a transaction point is only ever set between versions.
+    // Each version writes the same number into all files; a transaction point is only ever set
+    // between versions.
     let names: Vec<_> = (0..8).map(|number| mounted.path(&format!("f{number}"))).collect();
     let write = |version: u64| -> std::io::Result<()> {
         for name in &names {

@@ -43,7 +43,10 @@ fn a_snapshot_stays_as_it_was() {
 
     let seen = |name: &str| path(&format!(".snapshots/{name}"));
     assert!(fs::read(seen("first/dir/file")).unwrap() == old);
-    assert!(fs::read(seen("first/link")).unwrap() == old, "a relative link stays inside the snapshot");
+    assert!(
+        fs::read(seen("first/link")).unwrap() == old,
+        "a relative link stays inside the snapshot"
+    );
     assert_eq!(fs::read_link(seen("first/link")).unwrap().to_str(), Some("dir/file"));
     assert_eq!(fs::read(seen("first/small")).unwrap(), b"small");
     assert_eq!(fs::read(seen("first/open")).unwrap(), b"before");
@@ -58,16 +61,25 @@ fn a_snapshot_stays_as_it_was() {
     assert_ne!(live.ino(), then.ino());
     assert_eq!(then.len(), old.len() as u64);
     let listed = |directory: &str| {
-        let mut names: Vec<_> =
-            fs::read_dir(path(directory)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = fs::read_dir(path(directory))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.sort();
         names
     };
     assert_eq!(listed(".snapshots"), ["first", "second"]);
     assert_eq!(listed(".snapshots/first/dir"), ["file"]);
-    assert_eq!(listed("."), ["dir", "link", "open"], "the directory of snapshots is not in the way");
+    assert_eq!(
+        listed("."),
+        ["dir", "link", "open"],
+        "the directory of snapshots is not in the way"
+    );
     let inner = fs::read_dir(path(".snapshots")).unwrap().next().unwrap().unwrap();
-    assert_eq!(std::os::unix::fs::DirEntryExt::ino(&inner), fs::metadata(inner.path()).unwrap().ino());
+    assert_eq!(
+        std::os::unix::fs::DirEntryExt::ino(&inner),
+        fs::metadata(inner.path()).unwrap().ino()
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Volumes in image files, mounted in this process or by a daemon of its own, and taken down again whatever happens.
+//! Volumes in image files, mounted in this process or by a daemon of its own, and taken down again
+//! whatever happens.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -96,8 +97,8 @@ impl Place {
         })
     }
 
-    /// Mounts by a daemon of its own, which can be killed. Also for whatever maps files: a process that serves its own
-    /// page faults waits for itself.
+    /// Mounts by a daemon of its own, which can be killed. Also for whatever maps files: a process
+    /// that serves its own page faults waits for itself.
     pub fn daemon(&self) -> Daemon<'_> {
         self.daemon_with(true)
     }
@@ -117,7 +118,11 @@ impl Place {
             .unwrap();
         let mut daemon = Daemon { place: self, child };
         wait_for("the daemon to mount", || {
-            assert!(daemon.child.try_wait().unwrap().is_none(), "the daemon ended: {}", daemon.log());
+            assert!(
+                daemon.child.try_wait().unwrap().is_none(),
+                "the daemon ended: {}",
+                daemon.log()
+            );
             self.is_mounted()
         });
         daemon
@@ -149,7 +154,8 @@ pub fn open(image: &Path, read_only: bool) -> Arc<HostVolume> {
     Arc::new(Volume::open(medium, options, HostPlatform::new()).unwrap())
 }
 
-/// What a medium of a test waits at while it is shut. It has to be opened before anything can fail: what hangs cannot be unmounted.
+/// What a medium of a test waits at while it is shut. It has to be opened before anything can fail:
+/// what hangs cannot be unmounted.
 #[derive(Default)]
 pub struct Gate {
     shut: Mutex<bool>,
@@ -182,7 +188,8 @@ impl Gate {
     }
 }
 
-/// A medium of a test's own, formatted, and mounted in this process by two workers that take requests from `/dev/fuse`.
+/// A medium of a test's own, formatted, and mounted in this process by two workers that take
+/// requests from `/dev/fuse`.
 pub struct Own<M: Medium + 'static> {
     pub volume: Arc<Volume<M, HostPlatform>>,
     /// Dropped before the directory that is mounted on.
@@ -197,7 +204,8 @@ impl<M: Medium + 'static> Own<M> {
         let platform = HostPlatform::new();
         Volume::format(&medium, format, &platform).unwrap();
         let volume = Arc::new(Volume::open(medium, OpenOptions::default(), platform).unwrap());
-        let options = MountOptions { threads: 2, io_uring: IoUring::Off, ..MountOptions::default() };
+        let options =
+            MountOptions { threads: 2, io_uring: IoUring::Off, ..MountOptions::default() };
         let session = mount(volume.clone(), directory.path(), &options).unwrap();
         let end = UnmountAtEnd(session.unmount_handle());
         let serving = std::thread::spawn(move || session.run());
@@ -315,8 +323,9 @@ impl Daemon<'_> {
         let mut helpers = Vec::new();
         wait_for("the helper to start", || {
             let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-            let children =
-                tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
+            let children = tasks.filter_map(|task| {
+                std::fs::read_to_string(task.ok()?.path().join("children")).ok()
+            });
             let pids: String = children.collect();
             helpers = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
             helpers.len() == 1
@@ -362,15 +371,21 @@ pub fn transport() -> IoUring {
 
 /// What the daemon process runs; nothing where it is called as an ordinary test.
 pub fn daemon_main() {
-    let (Some(image), Some(directory)) = (std::env::var_os(IMAGE_ENV), std::env::var_os(MOUNT_ENV)) else {
+    let (Some(image), Some(directory)) = (std::env::var_os(IMAGE_ENV), std::env::var_os(MOUNT_ENV))
+    else {
         return;
     };
     let volume = open(image.as_ref(), false);
     let write_back = std::env::var_os(THROUGH_ENV).is_none();
-    let options =
-        MountOptions { allow_other: true, write_back, io_uring: transport(), ..MountOptions::default() };
+    let options = MountOptions {
+        allow_other: true,
+        write_back,
+        io_uring: transport(),
+        ..MountOptions::default()
+    };
     let session = mount(volume.clone(), directory.as_ref(), &options).unwrap();
-    let _background = BackgroundThread::spawn(volume.clone(), |error| eprintln!("{error}")).unwrap();
+    let _background =
+        BackgroundThread::spawn(volume.clone(), |error| eprintln!("{error}")).unwrap();
     session.run().unwrap();
     volume.close().unwrap();
 }
@@ -379,7 +394,11 @@ pub fn daemon_main() {
 pub fn unmount(directory: &Path, flags: libc::c_int) -> io::Result<()> {
     let path = c_path(directory);
     // SAFETY: the path is a NUL-terminated string.
-    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 pub fn c_path(path: &Path) -> CString {

@@ -39,7 +39,8 @@ impl Medium for Gated {
     }
 }
 
-/// With two workers, as on a machine with one or two processors, three callers of fsync leave one for everybody else.
+/// With two workers, as on a machine with one or two processors, three callers of fsync leave one
+/// for everybody else.
 #[test]
 fn others_are_served_while_many_wait_for_a_flush() {
     if !can_mount() {
@@ -47,7 +48,8 @@ fn others_are_served_while_many_wait_for_a_flush() {
     }
     let directory = tempfile::tempdir().unwrap();
     let gate = Arc::new(Gate::default());
-    let file = FileMedium::create(directory.path().join("image"), SIZE, &FileOptions::default()).unwrap();
+    let file =
+        FileMedium::create(directory.path().join("image"), SIZE, &FileOptions::default()).unwrap();
     let medium = Gated { file, gate: gate.clone() };
     let format = FormatOptions { mask: TransactionMask::FSYNC, ..FormatOptions::default() };
     let own = Own::mount(medium, &format);
@@ -59,7 +61,8 @@ fn others_are_served_while_many_wait_for_a_flush() {
     }
     let before = own.volume.activity().unwrap().transaction_points;
     gate.shut(true);
-    let syncs: Vec<_> = files.drain(..).map(|file| thread::spawn(move || file.sync_all())).collect();
+    let syncs: Vec<_> =
+        files.drain(..).map(|file| thread::spawn(move || file.sync_all())).collect();
     wait_for("the first flush", || gate.waiting() == 1);
     let (done, made) = mpsc::channel();
     let directories: Vec<_> = (0..20).map(|number| own.path(&format!("d{number}"))).collect();

@@ -16,7 +16,10 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 pub fn open(path: &Path, flags: libc::c_int, mode: u32) -> io::Result<File> {
     let path = c_path(path);
     // SAFETY: a NUL-terminated path; the new descriptor is owned here.
-    unsafe { check(libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode)).map(|fd| File::from_raw_fd(fd)) }
+    unsafe {
+        check(libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode))
+            .map(|fd| File::from_raw_fd(fd))
+    }
 }
 
 /// close(2), with its result.
@@ -32,7 +35,8 @@ pub fn link_file(file: &File, to: &Path) -> io::Result<()> {
     // SAFETY: NUL-terminated paths.
     unsafe {
         let flags = libc::AT_SYMLINK_FOLLOW;
-        check(libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)).map(drop)
+        check(libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags))
+            .map(drop)
     }
 }
 
@@ -40,7 +44,14 @@ pub fn rename2(from: &Path, to: &Path, flags: u32) -> io::Result<()> {
     let (from, to) = (c_path(from), c_path(to));
     // SAFETY: NUL-terminated paths.
     let result = unsafe {
-        libc::syscall(libc::SYS_renameat2, libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)
+        libc::syscall(
+            libc::SYS_renameat2,
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+            flags,
+        )
     };
     check(result as libc::c_int).map(drop)
 }
@@ -65,7 +76,14 @@ pub fn copy_file_range(
 ) -> io::Result<usize> {
     // SAFETY: the descriptors are open, the offsets live.
     let result = unsafe {
-        libc::copy_file_range(from.as_raw_fd(), &raw mut at, to.as_raw_fd(), &raw mut to_at, length, 0)
+        libc::copy_file_range(
+            from.as_raw_fd(),
+            &raw mut at,
+            to.as_raw_fd(),
+            &raw mut to_at,
+            length,
+            0,
+        )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
@@ -84,16 +102,19 @@ pub fn mknod(path: &Path, mode: u32, device: u64) -> io::Result<()> {
 pub fn set_xattr(path: &Path, name: &str, value: &[u8], flags: libc::c_int) -> io::Result<()> {
     let (path, name) = (c_path(path), c_path(Path::new(name)));
     // SAFETY: NUL-terminated strings and a live buffer.
-    check(unsafe { libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags) })
-        .map(drop)
+    check(unsafe {
+        libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags)
+    })
+    .map(drop)
 }
 
 pub fn get_xattr(path: &Path, name: &str) -> io::Result<Vec<u8>> {
     let (path, name) = (c_path(path), c_path(Path::new(name)));
     let mut value = vec![0; 65536];
     // SAFETY: NUL-terminated strings and a live buffer.
-    let length =
-        unsafe { libc::lgetxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    let length = unsafe {
+        libc::lgetxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
+    };
     check(length as libc::c_int)?;
     value.truncate(length as usize);
     Ok(value)
@@ -149,7 +170,14 @@ impl Mapping {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping somewhere free.
         let at = unsafe {
-            libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                protection,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
         };
         if at == libc::MAP_FAILED {
             Err(io::Error::last_os_error())
@@ -173,7 +201,8 @@ impl Mapping {
     /// The `index`-th number of four bytes, shared with all who map the file.
     pub fn counter(&self, index: usize) -> &AtomicU32 {
         assert!((index + 1) * 4 <= self.length);
-        // SAFETY: inside the mapping, which lives as long as self, starts on a page and is never used other than by this.
+        // SAFETY: inside the mapping, which lives as long as self, starts on a page and is never
+        // used other than by this.
         unsafe { AtomicU32::from_ptr(self.at.cast::<u32>().add(index)) }
     }
 
@@ -185,7 +214,8 @@ impl Mapping {
     /// Whether reading a page of the mapping is answered with SIGBUS; asked in a child process.
     pub fn is_dead(&self, offset: usize) -> bool {
         assert!(offset < self.length);
-        // SAFETY: the child touches one byte of the mapping and exits; it calls nothing that needs a lock.
+        // SAFETY: the child touches one byte of the mapping and exits; it calls nothing that needs
+        // a lock.
         unsafe {
             let pid = libc::fork();
             if pid == 0 {
@@ -251,12 +281,14 @@ pub fn open_handle(handle: &Handle, mount_point: &Path, flags: libc::c_int) -> i
     let mut handle = *handle;
     // SAFETY: the structure has as many bytes as it says; the descriptor that comes back is ours.
     unsafe {
-        let fd = libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut handle, flags);
+        let fd =
+            libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut handle, flags);
         check(fd as libc::c_int).map(|fd| File::from_raw_fd(fd))
     }
 }
 
-/// Opens a file again by its handle, as an NFS server does; the kernel's caches are dropped in between.
+/// Opens a file again by its handle, as an NFS server does; the kernel's caches are dropped in
+/// between.
 pub fn reopen_by_handle(path: &Path, mount_point: &Path) -> io::Result<File> {
     open_handle(&handle(path)?, mount_point, libc::O_RDONLY)
 }
@@ -272,8 +304,9 @@ pub fn forget_pages(file: &File) -> io::Result<()> {
 
 /// Writes dirty pages, and nothing else of the file.
 pub fn write_pages(file: &File) -> io::Result<()> {
-    let all =
-        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: the descriptor is open.
     check(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) }).map(drop)
 }

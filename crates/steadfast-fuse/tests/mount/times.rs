@@ -1,5 +1,5 @@
-//! The times of a file after a mount are those that it had before: with the write-back cache the kernel keeps them, and data
-//! arrives later than it was written.
+//! The times of a file after a mount are those that it had before: with the write-back cache the
+//! kernel keeps them, and data arrives later than it was written.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -31,9 +31,11 @@ fn survive(change: impl Fn(&File, &PathBuf), end: impl Fn(&File)) {
         let place = Place::new(64 << 20, TransactionMask(QUIET.0 | TransactionMask::UNMOUNT.0));
         let options = MountOptions { write_back, ..MountOptions::default() };
         let mounted = place.mount(&options);
-        let paths: Vec<PathBuf> = (0..FILES).map(|number| mounted.path(&format!("file{number}"))).collect();
+        let paths: Vec<PathBuf> =
+            (0..FILES).map(|number| mounted.path(&format!("file{number}"))).collect();
         let open = |path: &PathBuf| {
-            let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap();
+            let file =
+                OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap();
             change(&file, path);
             file
         };

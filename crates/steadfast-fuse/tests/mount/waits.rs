@@ -47,7 +47,8 @@ impl Medium for Slow {
     }
 }
 
-/// Two workers listen; ten reads of file data are with the medium all the same, and what needs none of it is answered meanwhile.
+/// Two workers listen; ten reads of file data are with the medium all the same, and what needs none
+/// of it is answered meanwhile.
 #[test]
 fn reads_that_wait_for_the_medium_are_under_way_together() {
     if !can_mount() {
@@ -67,7 +68,8 @@ fn reads_that_wait_for_the_medium_are_under_way_together() {
     file.sync_all().unwrap();
     drop(file);
     // Past the page cache of the mount.
-    let file = Arc::new(OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap());
+    let file =
+        Arc::new(OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap());
     gate.shut(true);
     let readers: Vec<_> = (0..READERS)
         .map(|number| {

@@ -41,7 +41,8 @@ fn operations_bytes_and_points_are_counted() {
     fs::remove_file(place.mount_point().join("other")).unwrap();
     assert!(fs::metadata(&path).is_err());
     ioctl::transact(&root).unwrap();
-    // An operation is counted when its answer has been handed over, which wakes whoever waits for it.
+    // An operation is counted when its answer has been handed over, which wakes whoever waits for
+    // it.
     wait_for("the last operation to be counted", || {
         count(&watch::snapshot(&root).unwrap(), Kind::Command) > count(&before, Kind::Command)
     });
@@ -59,7 +60,10 @@ fn operations_bytes_and_points_are_counted() {
     assert!(late.activity.transaction_points >= early.activity.transaction_points + 2);
     assert!(late.uptime >= early.uptime);
     let medium = late.medium.unwrap();
-    assert!(medium.written_bytes > 10 * 8192 && medium.flushes >= 2 && medium.failures == 0, "{medium:?}");
+    assert!(
+        medium.written_bytes > 10 * 8192 && medium.flushes >= 2 && medium.failures == 0,
+        "{medium:?}"
+    );
     assert_eq!(after.operations.iter().map(|operations| operations.errors).sum::<u64>(), 0);
     for operations in &after.operations {
         let latency = &operations.latency;

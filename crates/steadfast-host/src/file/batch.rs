@@ -1,10 +1,12 @@
-//! Bytes of several writes in one piece of memory, on their way to a device together. See [`behind`](super::behind).
+//! Bytes of several writes in one piece of memory, on their way to a device together. See
+//! [`behind`](super::behind).
 
 use std::ops::Range;
 
 use zerocopy::FromZeros;
 
-/// Bytes of a batch: a huge page of the processors that we know of, which a device is given as one piece of memory.
+/// Bytes of a batch: a huge page of the processors that we know of, which a device is given as one
+/// piece of memory.
 pub(super) const CAPACITY: usize = 2 << 20;
 
 /// Bytes that leave together.
@@ -75,7 +77,8 @@ impl Memory {
         let mut storage = <[u8]>::new_box_zeroed_with_elems(2 * CAPACITY).ok()?;
         let start = storage.as_ptr().addr().wrapping_neg() % CAPACITY;
         let page = storage[start..][..CAPACITY].as_mut_ptr();
-        // SAFETY: the range is inside an allocation that is exclusively ours, and whole pages of it; the advice changes no contents.
+        // SAFETY: the range is inside an allocation that is exclusively ours, and whole pages of
+        // it; the advice changes no contents.
         #[allow(unsafe_code)]
         unsafe {
             // Without it things are slower, and nothing else.

@@ -1,13 +1,16 @@
 //! Writes that are answered before the device has them: file data of a mount.
 //!
-//! The bytes are copied into memory of our own and go to the device from there: what is long in one piece past the page cache, the rest through it, so
-//! that many small writes become few, and the device works on one write while the next is on its way. Threads do that, and
-//! whoever has to wait for it anyway.
+//! The bytes are copied into memory of our own and go to the device from there: what is long in one
+//! piece past the page cache, the rest through it, so that many small writes become few, and the
+//! device works on one write while the next is on its way. Threads do that, and whoever has to wait
+//! for it anyway.
 //!
 //! Invariants:
-//! - Bytes are in one place at a time: a write or a discard that meets some that are still here waits until the device (or its page cache)
-//!   has those, and so does a read. Two writes of the same bytes are therefore never under way together.
-//! - A flush begins when everything has left that was taken before it. What could not be written is told to every flush from then on.
+//! - Bytes are in one place at a time: a write or a discard that meets some that are still here
+//!   waits until the device (or its page cache) has those, and so does a read. Two writes of the
+//!   same bytes are therefore never under way together.
+//! - A flush begins when everything has left that was taken before it. What could not be written is
+//!   told to every flush from then on.
 //! - At most [`BATCHES`] × [`CAPACITY`] bytes are here; who writes more waits.
 
 use std::collections::VecDeque;
@@ -29,7 +32,8 @@ use super::transfer;
 const BATCHES: usize = 4;
 /// Threads that write: a device has something to do while the next is on its way to it.
 const WRITERS: usize = 2;
-/// Writes of this many bytes and more are batches of their own, so that they are copied without the lock, and leave at once.
+/// Writes of this many bytes and more are batches of their own, so that they are copied without the
+/// lock, and leave at once.
 const ALONE: usize = 64 << 10;
 /// The longest write that is taken: half a batch, as long as the kernel's requests to a mount are.
 const LONGEST: usize = CAPACITY / 2;
@@ -196,7 +200,8 @@ impl Shared {
         }
     }
 
-    /// Memory for another batch, after a wait where all of it is in use; none where the system has none.
+    /// Memory for another batch, after a wait where all of it is in use; none where the system has
+    /// none.
     fn memory<'a>(&'a self, mut state: Locked<'a>) -> (Locked<'a>, Option<Memory>) {
         loop {
             if let Some(memory) = state.spare.pop() {
@@ -218,8 +223,13 @@ impl Shared {
         }
     }
 
-    /// Returns when no batch that `concerns` the caller is here. Those that only wait are written by the caller.
-    fn settle<'a>(&'a self, mut state: Locked<'a>, concerns: impl Fn(&Batch) -> bool) -> Locked<'a> {
+    /// Returns when no batch that `concerns` the caller is here. Those that only wait are written
+    /// by the caller.
+    fn settle<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        concerns: impl Fn(&Batch) -> bool,
+    ) -> Locked<'a> {
         loop {
             if state.filling.as_ref().is_some_and(&concerns) {
                 state.seal();
@@ -268,7 +278,8 @@ impl Shared {
         }
     }
 
-    /// Writes the pieces of a batch, those that lie one behind the other together; goes on after an error.
+    /// Writes the pieces of a batch, those that lie one behind the other together; goes on after an
+    /// error.
     fn write(&self, batch: &Batch) -> Result<(), Errno> {
         let mut pieces = batch.pieces.clone();
         pieces.sort_unstable_by_key(|piece| piece.offset);
@@ -322,7 +333,11 @@ mod tests {
         let mut at = 0;
         let mut taken = Vec::new();
         for (mark, length) in (1..).zip(lengths.into_iter().cycle().take(30)) {
-            assert!(behind.take(at, &[&vec![mark; length / 2], &vec![mark; length - length / 2]], length));
+            assert!(behind.take(
+                at,
+                &[&vec![mark; length / 2], &vec![mark; length - length / 2]],
+                length
+            ));
             taken.push((at, length, mark));
             // Some with a gap before them.
             at += length as u64 + u64::from(mark % 3) * 4096;
@@ -334,7 +349,10 @@ mod tests {
         behind.settle_all().unwrap();
         assert_eq!(behind.shared.here.load(Ordering::Relaxed), 0);
         for (at, length, mark) in taken {
-            assert!(read(&file, at, length).iter().all(|byte| *byte == mark), "{length} bytes at {at}");
+            assert!(
+                read(&file, at, length).iter().all(|byte| *byte == mark),
+                "{length} bytes at {at}"
+            );
         }
         assert!(!behind.take(0, &[&vec![1; LONGEST + 1]], LONGEST + 1));
     }
@@ -368,8 +386,11 @@ mod tests {
                     let mut random = fastrand::Rng::with_seed(writer as u64);
                     let mut expected = vec![0_u8; share];
                     for round in 0..400_usize {
-                        let length =
-                            if round % 5 == 0 { random.usize(1..2000) } else { random.usize(1..40) } * 512;
+                        let length = if round % 5 == 0 {
+                            random.usize(1..2000)
+                        } else {
+                            random.usize(1..40)
+                        } * 512;
                         let at = random.usize(0..(share - length) / 512) * 512;
                         expected[at..at + length].fill((round + writer) as u8);
                         let offset = (writer * share + at) as u64;
@@ -399,7 +420,10 @@ mod tests {
         let behind = Behind::new(file, Arc::new(straight)).unwrap();
         behind.settle_all().unwrap();
         assert!(behind.take(0, &[&[1; 4096]], 4096));
-        assert_eq!((behind.settle_all(), behind.settle_all()), (Err(Errno::BADF), Err(Errno::BADF)));
+        assert_eq!(
+            (behind.settle_all(), behind.settle_all()),
+            (Err(Errno::BADF), Err(Errno::BADF))
+        );
         // What comes later is written as far as that goes, and nobody waits for ever.
         assert!(behind.take(0, &[&vec![1; ALONE]], ALONE));
         behind.settle(0..1);

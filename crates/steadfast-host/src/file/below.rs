@@ -1,12 +1,15 @@
-//! What lies below a block device: a loop device and the file that it shows are one medium under two names.
+//! What lies below a block device: a loop device and the file that it shows are one medium under
+//! two names.
 //!
-//! Whoever opens the device keeps others from its part of the file, too, by the [locks](super::lock) that an opener of the file
-//! takes: so two partitions of one image are two media, and the whole of it is none beside them. The way down leads through
-//! sysfs, from a partition to its disk, from a mapped device to those that it is made of, and from a loop device to its file.
+//! Whoever opens the device keeps others from its part of the file, too, by the
+//! [locks](super::lock) that an opener of the file takes: so two partitions of one image are two
+//! media, and the whole of it is none beside them. The way down leads through sysfs, from a
+//! partition to its disk, from a mapped device to those that it is made of, and from a loop device
+//! to its file.
 //!
-//! A file that has no name any more, or none that can be opened here, is left out: only its name leads others to it. What stays
-//! unseen (another machine, a network block device, a file shown from another mount namespace) is for the volume to find
-//! out when it writes.
+//! A file that has no name any more, or none that can be opened here, is left out: only its name
+//! leads others to it. What stays unseen (another machine, a network block device, a file shown
+//! from another mount namespace) is for the volume to find out when it writes.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -55,8 +58,8 @@ struct Shown {
     identity: Option<(u64, u64)>,
 }
 
-/// Locks every file, and claims every device, that the block device with this number is made of, for as long as what is
-/// returned stays open.
+/// Locks every file, and claims every device, that the block device with this number is made of,
+/// for as long as what is returned stays open.
 pub(super) fn lock(device: u64, exclusive: bool) -> Result<Vec<File>, Taken> {
     let mut locks = Vec::new();
     for shown in shown_by(Path::new(SYSFS), device) {
@@ -75,7 +78,8 @@ fn lock_one(shown: &Shown, exclusive: bool) -> Result<Option<File>, Taken> {
         return Ok(None);
     }
     if metadata.file_type().is_block_device() {
-        let claim = OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
+        let claim =
+            OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
         return match claim {
             Ok(claim) => Ok(Some(claim)),
             Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => Err(taken(None)),
@@ -99,7 +103,8 @@ fn lock_one(shown: &Shown, exclusive: bool) -> Result<Option<File>, Taken> {
 /// What the loop devices below the device show; `sysfs` has a folder for each device by number.
 fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
     let number = format!("{}:{}", major(device), minor(device));
-    let mut waiting = Vec::from_iter(fs::canonicalize(sysfs.join(number)).map(|folder| (folder, Part::ALL)));
+    let mut waiting =
+        Vec::from_iter(fs::canonicalize(sysfs.join(number)).map(|folder| (folder, Part::ALL)));
     let mut seen: Vec<(PathBuf, Part)> = Vec::new();
     let mut found = Vec::new();
     while let Some((folder, part)) = waiting.pop() {
@@ -108,7 +113,8 @@ fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
             continue;
         }
         let folder = &device.0;
-        let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim_end().parse::<u64>().ok();
+        let number =
+            |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim_end().parse::<u64>().ok();
         if number("partition").is_some() {
             let sectors = |name| number(name).unwrap_or(0).saturating_mul(SECTOR);
             let partition = Part { start: sectors("start"), length: sectors("size") };
@@ -116,14 +122,20 @@ fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
         }
         // Which bytes of them a mapped device has is not told.
         let slaves = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
-        waiting.extend(slaves.filter_map(|slave| Some((fs::canonicalize(slave.path()).ok()?, Part::ALL))));
+        waiting.extend(
+            slaves.filter_map(|slave| Some((fs::canonicalize(slave.path()).ok()?, Part::ALL))),
+        );
         if let Ok(text) = fs::read(folder.join("loop/backing_file")) {
             let name = text.strip_suffix(b"\n").unwrap_or(&text);
             let offset = number("loop/offset").unwrap_or(0);
             let limit = number("loop/sizelimit").unwrap_or(0);
             let length = if part.length == 0 { limit } else { part.length };
             let part = Part { start: part.start.saturating_add(offset), length };
-            found.push(Shown { path: OsStr::from_bytes(name).into(), part, identity: identity(folder) });
+            found.push(Shown {
+                path: OsStr::from_bytes(name).into(),
+                part,
+                identity: identity(folder),
+            });
         }
         seen.push(device);
     }
@@ -138,8 +150,8 @@ fn identity(folder: &Path) -> Option<(u64, u64)> {
     if number.trim_end() != format!("{}:{}", major(device), minor(device)) {
         return None;
     }
-    // SAFETY: LOOP_GET_STATUS64 reads nothing and writes one `struct loop_info64` of 232 bytes, which is plain numbers and
-    // as long as `LoopStatus`.
+    // SAFETY: LOOP_GET_STATUS64 reads nothing and writes one `struct loop_info64` of 232 bytes,
+    // which is plain numbers and as long as `LoopStatus`.
     #[allow(unsafe_code)]
     let status = unsafe { ioctl(&node, Getter::<LOOP_GET_STATUS, LoopStatus>::new()) }.ok()?;
     Some((status[0], status[1]))
@@ -157,9 +169,13 @@ mod tests {
     fn sysfs() -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let at = |path: &str| directory.path().join(path);
-        for folder in
-            ["devices/loop9/loop", "devices/loop9/loop9p1", "devices/dm-3/slaves", "devices/sda", "by"]
-        {
+        for folder in [
+            "devices/loop9/loop",
+            "devices/loop9/loop9p1",
+            "devices/dm-3/slaves",
+            "devices/sda",
+            "by",
+        ] {
             fs::create_dir_all(at(folder)).unwrap();
         }
         for (file, text) in [
@@ -208,7 +224,11 @@ mod tests {
         let held = lock_one(&itself, true).unwrap().unwrap();
         assert_eq!(lock_one(&itself, true).unwrap_err().path, file.path());
         assert!(lock_one(&shown(None), false).is_err());
-        assert!(lock_one(&shown(Some((metadata.st_dev(), metadata.st_ino() + 1))), true).unwrap().is_none());
+        assert!(
+            lock_one(&shown(Some((metadata.st_dev(), metadata.st_ino() + 1))), true)
+                .unwrap()
+                .is_none()
+        );
         drop(held);
         assert!(lock_one(&itself, false).unwrap().is_some());
         let path = file.path().with_extension("img (deleted)");

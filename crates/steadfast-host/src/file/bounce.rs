@@ -1,7 +1,7 @@
 //! Aligned memory for direct I/O of callers whose own memory is not aligned.
 //!
-//! Invariant: a buffer starts at a multiple of its alignment and is [`LENGTH`] bytes long. A few are kept for the
-//! next request; at most one for each request under way exists beyond these.
+//! Invariant: a buffer starts at a multiple of its alignment and is [`LENGTH`] bytes long. A few
+//! are kept for the next request; at most one for each request under way exists beyond these.
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -44,7 +44,10 @@ impl Pool {
     }
 
     /// Lends a buffer to `work`. Its contents are those of an earlier use.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut [u8]) -> Result<T, Errno>) -> Result<T, Errno> {
+    pub(super) fn with<T>(
+        &self,
+        work: impl FnOnce(&mut [u8]) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let kept = self.free.lock().pop();
         let mut buffer = match kept {
             Some(buffer) => buffer,

@@ -29,8 +29,9 @@ pub(super) fn physical_block(device: &File) -> Result<u32, Errno> {
 
 /// Tells the device that the bytes are not needed any more.
 pub(super) fn discard(device: &File, offset: u64, length: u64) -> Result<(), Errno> {
-    // SAFETY: BLKDISCARD reads exactly two u64 (offset and length in bytes) through its pointer and writes
-    // nothing; `[u64; 2]` is what the setter points it to. Our caller owns the device's contents.
+    // SAFETY: BLKDISCARD reads exactly two u64 (offset and length in bytes) through its pointer and
+    // writes nothing; `[u64; 2]` is what the setter points it to. Our caller owns the device's
+    // contents.
     #[allow(unsafe_code)]
     unsafe {
         ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([offset, length]))

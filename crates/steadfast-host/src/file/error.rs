@@ -114,9 +114,12 @@ fn describe(owner: Option<&Owner>) -> String {
 pub(super) fn class(errno: Errno) -> ErrorClass {
     match errno {
         // Overloads pass.
-        Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT | Errno::NOMEM | Errno::NOBUFS | Errno::BUSY => {
-            ErrorClass::Transient
-        }
+        Errno::AGAIN
+        | Errno::INTR
+        | Errno::TIMEDOUT
+        | Errno::NOMEM
+        | Errno::NOBUFS
+        | Errno::BUSY => ErrorClass::Transient,
         Errno::NOSPC | Errno::DQUOT => ErrorClass::Full,
         Errno::NODEV
         | Errno::NXIO
@@ -154,7 +157,10 @@ mod tests {
         let unknown = OpenError::InUse { path: path.clone(), owner: None };
         assert_eq!(unknown.to_string(), "a.img: in use by another process");
         let denied = OpenError::PermissionDenied { path, writing: true };
-        assert_eq!(denied.to_string(), "a.img: permission denied; it must be readable and writable");
+        assert_eq!(
+            denied.to_string(),
+            "a.img: permission denied; it must be readable and writable"
+        );
     }
 
     #[test]

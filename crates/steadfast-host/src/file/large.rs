@@ -1,11 +1,13 @@
 //! Large reads past the page cache of the host, beside everything else that goes through it.
 //!
-//! A mount reads file data that the kernel caches above it: in the page cache of the device it would be copied and kept once more. So a
-//! large read of what is not there yet goes straight from the device to the caller's memory, over a second descriptor with O_DIRECT.
-//! Writes stay with the page cache, which lets the device work on them while the next one is on its way.
+//! A mount reads file data that the kernel caches above it: in the page cache of the device it
+//! would be copied and kept once more. So a large read of what is not there yet goes straight from
+//! the device to the caller's memory, over a second descriptor with O_DIRECT. Writes stay with the
+//! page cache, which lets the device work on them while the next one is on its way.
 //!
-//! Nothing depends on it: Linux writes dirty pages of a range back before it reads that straight, so both ways see the same. What is
-//! small or not aligned, what is cached, and what the host refuses goes through the page cache: no read fails for being large.
+//! Nothing depends on it: Linux writes dirty pages of a range back before it reads that straight,
+//! so both ways see the same. What is small or not aligned, what is cached, and what the host
+//! refuses goes through the page cache: no read fails for being large.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -17,7 +19,8 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::transfer;
 
-/// Reads of this many bytes and more are large. Smaller ones gain from the read-ahead of the page cache.
+/// Reads of this many bytes and more are large. Smaller ones gain from the read-ahead of the page
+/// cache.
 pub(super) const LARGE: usize = 256 << 10;
 
 /// Number of cachestat(2), the same on every architecture that numbers from 0.
@@ -61,8 +64,14 @@ impl Large {
             })
     }
 
-    /// Fills a buffer of `cached`, the file that this is another descriptor of; `None` where that has to be asked.
-    pub(super) fn read(&self, cached: &File, offset: u64, buffer: &mut [u8]) -> Option<Result<(), Errno>> {
+    /// Fills a buffer of `cached`, the file that this is another descriptor of; `None` where that
+    /// has to be asked.
+    pub(super) fn read(
+        &self,
+        cached: &File,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Option<Result<(), Errno>> {
         if buffer.len() < LARGE
             || !self.usable.load(Ordering::Relaxed)
             || !self.is_aligned(offset, std::iter::once(&*buffer))
@@ -99,16 +108,19 @@ impl Large {
         read.is_ok()
     }
 
-    /// Writes buffers, one behind the other, with nothing of them in the page cache afterwards; `false` where that has to take them.
+    /// Writes buffers, one behind the other, with nothing of them in the page cache afterwards;
+    /// `false` where that has to take them.
     pub(super) fn write(&self, offset: u64, buffers: &[&[u8]]) -> bool {
-        if !self.usable.load(Ordering::Relaxed) || !self.is_aligned(offset, buffers.iter().copied()) {
+        if !self.usable.load(Ordering::Relaxed) || !self.is_aligned(offset, buffers.iter().copied())
+        {
             return false;
         }
         let result = transfer::write(&self.file, None, offset, buffers, ReadWriteFlags::empty());
         result.map_err(|errno| self.failed(errno)).is_ok()
     }
 
-    /// A host may open with O_DIRECT and say only now that it cannot. What else fails may yet be had the other way.
+    /// A host may open with O_DIRECT and say only now that it cannot. What else fails may yet be
+    /// had the other way.
     fn failed(&self, errno: Errno) {
         if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) {
             self.usable.store(false, Ordering::Relaxed);
@@ -133,17 +145,20 @@ impl CacheUse {
     fn of(file: &File, offset: u64, length: u64) -> Result<CacheUse, Errno> {
         let range = [offset, length];
         let mut found = CacheUse::default();
-        // SAFETY: cachestat(2) reads two u64 (offset and length) at its second argument and writes five at the third, which
-        // `CacheUse` has in this order.
+        // SAFETY: cachestat(2) reads two u64 (offset and length) at its second argument and writes
+        // five at the third, which `CacheUse` has in this order.
         #[allow(unsafe_code)]
-        let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), &raw mut found, 0) };
+        let result = unsafe {
+            libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), &raw mut found, 0)
+        };
         if result == 0 {
             return Ok(found);
         }
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOSYS))
     }
 
-    /// Whether the page cache is asked: it holds half of the range, or something that the device does not have yet.
+    /// Whether the page cache is asked: it holds half of the range, or something that the device
+    /// does not have yet.
     fn serves(self, length: u64) -> bool {
         let page = rustix::param::page_size() as u64;
         self.dirty > 0 || self.under_way > 0 || self.cached * 2 * page >= length
@@ -196,7 +211,8 @@ mod tests {
     #[test]
     fn what_is_cached_or_not_on_the_device_yet_is_read_from_the_page_cache() {
         let length = 8 * 4096;
-        let holding = |cached, dirty, under_way| CacheUse { cached, dirty, under_way, ..CacheUse::default() };
+        let holding =
+            |cached, dirty, under_way| CacheUse { cached, dirty, under_way, ..CacheUse::default() };
         let page = rustix::param::page_size() as u64;
         assert!(!holding(0, 0, 0).serves(length));
         assert!(!holding(length / page / 2 - 1, 0, 0).serves(length));

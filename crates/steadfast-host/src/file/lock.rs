@@ -1,13 +1,14 @@
 //! One volume has one owner: advisory locks on files, exclusive claims on block devices.
 //!
-//! Image files are locked with flock(2): shared by readers, exclusive for a writer, and gone with the process however
-//! it ends. Block devices are claimed by opening them with O_EXCL, which mounts, device mapper and swap respect, too.
-//! The claim has a descriptor of its own so that it can be given up for the kernel to mount the device (fuseblk)
-//! while I/O goes on.
+//! Image files are locked with flock(2): shared by readers, exclusive for a writer, and gone with
+//! the process however it ends. Block devices are claimed by opening them with O_EXCL, which
+//! mounts, device mapper and swap respect, too. The claim has a descriptor of its own so that it
+//! can be given up for the kernel to mount the device (fuseblk) while I/O goes on.
 //!
-//! Who opens a device that shows [a part of a file](super::below) locks that part: flock shared with others who do, and the bytes
-//! by a lock of the open file, as a reader or as a writer. Who opens the file itself locks all of its bytes likewise. So
-//! a writer of one part keeps readers of the whole out, and two parts are not in each other's way.
+//! Who opens a device that shows [a part of a file](super::below) locks that part: flock shared
+//! with others who do, and the bytes by a lock of the open file, as a reader or as a writer. Who
+//! opens the file itself locks all of its bytes likewise. So a writer of one part keeps readers of
+//! the whole out, and two parts are not in each other's way.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -35,7 +36,8 @@ pub(crate) fn lock_file(file: &File, exclusive: bool) -> Result<bool, Errno> {
     Ok(lock_whole(file, exclusive)? && lock_bytes(file, Part::ALL, exclusive))
 }
 
-/// Locks a part of a file without waiting; `false` when another has the file, or a part that overlaps.
+/// Locks a part of a file without waiting; `false` when another has the file, or a part that
+/// overlaps.
 pub(super) fn lock_part(file: &File, part: Part, exclusive: bool) -> Result<bool, Errno> {
     Ok(lock_whole(file, false)? && lock_bytes(file, part, exclusive))
 }
@@ -56,21 +58,27 @@ fn lock_whole(file: &File, exclusive: bool) -> Result<bool, Errno> {
     }
 }
 
-/// Locks bytes for this open file; `false` when another open file has locked some of them. A file system that has no such locks,
-/// and a descriptor that must not take them, lock nothing: flock has kept out whom it could.
+/// Locks bytes for this open file; `false` when another open file has locked some of them. A file
+/// system that has no such locks, and a descriptor that must not take them, lock nothing: flock has
+/// kept out whom it could.
 fn lock_bytes(file: &File, part: Part, exclusive: bool) -> bool {
-    // SAFETY: `flock` is plain numbers, for which zeros are valid; F_OFD_SETLK wants the process number to be 0.
+    // SAFETY: `flock` is plain numbers, for which zeros are valid; F_OFD_SETLK wants the process
+    // number to be 0.
     #[allow(unsafe_code)]
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
     request.l_type = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK } as libc::c_short;
     request.l_whence = libc::SEEK_SET as libc::c_short;
     request.l_start = libc::off_t::try_from(part.start).unwrap_or(libc::off_t::MAX);
     request.l_len = libc::off_t::try_from(part.length).unwrap_or(0);
-    // SAFETY: the descriptor is open for as long as `file` is borrowed, and F_OFD_SETLK reads one `flock` and writes nothing.
+    // SAFETY: the descriptor is open for as long as `file` is borrowed, and F_OFD_SETLK reads one
+    // `flock` and writes nothing.
     #[allow(unsafe_code)]
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) };
     result == 0
-        || !matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::EACCES))
+        || !matches!(
+            std::io::Error::last_os_error().raw_os_error(),
+            Some(libc::EAGAIN | libc::EACCES)
+        )
 }
 
 /// Who has the file locked, as far as the kernel's table tells and the process still lives.
@@ -87,7 +95,8 @@ pub(crate) fn owner(file: &File) -> Option<Owner> {
     })
 }
 
-/// The pid in a line of /proc/locks such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:5242 0 EOF` for `place`.
+/// The pid in a line of /proc/locks such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:5242 0 EOF` for
+/// `place`.
 fn holder(line: &str, place: &str) -> Option<u32> {
     let mut words = line.split_ascii_whitespace().skip(1);
     // Waiters have an arrow here.

@@ -11,7 +11,8 @@ use parking_lot::RwLock;
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync};
 use rustix::io::{Errno, ReadWriteFlags};
 use steadfast_media::{
-    ErrorClass, Geometry, Medium, MediumCounters, MediumError, MediumOperation, Temperature, WaitHook,
+    ErrorClass, Geometry, Medium, MediumCounters, MediumError, MediumOperation, Temperature,
+    WaitHook,
 };
 
 use super::behind::Behind;
@@ -24,9 +25,9 @@ use super::transfer::{self, Direct};
 
 /// An image file or a block device.
 ///
-/// All requests are positional and may run in parallel. A flush is fdatasync, a FUA write is a write with
-/// `RWF_DSYNC`, a discard punches a hole or trims the device. The size is that at the time of opening, or of the last
-/// [`set_size`](Medium::set_size).
+/// All requests are positional and may run in parallel. A flush is fdatasync, a FUA write is a
+/// write with `RWF_DSYNC`, a discard punches a hole or trims the device. The size is that at the
+/// time of opening, or of the last [`set_size`](Medium::set_size).
 ///
 /// # Atomic unit
 ///
@@ -36,21 +37,24 @@ use super::transfer::{self, Direct};
 /// | regular file, direct | the alignment of direct I/O, at least 512 | the kernel asks for it |
 /// | block device | its physical block, at most 64 KiB | part of a physical block is written by reading and rewriting all of it: a power cut may damage what shares it |
 ///
-/// [`FileOptions::atomic_unit`] declares a smaller one (on files down to 1, direct down to the alignment, on devices
-/// down to the logical block). On files that is always sound, since a tear between any two sectors is covered by
-/// tears between smaller units, and it is how volumes with blocks of 128 or 256 bytes are used in image files. On
-/// devices it gives up the protection of what shares a physical block.
+/// [`FileOptions::atomic_unit`] declares a smaller one (on files down to 1, direct down to the
+/// alignment, on devices down to the logical block). On files that is always sound, since a tear
+/// between any two sectors is covered by tears between smaller units, and it is how volumes with
+/// blocks of 128 or 256 bytes are used in image files. On devices it gives up the protection of
+/// what shares a physical block.
 ///
 /// # One owner
 ///
-/// A file is locked (exclusively, or shared when read-only), a block device is claimed; a second owner gets
-/// [`OpenError::InUse`] or [`OpenError::DeviceInUse`]. Two hard links or a bind mount are the same file. So are a loop device and
-/// its file, also below partitions and mapped devices ([`OpenError::InUseBelow`]).
+/// A file is locked (exclusively, or shared when read-only), a block device is claimed; a second
+/// owner gets [`OpenError::InUse`] or [`OpenError::DeviceInUse`]. Two hard links or a bind mount
+/// are the same file. So are a loop device and its file, also below partitions and mapped devices
+/// ([`OpenError::InUseBelow`]).
 ///
 /// # Errors
 ///
-/// A flush that fails once fails for ever: the kernel forgets which pages it could not write, and a second flush
-/// would report success for data that is lost. The same holds for FUA writes, which share that memory.
+/// A flush that fails once fails for ever: the kernel forgets which pages it could not write, and a
+/// second flush would report success for data that is lost. The same holds for FUA writes, which
+/// share that memory.
 pub struct FileMedium {
     path: PathBuf,
     file: File,
@@ -90,7 +94,11 @@ impl FileMedium {
     ///
     /// # Errors
     /// [`OpenError::AlreadyExists`] and others; no file is left behind then.
-    pub fn create(path: impl AsRef<Path>, size: u64, options: &FileOptions) -> Result<Self, OpenError> {
+    pub fn create(
+        path: impl AsRef<Path>,
+        size: u64,
+        options: &FileOptions,
+    ) -> Result<Self, OpenError> {
         let path = path.as_ref();
         Ok(Self::new(path, create(path, size, options)?, options))
     }
@@ -132,14 +140,19 @@ impl FileMedium {
         self.read_only
     }
 
-    /// Gives up the claim on a block device, for the kernel to mount that very device (as `fuseblk` does) and so keep
-    /// others out itself. From then on discards are ignored: the kernel takes them from the owner only. Does nothing
-    /// for files.
+    /// Gives up the claim on a block device, for the kernel to mount that very device (as `fuseblk`
+    /// does) and so keep others out itself. From then on discards are ignored: the kernel takes
+    /// them from the owner only. Does nothing for files.
     pub fn release_claim(&self) {
         drop(self.claim.write().take());
     }
 
-    fn check(&self, operation: MediumOperation, offset: u64, length: u64) -> Result<(), MediumError> {
+    fn check(
+        &self,
+        operation: MediumOperation,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), MediumError> {
         if !self.geometry().admits(offset, length) {
             return Err(medium_error(operation, offset, length, Errno::INVAL));
         }
@@ -164,17 +177,23 @@ impl FileMedium {
             return self.tally.write(length, Ok(()));
         }
         self.settle(offset, length);
-        let written =
-            transfer::write(&self.file, self.direct.as_ref(), offset, buffers, ReadWriteFlags::empty())
-                .map_err(|errno| medium_error(MediumOperation::Write, offset, length, errno));
+        let written = transfer::write(
+            &self.file,
+            self.direct.as_ref(),
+            offset,
+            buffers,
+            ReadWriteFlags::empty(),
+        )
+        .map_err(|errno| medium_error(MediumOperation::Write, offset, length, errno));
         if written.is_ok() && self.direct.is_none() && length >= BEGIN_AT {
             self.begin_writing(offset, length);
         }
         self.tally.write(length, written)
     }
 
-    /// The device begins with what is in the page cache now, rather than at the next flush: it writes while the next request
-    /// is on its way. Advice only. That the pages are not needed is Linux's word for it; those under way stay cached.
+    /// The device begins with what is in the page cache now, rather than at the next flush: it
+    /// writes while the next request is on its way. Advice only. That the pages are not needed is
+    /// Linux's word for it; those under way stay cached.
     fn begin_writing(&self, offset: u64, length: u64) {
         let _ = fadvise(&self.file, offset, NonZeroU64::new(length), Advice::DontNeed);
     }
@@ -190,7 +209,9 @@ impl FileMedium {
     fn read_buffers(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), Errno> {
         if let Some(about_to_wait) = self.before_waits.get() {
             let cached = match &mut *buffers {
-                [buffer] if self.direct.is_none() => transfer::read_cached(&self.file, offset, buffer),
+                [buffer] if self.direct.is_none() => {
+                    transfer::read_cached(&self.file, offset, buffer)
+                }
                 _ => false,
             };
             if cached {
@@ -207,12 +228,16 @@ impl FileMedium {
             return Err(self.durability_lost(MediumOperation::Flush, 0, 0, errno));
         }
         loop {
-            // A change of the size is made durable where it is made: data and what leads to it are all that is left.
+            // A change of the size is made durable where it is made: data and what leads to it are
+            // all that is left.
             match fdatasync(&self.file) {
-                // A flush of another thread may have taken the kernel's one report of what was lost.
+                // A flush of another thread may have taken the kernel's one report of what was
+                // lost.
                 Ok(()) => return self.check_durability(MediumOperation::Flush, 0, 0),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.durability_lost(MediumOperation::Flush, 0, 0, errno)),
+                Err(errno) => {
+                    return Err(self.durability_lost(MediumOperation::Flush, 0, 0, errno));
+                }
             }
         }
     }
@@ -226,8 +251,12 @@ impl FileMedium {
         errno: Errno,
     ) -> MediumError {
         // The first cause is the one to tell.
-        let _ =
-            self.flush_failed.compare_exchange(0, errno.raw_os_error(), Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.flush_failed.compare_exchange(
+            0,
+            errno.raw_os_error(),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
         let error = medium_error(operation, offset, length, errno);
         match error.class {
             ErrorClass::Gone | ErrorClass::Full => error,
@@ -243,14 +272,19 @@ impl FileMedium {
     ) -> Result<(), MediumError> {
         match self.flush_failed.load(Ordering::Relaxed) {
             0 => Ok(()),
-            os_error => {
-                Err(MediumError { operation, offset, length, class: ErrorClass::Permanent, os_error })
-            }
+            os_error => Err(MediumError {
+                operation,
+                offset,
+                length,
+                class: ErrorClass::Permanent,
+                os_error,
+            }),
         }
     }
 }
 
-/// Writes of this many bytes and more [begin](FileMedium::begin_writing) at once. Smaller ones wait for others beside them.
+/// Writes of this many bytes and more [begin](FileMedium::begin_writing) at once. Smaller ones wait
+/// for others beside them.
 const BEGIN_AT: u64 = 64 << 10;
 
 fn total(lengths: impl Iterator<Item = usize>) -> u64 {
@@ -303,8 +337,8 @@ impl Medium for FileMedium {
         !self.read_only
     }
 
-    /// The page cache of a file is that of all who use the file on this machine. A block device may have another cache below, or
-    /// another machine beside it: it is asked past its own.
+    /// The page cache of a file is that of all who use the file on this machine. A block device may
+    /// have another cache below, or another machine beside it: it is asked past its own.
     fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
         let length = buffer.len() as u64;
         self.check(MediumOperation::Read, offset, length)?;
@@ -329,7 +363,8 @@ impl Medium for FileMedium {
         }
         self.settle(offset, length);
         let result = if self.block_device {
-            // Through the descriptor of the claim: the kernel lets nobody else discard what is claimed.
+            // Through the descriptor of the claim: the kernel lets nobody else discard what is
+            // claimed.
             let claim = self.claim.read();
             device::discard(claim.as_ref().unwrap_or(&self.file), offset, length)
         } else {
@@ -343,9 +378,12 @@ impl Medium for FileMedium {
                 self.discard_unsupported.store(true, Ordering::Relaxed);
                 Ok(())
             }
-            Err(errno) => {
-                self.tally.discard(Err(medium_error(MediumOperation::Discard, offset, length, errno)))
-            }
+            Err(errno) => self.tally.discard(Err(medium_error(
+                MediumOperation::Discard,
+                offset,
+                length,
+                errno,
+            ))),
         }
     }
 
@@ -391,13 +429,25 @@ impl Medium for FileMedium {
         self.check_durability(MediumOperation::Write, offset, length)?;
         self.settle(offset, length);
         if !self.fua_unsupported.load(Ordering::Relaxed) {
-            match transfer::write(&self.file, self.direct.as_ref(), offset, &[data], ReadWriteFlags::DSYNC) {
+            match transfer::write(
+                &self.file,
+                self.direct.as_ref(),
+                offset,
+                &[data],
+                ReadWriteFlags::DSYNC,
+            ) {
                 Ok(()) => {
                     let result = self.check_durability(MediumOperation::Write, offset, length);
-                    return self.tally.write(length, result).and_then(|()| self.tally.flush(Ok(())));
+                    return self
+                        .tally
+                        .write(length, result)
+                        .and_then(|()| self.tally.flush(Ok(())));
                 }
-                Err(errno) if unsupported(errno) => self.fua_unsupported.store(true, Ordering::Relaxed),
-                // Whether the write failed or the kernel's report of an earlier one came up: not to be known.
+                Err(errno) if unsupported(errno) => {
+                    self.fua_unsupported.store(true, Ordering::Relaxed)
+                }
+                // Whether the write failed or the kernel's report of an earlier one came up: not to
+                // be known.
                 Err(errno) => {
                     let lost = self.durability_lost(MediumOperation::Write, offset, length, errno);
                     return self.tally.write(length, Err(lost));
@@ -434,7 +484,8 @@ mod tests {
         let path = directory.path().join("a.img");
         let mut medium = FileMedium::create(&path, 1 << 20, &FileOptions::default()).unwrap();
         medium.write_fua(0, &[1; 512]).unwrap();
-        // A descriptor that can not write makes the write fail that has to be durable, and lets a flush succeed.
+        // A descriptor that can not write makes the write fail that has to be durable, and lets a
+        // flush succeed.
         let writable = std::mem::replace(&mut medium.file, File::open(&path).unwrap());
         let error = medium.write_fua(0, &[2; 512]).unwrap_err();
         assert_eq!((error.operation, error.class), (MediumOperation::Write, ErrorClass::Permanent));
@@ -451,7 +502,8 @@ mod tests {
     fn requests_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         let medium =
-            FileMedium::create(directory.path().join("a.img"), 1 << 20, &FileOptions::default()).unwrap();
+            FileMedium::create(directory.path().join("a.img"), 1 << 20, &FileOptions::default())
+                .unwrap();
         medium.write_vectored(0, &[&[1; 512], &[2; 1024]]).unwrap();
         medium.read(0, &mut [0; 512]).unwrap();
         medium.flush().unwrap();

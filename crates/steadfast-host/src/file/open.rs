@@ -37,11 +37,12 @@ pub struct FileOptions {
     pub read_only: bool,
     /// Past the page cache (O_DIRECT).
     pub direct: bool,
-    /// For data that is cached above: large reads go past the page cache (O_DIRECT) where that is possible and it does not hold the data,
-    /// and writes of data to a block device are answered before it has them, the large ones past the page cache as well. All else goes
-    /// through it.
+    /// For data that is cached above: large reads go past the page cache (O_DIRECT) where that is
+    /// possible and it does not hold the data, and writes of data to a block device are answered
+    /// before it has them, the large ones past the page cache as well. All else goes through it.
     pub cached_above: bool,
-    /// The atomic unit to declare, in bytes; `None` chooses as [`FileMedium`](crate::FileMedium) describes.
+    /// The atomic unit to declare, in bytes; `None` chooses as [`FileMedium`](crate::FileMedium)
+    /// describes.
     pub atomic_unit: Option<u32>,
     /// How others are kept out.
     pub lock: LockMode,
@@ -138,7 +139,9 @@ impl At<'_> {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| self.error("flush", error))
+        File::open(parent)
+            .and_then(|parent| parent.sync_all())
+            .map_err(|error| self.error("flush", error))
     }
 
     fn check_kind(&self, metadata: &Metadata) -> Result<(), OpenError> {
@@ -160,7 +163,8 @@ impl At<'_> {
         Err(OpenError::NotAMedium { path: self.path(), what })
     }
 
-    /// Claims a block device for us alone. The descriptor is writable like the other: discards go through it.
+    /// Claims a block device for us alone. The descriptor is writable like the other: discards go
+    /// through it.
     fn claim(&self) -> Result<File, OpenError> {
         let mut open = OpenOptions::new();
         open.read(true).write(!self.options.read_only).custom_flags(OFlags::EXCL.bits() as i32);
@@ -185,22 +189,24 @@ impl At<'_> {
             }
         }
         let below = match self.options.lock {
-            LockMode::Exclusive if block_device => below::lock(metadata.st_rdev(), !self.options.read_only)
-                .map_err(|taken| {
-                let below::Taken { path: below, owner } = taken;
-                OpenError::InUseBelow { path: self.path(), below, owner }
-            })?,
+            LockMode::Exclusive if block_device => {
+                below::lock(metadata.st_rdev(), !self.options.read_only).map_err(|taken| {
+                    let below::Taken { path: below, owner } = taken;
+                    OpenError::InUseBelow { path: self.path(), below, owner }
+                })?
+            }
             _ => Vec::new(),
         };
-        let direct = if self.options.direct { Some(self.direct(&file, block_device)?) } else { None };
+        let direct =
+            if self.options.direct { Some(self.direct(&file, block_device)?) } else { None };
         let large = if self.options.cached_above && direct.is_none() {
             self.large(&file, block_device).map(Arc::new)
         } else {
             None
         };
         let behind = match &large {
-            // A file may have no room for what was taken already, which is to be said when it is written. (A device that lends more
-            // than it has says so at a flush in any case.)
+            // A file may have no room for what was taken already, which is to be said when it is
+            // written. (A device that lends more than it has says so at a flush in any case.)
             Some(large) if block_device && !self.options.read_only => {
                 let cached = file.try_clone().map_err(|error| self.error("open", error))?;
                 Some(
@@ -220,7 +226,8 @@ impl At<'_> {
 
     /// What direct I/O needs here.
     fn direct(&self, file: &File, block_device: bool) -> Result<Direct, OpenError> {
-        let fallback = if block_device { self.ask(device::logical_block(file))? } else { DIRECT_ALIGNMENT };
+        let fallback =
+            if block_device { self.ask(device::logical_block(file))? } else { DIRECT_ALIGNMENT };
         let (mut memory, mut length) = (fallback, fallback);
         // An old kernel does not know the question; the fallback is then on the safe side.
         if let Ok(answer) = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
@@ -238,7 +245,8 @@ impl At<'_> {
 
     /// The straight way for large reads, where there is one.
     fn large(&self, file: &File, block_device: bool) -> Option<Large> {
-        let Direct { memory_alignment, length_alignment, .. } = self.direct(file, block_device).ok()?;
+        let Direct { memory_alignment, length_alignment, .. } =
+            self.direct(file, block_device).ok()?;
         Large::open(file, !self.options.read_only, memory_alignment, length_alignment)
     }
 

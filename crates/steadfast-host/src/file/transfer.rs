@@ -29,7 +29,8 @@ impl Direct {
     }
 }
 
-/// Fills `buffers` from `offset`. The end of the file is an error (EIO): the medium was longer when it was opened.
+/// Fills `buffers` from `offset`. The end of the file is an error (EIO): the medium was longer when
+/// it was opened.
 pub(super) fn read(
     file: &File,
     direct: Option<&Direct>,
@@ -60,7 +61,8 @@ pub(super) fn write(
     }
 }
 
-/// Fills `buffer` from the page cache, where that has all of it; `false` where it has not, or a host cannot tell.
+/// Fills `buffer` from the page cache, where that has all of it; `false` where it has not, or a
+/// host cannot tell.
 pub(super) fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> bool {
     let length = buffer.len();
     preadv2(file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) == Ok(length)
@@ -78,7 +80,11 @@ fn read_straight(file: &File, mut offset: u64, buffers: &mut [&mut [u8]]) -> Res
     Ok(())
 }
 
-fn read_slices(file: &File, offset: &mut u64, mut slices: &mut [IoSliceMut<'_>]) -> Result<(), Errno> {
+fn read_slices(
+    file: &File,
+    offset: &mut u64,
+    mut slices: &mut [IoSliceMut<'_>],
+) -> Result<(), Errno> {
     // Drops empty slices in front, which would read as the end of the file.
     IoSliceMut::advance_slices(&mut slices, 0);
     while !slices.is_empty() {

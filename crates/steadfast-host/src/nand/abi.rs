@@ -1,4 +1,5 @@
-//! The kernel's interface to MTD character devices: `linux/include/uapi/mtd/mtd-abi.h`, as far as it is used.
+//! The kernel's interface to MTD character devices: `linux/include/uapi/mtd/mtd-abi.h`, as far as
+//! it is used.
 
 use std::fs::File;
 
@@ -106,13 +107,15 @@ pub(super) const MEMREADOOB64: Opcode = opcode::read_write::<OobRequest>(b'M', 2
 pub(super) const MEMWRITE: Opcode = opcode::read_write::<Request>(b'M', 24);
 pub(super) const MEMREAD: Opcode = opcode::read_write::<ReadRequest>(b'M', 26);
 
-/// One request with a structure that the kernel reads and may write; the answer is the result of the system call.
+/// One request with a structure that the kernel reads and may write; the answer is the result of
+/// the system call.
 struct Call<'a, T> {
     opcode: Opcode,
     argument: &'a mut T,
 }
 
-// SAFETY: the pointer is that of a live `T`; `call` is only used with the structure that the opcode names.
+// SAFETY: the pointer is that of a live `T`; `call` is only used with the structure that the opcode
+// names.
 #[allow(unsafe_code)]
 unsafe impl<T> Ioctl for Call<'_, T> {
     type Output = IoctlOutput;
@@ -126,22 +129,29 @@ unsafe impl<T> Ioctl for Call<'_, T> {
         std::ptr::from_mut(self.argument).cast()
     }
 
-    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut rustix::ffi::c_void) -> Result<Self::Output, Errno> {
+    unsafe fn output_from_ptr(
+        out: IoctlOutput,
+        _: *mut rustix::ffi::c_void,
+    ) -> Result<Self::Output, Errno> {
         Ok(out)
     }
 }
 
-/// Makes the request `opcode`, whose structure is `T` (an address inside of it must be that of a buffer as long as it says,
-/// which outlives the call); the result of the system call, 0 or more.
+/// Makes the request `opcode`, whose structure is `T` (an address inside of it must be that of a
+/// buffer as long as it says, which outlives the call); the result of the system call, 0 or more.
 ///
 /// # Errors
 /// What the kernel answered.
 ///
 /// # Safety
-/// `T` is the structure of `opcode`, and addresses in it are those of live buffers that the kernel may read, or write where
-/// the request reads, for the lengths in it.
+/// `T` is the structure of `opcode`, and addresses in it are those of live buffers that the kernel
+/// may read, or write where the request reads, for the lengths in it.
 #[allow(unsafe_code)]
-pub(super) unsafe fn call<T>(device: &File, opcode: Opcode, argument: &mut T) -> Result<IoctlOutput, Errno> {
+pub(super) unsafe fn call<T>(
+    device: &File,
+    opcode: Opcode,
+    argument: &mut T,
+) -> Result<IoctlOutput, Errno> {
     // SAFETY: promised by the caller.
     unsafe { ioctl(device, Call { opcode, argument }) }
 }

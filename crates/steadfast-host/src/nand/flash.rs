@@ -12,8 +12,8 @@ pub type HostNand = Box<dyn Nand>;
 
 /// A translation layer on a part of this host. Closed in good order when it is dropped.
 ///
-/// The layer itself waits by spinning, which is right where nothing sleeps; here requests sleep in the kernel, so they wait
-/// for their turn in front of it.
+/// The layer itself waits by spinning, which is right where nothing sleeps; here requests sleep in
+/// the kernel, so they wait for their turn in front of it.
 pub struct FlashDevice {
     layer: FlashMedium<HostNand>,
     turn: Mutex<()>,
@@ -44,8 +44,8 @@ impl FlashDevice {
         ftl::format(nand, volume).map(|layer| FlashDevice::over(layer, true))
     }
 
-    /// Makes an empty translation layer in an image that programmers put into the good blocks of parts, in order: see
-    /// [`ftl::format_image`].
+    /// Makes an empty translation layer in an image that programmers put into the good blocks of
+    /// parts, in order: see [`ftl::format_image`].
     ///
     /// # Errors
     /// As [`format`](Self::format).
@@ -53,10 +53,12 @@ impl FlashDevice {
         ftl::format_image(nand, volume).map(|layer| FlashDevice::over(layer, true))
     }
 
-    /// Makes the structures of the translation layer anew, from what every page of the part says: see [`ftl::rebuild`].
+    /// Makes the structures of the translation layer anew, from what every page of the part says:
+    /// see [`ftl::rebuild`].
     ///
     /// # Errors
-    /// There is no journal of a translation layer on the part; then nothing was written. Or the part's errors.
+    /// There is no journal of a translation layer on the part; then nothing was written. Or the
+    /// part's errors.
     pub fn rebuild(nand: HostNand) -> Result<(FlashDevice, RebuildReport), FlashError> {
         ftl::rebuild(nand).map(|(layer, report)| (FlashDevice::over(layer, true), report))
     }

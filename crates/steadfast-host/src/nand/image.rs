@@ -1,11 +1,12 @@
 //! An image of a part in a file, for tools and device programmers.
 //!
-//! The file has every page of the part in order, data followed by out-of-band bytes, and nothing else: what `nanddump --oob
-//! --bb=dumpbad` makes and `nandwrite --oob --noecc` takes. An erased page is one of ones. The first out-of-band byte of
-//! the first or second page of a block is its bad-block mark, two bytes that are ones in a good block.
+//! The file has every page of the part in order, data followed by out-of-band bytes, and nothing
+//! else: what `nanddump --oob --bb=dumpbad` makes and `nandwrite --oob --noecc` takes. An erased
+//! page is one of ones. The first out-of-band byte of the first or second page of a block is its
+//! bad-block mark, two bytes that are ones in a good block.
 //!
-//! The rules of NAND are kept: a page is programmed when it is erased, a block is erased whole. The order of pages is not
-//! looked at.
+//! The rules of NAND are kept: a page is programmed when it is erased, a block is erased whole. The
+//! order of pages is not looked at.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -67,13 +68,18 @@ impl NandImage {
     /// Opens an image of `part`.
     ///
     /// # Errors
-    /// The file is not there, not permitted, in use, or not as long as an image of the part; nothing was written.
-    pub fn open(path: impl AsRef<Path>, part: &Part, writing: bool) -> Result<NandImage, NandOpenError> {
+    /// The file is not there, not permitted, in use, or not as long as an image of the part;
+    /// nothing was written.
+    pub fn open(
+        path: impl AsRef<Path>,
+        part: &Part,
+        writing: bool,
+    ) -> Result<NandImage, NandOpenError> {
         Self::open_with(path.as_ref(), part, writing, true)
     }
 
-    /// Opens an image of `part` to read while another process may be writing it: without a lock, so that what is read may
-    /// be of different times.
+    /// Opens an image of `part` to read while another process may be writing it: without a lock, so
+    /// that what is read may be of different times.
     ///
     /// # Errors
     /// As [`open`](Self::open), but for an image in use.
@@ -81,7 +87,12 @@ impl NandImage {
         Self::open_with(path.as_ref(), part, false, false)
     }
 
-    fn open_with(path: &Path, part: &Part, writing: bool, locked: bool) -> Result<NandImage, NandOpenError> {
+    fn open_with(
+        path: &Path,
+        part: &Part,
+        writing: bool,
+        locked: bool,
+    ) -> Result<NandImage, NandOpenError> {
         let file = OpenOptions::new().read(true).write(writing).open(path);
         let file = file.map_err(|error| open_error(path, writing, error))?;
         let image = NandImage::over(file, part);
@@ -91,11 +102,20 @@ impl NandImage {
         let has = image
             .file
             .metadata()
-            .map_err(|source| NandOpenError::Io { path: path.to_owned(), action: "look at", source })?
+            .map_err(|source| NandOpenError::Io {
+                path: path.to_owned(),
+                action: "look at",
+                source,
+            })?
             .len();
         let needed = image.stride as u64 * u64::from(image.geometry.pages());
         if has != needed {
-            return Err(NandOpenError::Length { path: path.to_owned(), part: part.name, has, needed });
+            return Err(NandOpenError::Length {
+                path: path.to_owned(),
+                part: part.name,
+                has,
+                needed,
+            });
         }
         Ok(image)
     }
@@ -120,7 +140,11 @@ impl NandImage {
         // A code on the die is not in the image: the part makes it when it is programmed.
         let geometry = match part.ecc_on_die {
             true => part.geometry,
-            false => NandGeometry { oob_size: part.oob_raw - MARK as u32, ecc: Ecc::NONE, ..part.geometry },
+            false => NandGeometry {
+                oob_size: part.oob_raw - MARK as u32,
+                ecc: Ecc::NONE,
+                ..part.geometry
+            },
         };
         let stride = (geometry.page_size + part.oob_raw) as usize;
         let flips_max = geometry.page_size / 512 * u32::from(part.geometry.ecc.bits.max(1));
@@ -214,7 +238,12 @@ impl Nand for NandImage {
         self.geometry
     }
 
-    fn read(&mut self, page: PageAddress, data: &mut [u8], oob: &mut [u8]) -> Result<EccStatus, NandError> {
+    fn read(
+        &mut self,
+        page: PageAddress,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<EccStatus, NandError> {
         self.load(NandOperation::Read, page, data.len(), oob.len())?;
         data.iter_mut().zip(&self.page).for_each(|(to, from)| *to = *from);
         oob.iter_mut().zip(self.free()).for_each(|(to, from)| *to = *from);
@@ -228,7 +257,8 @@ impl Nand for NandImage {
         let size = self.geometry.page_size as usize;
         let (data_now, oob_now) = self.page.split_at_checked(size).unwrap_or_default();
         let oob_now = oob_now.get(MARK..).unwrap_or_default();
-        // As on a part: bits that have flipped since the page was erased are for the code to correct.
+        // As on a part: bits that have flipped since the page was erased are for the code to
+        // correct.
         let flips = flips_if_erased(data_now, self.flips_max);
         if flips.is_none() || flips_if_erased(oob_now, self.flips_max).is_none() {
             return Err(NandError::Refused { operation, block, rule: "the page is not erased" });
@@ -286,14 +316,19 @@ mod tests {
             let mut nand = EccNand::new(image, Code::Hamming512, 32).unwrap();
             nand.program(PageAddress(65), &data, b"spare").unwrap();
             let again = nand.program(PageAddress(65), &data, b"spare");
-            assert!(matches!(again, Err(NandError::Refused { rule: "the page is not erased", .. })));
+            assert!(matches!(
+                again,
+                Err(NandError::Refused { rule: "the page is not erased", .. })
+            ));
             nand.raw().sync().unwrap();
         }
         // A flipped bit in the file, and the layout: mark, spare bytes, parities at the end.
         let mut bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 4 * 64 * 2112);
         let page = &mut bytes[65 * 2112..][..2112];
-        assert!(page[..2048] == data && page[2048..2050] == [0xff; 2] && page[2050..2055] == *b"spare");
+        assert!(
+            page[..2048] == data && page[2048..2050] == [0xff; 2] && page[2050..2055] == *b"spare"
+        );
         assert!(page[2112 - 15..] != [0xff; 15]);
         page[700] ^= 4;
         std::fs::write(&path, &bytes).unwrap();
@@ -332,7 +367,9 @@ mod tests {
         std::fs::write(&path, [0; 100]).unwrap();
         let line = NandImage::open(&path, &part(), false).unwrap_err().to_string();
         assert!(
-            line.ends_with("has 100 bytes, an image of slc-1gbit has 540672; name the part that it is of"),
+            line.ends_with(
+                "has 100 bytes, an image of slc-1gbit has 540672; name the part that it is of"
+            ),
             "{line}"
         );
         let line = NandImage::create(&path, &part()).unwrap_err().to_string();

@@ -1,8 +1,9 @@
 //! Linux MTD character devices (`/dev/mtdN`) as NAND.
 //!
-//! The kernel's driver and code do the work. Data and free out-of-band bytes are moved together where the kernel can
-//! (MEMREAD, since Linux 6.1; MEMWRITE). Most drivers' codes leave the free bytes out, so a Hamming code of our own is kept behind
-//! those that are shown: their parity is the last free bytes that are used.
+//! The kernel's driver and code do the work. Data and free out-of-band bytes are moved together
+//! where the kernel can (MEMREAD, since Linux 6.1; MEMWRITE). Most drivers' codes leave the free
+//! bytes out, so a Hamming code of our own is kept behind those that are shown: their parity is the
+//! last free bytes that are used.
 //!
 //! A read that meets more flips than the kernel's code corrects is not an error but
 //! [`EccStatus::Uncorrectable`], with the bytes as they were read.
@@ -21,8 +22,8 @@ use super::NandOpenError;
 use super::abi::{self, Layout, OobRequest, Range, ReadRequest, Request, Statistics};
 use super::mtd_open::{OOB_CODE, Opened, open};
 
-/// An MTD device. Locked against other programs of this project while it is open; refused for writing while UBI or a mount
-/// uses it.
+/// An MTD device. Locked against other programs of this project while it is open; refused for
+/// writing while UBI or a mount uses it.
 #[derive(Debug)]
 pub struct MtdNand {
     device: File,
@@ -38,7 +39,8 @@ pub struct MtdNand {
 enum Reading {
     /// Both at once, with what the code has done.
     Together,
-    /// One after the other on older kernels: out-of-band bytes as they lie on the part, and where the free ones are.
+    /// One after the other on older kernels: out-of-band bytes as they lie on the part, and where
+    /// the free ones are.
     Apart { raw: Vec<u8>, free: Vec<(usize, usize)> },
 }
 
@@ -46,13 +48,14 @@ impl MtdNand {
     /// Opens the device.
     ///
     /// # Errors
-    /// It is not there, not permitted, no NAND, in use, or of a geometry that cannot be used; nothing was written.
+    /// It is not there, not permitted, no NAND, in use, or of a geometry that cannot be used;
+    /// nothing was written.
     pub fn open(path: impl AsRef<Path>, writing: bool) -> Result<MtdNand, NandOpenError> {
         Self::open_with(path.as_ref(), writing, true)
     }
 
-    /// Opens the device to read while another process may be writing it: without a lock, so that what is read may be of
-    /// different times.
+    /// Opens the device to read while another process may be writing it: without a lock, so that
+    /// what is read may be of different times.
     ///
     /// # Errors
     /// As [`open`](Self::open), but for a device in use.
@@ -65,7 +68,8 @@ impl MtdNand {
         let oob = vec![0xff; geometry.oob_size as usize + OOB_CODE.parity_bytes()];
         let mut nand = MtdNand { device: file, geometry, oob, reading: Reading::Together };
         // Kernels that do not know the request say so whatever is in it.
-        if let Err(Errno::NOTTY | Errno::INVAL | Errno::OPNOTSUPP) = nand.read_together(0, &mut []) {
+        if let Err(Errno::NOTTY | Errno::INVAL | Errno::OPNOTSUPP) = nand.read_together(0, &mut [])
+        {
             nand.reading = nand.reading_apart(path)?;
         }
         Ok(nand)
@@ -100,7 +104,8 @@ impl MtdNand {
         Ok(Reading::Apart { raw: vec![0; info.oob_size as usize], free })
     }
 
-    /// Corrected and failed codewords since the driver was loaded, and bad blocks, as the kernel counts them.
+    /// Corrected and failed codewords since the driver was loaded, and bad blocks, as the kernel
+    /// counts them.
     ///
     /// # Errors
     /// What the kernel answered.
@@ -146,7 +151,8 @@ impl MtdNand {
         Ok(())
     }
 
-    /// Data and the free out-of-band bytes that are used, in one request; what the kernel's code has done to the data.
+    /// Data and the free out-of-band bytes that are used, in one request; what the kernel's code
+    /// has done to the data.
     fn read_together(&mut self, address: u64, data: &mut [u8]) -> Result<EccStatus, Errno> {
         let mut read = ReadRequest {
             request: Request {
@@ -160,8 +166,8 @@ impl MtdNand {
             },
             ..ReadRequest::default()
         };
-        // SAFETY: MEMREAD takes a `ReadRequest`; its addresses are those of `data` and `oob`, with their lengths, both borrowed
-        // for writing; an address of zero means none.
+        // SAFETY: MEMREAD takes a `ReadRequest`; its addresses are those of `data` and `oob`, with
+        // their lengths, both borrowed for writing; an address of zero means none.
         #[allow(unsafe_code)]
         let answer = unsafe { abi::call(&self.device, abi::MEMREAD, &mut read) };
         match answer {
@@ -174,8 +180,8 @@ impl MtdNand {
         }
     }
 
-    /// The same in two requests; how many bits were corrected in the worst codeword is not known then: at most as many as the
-    /// kernel has counted.
+    /// The same in two requests; how many bits were corrected in the worst codeword is not known
+    /// then: at most as many as the kernel has counted.
     fn read_in_turn(&mut self, address: u64, data: &mut [u8]) -> Result<EccStatus, Errno> {
         let before = self.counts()?;
         if !data.is_empty() {
@@ -196,12 +202,14 @@ impl MtdNand {
             pointer: raw.as_mut_ptr() as u64,
             ..OobRequest::default()
         };
-        // SAFETY: MEMREADOOB64 takes an `OobRequest`; its address is that of `raw`, with its length, borrowed for writing.
+        // SAFETY: MEMREADOOB64 takes an `OobRequest`; its address is that of `raw`, with its
+        // length, borrowed for writing.
         #[allow(unsafe_code)]
         unsafe {
             abi::call(&self.device, abi::MEMREADOOB64, &mut request)?
         };
-        let bytes = free.iter().filter_map(|(offset, length)| raw.get(*offset..offset + length)).flatten();
+        let bytes =
+            free.iter().filter_map(|(offset, length)| raw.get(*offset..offset + length)).flatten();
         self.oob.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         Ok(if after.failed != before.failed {
             EccStatus::Uncorrectable
@@ -227,7 +235,8 @@ impl MtdNand {
             let rule = "the block is outside of the part";
             return Err(NandError::Refused { operation, block: block.0, rule });
         }
-        // SAFETY: our callers name the structure of each opcode, and none of these has an address in it.
+        // SAFETY: our callers name the structure of each opcode, and none of these has an address
+        // in it.
         #[allow(unsafe_code)]
         let answer = unsafe { abi::call(&self.device, opcode, &mut argument) };
         answer.map_err(|errno| self.error(operation, block, errno))
@@ -254,7 +263,12 @@ impl Nand for MtdNand {
         self.geometry
     }
 
-    fn read(&mut self, page: PageAddress, data: &mut [u8], oob: &mut [u8]) -> Result<EccStatus, NandError> {
+    fn read(
+        &mut self,
+        page: PageAddress,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<EccStatus, NandError> {
         self.check(NandOperation::Read, page, data.len(), oob.len())?;
         let address = self.address(page);
         let read = match self.reading {
@@ -283,7 +297,11 @@ impl Nand for MtdNand {
         shown.iter_mut().zip(oob).for_each(|(to, from)| *to = *from);
         if OOB_CODE.encode(shown, &[], parity).is_err() {
             let rule = "too many out-of-band bytes";
-            return Err(NandError::Refused { operation: NandOperation::Program, block: block.0, rule });
+            return Err(NandError::Refused {
+                operation: NandOperation::Program,
+                block: block.0,
+                rule,
+            });
         }
         let mut request = Request {
             start: self.address(page),
@@ -294,8 +312,8 @@ impl Nand for MtdNand {
             mode: abi::AUTO_OOB,
             ..Request::default()
         };
-        // SAFETY: MEMWRITE takes a `Request`; its addresses are those of `data` and `oob`, with their lengths, which the kernel
-        // reads.
+        // SAFETY: MEMWRITE takes a `Request`; its addresses are those of `data` and `oob`, with
+        // their lengths, which the kernel reads.
         #[allow(unsafe_code)]
         let answer = unsafe { abi::call(&self.device, abi::MEMWRITE, &mut request) };
         answer.map(drop).map_err(|errno| self.error(NandOperation::Program, block, errno))

@@ -1,4 +1,5 @@
-//! What an MTD device is, and whether somebody else uses it: from its node, `/sys` and the tables of mounts.
+//! What an MTD device is, and whether somebody else uses it: from its node, `/sys` and the tables
+//! of mounts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -142,7 +143,8 @@ fn user(number: u32) -> Option<String> {
 
 /// The mount of MTD device `number` in a table of mounts.
 fn mount(table: &str, number: u32) -> Option<String> {
-    let sources = [format!("mtd{number}"), format!("/dev/mtdblock{number}"), format!("/dev/mtd{number}")];
+    let sources =
+        [format!("mtd{number}"), format!("/dev/mtdblock{number}"), format!("/dev/mtd{number}")];
     table.lines().find_map(|line| {
         let mut words = line.split(' ');
         let source = words.next()?;
@@ -157,8 +159,7 @@ mod tests {
 
     #[test]
     fn mounts_of_the_device_are_found() {
-        let table =
-            "proc /proc proc rw 0 0\nmtd1 /data jffs2 rw,relatime 0 0\n/dev/mtdblock12 /x squashfs ro 0 0\n";
+        let table = "proc /proc proc rw 0 0\nmtd1 /data jffs2 rw,relatime 0 0\n/dev/mtdblock12 /x squashfs ro 0 0\n";
         assert_eq!(mount(table, 1).as_deref(), Some("a mount on /data"));
         assert_eq!(mount(table, 12).as_deref(), Some("a mount on /x"));
         assert_eq!(mount(table, 2), None);

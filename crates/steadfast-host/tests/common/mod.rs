@@ -5,8 +5,8 @@ use steadfast_media::{Medium, MemoryMedium, Temperature};
 /// Bytes of the largest buffer: more than one bounce buffer.
 const BUFFER_MAX: usize = 600 << 10;
 
-/// Carries out `count` random requests on both and compares every read, and the whole at the end. Memory is at any
-/// address, so that direct I/O has to bounce, and at aligned ones.
+/// Carries out `count` random requests on both and compares every read, and the whole at the end.
+/// Memory is at any address, so that direct I/O has to bounce, and at aligned ones.
 pub fn compare(medium: &impl Medium, seed: u64, count: usize, discards_read_as_zeros: bool) {
     let geometry = medium.geometry();
     let unit = u64::from(geometry.atomic_unit);
@@ -122,13 +122,15 @@ pub fn forget_pages(path: &std::path::Path) -> bool {
     }) && is_cached(path, 0) == Some(false)
 }
 
-/// Whether the byte at `offset` of a file or device is in the page cache; `None` where the system does not tell.
+/// Whether the byte at `offset` of a file or device is in the page cache; `None` where the system
+/// does not tell.
 #[allow(dead_code)]
 pub fn is_cached(path: &std::path::Path, offset: u64) -> Option<bool> {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
     let file = std::fs::File::open(path).unwrap();
     let mut byte = [0];
-    match preadv2(&file, &mut [std::io::IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) {
+    match preadv2(&file, &mut [std::io::IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT)
+    {
         Ok(count) => Some(count == 1),
         Err(Errno::AGAIN) => Some(false),
         Err(_) => None,

@@ -1,4 +1,5 @@
-//! `bounded --length N`: every short sequence with every persistence call, with a power cut at every I/O.
+//! `bounded --length N`: every short sequence with every persistence call, with a power cut at
+//! every I/O.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -74,7 +75,8 @@ fn arguments() -> Result<Arguments, String> {
             "--only" => parsed.only = Some(number(&value()?)?),
             "--medium" => {
                 let name = value()?;
-                parsed.medium = MediumProfile::from_name(&name).ok_or(format!("no medium '{name}'"))?;
+                parsed.medium =
+                    MediumProfile::from_name(&name).ok_or(format!("no medium '{name}'"))?;
             }
             "--survivals" => parsed.effort.survivals = number(&value()?)?,
             "--recovery" => {
@@ -93,7 +95,8 @@ fn arguments() -> Result<Arguments, String> {
 
 fn main() -> ExitCode {
     let prepared = arguments().and_then(|arguments| {
-        let calls = arguments.calls.unwrap_or(if arguments.length == 3 { Calls::Few } else { Calls::All });
+        let calls =
+            arguments.calls.unwrap_or(if arguments.length == 3 { Calls::Few } else { Calls::All });
         let bounded = Bounded::new::<LabVolume>(arguments.length, calls, arguments.medium)?;
         Ok((arguments, bounded))
     });

@@ -1,4 +1,5 @@
-//! `powercut --seeds A..B`: cuts the power at every I/O of random sequences and prints what it found.
+//! `powercut --seeds A..B`: cuts the power at every I/O of random sequences and prints what it
+//! found.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +75,8 @@ fn arguments() -> Result<Arguments, String> {
         match option.as_str() {
             "--seeds" => {
                 let text = value()?;
-                let (from, to) = text.split_once("..").ok_or(format!("'{text}' is not a range A..B"))?;
+                let (from, to) =
+                    text.split_once("..").ok_or(format!("'{text}' is not a range A..B"))?;
                 parsed.seeds = number(from)?..number(to)?;
             }
             "--profile" => {
@@ -88,7 +90,9 @@ fn arguments() -> Result<Arguments, String> {
                 let name = value()?;
                 parsed.medium = match name.as_str() {
                     "all" => None,
-                    name => Some(MediumProfile::from_name(name).ok_or(format!("no medium '{name}'"))?),
+                    name => {
+                        Some(MediumProfile::from_name(name).ok_or(format!("no medium '{name}'"))?)
+                    }
                 };
             }
             "--list" => parsed.list = true,
@@ -173,7 +177,8 @@ fn main() -> ExitCode {
                     };
                     world.lie = arguments.lie;
                     let (mut tally, begun) = (Tally::default(), Instant::now());
-                    let result = torture::<LabVolume>(&world, &Script::Drawn, &arguments.effort, &mut tally);
+                    let result =
+                        torture::<LabVolume>(&world, &Script::Drawn, &arguments.effort, &mut tally);
                     total.lock().add(&tally);
                     let seconds = begun.elapsed().as_secs_f64();
                     table.lock().add(&combination, &tally, result.is_err(), seconds);

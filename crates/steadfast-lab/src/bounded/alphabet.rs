@@ -36,7 +36,13 @@ const F: u8 = 5;
 const NEW: u8 = 6;
 
 fn create(directory: &[u8], name: u8, make: Make) -> Operation {
-    Operation::Create { directory: path(directory), name: Name(name), make, permissions: 0o755, caller: 0 }
+    Operation::Create {
+        directory: path(directory),
+        name: Name(name),
+        make,
+        permissions: 0o755,
+        caller: 0,
+    }
 }
 
 fn write(names: &[u8], offset: u64, length: u32, fill: u32) -> Operation {
@@ -80,8 +86,9 @@ fn xattr(names: &[u8], name: u8, length: u32, fill: u32) -> Operation {
     Operation::SetXattr { place: path(names), name, length, fill, mode: SetXattrMode::Any }
 }
 
-/// What every sequence begins with: `a` of 100 bytes (in the tree), `b` of several blocks with an attribute and a second
-/// name `c/f`, the directory `c` with the file `e` of a few blocks, the empty directory `d`.
+/// What every sequence begins with: `a` of 100 bytes (in the tree), `b` of several blocks with an
+/// attribute and a second name `c/f`, the directory `c` with the file `e` of a few blocks, the
+/// empty directory `d`.
 pub fn files() -> Vec<Operation> {
     vec![
         create(&[], A, Make::Regular),
@@ -98,7 +105,8 @@ pub fn files() -> Vec<Operation> {
 }
 
 impl Alphabet {
-    /// The letters for a position (0 first), all of them or the pruned set. Each position writes other bytes.
+    /// The letters for a position (0 first), all of them or the pruned set. Each position writes
+    /// other bytes.
     pub fn new(position: usize, pruned: bool) -> Alphabet {
         let mut elements = names();
         elements.extend(data(100 * (position as u32 + 1)));

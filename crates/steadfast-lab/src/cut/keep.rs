@@ -34,7 +34,8 @@ pub(super) struct Keep {
     kept: Vec<usize>,
     /// Units of the write in flight that survive, for a torn write.
     torn_units: u64,
-    /// For units in the order of writing: the request and the unit in it up to which they have arrived.
+    /// For units in the order of writing: the request and the unit in it up to which they have
+    /// arrived.
     reached: (usize, u64),
 }
 
@@ -42,11 +43,15 @@ impl Keep {
     pub fn new(survival: Survival, cutter: &Cutter<'_>) -> Keep {
         let (in_flight, requests) = (cutter.position, &cutter.requests);
         let mut random = Random::new(survival.seed());
-        let only = |keep: &dyn Fn(usize) -> bool| requests.iter().copied().filter(|at| keep(*at)).collect();
+        let only = |keep: &dyn Fn(usize) -> bool| {
+            requests.iter().copied().filter(|at| keep(*at)).collect()
+        };
         let kept = match survival {
             Survival::Completed => only(&|request| request != in_flight),
             Survival::InFlightOnly => only(&|request| request == in_flight),
-            Survival::Requests(_) => requests.iter().copied().filter(|_| random.chance(1, 2)).collect(),
+            Survival::Requests(_) => {
+                requests.iter().copied().filter(|_| random.chance(1, 2)).collect()
+            }
             Survival::AllButOne(_) => {
                 let lost = requests.get(random.index(requests.len())).copied();
                 only(&|request| Some(request) != lost)
@@ -84,7 +89,8 @@ impl Keep {
             }),
             Survival::Damaged(_) => {
                 for value in values.iter().rev() {
-                    let fate = if value.request == self.in_flight { self.fate(value) } else { Fate::New };
+                    let fate =
+                        if value.request == self.in_flight { self.fate(value) } else { Fate::New };
                     match fate {
                         Fate::New => return Kept::Value(value),
                         Fate::Damaged => return Kept::Damage(value),
@@ -98,8 +104,9 @@ impl Keep {
                 value => value,
             },
             Survival::Programmed(_) => {
-                let arrived =
-                    |value: &&Written| (value.request, (value.start / self.unit) as u64) <= self.reached;
+                let arrived = |value: &&Written| {
+                    (value.request, (value.start / self.unit) as u64) <= self.reached
+                };
                 let last = values.iter().rev().find(arrived);
                 match last {
                     Some(value)

@@ -24,11 +24,14 @@ pub enum Survival {
     Prefix(u64),
     /// Every atomic unit by itself: kept in one of its versions, or lost.
     Units(u64),
-    /// Everything completed; of the write in flight every stretch is new, lost or damaged. On media that leave damage.
+    /// Everything completed; of the write in flight every stretch is new, lost or damaged. On media
+    /// that leave damage.
     Damaged(u64),
-    /// Every unit by itself: in one of its versions, lost, or damaged with its stretch. On media that leave damage.
+    /// Every unit by itself: in one of its versions, lost, or damaged with its stretch. On media
+    /// that leave damage.
     Rubble(u64),
-    /// The units in the order in which they were written up to one of them, which is damaged. On media that leave damage.
+    /// The units in the order in which they were written up to one of them, which is damaged. On
+    /// media that leave damage.
     Programmed(u64),
 }
 

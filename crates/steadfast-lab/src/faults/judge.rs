@@ -1,4 +1,5 @@
-//! What may be there behind an operation that a fault has stopped; the rules are those of [`faults`](super).
+//! What may be there behind an operation that a fault has stopped; the rules are those of
+//! [`faults`](super).
 
 use std::sync::Arc;
 
@@ -41,7 +42,9 @@ impl<S: Subject> Session<'_, S> {
             Verdict::Refused(Fault::Broken) => {
                 let rollback = matches!(
                     operation,
-                    Operation::Rollback | Operation::RollBackHeld | Operation::SnapshotRollback { .. }
+                    Operation::Rollback
+                        | Operation::RollBackHeld
+                        | Operation::SnapshotRollback { .. }
                 );
                 if rollback && self.failure().is_some() {
                     self.roll_back_again()?;
@@ -52,7 +55,8 @@ impl<S: Subject> Session<'_, S> {
         }
     }
 
-    /// A rollback that could not read everything can be repeated, and nothing is shown until one has succeeded.
+    /// A rollback that could not read everything can be repeated, and nothing is shown until one
+    /// has succeeded.
     fn roll_back_again(&mut self) -> Result<(), String> {
         if self.tape.strikes(MediumOperation::Read) == 0 {
             // A write failed: it is read-only for good.
@@ -68,7 +72,11 @@ impl<S: Subject> Session<'_, S> {
     }
 
     /// Judges a call that a fault has stopped.
-    pub(crate) fn judge_fault(&mut self, attempt: &Attempt<'_>, error: Error) -> Result<Verdict, String> {
+    pub(crate) fn judge_fault(
+        &mut self,
+        attempt: &Attempt<'_>,
+        error: Error,
+    ) -> Result<Verdict, String> {
         let Attempt { call, label, begun, points, ref before, .. } = *attempt;
         let refused = Ok(Verdict::Refused(Fault::Broken));
         self.check_failure(is_rollback(call))?;
@@ -114,8 +122,8 @@ impl<S: Subject> Session<'_, S> {
         refused
     }
 
-    /// Going back to a snapshot begins with a rollback, so it has done that, or nothing, or all of it but for being durable;
-    /// or nothing is shown until another rollback.
+    /// Going back to a snapshot begins with a rollback, so it has done that, or nothing, or all of
+    /// it but for being durable; or nothing is shown until another rollback.
     fn judge_snapshot_rollback(&mut self, call: &Call<'_>, error: Error) -> Result<(), String> {
         let mut last = self.model.clone();
         last.roll_back(&self.ledger.last().state);
@@ -139,7 +147,9 @@ impl<S: Subject> Session<'_, S> {
                 Err(what) => differences.push(what),
             }
         }
-        Err(format!("refused with '{error}', but in none of the states that may be there: {differences:?}"))
+        Err(format!(
+            "refused with '{error}', but in none of the states that may be there: {differences:?}"
+        ))
     }
 
     /// Judges background work that a fault has stopped.
@@ -149,8 +159,8 @@ impl<S: Subject> Session<'_, S> {
         self.compare().map_err(|what| format!("background work met '{error}', but: {what}"))
     }
 
-    /// A hold that could not be ended goes on, so that nobody commits half of it; where the volume takes no changes any more
-    /// it has ended. One that could not begin has not.
+    /// A hold that could not be ended goes on, so that nobody commits half of it; where the volume
+    /// takes no changes any more it has ended. One that could not begin has not.
     fn check_held(&mut self, call: &Call<'_>) -> Result<(), String> {
         let right = match call {
             Call::Hold => false,
@@ -159,12 +169,21 @@ impl<S: Subject> Session<'_, S> {
         };
         let held = self.subject.is_held();
         self.model.held = held;
-        if held == right { Ok(()) } else { Err(format!("refused, and held is {held}, right is {right}")) }
+        if held == right {
+            Ok(())
+        } else {
+            Err(format!("refused, and held is {held}, right is {right}"))
+        }
     }
 
-    /// Judges a change of the size that a fault has stopped: nothing is lost, and the volume has one size or the other. One
-    /// that could not be made smaller at the last moment is opened again.
-    pub(crate) fn judge_resize_fault(&mut self, error: Error, sizes: [u64; 2]) -> Result<Verdict, String> {
+    /// Judges a change of the size that a fault has stopped: nothing is lost, and the volume has
+    /// one size or the other. One that could not be made smaller at the last moment is opened
+    /// again.
+    pub(crate) fn judge_resize_fault(
+        &mut self,
+        error: Error,
+        sizes: [u64; 2],
+    ) -> Result<Verdict, String> {
         self.check_failure(false)?;
         self.in_flight.push(Arc::new(self.model.state.clone()));
         let root = self.tape.undisturbed(|| self.subject.attributes(InodeNumber::ROOT));
@@ -174,7 +193,9 @@ impl<S: Subject> Session<'_, S> {
         self.compare().map_err(|what| format!("refused with '{error}', but: {what}"))?;
         let size = self.subject.witness().size;
         if !sizes.contains(&size) {
-            return Err(format!("refused with '{error}', and has {size} bytes, right is one of {sizes:?}"));
+            return Err(format!(
+                "refused with '{error}', and has {size} bytes, right is one of {sizes:?}"
+            ));
         }
         Ok(Verdict::Refused(Fault::Broken))
     }
@@ -182,8 +203,9 @@ impl<S: Subject> Session<'_, S> {
     /// A volume that has gone read-only says why, and had to.
     pub(crate) fn check_failure(&self, rollback: bool) -> Result<(), String> {
         let Some(why) = self.subject.failure() else { return Ok(()) };
-        let written =
-            self.tape.strikes(MediumOperation::Write) + self.tape.strikes(MediumOperation::Flush) > 0;
+        let written = self.tape.strikes(MediumOperation::Write)
+            + self.tape.strikes(MediumOperation::Flush)
+            > 0;
         if !written && !rollback {
             return Err(format!("a failed read made the volume read-only: {why}"));
         }

@@ -33,7 +33,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// What was spent from `before` to `after` on so many overwrites; and the blocks, of so many pages each.
+    /// What was spent from `before` to `after` on so many overwrites; and the blocks, of so many
+    /// pages each.
     #[must_use]
     pub fn new(
         before: &(OperationCounts, FtlInfo),
@@ -44,7 +45,8 @@ impl Account {
     ) -> Account {
         let each = |of: fn(&FtlInfo) -> u64| (of(&after.1) - of(&before.1)) as f64 / overwrites;
         let data = || blocks.iter().filter(|block| block.usage == BlockUse::Data);
-        let count = |usage: BlockUse| blocks.iter().filter(|block| block.usage == usage).count() as u32;
+        let count =
+            |usage: BlockUse| blocks.iter().filter(|block| block.usage == usage).count() as u32;
         let valid: u32 = data().map(|block| block.valid_pages).sum();
         let closed = data().filter(|block| !block.open);
         Account {

@@ -1,10 +1,11 @@
 //! Power cuts in the operations of the part, under the whole file system.
 //!
-//! A small volume is overwritten at random between transaction points; the power goes in the middle of some program or
-//! erasure, sometimes right after a block went bad, sometimes again in the recovery. Then the volume must open, pass its check,
-//! and be in the state of the last acknowledged point or of the one that was in flight: every block of every file, all or
-//! nothing. From there it goes on, so that damage which is only found later is found, too. Now and then a new part is taken, as
-//! each has spare blocks for few that go bad.
+//! A small volume is overwritten at random between transaction points; the power goes in the middle
+//! of some program or erasure, sometimes right after a block went bad, sometimes again in the
+//! recovery. Then the volume must open, pass its check, and be in the state of the last
+//! acknowledged point or of the one that was in flight: every block of every file, all or nothing.
+//! From there it goes on, so that damage which is only found later is found, too. Now and then a
+//! new part is taken, as each has spare blocks for few that go bad.
 
 use steadfast::check::{CheckOptions, check};
 use steadfast::{Error, FormatOptions, OpenOptions, TransactionMask, Volume};
@@ -26,7 +27,12 @@ const FAILURES: u32 = 2;
 const FAILURE_WORK: u64 = 10;
 
 fn options() -> OpenOptions {
-    OpenOptions { read_only: false, cache_size: 256 << 10, access_times: false, ..OpenOptions::default() }
+    OpenOptions {
+        read_only: false,
+        cache_size: 256 << 10,
+        access_times: false,
+        ..OpenOptions::default()
+    }
 }
 
 /// One part and what is on it.
@@ -38,7 +44,8 @@ struct World {
     failures_left: u32,
 }
 
-/// Cuts the power `cuts` times on parts of this kind (small ones; the shape of the pages and the rules are kept).
+/// Cuts the power `cuts` times on parts of this kind (small ones; the shape of the pages and the
+/// rules are kept).
 ///
 /// # Errors
 /// The first violation, in words.
@@ -49,7 +56,8 @@ pub fn cut_part(part: &Part, cuts: u64, seed: u64) -> Result<CutTally, String> {
     let mut tally = CutTally::default();
     while tally.cuts < cuts {
         let end = cuts.min(tally.cuts + CUTS_OF_A_PART);
-        let mut world = World::new(&small, random.bits()).map_err(|what| format!("a new part: {what}"))?;
+        let mut world =
+            World::new(&small, random.bits()).map_err(|what| format!("a new part: {what}"))?;
         while tally.cuts < end {
             world.cut(&mut tally)?;
         }
@@ -82,7 +90,8 @@ impl World {
         Ok(World { nand, random, acknowledged, failures_left: FAILURES })
     }
 
-    /// Works until the power goes, perhaps again and again in the recovery, and looks at what is there.
+    /// Works until the power goes, perhaps again and again in the recovery, and looks at what is
+    /// there.
     fn cut(&mut self, tally: &mut CutTally) -> Result<(), String> {
         self.nand.power_on();
         self.nand.reseed(self.random.bits());
@@ -155,7 +164,8 @@ impl World {
         Ok(state)
     }
 
-    /// The volume opens and is in the state of the last acknowledged point, or of the one in flight.
+    /// The volume opens and is in the state of the last acknowledged point, or of the one in
+    /// flight.
     fn judge(&mut self, flight: Contents, tally: &mut CutTally) -> Result<(), String> {
         let text = |error: Error| error.to_string();
         self.nand.power_on();
@@ -194,10 +204,12 @@ mod tests {
     use crate::tape::Discards;
     use crate::world::{Profile, World};
 
-    /// A medium that asks for discards gets them, and what they destroy was not needed: it reads as rubbish here.
+    /// A medium that asks for discards gets them, and what they destroy was not needed: it reads as
+    /// rubbish here.
     #[test]
     fn what_is_discarded_was_not_needed() {
-        let effort = Effort { operations: 60, cuts: Some(40), survivals: 1, recovery_cuts: [1, 0, 0] };
+        let effort =
+            Effort { operations: 60, cuts: Some(40), survivals: 1, recovery_cuts: [1, 0, 0] };
         for seed in 0..20 {
             let profile = Profile::ALL[(seed % 5) as usize].1;
             let discards = if seed < 15 { Discards::Early } else { Discards::BehindCheckpoints };
@@ -211,7 +223,8 @@ mod tests {
 
     #[test]
     fn no_cut_on_any_part_loses_what_was_acknowledged() {
-        let cuts = std::env::var("FLASH_CUTS").ok().and_then(|cuts| cuts.parse().ok()).unwrap_or(120);
+        let cuts =
+            std::env::var("FLASH_CUTS").ok().and_then(|cuts| cuts.parse().ok()).unwrap_or(120);
         for (seed, part) in Part::ALL.iter().enumerate() {
             let tally = cut_part(part, cuts, seed as u64 + cuts)
                 .unwrap_or_else(|what| panic!("{}: {what}", part.name));

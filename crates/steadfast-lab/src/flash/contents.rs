@@ -25,7 +25,8 @@ fn name(file: usize) -> String {
     format!("file-{file}")
 }
 
-/// The number of a block of zeros: flash has no page for it, so it has to be remembered in another way.
+/// The number of a block of zeros: flash has no page for it, so it has to be remembered in another
+/// way.
 const ZEROS: u64 = 0;
 
 /// The words of a block: each differs from every other word of it, and from those of other numbers.
@@ -37,19 +38,27 @@ fn words(number: u64) -> impl Iterator<Item = [u8; 8]> {
 }
 
 fn is_block(bytes: &[u8], number: u64) -> bool {
-    bytes.len() == BLOCK && bytes.chunks_exact(8).zip(words(number)).all(|(bytes, word)| bytes == word)
+    bytes.len() == BLOCK
+        && bytes.chunks_exact(8).zip(words(number)).all(|(bytes, word)| bytes == word)
 }
 
 impl Contents {
     /// Makes the files, with so many blocks each.
-    pub fn create(volume: &Opened<'_>, blocks: u64, random: &mut Random) -> Result<Contents, Error> {
+    pub fn create(
+        volume: &Opened<'_>,
+        blocks: u64,
+        random: &mut Random,
+    ) -> Result<Contents, Error> {
         let caller = Caller { uid: 0, gid: 0, umask: 0 };
-        let mut contents = Contents(std::array::from_fn(|_| (0..blocks).map(|_| random.bits()).collect()));
+        let mut contents =
+            Contents(std::array::from_fn(|_| (0..blocks).map(|_| random.bits()).collect()));
         for (file, numbers) in contents.0.iter_mut().enumerate() {
             let root = InodeNumber::ROOT;
-            let made = volume.create(root, name(file).as_bytes(), NewNode::Regular, 0o644, &caller)?;
+            let made =
+                volume.create(root, name(file).as_bytes(), NewNode::Regular, 0o644, &caller)?;
             for (at, numbers) in numbers.chunks(AT_ONCE).enumerate() {
-                let data: Vec<u8> = numbers.iter().flat_map(|number| words(*number)).flatten().collect();
+                let data: Vec<u8> =
+                    numbers.iter().flat_map(|number| words(*number)).flatten().collect();
                 volume.write(made.inode, (at * AT_ONCE * BLOCK) as u64, &data, false)?;
             }
             volume.transact()?;
@@ -80,9 +89,12 @@ impl Contents {
             };
             for (at, numbers) in numbers.chunks(AT_ONCE).enumerate() {
                 let wanted = numbers.len() * BLOCK;
-                let count = volume.read(inode, (at * AT_ONCE * BLOCK) as u64, &mut found[..wanted])?;
+                let count =
+                    volume.read(inode, (at * AT_ONCE * BLOCK) as u64, &mut found[..wanted])?;
                 let blocks = found[..count].chunks(BLOCK).zip(numbers);
-                if count != wanted || !blocks.into_iter().all(|(bytes, number)| is_block(bytes, *number)) {
+                if count != wanted
+                    || !blocks.into_iter().all(|(bytes, number)| is_block(bytes, *number))
+                {
                     return Ok(false);
                 }
             }
@@ -94,7 +106,8 @@ impl Contents {
     pub fn rather_than(&self, other: &Contents, volume: &Opened<'_>) -> Result<bool, Error> {
         let mut found = [0; BLOCK];
         for (file, (numbers, others)) in self.0.iter().zip(&other.0).enumerate() {
-            let Some(at) = numbers.iter().zip(others).position(|(number, other)| number != other) else {
+            let Some(at) = numbers.iter().zip(others).position(|(number, other)| number != other)
+            else {
                 continue;
             };
             let inode = volume.lookup(InodeNumber::ROOT, name(file).as_bytes())?.inode;

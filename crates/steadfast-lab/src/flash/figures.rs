@@ -21,7 +21,8 @@ pub struct Figures {
     pub mount_page_reads_max: u64,
     /// Page programs for each of 200 synced overwrites of 4 KiB at 90 % full, everything counted.
     pub programs_per_synced_4k: f64,
-    /// The same for uniform random overwrites all over the volume, after the free blocks have been used up once.
+    /// The same for uniform random overwrites all over the volume, after the free blocks have been
+    /// used up once.
     pub programs_per_synced_4k_steady: f64,
     /// What these programs were for.
     pub steady: Account,
@@ -97,9 +98,12 @@ impl Bench {
     fn create(&self, name: &str, size: usize, random: &mut Random) -> Result<InodeNumber> {
         let caller = Caller { uid: 0, gid: 0, umask: 0 };
         let root = InodeNumber::ROOT;
-        let file =
-            self.volume.create(root, name.as_bytes(), NewNode::Regular, 0o644, &caller).map_err(text)?;
-        let data: Vec<u8> = (0..size.div_ceil(8)).flat_map(|_| random.bits().to_le_bytes()).collect();
+        let file = self
+            .volume
+            .create(root, name.as_bytes(), NewNode::Regular, 0o644, &caller)
+            .map_err(text)?;
+        let data: Vec<u8> =
+            (0..size.div_ceil(8)).flat_map(|_| random.bits().to_le_bytes()).collect();
         for (at, piece) in data.chunks(64 << 10).enumerate() {
             self.volume.write(file.inode, (at << 16) as u64, piece, false).map_err(text)?;
         }
@@ -112,7 +116,8 @@ impl Bench {
         nand.reset_counts();
         let ftl = Ftl::mount(nand, false).map_err(flash_text)?;
         let medium = FlashMedium::new(ftl);
-        let volume = Volume::open(&medium, options(), LabPlatform::new(self.clock.clone())).map_err(text)?;
+        let volume =
+            Volume::open(&medium, options(), LabPlatform::new(self.clock.clone())).map_err(text)?;
         let reads = medium.with(|ftl| ftl.nand().counts().reads);
         drop(volume);
         Ok(reads)
@@ -141,7 +146,12 @@ impl Bench {
 }
 
 fn options() -> OpenOptions {
-    OpenOptions { read_only: false, cache_size: 2 << 20, access_times: false, ..OpenOptions::default() }
+    OpenOptions {
+        read_only: false,
+        cache_size: 2 << 20,
+        access_times: false,
+        ..OpenOptions::default()
+    }
 }
 
 /// Measures a part: `steady` synced random overwrites after the 200.
@@ -154,7 +164,8 @@ pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
     let mut found = Figures::default();
     let layout = bench.medium.with(|ftl| ftl.layout());
     found.usable_percent = 100.0 * f64::from(layout.user_pages) / f64::from(part.geometry.pages());
-    // Files of 64 KiB until the volume is 90 % full; 20 of them are overwritten in turn, as in bench/nand.
+    // Files of 64 KiB until the volume is 90 % full; 20 of them are overwritten in turn, as in
+    // bench/nand.
     let mut files = Vec::new();
     loop {
         let statistics = bench.volume.statistics().map_err(text)?;
@@ -189,7 +200,10 @@ pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
         if round == skipped {
             before = spent();
         }
-        let file = files.get(random.below(files.len() as u64) as usize).copied().unwrap_or(InodeNumber::ROOT);
+        let file = files
+            .get(random.below(files.len() as u64) as usize)
+            .copied()
+            .unwrap_or(InodeNumber::ROOT);
         longest = longest.max(bench.overwrite(file, random.below(16), &mut random)?);
         if round % 97 == 0 {
             reads = reads.max(bench.mount_reads()?);
@@ -200,9 +214,11 @@ pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
     if steady > 0 {
         let after = spent();
         let rounds = (steady - skipped) as f64;
-        found.programs_per_synced_4k_steady = (after.0.programs - before.0.programs) as f64 / rounds;
+        found.programs_per_synced_4k_steady =
+            (after.0.programs - before.0.programs) as f64 / rounds;
         let blocks = bench.medium.with(Ftl::blocks).map_err(flash_text)?;
-        found.steady = Account::new(&before, &after, rounds, &blocks, part.geometry.pages_per_block);
+        found.steady =
+            Account::new(&before, &after, rounds, &blocks, part.geometry.pages_per_block);
     }
     found.mount_page_reads_max = reads;
     found.write_ms_max = longest as f64 / 1e6;
@@ -225,7 +241,10 @@ mod tests {
         let found = figures(&Part::SLC_1GBIT, 0, 1).unwrap();
         println!("{found:?}");
         assert!(found.usable_percent >= 92.0, "{found:?}");
-        assert!(found.mount_page_reads_clean <= 50 && found.mount_page_reads_max <= 50, "{found:?}");
+        assert!(
+            found.mount_page_reads_clean <= 50 && found.mount_page_reads_max <= 50,
+            "{found:?}"
+        );
         // JFFS2 takes 4.7, UBIFS 6.7.
         assert!(found.programs_per_synced_4k <= 3.5, "{found:?}");
         assert!(found.write_ms_max <= 50.0 && found.background_ms_max <= 50.0, "{found:?}");
@@ -238,9 +257,15 @@ mod tests {
         let steady = std::env::var("FLASH_OVERWRITES").ok().and_then(|count| count.parse().ok());
         let found = figures(&Part::SLC_1GBIT, steady.unwrap_or(20_000), 1).unwrap();
         println!("{found:?}");
-        assert!(found.mount_page_reads_clean <= 50 && found.mount_page_reads_max <= 50, "{found:?}");
+        assert!(
+            found.mount_page_reads_clean <= 50 && found.mount_page_reads_max <= 50,
+            "{found:?}"
+        );
         assert!(found.write_ms_max <= 50.0 && found.background_ms_max <= 50.0, "{found:?}");
-        assert!(found.programs_per_synced_4k_steady <= 12.5 && found.memory_per_kib <= 1.0, "{found:?}");
+        assert!(
+            found.programs_per_synced_4k_steady <= 12.5 && found.memory_per_kib <= 1.0,
+            "{found:?}"
+        );
     }
 
     /// What random overwrites were found to take at most.
@@ -253,7 +278,8 @@ mod tests {
         programs: f64,
     }
 
-    /// Page reads of a mount after a power cut somewhere in 4,000 random overwrites of 400 files, and what these take.
+    /// Page reads of a mount after a power cut somewhere in 4,000 random overwrites of 400 files,
+    /// and what these take.
     fn most_mount_reads(bench: &Bench, background: bool) -> Most {
         let mut random = Random::new(1);
         let mut files = Vec::new();
@@ -283,7 +309,8 @@ mod tests {
                 if round % 7 == 0 && bench.volume.background_step(BACKGROUND_STEP).unwrap() {
                     most.mount_reads = most.mount_reads.max(bench.mount_reads().unwrap());
                 }
-                most.background_ms = most.background_ms.max(bench.background().unwrap() as f64 / 1e6);
+                most.background_ms =
+                    most.background_ms.max(bench.background().unwrap() as f64 / 1e6);
             }
         }
         most.programs = 2.0 * (bench.counts().programs - programs) as f64 / rounds as f64;
@@ -293,7 +320,8 @@ mod tests {
     /// A volume on 65,536 blocks.
     fn large() -> Bench {
         let mut ftl = format(NandModel::new(&Part::SLC_1GBIT.with_blocks(65_536), 1), 1).unwrap();
-        // Each recovery goes on in the next block of the ring, so the newest anchor is not among the first.
+        // Each recovery goes on in the next block of the ring, so the newest anchor is not among
+        // the first.
         for _ in 0..150 {
             ftl = Ftl::mount(ftl.into_nand(), false).unwrap();
             assert!(ftl.info().recovered);
@@ -302,7 +330,8 @@ mod tests {
         Bench::on(ftl, &options).unwrap()
     }
 
-    /// The whole file system after power cuts on 8 GiB of flash: what a mount reads does not grow with the part.
+    /// The whole file system after power cuts on 8 GiB of flash: what a mount reads does not grow
+    /// with the part.
     #[test]
     fn a_mount_of_65_536_blocks_reads_53_pages() {
         let found = most_mount_reads(&large(), true);
@@ -313,7 +342,8 @@ mod tests {
         );
     }
 
-    /// On a board that does no background work operations write the checkpoints, in time for a mount.
+    /// On a board that does no background work operations write the checkpoints, in time for a
+    /// mount.
     #[test]
     fn a_mount_reads_53_pages_where_there_is_no_background() {
         for bench in [Bench::new(&Part::SLC_1GBIT, 1).unwrap(), large()] {
@@ -323,7 +353,8 @@ mod tests {
         }
     }
 
-    /// The bound on one write with its fsync, on every part: small ones, with as many pages in a block.
+    /// The bound on one write with its fsync, on every part: small ones, with as many pages in a
+    /// block.
     #[test]
     fn no_write_takes_50_ms_on_any_part() {
         for part in Part::ALL {

@@ -10,7 +10,8 @@ pub enum Struck {
     HostPage,
     /// The program of a page that garbage collection moves.
     MovedPage,
-    /// The program of a page of map, directory or block table, of their second copies, or of counts of reads.
+    /// The program of a page of map, directory or block table, of their second copies, or of counts
+    /// of reads.
     MapPage,
     /// The program of a spill page.
     SpillPage,
@@ -52,8 +53,12 @@ impl Struck {
         }
     }
 
-    /// What the model says that was struck. `moved`: in the block into which garbage collection moves.
-    pub(super) fn of(struck: Option<&steadfast_flash::model::Struck>, moved: bool) -> Option<Struck> {
+    /// What the model says that was struck. `moved`: in the block into which garbage collection
+    /// moves.
+    pub(super) fn of(
+        struck: Option<&steadfast_flash::model::Struck>,
+        moved: bool,
+    ) -> Option<Struck> {
         let struck = struck?;
         Some(match (struck.operation, page_kind(&struck.oob)) {
             (NandOperation::Erase, _) => Struck::Erasure,

@@ -1,4 +1,5 @@
-//! Files and names for operations, drawn from those that the model has, so that most operations find something.
+//! Files and names for operations, drawn from those that the model has, so that most operations
+//! find something.
 
 use steadfast::InodeNumber;
 use steadfast::fs::FileKind;
@@ -51,8 +52,9 @@ impl Generator {
         let inode = path.iter().try_fold(InodeNumber::ROOT, |at, name| {
             model.state.entry(at, &name.bytes(model.limits.name_max))
         });
-        let below: Vec<Name> =
-            inode.map(|inode| entries(model, inode).map(|(name, _)| name).collect()).unwrap_or_default();
+        let below: Vec<Name> = inode
+            .map(|inode| entries(model, inode).map(|(name, _)| name).collect())
+            .unwrap_or_default();
         if below.is_empty() || self.random.chance(1, 20) {
             let name = self.new_name();
             return (directory, name);

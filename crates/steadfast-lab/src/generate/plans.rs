@@ -1,8 +1,10 @@
-//! Short plans: a few operations that belong together, for faults that operations drawn one by one hardly ever meet.
+//! Short plans: a few operations that belong together, for faults that operations drawn one by one
+//! hardly ever meet.
 //!
-//! Each plan makes what it needs (a file of some length, many extents, three snapshots in a row) and ends where the fault
-//! would show. Between its operations those of other clients, background work and power cuts come as anywhere. The plans
-//! draw from numbers of their own: what is drawn beside them stays the same.
+//! Each plan makes what it needs (a file of some length, many extents, three snapshots in a row)
+//! and ends where the fault would show. Between its operations those of other clients, background
+//! work and power cuts come as anywhere. The plans draw from numbers of their own: what is drawn
+//! beside them stays the same.
 
 use steadfast::TransactionMask;
 use steadfast::fs::AllocateMode;
@@ -63,9 +65,15 @@ impl Generator {
         let size = blocks * self.block + self.random.between(0, 2) - 1;
         let mut plan = vec![
             create(&file),
-            Operation::Set { place: file.clone(), change: Change { size: Some(0), ..Change::default() } },
+            Operation::Set {
+                place: file.clone(),
+                change: Change { size: Some(0), ..Change::default() },
+            },
             self.whole_blocks(&file, blocks + 1),
-            Operation::Set { place: file.clone(), change: Change { size: Some(size), ..Change::default() } },
+            Operation::Set {
+                place: file.clone(),
+                change: Change { size: Some(size), ..Change::default() },
+            },
         ];
         for end in [size - 1, size, size + 1] {
             let offset = end - self.random.between(1, (2 * self.block).min(end));
@@ -80,7 +88,8 @@ impl Generator {
         plan
     }
 
-    /// A transaction point for which nothing has changed but the mask or the timer; or one by an O_SYNC write alone.
+    /// A transaction point for which nothing has changed but the mask or the timer; or one by an
+    /// O_SYNC write alone.
     fn parameters_alone(&mut self, model: &Model) -> Vec<Operation> {
         if !self.extras.fixed_mask && self.random.chance(1, 3) {
             let file = self.a_name(model);
@@ -102,7 +111,8 @@ impl Generator {
         vec![Operation::Transact, change, Operation::Transact, remount]
     }
 
-    /// A file in more pieces than one step removes becomes short while it has no name; it may get one on the way.
+    /// A file in more pieces than one step removes becomes short while it has no name; it may get
+    /// one on the way.
     fn long_truncation(&mut self, model: &Model) -> Vec<Operation> {
         let (slot, directory) = (self.slot(), self.directory(model));
         let place = Place::Slot(slot);
@@ -112,7 +122,10 @@ impl Generator {
         let mut plan = vec![
             Operation::CreateUnnamed { directory: directory.clone(), slot, caller },
             Operation::Scatter { place: place.clone(), count, fill: self.fill() },
-            Operation::Set { place: place.clone(), change: Change { size: Some(size), ..Change::default() } },
+            Operation::Set {
+                place: place.clone(),
+                change: Change { size: Some(size), ..Change::default() },
+            },
         ];
         match self.random.below(3) {
             0 => plan.push(Operation::Background { advance_ms: 0 }),
@@ -123,8 +136,9 @@ impl Generator {
         plan
     }
 
-    /// Three snapshots, of which the middle one and then the newest go; then what is older than both is written over. Or the
-    /// oldest goes, and the volume goes back to the middle one, which had it.
+    /// Three snapshots, of which the middle one and then the newest go; then what is older than
+    /// both is written over. Or the oldest goes, and the volume goes back to the middle one, which
+    /// had it.
     fn snapshots_that_go(&mut self, model: &Model) -> Vec<Operation> {
         let (file, other) = (self.a_name(model), self.a_name(model));
         let scatter = |generator: &mut Generator| Operation::Scatter {
@@ -156,7 +170,9 @@ impl Generator {
 
     /// A name for a regular file: the plan makes the file where there is none.
     fn a_name(&mut self, model: &Model) -> Place {
-        let Place::Path(mut path) = self.directory(model) else { return Place::Path(vec![Name(20)]) };
+        let Place::Path(mut path) = self.directory(model) else {
+            return Place::Path(vec![Name(20)]);
+        };
         path.push(Name(20 + self.random.below(6) as u8));
         Place::Path(path)
     }

@@ -7,8 +7,7 @@ use crate::operation::{Change, Make, Name, Operation, Place, SLOTS};
 
 /// A proptest strategy for one operation over a handful of names; shrinks towards simple ones.
 pub fn operation() -> impl Strategy<Value = Operation> {
-    let name =
-        || prop_oneof![8 => (0..4u8).prop_map(Name), 1 => Just(Name::LONGEST), 1 => Just(Name::BINARY)];
+    let name = || prop_oneof![8 => (0..4u8).prop_map(Name), 1 => Just(Name::LONGEST), 1 => Just(Name::BINARY)];
     let directory = move || proptest::collection::vec(name(), 0..2).prop_map(Place::Path);
     let place = move || {
         prop_oneof![
@@ -22,8 +21,11 @@ pub fn operation() -> impl Strategy<Value = Operation> {
         1 => (1..400u16).prop_map(Make::Symlink),
         1 => Just(Make::Fifo),
     ];
-    let mode =
-        prop_oneof![Just(RenameMode::Replace), Just(RenameMode::NoReplace), Just(RenameMode::Exchange)];
+    let mode = prop_oneof![
+        Just(RenameMode::Replace),
+        Just(RenameMode::NoReplace),
+        Just(RenameMode::Exchange)
+    ];
     let offset = prop_oneof![4 => Just(0u64), 4 => 0..20_000u64, 1 => 0..1u64 << 50];
     let length = prop_oneof![3 => 0..200u32, 3 => 0..9_000u32, 1 => Just(4096u32)];
     let allocate = prop_oneof![

@@ -1,4 +1,5 @@
-//! An image taken apart, from docs/FORMAT.md alone: where the fields are, and how checksums are made right again.
+//! An image taken apart, from docs/FORMAT.md alone: where the fields are, and how checksums are
+//! made right again.
 
 use steadfast::checksum::crc32c_portable;
 
@@ -123,7 +124,8 @@ impl Anatomy {
     /// Where the value of an item is, if that is inside its node.
     pub fn value(&self, image: &[u8], node: usize, index: usize) -> Option<(usize, usize)> {
         let slot = node + NODE_HEADER + index * SLOT;
-        let (offset, length) = (get(image, slot + 17, 2) as usize, get(image, slot + 19, 2) as usize);
+        let (offset, length) =
+            (get(image, slot + 17, 2) as usize, get(image, slot + 19, 2) as usize);
         (offset + length <= self.node).then_some((node + offset, length))
     }
 
@@ -136,12 +138,18 @@ impl Anatomy {
         while at < found.len() && found.len() < NODES_MAX {
             let parent = found[at].clone();
             at += 1;
-            let Some(node) = parent.copies.first().copied().filter(|_| parent.level > 0) else { continue };
+            let Some(node) = parent.copies.first().copied().filter(|_| parent.level > 0) else {
+                continue;
+            };
             for index in 0..self.count(image, node) {
                 if let Some((value, POINTER)) = self.value(image, node, index) {
                     let mut path = parent.path.clone();
                     path.push(index);
-                    found.push(Found { copies: self.copies(image, value), path, level: parent.level - 1 });
+                    found.push(Found {
+                        copies: self.copies(image, value),
+                        path,
+                        level: parent.level - 1,
+                    });
                 }
             }
         }
@@ -149,8 +157,8 @@ impl Anatomy {
         found
     }
 
-    /// Makes everything right above a node whose first copy was changed: its other copy, the digest in each pointer on the
-    /// way, and the metaroot.
+    /// Makes everything right above a node whose first copy was changed: its other copy, the digest
+    /// in each pointer on the way, and the metaroot.
     pub fn seal(&self, image: &mut [u8], path: &[usize]) {
         let copies = self.metaroot(image);
         // The pointers on the way, from the metaroot's down.
@@ -176,8 +184,8 @@ impl Anatomy {
         self.seal_structure(image, copies);
     }
 
-    /// The log records behind the metaroot: where each begins and the length of its payload. Records that wrap around the
-    /// end of the log are left out with all that follow.
+    /// The log records behind the metaroot: where each begins and the length of its payload.
+    /// Records that wrap around the end of the log are left out with all that follow.
     pub fn records(&self, image: &[u8]) -> Vec<(usize, usize)> {
         let metaroot = self.metaroot(image)[0];
         let mut lsn = get(image, metaroot + 112, 8);

@@ -6,7 +6,8 @@ use steadfast_media::{ErrorClass, FailureModel, Geometry, Medium, MediumError, M
 /// A medium in memory.
 ///
 /// # Panics
-/// When more than its budget is asked of it: the work that an image causes is bounded, whatever the image says.
+/// When more than its budget is asked of it: the work that an image causes is bounded, whatever the
+/// image says.
 #[derive(Debug)]
 pub struct Bench {
     size: u64,
@@ -23,7 +24,10 @@ struct Inner {
 impl Bench {
     /// A medium with these bytes.
     pub fn new(bytes: Vec<u8>) -> Bench {
-        Bench { size: bytes.len() as u64, inner: Mutex::new(Inner { bytes, requests: 0, budget: u64::MAX }) }
+        Bench {
+            size: bytes.len() as u64,
+            inner: Mutex::new(Inner { bytes, requests: 0, budget: u64::MAX }),
+        }
     }
 
     /// From now on so many requests are allowed.
@@ -47,7 +51,8 @@ impl Bench {
         let mut inner = self.inner.lock();
         inner.requests += 1;
         assert!(inner.requests <= inner.budget, "unbounded work: {} requests", inner.requests);
-        let range = usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(length)?));
+        let range =
+            usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(length)?));
         match range.and_then(|range| inner.bytes.get_mut(range)) {
             Some(bytes) => {
                 transfer(bytes);
@@ -70,11 +75,15 @@ impl Medium for Bench {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
-        self.transfer(MediumOperation::Read, offset, buffer.len(), |bytes| buffer.copy_from_slice(bytes))
+        self.transfer(MediumOperation::Read, offset, buffer.len(), |bytes| {
+            buffer.copy_from_slice(bytes)
+        })
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        self.transfer(MediumOperation::Write, offset, data.len(), |bytes| bytes.copy_from_slice(data))
+        self.transfer(MediumOperation::Write, offset, data.len(), |bytes| {
+            bytes.copy_from_slice(data)
+        })
     }
 
     fn flush(&self) -> Result<(), MediumError> {

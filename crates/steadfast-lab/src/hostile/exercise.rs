@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use steadfast::check::{CheckOptions, check};
-use steadfast::fs::{AllocateMode, Caller, NewNode, RenameMode, SeekTo, SetAttributes, SetXattrMode};
+use steadfast::fs::{
+    AllocateMode, Caller, NewNode, RenameMode, SeekTo, SetAttributes, SetXattrMode,
+};
 use steadfast::{Error, InodeNumber, OpenOptions, Result, Volume};
 
 use super::bench::Bench;
@@ -12,8 +14,8 @@ use crate::platform::{Clock, LabPlatform};
 
 /// Inodes that are visited at most.
 const INODES_MAX: usize = 300;
-/// Requests that one call may make of the medium. The images have a few hundred nodes; a call takes one path a key, looks
-/// for space in a handful of groups, and may wait for a checkpoint.
+/// Requests that one call may make of the medium. The images have a few hundred nodes; a call takes
+/// one path a key, looks for space in a handful of groups, and may wait for a checkpoint.
 const CALL_REQUESTS: u64 = 20_000;
 /// The same for opening and checking, which may read everything.
 const WHOLE_REQUESTS: u64 = 200_000;
@@ -49,7 +51,9 @@ pub fn exercise(image: Vec<u8>) -> Outcome {
     for round in 0..2 {
         bench.allow(WHOLE_REQUESTS);
         let open = OpenOptions { cache_size: 64 << 10, ..OpenOptions::default() };
-        let Ok(volume) = Volume::open(bench.clone(), open, platform.clone()) else { return outcome };
+        let Ok(volume) = Volume::open(bench.clone(), open, platform.clone()) else {
+            return outcome;
+        };
         outcome.opened = true;
         let mut visit = Visit { volume: &volume, bench: &bench, outcome: &mut outcome };
         let inodes = visit.walk();
@@ -114,14 +118,19 @@ impl Visit<'_> {
 
     fn look(&mut self, inode: InodeNumber) {
         let mut buffer = vec![0; 20_000];
-        let size = self.call(|volume| volume.attributes(inode)).map_or(0, |attributes| attributes.size);
+        let size =
+            self.call(|volume| volume.attributes(inode)).map_or(0, |attributes| attributes.size);
         for offset in [0, 700, size.saturating_sub(5000), size / 2, size] {
             self.call(|volume| volume.read(inode, offset, &mut buffer));
         }
         let mut at = 0;
         for _ in 0..16 {
-            let Some(data) = self.call(|volume| volume.seek(inode, at, SeekTo::Data)) else { break };
-            let Some(hole) = self.call(|volume| volume.seek(inode, data, SeekTo::Hole)) else { break };
+            let Some(data) = self.call(|volume| volume.seek(inode, at, SeekTo::Data)) else {
+                break;
+            };
+            let Some(hole) = self.call(|volume| volume.seek(inode, data, SeekTo::Hole)) else {
+                break;
+            };
             at = hole;
         }
         self.call(|volume| volume.read_link(inode));
@@ -153,17 +162,23 @@ impl Visit<'_> {
                 1 => drop(self.call(|volume| volume.set_attributes(inode, &size(100)))),
                 2 => drop(self.call(|volume| volume.unlink(*directory, name))),
                 3 => {
-                    self.call(|volume| volume.rename(*directory, name, root, b"moved", RenameMode::Replace));
+                    self.call(|volume| {
+                        volume.rename(*directory, name, root, b"moved", RenameMode::Replace)
+                    });
                 }
                 4 => drop(self.call(|volume| volume.append(inode, &[6; 900], false))),
                 5 => {
-                    self.call(|volume| volume.allocate(inode, 500, 30_000, AllocateMode::PunchHole));
+                    self.call(|volume| {
+                        volume.allocate(inode, 500, 30_000, AllocateMode::PunchHole)
+                    });
                     self.call(|volume| {
                         volume.allocate(inode, 0, 9000, AllocateMode::Allocate { keep_size: false })
                     });
                 }
                 6 => {
-                    self.call(|volume| volume.set_xattr(inode, b"user.new", &[7; 300], SetXattrMode::Any));
+                    self.call(|volume| {
+                        volume.set_xattr(inode, b"user.new", &[7; 300], SetXattrMode::Any)
+                    });
                     self.call(|volume| volume.remove_xattr(inode, b"user.note"));
                 }
                 7 => {

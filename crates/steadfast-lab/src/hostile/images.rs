@@ -1,5 +1,5 @@
-//! Small volumes with something of everything, to be mutated: several levels, extents, inline files, attributes, links,
-//! orphans, log records, snapshots.
+//! Small volumes with something of everything, to be mutated: several levels, extents, inline
+//! files, attributes, links, orphans, log records, snapshots.
 
 use std::sync::{Arc, OnceLock};
 
@@ -54,16 +54,23 @@ fn make(index: usize) -> Result<Vec<u8>> {
     let mut directory = root;
     for number in 0..24u32 {
         let name = format!("file-{number}");
-        let file = volume.create(directory, name.as_bytes(), NewNode::Regular, 0o644, &caller)?.inode;
+        let file =
+            volume.create(directory, name.as_bytes(), NewNode::Regular, 0o644, &caller)?.inode;
         let length = [10, 200, 3000, 9000][number as usize % 4];
-        volume.write(file, u64::from(number % 3) * 2000, &pattern_vec(number + 1, 0, length), false)?;
+        volume.write(
+            file,
+            u64::from(number % 3) * 2000,
+            &pattern_vec(number + 1, 0, length),
+            false,
+        )?;
         if number % 5 == 0 {
             volume.set_xattr(file, b"user.note", &pattern_vec(99, 0, 150), SetXattrMode::Any)?;
             volume.allocate(file, 20_000, 4000, AllocateMode::Allocate { keep_size: true })?;
         }
         if number % 6 == 5 {
             let name = format!("directory-{number}");
-            directory = volume.create(root, name.as_bytes(), NewNode::Directory, 0o755, &caller)?.inode;
+            directory =
+                volume.create(root, name.as_bytes(), NewNode::Directory, 0o755, &caller)?.inode;
             volume.create(
                 root,
                 format!("link-{number}").as_bytes(),

@@ -1,4 +1,5 @@
-//! Changes to an image: of fields whose meaning is known, with checksums made right, or of any byte.
+//! Changes to an image: of fields whose meaning is known, with checksums made right, or of any
+//! byte.
 
 use super::anatomy::{Anatomy, Found, NODE_HEADER, POINTER, RECORD_HEADER, SLOT, get, set};
 use super::choices::Choices;
@@ -54,11 +55,19 @@ fn near(image: &[u8], anatomy: &Anatomy) -> Vec<u64> {
         1 << 32,
         i64::MAX as u64,
     ];
-    numbers.extend((0..8).map(|step| anatomy.log_start + anatomy.log_blocks + step * anatomy.blocks / 9));
+    numbers.extend(
+        (0..8).map(|step| anatomy.log_start + anatomy.log_blocks + step * anatomy.blocks / 9),
+    );
     numbers
 }
 
-fn number(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>, at: usize, length: usize) {
+fn number(
+    image: &mut [u8],
+    anatomy: &Anatomy,
+    choices: &mut Choices<'_>,
+    at: usize,
+    length: usize,
+) {
     let near = near(image, anatomy);
     let new = choices.number(get(image, at, length), &near);
     set(image, at, length, new);
@@ -99,7 +108,8 @@ fn metaroot(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
     let copies = anatomy.metaroot(image);
     let (field, length) = FIELDS[choices.below(FIELDS.len())];
     if field == 24 && choices.byte().is_multiple_of(2) {
-        // The next generation goes to the other slot; this one keeps its place, so its parity stays.
+        // The next generation goes to the other slot; this one keeps its place, so its parity
+        // stays.
         let old = get(image, copies[0] + 24, 8);
         set(image, copies[0] + 24, 8, old.wrapping_add(2 * (1 + choices.below(1 << 20) as u64)));
     } else {
@@ -170,7 +180,10 @@ fn header_or_slot(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>
             // Two items swap what they hold.
             let (one, two) = (choices.below(count), choices.below(count));
             for byte in 17..SLOT {
-                image.swap(node + NODE_HEADER + one * SLOT + byte, node + NODE_HEADER + two * SLOT + byte);
+                image.swap(
+                    node + NODE_HEADER + one * SLOT + byte,
+                    node + NODE_HEADER + two * SLOT + byte,
+                );
             }
         }
         _ => {
@@ -183,7 +196,8 @@ fn header_or_slot(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>
 
 /// A child pointer that leads somewhere else: to a sibling, an ancestor, data, the log, outside.
 fn pointer(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
-    let branches: Vec<Found> = anatomy.nodes(image).into_iter().filter(|found| found.level > 0).collect();
+    let branches: Vec<Found> =
+        anatomy.nodes(image).into_iter().filter(|found| found.level > 0).collect();
     if branches.is_empty() {
         return;
     }
@@ -214,7 +228,18 @@ fn pointer(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
 /// Fields of a value by the kind of its key: offset and length.
 fn fields(kind: u8) -> &'static [(usize, usize)] {
     match kind {
-        1 => &[(0, 4), (4, 4), (12, 4), (16, 8), (24, 8), (32, 8), (40, 4), (80, 4), (84, 4), (88, 8)],
+        1 => &[
+            (0, 4),
+            (4, 4),
+            (12, 4),
+            (16, 8),
+            (24, 8),
+            (32, 8),
+            (40, 4),
+            (80, 4),
+            (84, 4),
+            (88, 8),
+        ],
         2 => &[(0, 8), (8, 1), (9, 1), (10, 1)],
         3 => &[(0, 4), (4, 1), (5, 4)],
         4 | 5 => &[(0, 1)],
@@ -239,7 +264,8 @@ fn fields(kind: u8) -> &'static [(usize, usize)] {
 }
 
 fn value(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
-    let leaves: Vec<Found> = anatomy.nodes(image).into_iter().filter(|found| found.level == 0).collect();
+    let leaves: Vec<Found> =
+        anatomy.nodes(image).into_iter().filter(|found| found.level == 0).collect();
     if leaves.is_empty() {
         return;
     }
@@ -259,14 +285,16 @@ fn value(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
     anatomy.seal(image, &found.path);
 }
 
-/// Makes a packed record one that is not, where there is room: then its keys and the fields of its values are known.
+/// Makes a packed record one that is not, where there is room: then its keys and the fields of its
+/// values are known.
 fn unpack_record(image: &mut [u8], anatomy: &Anatomy, (at, payload): &mut (usize, usize)) {
     const PACKED: u64 = 2;
     let flags = get(image, *at + 4, 4);
     let start = *at + RECORD_HEADER;
     let room = anatomy.record_room(*payload);
     if flags & PACKED != 0
-        && let Some(plain) = unpack(&image[start..start + *payload]).filter(|plain| plain.len() <= room)
+        && let Some(plain) =
+            unpack(&image[start..start + *payload]).filter(|plain| plain.len() <= room)
     {
         image[start..start + plain.len()].copy_from_slice(&plain);
         *payload = plain.len();
@@ -288,7 +316,8 @@ fn record(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
     let (at, payload) = records[index];
     match choices.byte() % 8 {
         0 => {
-            const FIELDS: [(usize, usize); 6] = [(4, 4), (16, 8), (24, 8), (32, 8), (48, 4), (52, 4)];
+            const FIELDS: [(usize, usize); 6] =
+                [(4, 4), (16, 8), (24, 8), (32, 8), (48, 4), (52, 4)];
             let (field, length) = FIELDS[choices.below(FIELDS.len())];
             number(image, anatomy, choices, at + field, length);
         }
@@ -316,7 +345,9 @@ fn record(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
             match choices.byte() % 4 {
                 0 => image[start + 8] = choices.byte() % 24,
                 1 => image[start + choices.below(17)] ^= 1 << (choices.byte() % 8),
-                _ if field + size <= length => number(image, anatomy, choices, start + 20 + field, size),
+                _ if field + size <= length => {
+                    number(image, anatomy, choices, start + 20 + field, size)
+                }
                 _ => image[start + 17] ^= 1,
             }
         }

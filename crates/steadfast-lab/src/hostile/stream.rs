@@ -18,7 +18,8 @@ use crate::world::{Profile, World};
 /// Operations that are run at most.
 const OPERATIONS_MAX: usize = 60;
 
-/// What the fuzz target `operations` does with its input: the first bytes draw the world, the rest the operations.
+/// What the fuzz target `operations` does with its input: the first bytes draw the world, the rest
+/// the operations.
 ///
 /// # Errors
 /// Volume and model disagree.
@@ -51,7 +52,8 @@ pub fn run_stream(input: &[u8]) -> Result<usize, String> {
     }
     run(&mut session, Operation::Remount { clean: count % 2 == 0 })?;
     drop(session);
-    LabVolume::check(&world, &tape, &clock).map_err(|what| format!("{world}: check: {what}\n  {done:#?}"))?;
+    LabVolume::check(&world, &tape, &clock)
+        .map_err(|what| format!("{world}: check: {what}\n  {done:#?}"))?;
     Ok(count)
 }
 
@@ -100,8 +102,16 @@ fn operation(choices: &mut Choices<'_>) -> Operation {
             permissions: 0o644,
             caller: choices.byte(),
         },
-        4 => Operation::CreateUnnamed { directory: directory(choices), slot: choices.byte(), caller: 0 },
-        5 => Operation::Link { from: place(choices), directory: directory(choices), name: name(choices) },
+        4 => Operation::CreateUnnamed {
+            directory: directory(choices),
+            slot: choices.byte(),
+            caller: 0,
+        },
+        5 => Operation::Link {
+            from: place(choices),
+            directory: directory(choices),
+            name: name(choices),
+        },
         6 | 7 => Operation::Unlink { directory: directory(choices), name: name(choices) },
         8 => Operation::RemoveDirectory { directory: directory(choices), name: name(choices) },
         9 | 10 => Operation::Rename {
@@ -109,7 +119,8 @@ fn operation(choices: &mut Choices<'_>) -> Operation {
             from_name: name(choices),
             to: directory(choices),
             to_name: name(choices),
-            mode: [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange][choices.below(3)],
+            mode: [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]
+                [choices.below(3)],
         },
         11 => Operation::Set {
             place: place(choices),

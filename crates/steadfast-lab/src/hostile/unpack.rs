@@ -25,7 +25,9 @@ pub(super) fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
                 value.push(if mask >> bit & 1 != 0 { bytes.next()? } else { 0 });
             }
         }
-        if let Some(last) = last.get(&(tag >> 3)).filter(|last| tag & 4 == 0 && last.len() == value.len()) {
+        if let Some(last) =
+            last.get(&(tag >> 3)).filter(|last| tag & 4 == 0 && last.len() == value.len())
+        {
             value.iter_mut().zip(last).for_each(|(byte, last)| *byte ^= last);
         }
         payload.extend_from_slice(&length.to_le_bytes());

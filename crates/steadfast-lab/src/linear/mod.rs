@@ -1,13 +1,15 @@
 //! Is what several callers saw the same as if one had come after the other?
 //!
-//! A history says for each operation when it was invoked, what it answered and when it returned. It is *linearisable*
-//! when there is an order of the operations that keeps what really was before what (an operation that returned before
-//! another one was invoked comes before it) and in which every answer is right for a sequential object. Operations
-//! that never returned (the process was killed) may have had their effect at any time after their invocation, or none.
+//! A history says for each operation when it was invoked, what it answered and when it returned. It
+//! is *linearisable* when there is an order of the operations that keeps what really was before
+//! what (an operation that returned before another one was invoked comes before it) and in which
+//! every answer is right for a sequential object. Operations that never returned (the process was
+//! killed) may have had their effect at any time after their invocation, or none.
 //!
-//! The search is that of Wing and Gong: of the operations that may come next, try each; with Lowe's memory of the
-//! situations (which operations are in, what state they left) that are known to lead nowhere. Few callers keep it
-//! small: whatever has returned before the oldest open operation was invoked is in.
+//! The search is that of Wing and Gong: of the operations that may come next, try each; with Lowe's
+//! memory of the situations (which operations are in, what state they left) that are known to lead
+//! nowhere. Few callers keep it small: whatever has returned before the oldest open operation was
+//! invoked is in.
 
 pub mod namespace;
 
@@ -23,8 +25,8 @@ pub trait Object {
     /// What they are told.
     type Answer;
 
-    /// The state after the operation, if this answer is right in this state; `None` stands for an answer that nobody
-    /// got, and any is right.
+    /// The state after the operation, if this answer is right in this state; `None` stands for an
+    /// answer that nobody got, and any is right.
     fn step(
         &self,
         state: &Self::State,
@@ -47,12 +49,14 @@ pub struct Call<O, A> {
 /// Why a history is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The longest order that could be found, as places in the history; what spoils it is among the calls after it.
+    /// The longest order that could be found, as places in the history; what spoils it is among the
+    /// calls after it.
     pub longest: Vec<usize>,
 }
 
-/// Looks for an order in which every answer is right and whose last state satisfies `end`; returns the places of the
-/// calls in the history in that order. Calls without an answer may be left out of it.
+/// Looks for an order in which every answer is right and whose last state satisfies `end`; returns
+/// the places of the calls in the history in that order. Calls without an answer may be left out of
+/// it.
 ///
 /// # Errors
 /// When there is none.
@@ -68,7 +72,8 @@ pub fn check<T: Object>(
     let mut longest = Vec::new();
     let mut seen = HashSet::new();
     let mut order: Vec<usize> = Vec::new();
-    // Depth first with a stack of its own: an order so far on each level, and what is still to be tried after it.
+    // Depth first with a stack of its own: an order so far on each level, and what is still to be
+    // tried after it.
     let placed = vec![0u64; history.len().div_ceil(64)];
     let next = candidates(history, &by_invocation, &placed);
     let mut levels = vec![Level { placed, state: start, answered: 0, next }];
@@ -110,9 +115,12 @@ struct Level<S> {
     next: Vec<usize>,
 }
 
-/// The calls that may come next: those invoked before anything else that is still to be placed has returned.
+/// The calls that may come next: those invoked before anything else that is still to be placed has
+/// returned.
 fn candidates<O, A>(history: &[Call<O, A>], by_invocation: &[usize], placed: &[u64]) -> Vec<usize> {
-    let open = || by_invocation.iter().copied().filter(|index| placed[index / 64] & (1 << (index % 64)) == 0);
+    let open = || {
+        by_invocation.iter().copied().filter(|index| placed[index / 64] & (1 << (index % 64)) == 0)
+    };
     let returned = |index: usize| history[index].returned.as_ref().map_or(u64::MAX, |(_, at)| *at);
     let mut first_return = u64::MAX;
     for index in open() {
@@ -121,8 +129,10 @@ fn candidates<O, A>(history: &[Call<O, A>], by_invocation: &[usize], placed: &[u
         }
         first_return = first_return.min(returned(index));
     }
-    let mut next: Vec<usize> = open().take_while(|index| history[*index].invoked <= first_return).collect();
-    // Taken from the end: what returned first was most likely first; what nobody heard of comes last.
+    let mut next: Vec<usize> =
+        open().take_while(|index| history[*index].invoked <= first_return).collect();
+    // Taken from the end: what returned first was most likely first; what nobody heard of comes
+    // last.
     next.sort_by_key(|index| std::cmp::Reverse(returned(*index)));
     next
 }
@@ -163,16 +173,19 @@ mod tests {
 
     #[test]
     fn overlapping_calls_may_come_in_any_order() {
-        let history = [call(Do::Write(1), 0, 0, 10), call(Do::Read, 1, 1, 2), call(Do::Read, 3, 1, 4)];
+        let history =
+            [call(Do::Write(1), 0, 0, 10), call(Do::Read, 1, 1, 2), call(Do::Read, 3, 1, 4)];
         assert!(accepts(&history, 1));
-        let history = [call(Do::Write(1), 0, 0, 10), call(Do::Read, 1, 0, 2), call(Do::Read, 3, 1, 4)];
+        let history =
+            [call(Do::Write(1), 0, 0, 10), call(Do::Read, 1, 0, 2), call(Do::Read, 3, 1, 4)];
         assert!(accepts(&history, 1));
     }
 
     #[test]
     fn what_was_before_stays_before() {
         // The value comes and goes again, with nobody who wrote it back.
-        let history = [call(Do::Write(1), 0, 0, 10), call(Do::Read, 1, 1, 2), call(Do::Read, 3, 0, 4)];
+        let history =
+            [call(Do::Write(1), 0, 0, 10), call(Do::Read, 1, 1, 2), call(Do::Read, 3, 0, 4)];
         assert!(!accepts(&history, 1));
         // A stale read.
         let history = [call(Do::Write(1), 0, 0, 1), call(Do::Read, 2, 0, 3)];

@@ -1,7 +1,8 @@
-//! Directories as a sequential object: names, the inodes behind them, and what a power cut would leave.
+//! Directories as a sequential object: names, the inodes behind them, and what a power cut would
+//! leave.
 //!
-//! Operations that work on one path are one step here. Links are made from an inode that the caller holds, since a
-//! link by path is two steps, which others may come between, on every system.
+//! Operations that work on one path are one step here. Links are made from an inode that the caller
+//! holds, since a link by path is two steps, which others may come between, on every system.
 
 use std::collections::BTreeMap;
 
@@ -92,8 +93,8 @@ impl State {
         State { live: names.clone(), durable: names }
     }
 
-    /// Whether a power cut in this state can leave these names. Numbers that nobody was told may be any that are not
-    /// otherwise in use.
+    /// Whether a power cut in this state can leave these names. Numbers that nobody was told may be
+    /// any that are not otherwise in use.
     pub fn may_leave(&self, found: &BTreeMap<Path, u64>) -> bool {
         if self.durable.len() != found.len() {
             return false;
@@ -212,7 +213,8 @@ mod tests {
 
     fn accepts(calls: &[Line], found: &[(Path, u64)]) -> bool {
         let found = found.iter().copied().collect();
-        check(&Namespace, State::default(), &history(calls), |state| state.may_leave(&found)).is_ok()
+        check(&Namespace, State::default(), &history(calls), |state| state.may_leave(&found))
+            .is_ok()
     }
 
     use Answer::*;

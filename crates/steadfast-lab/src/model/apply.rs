@@ -7,8 +7,9 @@ use crate::fault::{Fault, Faults};
 use crate::subject::{Call, Reply};
 
 impl Model {
-    /// Does what `call` asks. The model cannot guess inode numbers or how much of a long copy was done at once, so those
-    /// come from the `reply` of the volume; everything else in the reply is for the caller to compare.
+    /// Does what `call` asks. The model cannot guess inode numbers or how much of a long copy was
+    /// done at once, so those come from the `reply` of the volume; everything else in the reply is
+    /// for the caller to compare.
     ///
     /// # Errors
     /// The refusals that would have been right; nothing has changed then.
@@ -26,7 +27,9 @@ impl Model {
             }
             Call::Link { inode, directory, name } => self.link(inode, NewName { directory, name }),
             Call::Unlink { directory, name } => self.unlink(NewName { directory, name }),
-            Call::RemoveDirectory { directory, name } => self.remove_directory(NewName { directory, name }),
+            Call::RemoveDirectory { directory, name } => {
+                self.remove_directory(NewName { directory, name })
+            }
             Call::Rename { from, from_name, to, to_name, mode } => self.rename(
                 NewName { directory: from, name: from_name },
                 NewName { directory: to, name: to_name },
@@ -44,12 +47,15 @@ impl Model {
             Call::Append { inode, data, .. } => {
                 let offset = self.append(inode, data)?;
                 match reply {
-                    // A wrong offset cannot be applied: let the comparison of the whole volume say so.
+                    // A wrong offset cannot be applied: let the comparison of the whole volume say
+                    // so.
                     Some(Reply::Number(seen)) if *seen != offset => Err(Fault::Broken.into()),
                     _ => Ok(()),
                 }
             }
-            Call::Allocate { inode, offset, length, mode } => self.allocate(inode, offset, length, mode),
+            Call::Allocate { inode, offset, length, mode } => {
+                self.allocate(inode, offset, length, mode)
+            }
             Call::CopyRange { from, from_offset, to, to_offset, length } => {
                 let most = self.copy_length(from, from_offset, to, to_offset, length)?;
                 let count = match reply {
@@ -95,9 +101,11 @@ impl Model {
                 self.held = false;
                 Ok(())
             }
-            Call::Transact | Call::Checkpoint | Call::Rollback | Call::Grow { .. } | Call::Shrink { .. } => {
-                self.free()
-            }
+            Call::Transact
+            | Call::Checkpoint
+            | Call::Rollback
+            | Call::Grow { .. }
+            | Call::Shrink { .. } => self.free(),
             Call::Sync | Call::Background => Ok(()),
         }
     }

@@ -16,7 +16,11 @@ impl Model {
     ///
     /// # Errors
     /// See [`Faults`].
-    pub fn set_attributes(&mut self, inode: InodeNumber, set: &SetAttributes) -> Result<(), Faults> {
+    pub fn set_attributes(
+        &mut self,
+        inode: InodeNumber,
+        set: &SetAttributes,
+    ) -> Result<(), Faults> {
         let node = self.living(inode)?;
         let mut objections = Objections::default();
         if let Some(size) = set.size {
@@ -24,7 +28,10 @@ impl Model {
                 node.kind == FileKind::Directory,
                 &[Fault::IsADirectory, Fault::NotARegularFile, Fault::InvalidArgument],
             );
-            objections.any(node.kind != FileKind::Regular, &[Fault::NotARegularFile, Fault::InvalidArgument]);
+            objections.any(
+                node.kind != FileKind::Regular,
+                &[Fault::NotARegularFile, Fault::InvalidArgument],
+            );
             objections.any(size > FILE_SIZE_MAX, &[Fault::FileTooLarge, Fault::InvalidArgument]);
         }
         objections.settle()?;

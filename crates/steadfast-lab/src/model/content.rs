@@ -8,7 +8,8 @@ use crate::digest::{Digest, digest_of};
 /// Bytes in a page; pages that are absent read as zeros.
 const PAGE: u64 = 4096;
 
-/// The bytes of a regular file. Absent pages are zeros; whether zeros are a hole or data is not part of the content.
+/// The bytes of a regular file. Absent pages are zeros; whether zeros are a hole or data is not
+/// part of the content.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
     size: u64,
@@ -56,14 +57,15 @@ impl Content {
             let at = offset + done as u64;
             let within = (at % PAGE) as usize;
             let count = (PAGE as usize - within).min(data.len() - done);
-            let page = self.pages.entry(at / PAGE).or_insert_with(|| Arc::new(vec![0; PAGE as usize]));
+            let page =
+                self.pages.entry(at / PAGE).or_insert_with(|| Arc::new(vec![0; PAGE as usize]));
             Arc::make_mut(page)[within..within + count].copy_from_slice(&data[done..done + count]);
             done += count;
         }
     }
 
-    /// Makes `count` bytes from `at` on those of `source` from `from` on, and grows the file where needed. Costs what the
-    /// source holds, not what the range is long.
+    /// Makes `count` bytes from `at` on those of `source` from `from` on, and grows the file where
+    /// needed. Costs what the source holds, not what the range is long.
     pub fn copy_from(&mut self, source: &Content, from: u64, at: u64, count: u64) {
         if count == 0 {
             return;
@@ -89,8 +91,11 @@ impl Content {
     /// Makes a range inside the file read as zeros; the size stays.
     pub fn zero(&mut self, offset: u64, length: u64) {
         let end = offset.saturating_add(length);
-        let touched: Vec<u64> =
-            self.pages.range(offset / PAGE..=end.saturating_sub(1) / PAGE).map(|(index, _)| *index).collect();
+        let touched: Vec<u64> = self
+            .pages
+            .range(offset / PAGE..=end.saturating_sub(1) / PAGE)
+            .map(|(index, _)| *index)
+            .collect();
         for index in touched {
             let start = offset.max(index * PAGE) - index * PAGE;
             let stop = end.min((index + 1).saturating_mul(PAGE)) - index * PAGE;
@@ -102,8 +107,8 @@ impl Content {
         }
     }
 
-    /// Ranges, in order, that may hold something else than zeros: (first byte, length). Everything between them reads
-    /// as zeros.
+    /// Ranges, in order, that may hold something else than zeros: (first byte, length). Everything
+    /// between them reads as zeros.
     pub fn ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for index in self.pages.keys() {

@@ -59,7 +59,8 @@ impl Model {
         Ok(offset)
     }
 
-    /// Notes what speaks against changing the bytes of this inode; the size where it is a regular file.
+    /// Notes what speaks against changing the bytes of this inode; the size where it is a regular
+    /// file.
     fn object_to_content(&self, inode: InodeNumber, objections: &mut Objections) -> u64 {
         match self.content(inode) {
             Ok(content) => content.size(),
@@ -89,7 +90,9 @@ impl Model {
             .any(end > FILE_SIZE_MAX, &[Fault::FileTooLarge, Fault::InvalidArgument])
             .settle()?;
         let keep_size = match mode {
-            AllocateMode::Allocate { keep_size } | AllocateMode::ZeroRange { keep_size } => keep_size,
+            AllocateMode::Allocate { keep_size } | AllocateMode::ZeroRange { keep_size } => {
+                keep_size
+            }
             AllocateMode::PunchHole => true,
         };
         if let Some(content) = self.content_mut(inode) {
@@ -148,9 +151,11 @@ impl Model {
         let count = if length == 0 { size.saturating_sub(from_offset) } else { length };
         let (end, to_end) = (from_offset.checked_add(count), to_offset.checked_add(count));
         let whole = |bytes: u64| bytes.is_multiple_of(self.limits.block_size);
-        // The last block of a file may be cloned although it is not full, where it becomes the last of the other.
-        let ends_whole = end
-            .is_none_or(|end| whole(end) || (end == size && to_end.is_none_or(|to_end| to_end >= to_size)));
+        // The last block of a file may be cloned although it is not full, where it becomes the last
+        // of the other.
+        let ends_whole = end.is_none_or(|end| {
+            whole(end) || (end == size && to_end.is_none_or(|to_end| to_end >= to_size))
+        });
         let overlap = from == to && from_offset.abs_diff(to_offset) < count;
         let beyond = to_end.is_none_or(|end| end > FILE_SIZE_MAX);
         objections

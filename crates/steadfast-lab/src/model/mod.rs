@@ -1,11 +1,13 @@
-//! The model: a file system in memory, written from POSIX and from the facade's documentation, not from the core.
+//! The model: a file system in memory, written from POSIX and from the facade's documentation, not
+//! from the core.
 //!
-//! It is as plain as it can be made, because it decides who is right. Every operation is one function that either names
-//! the [`Faults`] that speak against it and changes nothing, or changes the state completely. The model cannot know how
-//! much fits on a volume, so it never says `NoSpace`.
+//! It is as plain as it can be made, because it decides who is right. Every operation is one
+//! function that either names the [`Faults`] that speak against it and changes nothing, or changes
+//! the state completely. The model cannot know how much fits on a volume, so it never says
+//! `NoSpace`.
 //!
-//! A [`State`] is the whole file system at one moment; cloning it copies pointers. The test keeps the state at every
-//! transaction point.
+//! A [`State`] is the whole file system at one moment; cloning it copies pointers. The test keeps
+//! the state at every transaction point.
 
 mod apply;
 mod attributes;
@@ -72,7 +74,8 @@ pub struct Node {
     pub permissions: u32,
     /// Hard links.
     pub links: u32,
-    /// Whether a name can be given to it although it has none (made without a name and never had one).
+    /// Whether a name can be given to it although it has none (made without a name and never had
+    /// one).
     pub nameable: bool,
     /// Owner.
     pub uid: u32,
@@ -106,8 +109,14 @@ impl Node {
     }
 
     fn add_to(&self, digest: &mut Digest) {
-        digest.number(self.kind as u64).number(u64::from(self.permissions)).number(u64::from(self.links));
-        digest.number(u64::from(self.uid)).number(u64::from(self.gid)).number(u64::from(self.device));
+        digest
+            .number(self.kind as u64)
+            .number(u64::from(self.permissions))
+            .number(u64::from(self.links));
+        digest
+            .number(u64::from(self.uid))
+            .number(u64::from(self.gid))
+            .number(u64::from(self.device));
         digest.number(u64::from(self.nameable));
         for time in [self.accessed, self.modified, self.changed, self.created] {
             digest.number(time.seconds as u64).number(u64::from(time.nanoseconds));
@@ -208,7 +217,8 @@ impl State {
         digest.value()
     }
 
-    /// Whether this is the same state, unchanged: nothing was touched since one was copied from the other.
+    /// Whether this is the same state, unchanged: nothing was touched since one was copied from the
+    /// other.
     pub fn is_untouched(&self, other: &State) -> bool {
         self.nodes.len() == other.nodes.len()
             && Arc::ptr_eq(&self.snapshots, &other.snapshots)
@@ -230,7 +240,8 @@ impl State {
     }
 }
 
-/// A file system that is open: the state, the descriptors that keep unlinked files alive, and the time.
+/// A file system that is open: the state, the descriptors that keep unlinked files alive, and the
+/// time.
 #[derive(Debug, Clone)]
 pub struct Model {
     /// The names, attributes and bytes.
@@ -252,8 +263,8 @@ impl Model {
         Model { state, open: BTreeMap::new(), now, limits, held: false }
     }
 
-    /// Goes back to an earlier state; what is acquired stays so where it exists there. Mask and timer stay: they are the
-    /// user's present choice.
+    /// Goes back to an earlier state; what is acquired stays so where it exists there. Mask and
+    /// timer stay: they are the user's present choice.
     pub fn roll_back(&mut self, state: &State) {
         let (mask, timer_ms) = (self.state.mask, self.state.timer_ms);
         self.state = State { mask, timer_ms, ..state.clone() };

@@ -95,7 +95,10 @@ impl Model {
         let mut objections = Objections::default();
         self.object_to_new_name(at, &mut objections);
         if let NewNode::Symlink(target) = node {
-            objections.any(target.is_empty(), &[Fault::InvalidArgument, Fault::NotFound, Fault::InvalidName]);
+            objections.any(
+                target.is_empty(),
+                &[Fault::InvalidArgument, Fault::NotFound, Fault::InvalidName],
+            );
         }
         objections.settle()?;
         if let Some(made) = self.new_node(at.directory, node, permissions, caller) {
@@ -140,7 +143,10 @@ impl Model {
         match self.state.node(inode) {
             None => objections.any(true, &[Fault::Stale, Fault::NotFound]),
             Some(node) => {
-                objections.any(node.kind == FileKind::Directory, &[Fault::NotPermitted, Fault::IsADirectory]);
+                objections.any(
+                    node.kind == FileKind::Directory,
+                    &[Fault::NotPermitted, Fault::IsADirectory],
+                );
                 objections.any(node.links == 0 && !node.nameable, &[Fault::NotFound, Fault::Stale])
             }
         };
@@ -163,7 +169,9 @@ impl Model {
     pub fn unlink(&mut self, at: NewName<'_>) -> Result<(), Faults> {
         let inode = self.existing(at, Objections::default())?;
         let is_directory = self.is_directory(inode);
-        Objections::default().any(is_directory, &[Fault::IsADirectory, Fault::NotPermitted]).settle()?;
+        Objections::default()
+            .any(is_directory, &[Fault::IsADirectory, Fault::NotPermitted])
+            .settle()?;
         self.remove(at, false);
         self.drop_link(inode);
         Ok(())
@@ -190,7 +198,12 @@ impl Model {
     ///
     /// # Errors
     /// See [`Faults`].
-    pub fn rename(&mut self, from: NewName<'_>, to: NewName<'_>, mode: RenameMode) -> Result<(), Faults> {
+    pub fn rename(
+        &mut self,
+        from: NewName<'_>,
+        to: NewName<'_>,
+        mode: RenameMode,
+    ) -> Result<(), Faults> {
         let mut objections = Objections::default();
         self.object_to_name(from, &mut objections);
         self.object_to_name(to, &mut objections);
@@ -205,7 +218,8 @@ impl Model {
         let removed = self.state.node(to.directory).is_some_and(|node| node.links == 0);
         objections.any(removed, &[Fault::NotFound, Fault::Stale]);
         let moves_directory = source.is_some_and(|inode| self.is_directory(inode));
-        let moves_back = mode == RenameMode::Exchange && target.is_some_and(|inode| self.is_directory(inode));
+        let moves_back =
+            mode == RenameMode::Exchange && target.is_some_and(|inode| self.is_directory(inode));
         let into_self = source
             .is_some_and(|inode| moves_directory && self.is_at_or_above(inode, to.directory))
             || target.is_some_and(|inode| moves_back && self.is_at_or_above(inode, from.directory));
@@ -281,7 +295,9 @@ impl Model {
                 entries.insert(at.name.to_vec(), inode);
             }
         }
-        if let Some(Body::Directory { parent, .. }) = self.state.change(inode).map(|node| &mut node.body) {
+        if let Some(Body::Directory { parent, .. }) =
+            self.state.change(inode).map(|node| &mut node.body)
+        {
             *parent = at.directory;
         }
     }

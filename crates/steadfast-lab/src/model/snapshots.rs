@@ -54,7 +54,9 @@ impl Model {
     /// # Errors
     /// See [`Faults`].
     pub fn snapshot_delete(&mut self, name: &str) -> Result<(), Faults> {
-        Objections::default().when(self.state.snapshot(name).is_none(), Fault::NotFound).settle()?;
+        Objections::default()
+            .when(self.state.snapshot(name).is_none(), Fault::NotFound)
+            .settle()?;
         Arc::make_mut(&mut self.state.snapshots).retain(|kept| kept.name != name);
         Ok(())
     }

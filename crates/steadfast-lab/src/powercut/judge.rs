@@ -49,7 +49,8 @@ pub(super) struct Judge<'a> {
 struct Recorded {
     tape: Tape,
     ledger: Ledger,
-    /// Events up to which the volume was being opened; until then the states allowed are those from before.
+    /// Events up to which the volume was being opened; until then the states allowed are those from
+    /// before.
     opened: usize,
     found: usize,
     tick: u64,
@@ -84,7 +85,8 @@ impl<'a> Judge<'a> {
         self.tally.digest = self.tally.digest.wrapping_add(self.digest.value() as u64);
     }
 
-    /// Opens `image`, which is in one of the `allowed` states, works on it, and cuts the power in that.
+    /// Opens `image`, which is in one of the `allowed` states, works on it, and cuts the power in
+    /// that.
     pub fn run<S: Subject>(
         &mut self,
         image: Image,
@@ -98,7 +100,8 @@ impl<'a> Judge<'a> {
             Stage::Sequence { from, .. } => {
                 self.tally.operations += recorded.operations.len() as u64;
                 self.tally.no_space += recorded.no_space;
-                let first = if from == 0 { 0 } else { recorded.begun.get(from).copied().unwrap_or(0) };
+                let first =
+                    if from == 0 { 0 } else { recorded.begun.get(from).copied().unwrap_or(0) };
                 (self.effort.cuts, self.effort.survivals, first)
             }
             Stage::Recovery(..) => {
@@ -112,7 +115,9 @@ impl<'a> Judge<'a> {
         let events = recorded.tape.events();
         let places = events.len() + 1 - first;
         let mut at: Vec<usize> = match cuts {
-            Some(count) if count < places => (0..count).map(|_| first + self.random.index(places)).collect(),
+            Some(count) if count < places => {
+                (0..count).map(|_| first + self.random.index(places)).collect()
+            }
             _ => (first..=events.len()).collect(),
         };
         at.sort_unstable();
@@ -123,13 +128,15 @@ impl<'a> Judge<'a> {
                 Stage::Sequence { .. } => Survival::FIXED.to_vec(),
                 Stage::Recovery(..) => vec![Survival::Nothing],
             };
-            choices.extend((0..survivals).map(|_| Survival::random(&mut self.random, &self.world.medium)));
+            choices.extend(
+                (0..survivals).map(|_| Survival::random(&mut self.random, &self.world.medium)),
+            );
             if cutter.is_settled() {
                 choices.truncate(1);
             }
             for survival in choices {
-                // While the volume was opening it had not yet said which state it found, but what a recovery finds may
-                // not depend on how often it was interrupted.
+                // While the volume was opening it had not yet said which state it found, but what a
+                // recovery finds may not depend on how often it was interrupted.
                 let left = if cut < recorded.opened {
                     &allowed[recorded.found..=recorded.found]
                 } else {
@@ -142,7 +149,9 @@ impl<'a> Judge<'a> {
                 }
                 self.tally.cuts += 1;
                 self.tally.recovery_cuts += u64::from(depth > 0);
-                if let Some(count) = depth.checked_sub(1).and_then(|at| self.tally.deep_cuts.get_mut(at)) {
+                if let Some(count) =
+                    depth.checked_sub(1).and_then(|at| self.tally.deep_cuts.get_mut(at))
+                {
                     *count += 1;
                 }
                 self.digest.number(cut as u64).shown(&survival);
@@ -167,14 +176,15 @@ impl<'a> Judge<'a> {
     ) -> Result<Recorded, Box<Violation>> {
         let mut operations = Vec::new();
         let before = image.clone();
-        let what = match guard(|| self.record_inner::<S>(image, allowed, tick, stage, &mut operations)) {
-            Ok(Ok(mut recorded)) => {
-                recorded.operations = operations;
-                return Ok(recorded);
-            }
-            Ok(Err(what)) => what,
-            Err(panic) => format!("panic: {panic}"),
-        };
+        let what =
+            match guard(|| self.record_inner::<S>(image, allowed, tick, stage, &mut operations)) {
+                Ok(Ok(mut recorded)) => {
+                    recorded.operations = operations;
+                    return Ok(recorded);
+                }
+                Ok(Err(what)) => what,
+                Err(panic) => format!("panic: {panic}"),
+            };
         self.digest.shown(&what);
         Err(Box::new(Violation { operations, image: Some(before), ..Violation::new(what) }))
     }
@@ -191,7 +201,8 @@ impl<'a> Judge<'a> {
         let tape = Tape::new(image, self.world.atomic_unit, self.world.lie);
         let tape = tape.wanting_discards(self.world.discards);
         if let Stage::Recovery(..) = stage {
-            S::check(self.world, &tape, &clock).map_err(|what| format!("check after the cut: {what}"))?;
+            S::check(self.world, &tape, &clock)
+                .map_err(|what| format!("check after the cut: {what}"))?;
         }
         let (mut session, found) = Session::<S>::open(self.world, &tape, &clock, tick, allowed)?;
         let opened = tape.position();
@@ -223,9 +234,11 @@ impl<'a> Judge<'a> {
                 }
             }
             Stage::Recovery(_, interrupted) => {
-                // The volume must work on: counts add up, something new can be done, committed and found again.
+                // The volume must work on: counts add up, something new can be done, committed and
+                // found again.
                 session.compare_counts()?;
-                // Opening has compared what log and tree say together. To count, the log was replayed into the tree.
+                // Opening has compared what log and tree say together. To count, the log was
+                // replayed into the tree.
                 session.compare()?;
                 match self.random.below(16) {
                     // Everything goes, and every block comes back.
@@ -233,8 +246,8 @@ impl<'a> Judge<'a> {
                         session.drain(Some(self.start.nodes_when_new))?;
                         self.tally.emptied += 1;
                     }
-                    // As a program that tries again what the cut interrupted: the same bytes go to the same places, and
-                    // may complete what the first try has left torn.
+                    // As a program that tries again what the cut interrupted: the same bytes go to
+                    // the same places, and may complete what the first try has left torn.
                     1..8 => {
                         for operation in interrupted {
                             step(&mut session, operation.clone())?;
@@ -261,7 +274,10 @@ impl<'a> Judge<'a> {
         let (tick, no_space, answers) = (session.tick(), session.no_space, session.digest.value());
         let ledger = session.abandon();
         S::check(self.world, &tape, &clock).map_err(|what| format!("check: {what}"))?;
-        self.digest.number(found as u64).bytes(&answers.to_le_bytes()).bytes(&tape.digest().to_le_bytes());
+        self.digest
+            .number(found as u64)
+            .bytes(&answers.to_le_bytes())
+            .bytes(&tape.digest().to_le_bytes());
         Ok(Recorded { tape, ledger, opened, found, tick, operations: Vec::new(), begun, no_space })
     }
 }

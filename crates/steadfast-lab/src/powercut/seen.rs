@@ -6,8 +6,8 @@ use crate::digest::Digest;
 use crate::image::Image;
 use crate::ledger::Point;
 
-/// Remembers which images were judged against which states. Many cuts leave the same bytes (nothing survived, twice in a
-/// row); opening and comparing them again would show nothing.
+/// Remembers which images were judged against which states. Many cuts leave the same bytes (nothing
+/// survived, twice in a row); opening and comparing them again would show nothing.
 #[derive(Debug, Default)]
 pub struct Seen(HashSet<u128>);
 
@@ -15,7 +15,8 @@ pub struct Seen(HashSet<u128>);
 const SEEN_MAX: usize = 4 << 20;
 
 impl Seen {
-    /// Whether this image, which was copied from `origin` and written, is new for these states. It is known from now on.
+    /// Whether this image, which was copied from `origin` and written, is new for these states. It
+    /// is known from now on.
     pub fn is_new(&mut self, image: &Image, origin: &Image, allowed: &[Point]) -> bool {
         let mut key = Digest::default();
         key.bytes(&image.digest_since(origin).to_le_bytes());

@@ -52,14 +52,16 @@ impl Start {
         let point = Point::new(state, "the empty volume".to_owned(), 0, Some(0));
         let image = tape.image();
         let nodes_when_new = guard(|| {
-            let (mut session, _) = Session::<S>::open(world, &tape, &clock, 0, std::slice::from_ref(&point))?;
+            let (mut session, _) =
+                Session::<S>::open(world, &tape, &clock, 0, std::slice::from_ref(&point))?;
             session.drain(None)
         })
         .map_err(|panic| format!("the empty volume panics: {panic}"))??;
         Ok(Some(Start { image, point, tick: 0, nodes_when_new }))
     }
 
-    /// The medium as it is before the volume is made: blank, or with what an earlier volume has left.
+    /// The medium as it is before the volume is made: blank, or with what an earlier volume has
+    /// left.
     ///
     /// # Errors
     /// What went wrong, in words.
@@ -68,12 +70,15 @@ impl Start {
         if !world.extras.used_medium {
             return Ok(Some(blank));
         }
-        let blank_world = World { extras: Extras { used_medium: false, ..world.extras }, ..world.clone() };
+        let blank_world =
+            World { extras: Extras { used_medium: false, ..world.extras }, ..world.clone() };
         let Some(start) = Self::format::<S>(&blank_world)? else { return Ok(None) };
         let clock = Clock::default();
-        let tape = Tape::new(start.image, world.atomic_unit, world.lie).wanting_discards(world.discards);
+        let tape =
+            Tape::new(start.image, world.atomic_unit, world.lie).wanting_discards(world.discards);
         let allowed = std::slice::from_ref(&start.point);
-        let (mut session, _) = Session::<S>::open(&blank_world, &tape, &clock, start.tick, allowed)?;
+        let (mut session, _) =
+            Session::<S>::open(&blank_world, &tape, &clock, start.tick, allowed)?;
         let mut scheduler = Scheduler::new(&blank_world);
         let mut random = Random::new(world.seed).fork(12);
         for _ in 0..random.below(EARLIER_OPERATIONS) {
@@ -89,7 +94,11 @@ impl Start {
     ///
     /// # Errors
     /// What went wrong, in words.
-    pub fn after<S: Subject>(&self, world: &World, operations: &[Operation]) -> Result<Start, String> {
+    pub fn after<S: Subject>(
+        &self,
+        world: &World,
+        operations: &[Operation],
+    ) -> Result<Start, String> {
         let clock = Clock::default();
         let tape = Tape::new(self.image.clone(), world.atomic_unit, world.lie);
         let allowed = std::slice::from_ref(&self.point);

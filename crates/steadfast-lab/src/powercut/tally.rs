@@ -17,13 +17,15 @@ pub struct Tally {
     pub repeated: u64,
     /// Operations that found no space.
     pub no_space: u64,
-    /// Images that kept something of what was in flight: a later point than the last acknowledged one.
+    /// Images that kept something of what was in flight: a later point than the last acknowledged
+    /// one.
     pub later_points: u64,
     /// Worlds whose medium is too small for a volume.
     pub too_small: u64,
     /// Recoveries after which everything was deleted, and all space was free again to the block.
     pub emptied: u64,
-    /// Digests of all sequences together: operations, answers, I/Os, verdicts. Does not depend on the order of seeds.
+    /// Digests of all sequences together: operations, answers, I/Os, verdicts. Does not depend on
+    /// the order of seeds.
     pub digest: u64,
 }
 

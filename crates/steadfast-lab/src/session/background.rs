@@ -10,8 +10,14 @@ use crate::subject::{Call, Reply, Subject};
 pub(super) const TURNS_MAX: u64 = 10_000;
 
 impl<S: Subject> Session<'_, S> {
-    /// Background work until there is none, in at most so many turns; one alone may leave more to do.
-    pub(super) fn background(&mut self, advance_ms: u64, turns: u64, label: &str) -> Result<Verdict, String> {
+    /// Background work until there is none, in at most so many turns; one alone may leave more to
+    /// do.
+    pub(super) fn background(
+        &mut self,
+        advance_ms: u64,
+        turns: u64,
+        label: &str,
+    ) -> Result<Verdict, String> {
         self.monotonic_ms += advance_ms;
         self.clock.advance_ms(advance_ms);
         let begun = self.tape.position();
@@ -35,13 +41,16 @@ impl<S: Subject> Session<'_, S> {
             return Err("background work does not end".to_owned());
         }
         let timer = witness.mask.contains(TransactionMask::TIMER);
-        let points = self.subject.witness().transaction_points.wrapping_sub(witness.transaction_points);
+        let points =
+            self.subject.witness().transaction_points.wrapping_sub(witness.transaction_points);
         if points > 0 {
-            // Reclaiming a removed file may need space, too. And where nothing is uncommitted, the checkpoint that follows a
-            // deleted snapshot commits nothing.
+            // Reclaiming a removed file may need space, too. And where nothing is uncommitted, the
+            // checkpoint that follows a deleted snapshot commits nothing.
             let asked = timer || witness.mask.contains(TransactionMask::VOLUME_FULL);
             if !asked && self.dirty_since_ms.is_some() {
-                return Err("background work set a transaction point that nobody asked for".to_owned());
+                return Err(
+                    "background work set a transaction point that nobody asked for".to_owned()
+                );
             }
             self.point(format!("in {label}"), begun);
         }

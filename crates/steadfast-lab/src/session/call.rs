@@ -27,15 +27,21 @@ pub(crate) struct Attempt<'c> {
 
 impl<S: Subject> Session<'_, S> {
     /// Does a call on both, compares what they say, and notes transaction points.
-    pub(super) fn call(&mut self, call: &Call<'_>, label: &str) -> Result<(Verdict, Option<Reply>), String> {
+    pub(super) fn call(
+        &mut self,
+        call: &Call<'_>,
+        label: &str,
+    ) -> Result<(Verdict, Option<Reply>), String> {
         let before = self.model.state.clone();
         let begun = self.tape.position();
         let witness = self.subject.witness();
         let result = self.subject.call(call);
         self.digest.shown(&result);
-        let points = self.subject.witness().transaction_points.wrapping_sub(witness.transaction_points);
+        let points =
+            self.subject.witness().transaction_points.wrapping_sub(witness.transaction_points);
         // Going back to a snapshot sets the last point anew before its own: the same state twice.
-        let points = if matches!(call, Call::SnapshotRollback { .. }) { points.min(1) } else { points };
+        let points =
+            if matches!(call, Call::SnapshotRollback { .. }) { points.min(1) } else { points };
         let attempt = Attempt { call, label, begun, mask: witness.mask, points, before };
         match result {
             Ok(reply) => self.accept(&attempt, reply).map(|()| (Verdict::Done, Some(reply))),
@@ -53,7 +59,9 @@ impl<S: Subject> Session<'_, S> {
         match self.model.apply(call, Some(&reply)) {
             Ok(_) => {}
             // Without a medium nothing can be taken apart: a file without names is still there.
-            Err(faults) if self.tape.all_strikes() > 0 && faults.allow(Fault::Stale) => return Ok(()),
+            Err(faults) if self.tape.all_strikes() > 0 && faults.allow(Fault::Stale) => {
+                return Ok(());
+            }
             Err(faults) => {
                 return Err(format!("succeeded with {reply:?}, right is to refuse: {faults:?}"));
             }
@@ -73,7 +81,8 @@ impl<S: Subject> Session<'_, S> {
         let Attempt { call, points, .. } = *attempt;
         let fault = Fault::from(error);
         if fault == Fault::ValueTooLong && value_length(call) > VALUE_ALWAYS {
-            self.compare().map_err(|what| format!("value too long, but something has changed: {what}"))?;
+            self.compare()
+                .map_err(|what| format!("value too long, but something has changed: {what}"))?;
             return Ok(fault);
         }
         if fault == Fault::NoSpace {
@@ -107,16 +116,16 @@ impl<S: Subject> Session<'_, S> {
     /// Attributes in a reply are those of the inode after the call.
     pub(super) fn check_reply(&self, reply: &Reply) -> Result<(), String> {
         if let Reply::Attributes(attributes) = reply {
-            let node =
-                self.model.state.node(attributes.inode).ok_or_else(|| {
-                    format!("the reply names inode {}, which is not there", attributes.inode.0)
-                })?;
+            let node = self.model.state.node(attributes.inode).ok_or_else(|| {
+                format!("the reply names inode {}, which is not there", attributes.inode.0)
+            })?;
             compare_attributes(attributes.inode, node, attributes, "the reply")?;
         }
         Ok(())
     }
 
-    /// Notes the transaction points that a successful call set; `required`: the mask asks it for one.
+    /// Notes the transaction points that a successful call set; `required`: the mask asks it for
+    /// one.
     fn settle(&mut self, attempt: &Attempt<'_>, required: bool) -> Result<(), String> {
         let Attempt { call, label, begun, mask, points, ref before } = *attempt;
         if required && points == 0 && self.dirty_since_ms.is_some() {
@@ -141,8 +150,15 @@ impl<S: Subject> Session<'_, S> {
         Ok(())
     }
 
-    /// Notes that what was there before a call, or between its steps, may have become durable in it.
-    pub(crate) fn points_before(&mut self, call: &Call<'_>, label: &str, begun: usize, before: &State) {
+    /// Notes that what was there before a call, or between its steps, may have become durable in
+    /// it.
+    pub(crate) fn points_before(
+        &mut self,
+        call: &Call<'_>,
+        label: &str,
+        begun: usize,
+        before: &State,
+    ) {
         let end = self.tape.position();
         self.ledger.add_one_of(self.steps(call, before), &format!("before {label}"), begun, end);
     }
@@ -151,7 +167,8 @@ impl<S: Subject> Session<'_, S> {
         let Attempt { call, label, begun, mask, points, ref before } = *attempt;
         self.no_space += 1;
         self.check_nothing_reserved()?;
-        // Where the mask keeps the volume from committing when it is full, "no space" says: commit or roll back.
+        // Where the mask keeps the volume from committing when it is full, "no space" says: commit
+        // or roll back.
         let may_commit = mask.contains(TransactionMask::VOLUME_FULL);
         if is_freeing(call, &self.model) && (may_commit || is_commit(call)) {
             return Err("there is no space for an operation that always has to succeed".to_owned());
@@ -163,7 +180,8 @@ impl<S: Subject> Session<'_, S> {
             self.points_before(call, &format!("{label}, which found no space"), begun, before);
             self.dirty_since_ms = None;
         }
-        self.compare_refused(call).map_err(|what| format!("no space, but something has changed: {what}"))
+        self.compare_refused(call)
+            .map_err(|what| format!("no space, but something has changed: {what}"))
     }
 }
 

@@ -1,4 +1,5 @@
-//! From an operation as a test writes it down to calls of the facade: places become inodes, names bytes.
+//! From an operation as a test writes it down to calls of the facade: places become inodes, names
+//! bytes.
 
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use super::{Session, Verdict};
 use crate::fault::Fault;
 use crate::ledger::Point;
 use crate::model::State;
-use crate::operation::{ALL_SLOTS, Change, Make, Operation, Place, Time, caller, snapshot_name, xattr_name};
+use crate::operation::{
+    ALL_SLOTS, Change, Make, Operation, Place, Time, caller, snapshot_name, xattr_name,
+};
 use crate::random::pattern_vec;
 use crate::subject::{Call, Reply, Subject};
 
@@ -59,8 +62,11 @@ impl<S: Subject> Session<'_, S> {
                 let (directory, name, permissions) =
                     (resolve!(directory), name.bytes(name_max), *permissions);
                 let caller = caller(*by);
-                self.call(&Call::Create { directory, name: &name, node, permissions, caller }, &label)
-                    .map(|(verdict, _)| verdict)
+                self.call(
+                    &Call::Create { directory, name: &name, node, permissions, caller },
+                    &label,
+                )
+                .map(|(verdict, _)| verdict)
             }
             Operation::CreateUnnamed { directory, slot, caller: by } => {
                 let directory = resolve!(directory);
@@ -68,7 +74,8 @@ impl<S: Subject> Session<'_, S> {
                 if self.slot_was_last(directory) {
                     return Ok(Verdict::Skipped);
                 }
-                let call = Call::CreateUnnamed { directory, permissions: 0o640, caller: caller(*by) };
+                let call =
+                    Call::CreateUnnamed { directory, permissions: 0o640, caller: caller(*by) };
                 let (verdict, reply) = self.call(&call, &label)?;
                 if let Some(Reply::Attributes(attributes)) = reply {
                     self.slots[usize::from(*slot) % ALL_SLOTS] = Some(attributes.inode);
@@ -85,12 +92,21 @@ impl<S: Subject> Session<'_, S> {
             }
             Operation::RemoveDirectory { directory, name } => {
                 let directory = resolve!(directory);
-                self.plain(&Call::RemoveDirectory { directory, name: &name.bytes(name_max) }, &label)
+                self.plain(
+                    &Call::RemoveDirectory { directory, name: &name.bytes(name_max) },
+                    &label,
+                )
             }
             Operation::Rename { from, from_name, to, to_name, mode } => {
                 let (from_name, to_name) = (from_name.bytes(name_max), to_name.bytes(name_max));
                 let (from, to) = (resolve!(from), resolve!(to));
-                let call = Call::Rename { from, from_name: &from_name, to, to_name: &to_name, mode: *mode };
+                let call = Call::Rename {
+                    from,
+                    from_name: &from_name,
+                    to,
+                    to_name: &to_name,
+                    mode: *mode,
+                };
                 self.plain(&call, &label)
             }
             Operation::Set { place, change } => {
@@ -101,7 +117,10 @@ impl<S: Subject> Session<'_, S> {
                 let inode = resolve!(place);
                 let value = pattern_vec(*fill, 0, *length as usize);
                 let name = xattr_name(*name);
-                self.plain(&Call::SetXattr { inode, name: &name, value: &value, mode: *mode }, &label)
+                self.plain(
+                    &Call::SetXattr { inode, name: &name, value: &value, mode: *mode },
+                    &label,
+                )
             }
             Operation::RemoveXattr { place, name } => {
                 let inode = resolve!(place);
@@ -130,7 +149,10 @@ impl<S: Subject> Session<'_, S> {
             Operation::Write { place, offset, length, fill, sync } => {
                 let inode = resolve!(place);
                 let data = pattern_vec(*fill, *offset, *length as usize);
-                self.plain(&Call::Write { inode, offset: *offset, data: &data, sync: *sync }, &label)
+                self.plain(
+                    &Call::Write { inode, offset: *offset, data: &data, sync: *sync },
+                    &label,
+                )
             }
             Operation::Append { place, length, fill, sync } => {
                 let inode = resolve!(place);
@@ -152,7 +174,8 @@ impl<S: Subject> Session<'_, S> {
                 for piece in 0..u64::from(*count) {
                     let offset = 2 * piece * block;
                     let data = pattern_vec(*fill, offset, SCATTER_BLOCK as usize);
-                    verdict = self.plain(&Call::Write { inode, offset, data: &data, sync: false }, &label)?;
+                    verdict = self
+                        .plain(&Call::Write { inode, offset, data: &data, sync: false }, &label)?;
                     if verdict != Verdict::Done {
                         break;
                     }
@@ -161,7 +184,10 @@ impl<S: Subject> Session<'_, S> {
             }
             Operation::Allocate { place, offset, length, mode } => {
                 let inode = resolve!(place);
-                self.plain(&Call::Allocate { inode, offset: *offset, length: *length, mode: *mode }, &label)
+                self.plain(
+                    &Call::Allocate { inode, offset: *offset, length: *length, mode: *mode },
+                    &label,
+                )
             }
             Operation::CopyRange { from, from_offset, to, to_offset, length } => {
                 let (from, to) = (resolve!(from), resolve!(to));
@@ -193,8 +219,12 @@ impl<S: Subject> Session<'_, S> {
             // A hold that is not there has no end: the daemon knows who holds the volume.
             Operation::Hold if S::EXTENDED => self.plain(&Call::Hold, &label),
             Operation::CommitHeld if self.model.held => self.plain(&Call::CommitHeld, &label),
-            Operation::RollBackHeld if self.model.held => self.roll_back(&Call::RollBackHeld, &label),
-            Operation::Hold | Operation::CommitHeld | Operation::RollBackHeld => Ok(Verdict::Skipped),
+            Operation::RollBackHeld if self.model.held => {
+                self.roll_back(&Call::RollBackHeld, &label)
+            }
+            Operation::Hold | Operation::CommitHeld | Operation::RollBackHeld => {
+                Ok(Verdict::Skipped)
+            }
             Operation::Resize { eighths } => self.resize(*eighths, &label),
             Operation::Background { advance_ms } => self.background(*advance_ms, TURNS_MAX, &label),
             Operation::Turn { advance_ms } => self.background(*advance_ms, 1, &label),
@@ -209,8 +239,10 @@ impl<S: Subject> Session<'_, S> {
                 }
                 // What was accepted becomes durable a moment before the snapshot does.
                 let (before, begun) = (Arc::new(self.model.state.clone()), self.tape.position());
-                self.snapshot_begins = Some(Point::new(before, format!("before {label}"), begun, None));
-                let verdict = self.plain(&Call::SnapshotCreate { name: &snapshot_name(*name) }, &label);
+                self.snapshot_begins =
+                    Some(Point::new(before, format!("before {label}"), begun, None));
+                let verdict =
+                    self.plain(&Call::SnapshotCreate { name: &snapshot_name(*name) }, &label);
                 self.snapshot_begins = None;
                 verdict
             }
@@ -229,7 +261,8 @@ impl<S: Subject> Session<'_, S> {
                 let verdict = self.plain(&call, &label)?;
                 // Where a fault has stopped it what is there was judged.
                 if verdict != Verdict::Refused(Fault::Broken) {
-                    self.compare().map_err(|what| format!("after going back to a snapshot: {what}"))?;
+                    self.compare()
+                        .map_err(|what| format!("after going back to a snapshot: {what}"))?;
                 }
                 Ok(verdict)
             }
@@ -261,8 +294,8 @@ impl<S: Subject> Session<'_, S> {
         Err(format!("after the rollback it is in no state that is allowed{differences}"))
     }
 
-    /// Whether the inode went with the slot that was just freed. Until background work has reclaimed it the volume may
-    /// still know it; nobody may ask.
+    /// Whether the inode went with the slot that was just freed. Until background work has
+    /// reclaimed it the volume may still know it; nobody may ask.
     pub(super) fn slot_was_last(&self, inode: InodeNumber) -> bool {
         self.model.state.node(inode).is_none() && self.numbers.contains(&inode)
     }

@@ -1,4 +1,5 @@
-//! Empties a volume: what is left in use then must be the nodes of a tree that holds nothing, to the block.
+//! Empties a volume: what is left in use then must be the nodes of a tree that holds nothing, to
+//! the block.
 
 use steadfast::fs::FileKind;
 use steadfast::{InodeNumber, TransactionMask};
@@ -11,10 +12,12 @@ use crate::subject::{Call, Subject};
 use crate::tape::Tape;
 
 impl<S: Subject> Session<'_, S> {
-    /// Deletes every snapshot, lets go of every held file, removes every name and attribute, lets background work finish, makes a checkpoint that
-    /// frees what the one before had to keep, and counts what is in use. Every used block must then belong to a node of
-    /// the tree, and the tree must be as small as the one of a new volume (`nodes_when_new`), but for the nodes that the
-    /// allocation bitmap takes: how long that is depends on where the nodes lie. Returns the number of nodes.
+    /// Deletes every snapshot, lets go of every held file, removes every name and attribute, lets
+    /// background work finish, makes a checkpoint that frees what the one before had to keep, and
+    /// counts what is in use. Every used block must then belong to a node of the tree, and the tree
+    /// must be as small as the one of a new volume (`nodes_when_new`), but for the nodes that the
+    /// allocation bitmap takes: how long that is depends on where the nodes lie. Returns the number
+    /// of nodes.
     ///
     /// # Errors
     /// Something could not be removed, or is still in use.
@@ -43,11 +46,13 @@ impl<S: Subject> Session<'_, S> {
         }
         self.background(0, TURNS_MAX, "background")?;
         self.compare()?;
-        let inodes = self.subject.statistics().map_err(|error| format!("statistics: {error}"))?.inodes;
+        let inodes =
+            self.subject.statistics().map_err(|error| format!("statistics: {error}"))?.inodes;
         if inodes != 1 {
             return Err(format!("the volume is empty but counts {inodes} inodes"));
         }
-        let statistics = self.subject.statistics().map_err(|error| format!("statistics: {error}"))?;
+        let statistics =
+            self.subject.statistics().map_err(|error| format!("statistics: {error}"))?;
         let tape = Tape::new(self.tape.image(), self.world.atomic_unit, self.world.lie);
         let Some(census) = S::census(self.world, &tape, &self.clock)? else { return Ok(0) };
         let used = statistics.blocks - statistics.blocks_free;

@@ -1,8 +1,9 @@
 //! Calls that are done in steps: what may be there between two of them.
 //!
-//! A clone, and a copy that shares blocks, takes a few extents at a time. Between two steps a full volume may set a transaction point, and the next step
-//! may find no space or fail; what was shared before stays. So each state in which a prefix of the range,
-//! up to the end of a block, has been taken is one that can be seen then.
+//! A clone, and a copy that shares blocks, takes a few extents at a time. Between two steps a full
+//! volume may set a transaction point, and the next step may find no space or fail; what was shared
+//! before stays. So each state in which a prefix of the range, up to the end of a block, has been
+//! taken is one that can be seen then.
 
 use super::Session;
 use crate::model::{Model, State};
@@ -12,7 +13,8 @@ use crate::subject::{Call, Subject};
 const PREFIX_BLOCKS_MAX: u64 = 1024;
 
 impl<S: Subject> Session<'_, S> {
-    /// The states that a call passes through before it is done, in order: the one `before` it, and those between steps.
+    /// The states that a call passes through before it is done, in order: the one `before` it, and
+    /// those between steps.
     pub(crate) fn steps(&self, call: &Call<'_>, before: &State) -> Vec<State> {
         let mut states = vec![before.clone()];
         let model = Model { state: before.clone(), ..self.model.clone() };
@@ -51,8 +53,8 @@ impl<S: Subject> Session<'_, S> {
         states
     }
 
-    /// Compares the volume with the model after a call that was refused; where the first steps of the call were done, the
-    /// model does them, too.
+    /// Compares the volume with the model after a call that was refused; where the first steps of
+    /// the call were done, the model does them, too.
     ///
     /// # Errors
     /// The difference, where the volume is in none of the states that the call passes through.

@@ -29,7 +29,8 @@ impl<S: Subject> Session<'_, S> {
         let last: Vec<Arc<State>> =
             self.ledger.last_candidates().iter().map(|point| point.state.clone()).collect();
         let in_flight = std::mem::take(&mut self.in_flight);
-        // The log is kept once: a last record that can never be read is taken for one that was interrupted.
+        // The log is kept once: a last record that can never be read is taken for one that was
+        // interrupted.
         let unread = self.tape.strikes(MediumOperation::Read) > strikes;
         let before = self.ledger.before_last().filter(|_| unread).map(|point| point.state.clone());
         for state in in_flight.iter().rev().chain(last.iter().rev()).chain(&before) {
@@ -67,7 +68,8 @@ impl<S: Subject> Session<'_, S> {
         }
     }
 
-    /// A fault may keep it from opening, with an error that says so, but not for longer than the fault lasts.
+    /// A fault may keep it from opening, with an error that says so, but not for longer than the
+    /// fault lasts.
     pub(super) fn open_subject(&self) -> Result<S, String> {
         let open = || S::open(self.world, &self.tape, &self.clock);
         let strikes = self.tape.all_strikes();

@@ -1,4 +1,5 @@
-//! Changes of the volume's size: what is in it stays as it is, and a volume that was made smaller is opened anew.
+//! Changes of the volume's size: what is in it stays as it is, and a volume that was made smaller
+//! is opened anew.
 
 use steadfast::Error;
 
@@ -19,8 +20,9 @@ impl<S: Subject> Session<'_, S> {
         let (old, longest) = (self.subject.witness().size, self.world.size / cell * cell);
         let mut new = self.world.size / 8 * u64::from(eighths) / cell * cell;
         if self.world.medium.is_rough() {
-            // The contract asks for whole units. Where the medium leaves garbage the other superblock is found only at the
-            // end of the medium: the larger of the two volumes has to reach it.
+            // The contract asks for whole units. Where the medium leaves garbage the other
+            // superblock is found only at the end of the medium: the larger of the two volumes has
+            // to reach it.
             new = if new > old { longest } else { new };
             if old.max(new) != longest {
                 return Ok(Verdict::Skipped);
@@ -69,7 +71,13 @@ impl<S: Subject> Session<'_, S> {
         Ok(Verdict::Refused(Fault::Size))
     }
 
-    fn resized(&mut self, new: u64, old: u64, begun: usize, label: &str) -> Result<Verdict, String> {
+    fn resized(
+        &mut self,
+        new: u64,
+        old: u64,
+        begun: usize,
+        label: &str,
+    ) -> Result<Verdict, String> {
         self.point(format!("after {label}"), begun);
         if new < old {
             self.reopen()?;

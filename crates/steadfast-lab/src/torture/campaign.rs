@@ -1,7 +1,7 @@
 //! Seed after seed, on several threads, until enough is tried.
 //!
-//! Threads share nothing but the number of the next seed and the counts: which seeds a campaign plays depends on how
-//! fast the machine is, what a seed shows does not.
+//! Threads share nothing but the number of the next seed and the counts: which seeds a campaign
+//! plays depends on how fast the machine is, what a seed shows does not.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,7 +80,8 @@ const SAMPLES_MAX: usize = 400;
 /// Between two looks at the counts.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs a campaign. `watch` is called about ten times a second, and the campaign ends early when `stop` is set.
+/// Runs a campaign. `watch` is called about ten times a second, and the campaign ends early when
+/// `stop` is set.
 pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Sample, u64)) -> Outcome {
     let started = Instant::now();
     let next = AtomicU64::new(plan.first_seed);
@@ -179,7 +180,10 @@ mod tests {
         let first = outcome.findings.first().map(|finding| finding.violation.to_string());
         assert_eq!(first, None);
         assert!(outcome.total.cuts >= 1);
-        assert_eq!(outcome.cells.values().map(|cell| cell.tally.cuts).sum::<u64>(), outcome.total.cuts);
+        assert_eq!(
+            outcome.cells.values().map(|cell| cell.tally.cuts).sum::<u64>(),
+            outcome.total.cuts
+        );
         assert_eq!(outcome.samples.last().map(|sample| sample.cuts), Some(outcome.total.cuts));
     }
 
@@ -193,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_campaign_can_be_stopped_before_it_starts() {
-        let outcome = run(&Plan { cuts_max: None, ..plan() }, &AtomicBool::new(true), &mut |_, _| ());
+        let outcome =
+            run(&Plan { cuts_max: None, ..plan() }, &AtomicBool::new(true), &mut |_, _| ());
         assert_eq!((outcome.seeds, outcome.total.cuts), (0, 0));
     }
 

@@ -1,7 +1,9 @@
-//! A violation as a person gets it: named by its world, as short as it will go, ready to be played again.
+//! A violation as a person gets it: named by its world, as short as it will go, ready to be played
+//! again.
 //!
-//! One seed is one world, and the cuts in it are drawn from it too. So a [`Name`] is enough to see a violation again:
-//! no sequence has to be carried around, and the shortest one found is found again.
+//! One seed is one world, and the cuts in it are drawn from it too. So a [`Name`] is enough to see
+//! a violation again: no sequence has to be carried around, and the shortest one found is found
+//! again.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,9 +16,11 @@ use crate::subject::{LabVolume, Subject};
 use crate::tape::Lie;
 use crate::world::{Profile, World};
 
-/// Cuts and operations of one seed, the same in every campaign of this version: a seed has to mean the same run
-/// wherever it is played. Small, so that many worlds are seen and a run ends soon after it is told to.
-pub const EFFORT: Effort = Effort { operations: 60, cuts: Some(48), survivals: 2, recovery_cuts: [1, 1, 1] };
+/// Cuts and operations of one seed, the same in every campaign of this version: a seed has to mean
+/// the same run wherever it is played. Small, so that many worlds are seen and a run ends soon
+/// after it is told to.
+pub const EFFORT: Effort =
+    Effort { operations: 60, cuts: Some(48), survivals: 2, recovery_cuts: [1, 1, 1] };
 
 /// Attempts at leaving operations out of a failing sequence.
 const ATTEMPTS: usize = 150;
@@ -65,11 +69,16 @@ impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Name, String> {
-        let wrong = || format!("'{text}' is not a run: write SEED, SEED:PROFILE or SEED:PROFILE:MEDIUM");
+        let wrong =
+            || format!("'{text}' is not a run: write SEED, SEED:PROFILE or SEED:PROFILE:MEDIUM");
         let mut words = text.split(':');
         let seed = words.next().and_then(|seed| seed.parse().ok()).ok_or_else(wrong)?;
-        let profile = words.next().map(|word| Profile::from_name(word).ok_or_else(wrong)).transpose()?;
-        let medium = words.next().map(|word| MediumProfile::from_name(word).ok_or_else(wrong)).transpose()?;
+        let profile =
+            words.next().map(|word| Profile::from_name(word).ok_or_else(wrong)).transpose()?;
+        let medium = words
+            .next()
+            .map(|word| MediumProfile::from_name(word).ok_or_else(wrong))
+            .transpose()?;
         if words.next().is_some() { Err(wrong()) } else { Ok(Name::new(seed, profile, medium)) }
     }
 }

@@ -1,6 +1,7 @@
 //! The page about a campaign: what was tried, what was found, and how far that goes.
 //!
-//! One file that needs nothing else: style and picture are in it, no script, readable by light and by night.
+//! One file that needs nothing else: style and picture are in it, no script, readable by light and
+//! by night.
 
 use std::fmt::Write;
 
@@ -82,7 +83,8 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
     let violations_count = outcome.cells.values().map(|cell| cell.violations).sum();
     let seconds = outcome.elapsed.as_secs_f64();
     let rate = if seconds > 0.0 { outcome.total.cuts as f64 / seconds } else { 0.0 };
-    let rows = outcome.cells.iter().map(|((profile, medium), cell)| row(profile, medium, cell)).collect();
+    let rows =
+        outcome.cells.iter().map(|((profile, medium), cell)| row(profile, medium, cell)).collect();
     let total = Cell { tally: outcome.total, violations: violations_count };
     let page = Page {
         facts,
@@ -151,8 +153,8 @@ fn row(profile: &'static str, medium: &'static str, cell: &Cell) -> Row {
     }
 }
 
-/// The share of worlds that could fail with this many clean ones seen, at 95 % confidence: the rule of three. Cuts of one
-/// world are too much alike to be counted one by one.
+/// The share of worlds that could fail with this many clean ones seen, at 95 % confidence: the rule
+/// of three. Cuts of one world are too much alike to be counted one by one.
 fn bound(sequences: u64) -> String {
     if sequences < 30 {
         "too few were tried to say".to_owned()
@@ -209,8 +211,10 @@ impl Chart {
             }
         }
         let area = format!("{LEFT:.1},{BOTTOM:.1} {line}{:.1},{BOTTOM:.1}", x(last.0));
-        let levels =
-            (0..=4).map(|part| cuts * part / 4).map(|at| (format!("{:.1}", y(at)), grouped(at))).collect();
+        let levels = (0..=4)
+            .map(|part| cuts * part / 4)
+            .map(|at| (format!("{:.1}", y(at)), grouped(at)))
+            .collect();
         let times = (0..=4)
             .map(|part| last.0 * f64::from(part) / 4.0)
             .map(|at| {
@@ -278,10 +282,14 @@ mod tests {
     fn a_clean_page_says_so() {
         let page = render(&facts(), &outcome()).unwrap();
         assert!(page.contains("1\u{202f}234\u{202f}567") && page.contains("disk-512"));
-        assert!(page.contains("40 worlds from seed 1 on (1 more, too small for a volume, left out)"));
+        assert!(
+            page.contains("40 worlds from seed 1 on (1 more, too small for a volume, left out)")
+        );
         assert!(page.contains("<dt>worlds</dt><dd>40</dd>"));
         assert!(page.contains("No violation") && !page.contains("--replay"));
-        assert!(page.matches("<svg").count() == 1 && !page.contains("NaN") && !page.contains("<script"));
+        assert!(
+            page.matches("<svg").count() == 1 && !page.contains("NaN") && !page.contains("<script")
+        );
     }
 
     #[test]
@@ -298,7 +306,12 @@ mod tests {
             image: None,
         };
         let name: Name = "7:names".parse().unwrap();
-        outcome.findings.push(Finding { name, world: "seed 7".to_owned(), operations_found: 9, violation });
+        outcome.findings.push(Finding {
+            name,
+            world: "seed 7".to_owned(),
+            operations_found: 9,
+            violation,
+        });
         let page = render(&facts(), &outcome).unwrap();
         assert!(page.contains("steadfast torture --replay 7:names") && page.contains("Transact"));
         assert!(!page.contains("<b>lost") && !page.contains("No violation"));

@@ -1,7 +1,8 @@
 //! Does the campaign find what it is there to find?
 //!
-//! Every lie of a medium and every planted bug between test and volume is played until the first violation. One that
-//! stays hidden means that a clean campaign says nothing about faults of its kind.
+//! Every lie of a medium and every planted bug between test and volume is played until the first
+//! violation. One that stays hidden means that a clean campaign says nothing about faults of its
+//! kind.
 
 use super::finding::{Finding, Name, play, shorten};
 use crate::powercut::Tally;
@@ -52,15 +53,24 @@ impl Planted {
     }
 }
 
-/// Plays seeds from `first_seed` on until the fault shows. Its sequence is shortened only where `short` says so.
+/// Plays seeds from `first_seed` on until the fault shows. Its sequence is shortened only where
+/// `short` says so.
 pub fn hunt(planted: Planted, first_seed: u64, short: bool) -> Caught {
     match planted {
         Planted::Medium(lie) => hunt_in::<LabVolume>(planted, lie, Bug::None, first_seed, short),
-        Planted::Volume(bug) => hunt_in::<Sabotaged<LabVolume>>(planted, Lie::None, bug, first_seed, short),
+        Planted::Volume(bug) => {
+            hunt_in::<Sabotaged<LabVolume>>(planted, Lie::None, bug, first_seed, short)
+        }
     }
 }
 
-fn hunt_in<S: Subject>(planted: Planted, lie: Lie, bug: Bug, first_seed: u64, short: bool) -> Caught {
+fn hunt_in<S: Subject>(
+    planted: Planted,
+    lie: Lie,
+    bug: Bug,
+    first_seed: u64,
+    short: bool,
+) -> Caught {
     let mut tally = Tally::default();
     for seeds in 1..=SEEDS_MAX {
         let name = Name::new(first_seed.wrapping_add(seeds - 1), None, None);

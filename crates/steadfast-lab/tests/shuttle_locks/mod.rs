@@ -1,4 +1,5 @@
-//! The surroundings of a volume under shuttle: its locks, and a medium where every I/O is a place to switch threads.
+//! The surroundings of a volume under shuttle: its locks, and a medium where every I/O is a place
+//! to switch threads.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +17,9 @@ struct Held {
     writers_waiting: u32,
 }
 
-/// A readers-writer lock of shuttle's pieces. As the host's locks do, it lets no new reader in while a writer waits:
-/// a thread that takes it twice for reading is a deadlock there, and has to be one here.
+/// A readers-writer lock of shuttle's pieces. As the host's locks do, it lets no new reader in
+/// while a writer waits: a thread that takes it twice for reading is a deadlock there, and has to
+/// be one here.
 pub struct Lock {
     held: Mutex<Held>,
     changed: Condvar,
@@ -84,8 +86,8 @@ pub struct Guard(PhantomData<*const ()>);
 
 const GUARD: Guard = Guard(PhantomData);
 
-// SAFETY: `writer` is set only while it is unset and there are no readers, under the inner lock, and unset only by
-// `unlock`: one holder at a time.
+// SAFETY: `writer` is set only while it is unset and there are no readers, under the inner lock,
+// and unset only by `unlock`: one holder at a time.
 unsafe impl RawMutex for Lock {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Lock = Lock::new();
@@ -109,7 +111,8 @@ unsafe impl RawMutex for Lock {
     }
 }
 
-// SAFETY: as above; readers come in only while there is no writer, and a writer only while there are no readers.
+// SAFETY: as above; readers come in only while there is no writer, and a writer only while there
+// are no readers.
 unsafe impl RawRwLock for Lock {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Lock = Lock::new();

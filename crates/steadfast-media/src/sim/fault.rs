@@ -9,15 +9,16 @@ use crate::{ErrorClass, MediumOperation};
 pub enum Action {
     /// It fails with this class and has no effect.
     Fail(ErrorClass),
-    /// It fails with this class; of a write or discard some units arrive all the same (drawn from the seed of the
-    /// medium). Same as `Fail` for reads and flushes.
+    /// It fails with this class; of a write or discard some units arrive all the same (drawn from
+    /// the seed of the medium). Same as `Fail` for reads and flushes.
     FailTorn(ErrorClass),
-    /// It is acknowledged and not done: a lost write, a flush that was skipped. A read returns stale zeros.
+    /// It is acknowledged and not done: a lost write, a flush that was skipped. A read returns
+    /// stale zeros.
     Lose,
     /// A write is acknowledged and only some of its units arrive. Same as `Lose` for the rest.
     Tear,
-    /// A write or read goes to this offset instead. It must be aligned, and the request must fit there. Flushes and
-    /// discards are not affected.
+    /// A write or read goes to this offset instead. It must be aligned, and the request must fit
+    /// there. Flushes and discards are not affected.
     Misdirect(u64),
 }
 
@@ -87,7 +88,9 @@ impl Fault {
     fn matches(&self, operation: MediumOperation, offset: u64, length: u64) -> bool {
         self.operation.is_none_or(|wanted| wanted == operation)
             && self.range.as_ref().is_none_or(|range| {
-                operation != MediumOperation::Flush && offset < range.end && range.start < offset + length
+                operation != MediumOperation::Flush
+                    && offset < range.end
+                    && range.start < offset + length
             })
     }
 

@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use crate::pages::PagedImage;
 use crate::random::Random;
 
-/// Which of the writes in flight survive a power cut. All choices obey the rules of a power-safe medium (see the
-/// crate documentation) unless [`SimOptions::garbage_in_flight`](crate::SimOptions) is set.
+/// Which of the writes in flight survive a power cut. All choices obey the rules of a power-safe
+/// medium (see the crate documentation) unless [`SimOptions::garbage_in_flight`](crate::SimOptions)
+/// is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
     /// None: just what was flushed.
@@ -75,8 +76,8 @@ enum Arrival {
 #[derive(Default)]
 pub(super) struct InFlight {
     writes: Vec<Write>,
-    /// For each unit that a FUA write has made durable since: the number of writes that were older then. They can
-    /// not come back over it.
+    /// For each unit that a FUA write has made durable since: the number of writes that were older
+    /// then. They can not come back over it.
     settled: BTreeMap<u64, usize>,
 }
 
@@ -185,8 +186,8 @@ impl InFlight {
     }
 }
 
-/// Draws the fate of every write. Independent draws for each unit would hardly ever lose or keep a long write whole,
-/// so one of several styles of disaster is drawn first.
+/// Draws the fate of every write. Independent draws for each unit would hardly ever lose or keep a
+/// long write whole, so one of several styles of disaster is drawn first.
 fn draw(random: &mut Random, order: &mut [usize], arrivals: &mut [Arrival]) {
     match random.below(4) {
         // The cache was written in order up to some write, which is torn.

@@ -13,7 +13,9 @@ use super::record::{Counters, Record};
 use super::state::{Request, State};
 use crate::pages::PagedImage;
 use crate::random::Random;
-use crate::{FailureModel, Geometry, Medium, MediumError, MediumOperation, MemoryMedium, Temperature};
+use crate::{
+    FailureModel, Geometry, Medium, MediumError, MediumOperation, MemoryMedium, Temperature,
+};
 
 /// A medium that remembers, fails and loses power on demand; see the [module](crate::sim).
 ///
@@ -33,18 +35,19 @@ impl SimMedium {
         Self::with_image(options, PagedImage::default())
     }
 
-    /// A medium with the contents of `image`, of which it takes size and atomic unit; the other options stay.
-    /// Pages are shared: this costs next to nothing.
+    /// A medium with the contents of `image`, of which it takes size and atomic unit; the other
+    /// options stay. Pages are shared: this costs next to nothing.
     pub fn on(image: &MemoryMedium, options: SimOptions) -> Self {
         let Geometry { size, atomic_unit, .. } = image.geometry();
         Self::with_image(SimOptions { size, atomic_unit, ..options }, image.image())
     }
 
     fn with_image(options: SimOptions, image: PagedImage) -> Self {
-        let geometry = match Geometry::new(options.size, options.atomic_unit, FailureModel::PowerSafe) {
-            Ok(geometry) => geometry,
-            Err(error) => panic!("simulated medium: {error}"),
-        };
+        let geometry =
+            match Geometry::new(options.size, options.atomic_unit, FailureModel::PowerSafe) {
+                Ok(geometry) => geometry,
+                Err(error) => panic!("simulated medium: {error}"),
+            };
         SimMedium { geometry, state: Mutex::new(State::new(options, image)) }
     }
 
@@ -55,7 +58,8 @@ impl SimMedium {
         self.power_cut_with(Survival::Seeded(seed))
     }
 
-    /// The image that a power cut now would leave with the given survivors. The run goes on undisturbed.
+    /// The image that a power cut now would leave with the given survivors. The run goes on
+    /// undisturbed.
     pub fn power_cut_with(&self, survival: Survival) -> MemoryMedium {
         let image = self.state.lock().survivors(survival);
         MemoryMedium::from_image(image, self.geometry)
@@ -67,8 +71,9 @@ impl SimMedium {
         self.state.lock().in_flight.len()
     }
 
-    /// Every choice but the seeded ones that a power cut now has: what was flushed, every prefix of the writes in
-    /// flight, each of them alone, all but each. Their number grows with the writes in flight.
+    /// Every choice but the seeded ones that a power cut now has: what was flushed, every prefix of
+    /// the writes in flight, each of them alone, all but each. Their number grows with the writes
+    /// in flight.
     ///
     /// ```
     /// # use steadfast_media::{Medium, SimMedium, SimOptions};
@@ -80,15 +85,15 @@ impl SimMedium {
     /// ```
     pub fn corner_cases(&self) -> impl Iterator<Item = Survival> + use<> {
         let count = self.in_flight();
-        // Those that a prefix or another one covers are left out: the first alone, all but the last, and of two
-        // writes all but the first.
+        // Those that a prefix or another one covers are left out: the first alone, all but the
+        // last, and of two writes all but the first.
         let alone = (1..count).map(Survival::Only);
         let rests = (0..count.saturating_sub(1)).filter(move |_| count > 2).map(Survival::AllBut);
         (0..=count).map(Survival::First).chain(alone).chain(rests)
     }
 
-    /// Lets `requests` more requests through; with the one after them the power fails. That request is in flight;
-    /// it and all later ones fail with [`ErrorClass::Gone`](crate::ErrorClass::Gone).
+    /// Lets `requests` more requests through; with the one after them the power fails. That request
+    /// is in flight; it and all later ones fail with [`ErrorClass::Gone`](crate::ErrorClass::Gone).
     pub fn arm_power_cut(&self, requests: u64) {
         let mut state = self.state.lock();
         state.cut_at = Some(state.sequence.saturating_add(requests));
@@ -104,8 +109,9 @@ impl SimMedium {
         self.state.lock().off
     }
 
-    /// A power cut (now, or the one that has happened) and power on again, on this very medium: its contents are
-    /// what survived. An armed cut and all faults are gone; counters and records go on.
+    /// A power cut (now, or the one that has happened) and power on again, on this very medium: its
+    /// contents are what survived. An armed cut and all faults are gone; counters and records go
+    /// on.
     pub fn restart(&self, survival: Survival) {
         let mut state = self.state.lock();
         let image = state.survivors(survival);
@@ -136,16 +142,23 @@ impl SimMedium {
         self.state.lock().options.ignore_flushes = ignore;
     }
 
-    /// Flips one bit (0 is the lowest) of the byte at `offset`, for reads and for good. Writes in flight over it
-    /// are as they were.
+    /// Flips one bit (0 is the lowest) of the byte at `offset`, for reads and for good. Writes in
+    /// flight over it are as they were.
     pub fn flip_bit(&self, offset: u64, bit: u8) {
-        assert!(offset < self.geometry.size && bit < 8, "no bit {bit} at {offset} of {:?}", self.geometry);
-        self.state.lock().alter(offset, 1, |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 1 << bit));
+        assert!(
+            offset < self.geometry.size && bit < 8,
+            "no bit {bit} at {offset} of {:?}",
+            self.geometry
+        );
+        self.state
+            .lock()
+            .alter(offset, 1, |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 1 << bit));
     }
 
     /// Overwrites bytes behind everyone's back: no request, no alignment, not in flight.
     pub fn plant(&self, offset: u64, bytes: &[u8]) {
-        let inside = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.geometry.size);
+        let inside =
+            offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.geometry.size);
         assert!(inside, "cannot plant {} bytes at {offset} of {:?}", bytes.len(), self.geometry);
         self.state.lock().alter(offset, bytes.len(), |target| target.copy_from_slice(bytes));
     }
@@ -173,7 +186,8 @@ impl SimMedium {
         self.state.lock().counters
     }
 
-    /// Every request since the medium was made or the records were taken, as far as they are recorded.
+    /// Every request since the medium was made or the records were taken, as far as they are
+    /// recorded.
     pub fn records(&self) -> Vec<Record> {
         self.state.lock().records.clone()
     }
@@ -231,17 +245,20 @@ impl Medium for SimMedium {
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
-        let request = Request { buffers: 0, ..self.request(MediumOperation::Discard, offset, length) };
+        let request =
+            Request { buffers: 0, ..self.request(MediumOperation::Discard, offset, length) };
         self.state.lock().discard(&request)
     }
 
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
-        let request = self.vectored(MediumOperation::Read, offset, buffers.iter().map(|it| it.len()));
+        let request =
+            self.vectored(MediumOperation::Read, offset, buffers.iter().map(|it| it.len()));
         self.state.lock().read(&request, buffers)
     }
 
     fn write_vectored(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
-        let request = self.vectored(MediumOperation::Write, offset, buffers.iter().map(|it| it.len()));
+        let request =
+            self.vectored(MediumOperation::Write, offset, buffers.iter().map(|it| it.len()));
         let data: Arc<[u8]> = buffers.concat().into();
         self.state.lock().write(&request, data)
     }
@@ -252,7 +269,8 @@ impl Medium for SimMedium {
         buffers: &[&[u8]],
         temperature: Temperature,
     ) -> Result<(), MediumError> {
-        let request = self.vectored(MediumOperation::Write, offset, buffers.iter().map(|it| it.len()));
+        let request =
+            self.vectored(MediumOperation::Write, offset, buffers.iter().map(|it| it.len()));
         let request = Request { temperature: Some(temperature), ..request };
         let data: Arc<[u8]> = buffers.concat().into();
         self.state.lock().write(&request, data)

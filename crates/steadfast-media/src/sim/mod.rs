@@ -4,10 +4,12 @@
 //!
 //! - the *current* image, which reads answer from;
 //! - the *durable* image, as of the last flush;
-//! - the writes *in flight*: those after the last flush, in order, each of which a power cut may keep, lose or tear.
+//! - the writes *in flight*: those after the last flush, in order, each of which a power cut may
+//!   keep, lose or tear.
 //!
-//! [`SimMedium::power_cut`] makes a further image from the last two and leaves the run alone. Images share their
-//! pages, so that a cut after every request of a run costs little even with 64 MiB images:
+//! [`SimMedium::power_cut`] makes a further image from the last two and leaves the run alone.
+//! Images share their pages, so that a cut after every request of a run costs little even with 64
+//! MiB images:
 //!
 //! ```
 //! # use steadfast_media::{Medium, SimMedium, SimOptions};
@@ -39,8 +41,9 @@
 //!
 //! # What it promises
 //!
-//! The same requests, faults and seeds give the same images, byte for byte. A request that is not aligned or not
-//! inside the medium is a bug of the caller and panics: this is a test double, the only medium that does.
+//! The same requests, faults and seeds give the same images, byte for byte. A request that is not
+//! aligned or not inside the medium is a bug of the caller and panics: this is a test double, the
+//! only medium that does.
 
 mod fault;
 mod in_flight;

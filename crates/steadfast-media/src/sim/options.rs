@@ -20,10 +20,12 @@ pub struct SimOptions {
     pub atomic_unit: u32,
     /// What discarded bytes read as once the discard has happened; `None` leaves them as they were.
     pub discard_fill: Option<u8>,
-    /// Atomic units of writes in flight may hold garbage after a power cut, as on hardware that breaks its promise.
-    /// Outside Steadfast's contract: for tests of what is found out, not of what survives.
+    /// Atomic units of writes in flight may hold garbage after a power cut, as on hardware that
+    /// breaks its promise. Outside Steadfast's contract: for tests of what is found out, not of
+    /// what survives.
     pub garbage_in_flight: bool,
-    /// Flushes and FUA writes return at once and make nothing durable: a medium that lies, to check the checkers.
+    /// Flushes and FUA writes return at once and make nothing durable: a medium that lies, to check
+    /// the checkers.
     pub ignore_flushes: bool,
     /// What is recorded.
     pub recording: Recording,

@@ -57,7 +57,11 @@ impl State {
     }
 
     /// Carries out a read.
-    pub(super) fn read(&mut self, request: &Request, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
+    pub(super) fn read(
+        &mut self,
+        request: &Request,
+        buffers: &mut [&mut [u8]],
+    ) -> Result<(), MediumError> {
         let action = self.begin(request, None)?;
         if let Some(Action::Fail(class) | Action::FailTorn(class)) = action {
             return Err(self.refuse(request, None, class));
@@ -136,8 +140,13 @@ impl State {
         Ok(())
     }
 
-    /// Counts a request and finds what is to happen to it. The power may fail here, with the request under way.
-    fn begin(&mut self, request: &Request, data: Option<&Arc<[u8]>>) -> Result<Option<Action>, MediumError> {
+    /// Counts a request and finds what is to happen to it. The power may fail here, with the
+    /// request under way.
+    fn begin(
+        &mut self,
+        request: &Request,
+        data: Option<&Arc<[u8]>>,
+    ) -> Result<Option<Action>, MediumError> {
         if self.off {
             return Err(self.refuse(request, data, ErrorClass::Gone));
         }
@@ -145,9 +154,12 @@ impl State {
         if self.cut_at == Some(self.sequence) {
             self.off = true;
             match (data, self.options.discard_fill) {
-                (Some(data), _) => self.in_flight.push(request.offset, Content::Bytes(data.clone())),
+                (Some(data), _) => {
+                    self.in_flight.push(request.offset, Content::Bytes(data.clone()))
+                }
                 (None, Some(byte)) if request.operation == MediumOperation::Discard => {
-                    self.in_flight.push(request.offset, Content::Fill { length: request.length, byte });
+                    self.in_flight
+                        .push(request.offset, Content::Fill { length: request.length, byte });
                 }
                 _ => {}
             }
@@ -156,7 +168,8 @@ impl State {
         Ok(Fault::choose(&mut self.faults, request.operation, request.offset, request.length))
     }
 
-    /// Where a misdirected request goes; the test that armed the fault has to name a place that exists.
+    /// Where a misdirected request goes; the test that armed the fault has to name a place that
+    /// exists.
     fn elsewhere(&self, request: &Request, offset: u64) -> u64 {
         let inside = offset.checked_add(request.length).is_some_and(|end| end <= self.options.size);
         let aligned = offset.is_multiple_of(u64::from(self.options.atomic_unit));
@@ -189,7 +202,9 @@ impl State {
     fn put_torn(&mut self, offset: u64, data: &Arc<[u8]>, fua: bool) {
         let mut parts = Vec::new();
         let unit = u64::from(self.options.atomic_unit);
-        torn(&mut self.random, data.len() as u64, unit, |start, length| parts.push((start, length)));
+        torn(&mut self.random, data.len() as u64, unit, |start, length| {
+            parts.push((start, length))
+        });
         for (start, length) in parts {
             let part = &data[start as usize..(start + length) as usize];
             self.put(offset + start, Content::Bytes(part.into()), fua);
@@ -197,7 +212,12 @@ impl State {
     }
 
     /// Records a request that failed.
-    fn refuse(&mut self, request: &Request, payload: Option<&Arc<[u8]>>, class: ErrorClass) -> MediumError {
+    fn refuse(
+        &mut self,
+        request: &Request,
+        payload: Option<&Arc<[u8]>>,
+        class: ErrorClass,
+    ) -> MediumError {
         self.record(request, payload, Outcome::Failed(class));
         let Request { operation, offset, length, .. } = *request;
         MediumError { operation, offset, length, class, os_error: 0 }

@@ -1,10 +1,12 @@
-//! Permission bits are enforced: each class of user, each combination of bits, for files and directories.
+//! Permission bits are enforced: each class of user, each combination of bits, for files and
+//! directories.
 
 use rustix::fs::Access;
 
 use crate::calls::*;
 
-/// The class of user that a check runs as, the owner and group of its object, and the bits' place in the mode.
+/// The class of user that a check runs as, the owner and group of its object, and the bits' place
+/// in the mode.
 const CLASSES: [(&str, u32, u32, u32); 3] =
     [("owner", USER, 1234, 6), ("group", 1234, USER, 3), ("others", 1234, 1234, 0)];
 
@@ -13,7 +15,8 @@ pub fn add(list: &mut List) {
     for (class, uid, gid, shift) in CLASSES {
         for bits in 0..8u32 {
             let (may_read, may_write, may_run) = (bits & 4 != 0, bits & 2 != 0, bits & 1 != 0);
-            // All other classes get what this one lacks, so that only the right class can explain the outcome.
+            // All other classes get what this one lacks, so that only the right class can explain
+            // the outcome.
             let other = !bits & 7;
             let mode = (other * 0o111) & !(7 << shift) | bits << shift;
             list.add(format!("file-{class}-{bits:03b}"), move || {
@@ -45,7 +48,11 @@ pub fn add(list: &mut List) {
                     allowed("create", create("d/new"), may_write && may_run)?;
                     allowed("mkdir", mkdir("d/e", 0o755), may_write && may_run)?;
                     allowed("rename", rename("d/f", "d/g"), may_write && may_run)?;
-                    allowed("unlink", unlink(if may_write { "d/g" } else { "d/f" }), may_write && may_run)
+                    allowed(
+                        "unlink",
+                        unlink(if may_write { "d/g" } else { "d/f" }),
+                        may_write && may_run,
+                    )
                 })
             });
         }

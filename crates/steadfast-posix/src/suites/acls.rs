@@ -111,13 +111,20 @@ fn keeping(list: &mut List) {
         mkdir("d", 0o755)?;
         set("d", DEFAULT, &minimal(7, 5, 5))?;
         put("f", b"")?;
-        fails_with(set_attribute("f", DEFAULT, &value(&minimal(7, 5, 5))), &[Errno::ACCESS, Errno::INVAL])
+        fails_with(
+            set_attribute("f", DEFAULT, &value(&minimal(7, 5, 5))),
+            &[Errno::ACCESS, Errno::INVAL],
+        )
     });
     list.add("bad-values-are-einval", || {
         put("f", b"")?;
         set("f", ACCESS, &minimal(6, 4, 4))?;
-        let no_mask =
-            vec![(USER_OBJ, 6, NO_ID), (NAMED_USER, 6, 9), (GROUP_OBJ, 4, NO_ID), (OTHER, 4, NO_ID)];
+        let no_mask = vec![
+            (USER_OBJ, 6, NO_ID),
+            (NAMED_USER, 6, 9),
+            (GROUP_OBJ, 4, NO_ID),
+            (OTHER, 4, NO_ID),
+        ];
         fails(set_attribute("f", ACCESS, &value(&no_mask)), Errno::INVAL)?;
         fails(set_attribute("f", ACCESS, &value(&[(USER_OBJ, 6, NO_ID)])), Errno::INVAL)?;
         fails(set_attribute("f", ACCESS, b"\x02\0\0\0xyz"), Errno::INVAL)
@@ -140,7 +147,9 @@ fn keeping(list: &mut List) {
         need_root()?;
         put("f", b"")?;
         set("f", ACCESS, &minimal(6, 6, 6))?;
-        as_user(USER, USER, &[], || fails(set_attribute("f", ACCESS, &value(&minimal(7, 7, 7))), Errno::PERM))
+        as_user(USER, USER, &[], || {
+            fails(set_attribute("f", ACCESS, &value(&minimal(7, 7, 7))), Errno::PERM)
+        })
     });
     list.add("survives-rename-and-link", || {
         put("f", b"")?;

@@ -1,8 +1,8 @@
 //! Extended attributes in the user, trusted and security name spaces.
 
 use rustix::fs::{
-    XattrFlags, fgetxattr, fsetxattr, getxattr, getxattr_query, lgetxattr, listxattr, listxattr_query,
-    lsetxattr, removexattr, setxattr,
+    XattrFlags, fgetxattr, fsetxattr, getxattr, getxattr_query, lgetxattr, listxattr,
+    listxattr_query, lsetxattr, removexattr, setxattr,
 };
 
 use crate::calls::*;
@@ -45,7 +45,9 @@ fn values(list: &mut List) {
         put("f", b"")?;
         for i in 0..60usize {
             match set_attribute("f", &format!("user.attribute-{i:03}"), &pattern(i, i as u8)) {
-                Err(Errno::NOSPC) if i > 10 => return Err(Stop::Unsupported("60 attributes".into())),
+                Err(Errno::NOSPC) if i > 10 => {
+                    return Err(Stop::Unsupported("60 attributes".into()));
+                }
                 other => other?,
             }
         }
@@ -208,7 +210,9 @@ fn name_spaces(list: &mut List) {
         value[..4].copy_from_slice(&0x0200_0000u32.to_le_bytes());
         value[4] = 1;
         match set_attribute("f", "security.capability", &value) {
-            Err(Errno::OPNOTSUPP | Errno::PERM) => return Err(Stop::skipped("no file capabilities here")),
+            Err(Errno::OPNOTSUPP | Errno::PERM) => {
+                return Err(Stop::skipped("no file capabilities here"));
+            }
             other => other?,
         }
         chmod("f", 0o777)?;

@@ -4,13 +4,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::calls::*;
 
-/// Calls of a check that may fail with ESTALE where inodes can go under a path: a tenth of those that race, at least. On two
-/// idle processors up to 30 do.
+/// Calls of a check that may fail with ESTALE where inodes can go under a path: a tenth of those
+/// that race, at least. On two idle processors up to 30 do.
 const STALE_MOST: usize = 80;
 
 pub fn add(list: &mut List) {
     list.group("concurrent");
-    list.add("exclusive-create-has-one-winner", || one_winner(|round| create(format!("f{round}")).map(drop)));
+    list.add("exclusive-create-has-one-winner", || {
+        one_winner(|round| create(format!("f{round}")).map(drop))
+    });
     list.add("mkdir-has-one-winner", || one_winner(|round| mkdir(format!("d{round}"), 0o755)));
     list.add("symlink-has-one-winner", || one_winner(|round| symlink("x", format!("s{round}"))));
     list.add("link-has-one-winner", || {
@@ -55,7 +57,8 @@ pub fn add(list: &mut List) {
             Ok(())
         })?;
         let content = get("log")?;
-        let mut lines: Vec<&[u8]> = content.split(|&byte| byte == b'\n').filter(|l| !l.is_empty()).collect();
+        let mut lines: Vec<&[u8]> =
+            content.split(|&byte| byte == b'\n').filter(|l| !l.is_empty()).collect();
         same("lines", lines.len(), THREADS * 100)?;
         lines.sort();
         lines.dedup();
@@ -122,8 +125,10 @@ pub fn add(list: &mut List) {
         mkdir("b", 0o755)?;
         each_thread(|thread| {
             for _ in 0..100 {
-                // Moving each into the other: at most one can succeed at a time, then it is moved back.
-                let (from, to, back) = if thread % 2 == 0 { ("a", "b/a", "a") } else { ("b", "a/b", "b") };
+                // Moving each into the other: at most one can succeed at a time, then it is moved
+                // back.
+                let (from, to, back) =
+                    if thread % 2 == 0 { ("a", "b/a", "a") } else { ("b", "a/b", "b") };
                 let _ = rename(from, to);
                 let _ = rename(to, back);
             }
@@ -154,7 +159,8 @@ pub fn add(list: &mut List) {
         })
     });
     list.add("create-and-remove-of-one-name", || {
-        // As in the check below: a call that loses the race twice in a row sees ESTALE, which is rare.
+        // As in the check below: a call that loses the race twice in a row sees ESTALE, which is
+        // rare.
         let stale = AtomicUsize::new(0);
         each_thread(|_| {
             for _ in 0..100 {
@@ -173,9 +179,10 @@ pub fn add(list: &mut List) {
         same("names", names(".")?.len(), 0)
     });
     list.add("calls-that-race-with-removal-find-it-or-not", || {
-        // A name that is made and removed all the time is there or is not (ENOENT); no other answer is right.
-        // Where inodes can go under a path (NFS, FUSE) the kernel tries again after ESTALE, once: a call that loses the race
-        // twice in a row sees it. That is rare, or something else is wrong.
+        // A name that is made and removed all the time is there or is not (ENOENT); no other answer
+        // is right. Where inodes can go under a path (NFS, FUSE) the kernel tries again after
+        // ESTALE, once: a call that loses the race twice in a row sees it. That is rare, or
+        // something else is wrong.
         let mut stale = 0;
         let mut found_or_not = |what: &str, result: Call| match result {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -206,7 +213,10 @@ pub fn add(list: &mut List) {
                     .and_then(|()| found_or_not("truncate", truncate("f", 1)))
                     .and_then(|()| found_or_not("open directory", open("d", O::RDONLY).map(drop)))
                     .and_then(|()| {
-                        found_or_not("create inside", mkdir("d/e", 0o755).and_then(|()| rmdir("d/e")))
+                        found_or_not(
+                            "create inside",
+                            mkdir("d/e", 0o755).and_then(|()| rmdir("d/e")),
+                        )
                     });
             }
             churn.join().unwrap_or_else(|_| Err(Stop::failed("the thread panicked")))?;
@@ -232,7 +242,8 @@ const ROUNDS: usize = 40;
 fn each_thread(body: impl Fn(usize) -> Verdict + Sync) -> Verdict {
     std::thread::scope(|scope| {
         let body = &body;
-        let workers: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || body(thread))).collect();
+        let workers: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || body(thread))).collect();
         for worker in workers {
             worker.join().unwrap_or_else(|_| Err(Stop::failed("a thread panicked")))?;
         }
@@ -240,13 +251,15 @@ fn each_thread(body: impl Fn(usize) -> Verdict + Sync) -> Verdict {
     })
 }
 
-/// All threads try the same thing, round by round: it succeeds once a round and fails with EEXIST or ENOENT otherwise.
+/// All threads try the same thing, round by round: it succeeds once a round and fails with EEXIST
+/// or ENOENT otherwise.
 fn one_winner(attempt: impl Fn(usize) -> Call + Sync) -> Verdict {
     let barrier = std::sync::Barrier::new(THREADS);
     let wins: Vec<AtomicUsize> = (0..ROUNDS).map(|_| AtomicUsize::new(0)).collect();
     let verdict = each_thread(|_| {
         let mut verdict = Ok(());
-        // Every thread goes through all rounds, even after a failure, or the others would wait for ever.
+        // Every thread goes through all rounds, even after a failure, or the others would wait for
+        // ever.
         for (round, count) in wins.iter().enumerate() {
             barrier.wait();
             match attempt(round) {

@@ -6,9 +6,13 @@ use crate::calls::*;
 
 pub fn add(list: &mut List) {
     list.group("copy");
-    for (length, from, to) in
-        [(10usize, 0u64, 0u64), (100_000, 0, 0), (5000, 1000, 0), (4096, 4096, 8192), (3 << 20, 17, 4099)]
-    {
+    for (length, from, to) in [
+        (10usize, 0u64, 0u64),
+        (100_000, 0, 0),
+        (5000, 1000, 0),
+        (4096, 4096, 8192),
+        (3 << 20, 17, 4099),
+    ] {
         list.add(format!("range-of-{length}-from-{from}-to-{to}"), move || {
             let source = pattern(from as usize + length + 50, 1);
             put("a", &source)?;
@@ -56,7 +60,13 @@ pub fn add(list: &mut List) {
     list.add("overwrites-the-middle", || {
         put("a", &[7; 1000])?;
         put("b", &pattern(50_000, 1))?;
-        copy_file_range(open("a", O::RDONLY)?, Some(&mut 0), open_rw("b")?, Some(&mut 30_000), 1000)?;
+        copy_file_range(
+            open("a", O::RDONLY)?,
+            Some(&mut 0),
+            open_rw("b")?,
+            Some(&mut 30_000),
+            1000,
+        )?;
         let mut expected = pattern(50_000, 1);
         expected[30_000..31_000].fill(7);
         same("content", get("b")? == expected, true)

@@ -79,7 +79,8 @@ fn reading(list: &mut List) {
     list.add("dot-and-dotdot-with-their-inodes", || {
         mkdir("d", 0o755)?;
         let list = entries(open("d", O::RDONLY)?)?;
-        let find = |name: &[u8]| list.iter().find(|entry| entry.name == name).map(|entry| entry.inode);
+        let find =
+            |name: &[u8]| list.iter().find(|entry| entry.name == name).map(|entry| entry.inode);
         same("dot", find(b"."), Some(stat("d")?.st_ino as u64))?;
         same("dotdot", find(b".."), Some(stat(".")?.st_ino as u64))?;
         same("count", list.len(), 2)

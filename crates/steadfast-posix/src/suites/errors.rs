@@ -1,5 +1,5 @@
-//! Errors that every call on a path shares, call by call: missing and wrong components, names and paths that are too
-//! long, loops, no permission to search, and what is there or is not.
+//! Errors that every call on a path shares, call by call: missing and wrong components, names and
+//! paths that are too long, loops, no permission to search, and what is there or is not.
 
 use rustix::fs::Access;
 
@@ -56,7 +56,8 @@ const CALLS: &[PathCall] = &[
     PathCall { name: "removexattr", needs: Object, run: |p| rustix::fs::removexattr(p, "user.x") },
 ];
 
-/// What all calls find: a file, a directory that nobody may search, links that lead nowhere or in circles.
+/// What all calls find: a file, a directory that nobody may search, links that lead nowhere or in
+/// circles.
 fn prepare() -> Verdict {
     drop(create_mode("file", 0o666)?);
     mkdir("locked", 0o700)?;

@@ -1,8 +1,8 @@
 //! fallocate(2) and posix_fallocate.
 
 use libc::{
-    FALLOC_FL_COLLAPSE_RANGE as COLLAPSE, FALLOC_FL_INSERT_RANGE as INSERT, FALLOC_FL_KEEP_SIZE as KEEP,
-    FALLOC_FL_PUNCH_HOLE as PUNCH, FALLOC_FL_ZERO_RANGE as ZERO,
+    FALLOC_FL_COLLAPSE_RANGE as COLLAPSE, FALLOC_FL_INSERT_RANGE as INSERT,
+    FALLOC_FL_KEEP_SIZE as KEEP, FALLOC_FL_PUNCH_HOLE as PUNCH, FALLOC_FL_ZERO_RANGE as ZERO,
 };
 
 use crate::calls::*;
@@ -53,9 +53,15 @@ pub fn add(list: &mut List) {
         same("before", read_at(&f, 490_000, 10_000)?, vec![0; 10_000])?;
         same("after", read_at(&f, 510_000, 10_000)?, vec![0; 10_000])
     });
-    for (offset, length) in
-        [(0, 4096), (4096, 4096), (1, 1), (4000, 200), (100, 30_000), (90_000, 10_000), (0, 100_000)]
-    {
+    for (offset, length) in [
+        (0, 4096),
+        (4096, 4096),
+        (1, 1),
+        (4000, 200),
+        (100, 30_000),
+        (90_000, 10_000),
+        (0, 100_000),
+    ] {
         list.add(format!("punch-{length}-at-{offset}"), move || {
             let f = create("f")?;
             write_all(&f, &pattern(100_000, 1))?;
@@ -128,7 +134,10 @@ pub fn add(list: &mut List) {
     list.add("unknown-mode-is-eopnotsupp", || {
         let f = create("f")?;
         fails(sys::fallocate(&f, 0x4000, 0, 10), Errno::OPNOTSUPP)?;
-        fails_with(sys::fallocate(&f, PUNCH | ZERO | KEEP, 0, 10), &[Errno::OPNOTSUPP, Errno::INVAL])
+        fails_with(
+            sys::fallocate(&f, PUNCH | ZERO | KEEP, 0, 10),
+            &[Errno::OPNOTSUPP, Errno::INVAL],
+        )
     });
     list.add("bad-ranges-are-einval", || {
         let f = create("f")?;

@@ -28,7 +28,9 @@ pub fn add(list: &mut List) {
             same("content", get("f")?, bytes)
         });
     }
-    for (offset, length) in [(0, 3), (4095, 2), (4096, 4096), (1000, 10_000), (19_999, 1), (19_000, 5000)] {
+    for (offset, length) in
+        [(0, 3), (4095, 2), (4096, 4096), (1000, 10_000), (19_999, 1), (19_000, 5000)]
+    {
         list.add(format!("overwrite-{length}-at-{offset}"), move || {
             let mut model = pattern(20_000, 1);
             put("f", &model)?;
@@ -109,7 +111,11 @@ pub fn add(list: &mut List) {
         let count = pwritev(&f, &[IoSlice::new(&a), IoSlice::new(&b), IoSlice::new(&c)], 11)?;
         same("written", count, 5073)?;
         let (mut x, mut y) = (vec![0; 5000], vec![0; 73]);
-        same("read", preadv(&f, &mut [IoSliceMut::new(&mut x), IoSliceMut::new(&mut y)], 11)?, 5073)?;
+        same(
+            "read",
+            preadv(&f, &mut [IoSliceMut::new(&mut x), IoSliceMut::new(&mut y)], 11)?,
+            5073,
+        )?;
         x.extend(y);
         same("content", x, [a, b, c].concat())
     });

@@ -75,7 +75,10 @@ pub fn add(list: &mut List) {
         let f = create("f")?;
         lock(&f, Lock::Write, i64::MAX - 1, 1)?;
         as_other_process(|| {
-            fails_with(lock(open_rw("f")?, Lock::Write, i64::MAX - 10, 0), &[Errno::AGAIN, Errno::ACCESS])
+            fails_with(
+                lock(open_rw("f")?, Lock::Write, i64::MAX - 10, 0),
+                &[Errno::AGAIN, Errno::ACCESS],
+            )
         })
     });
     list.add("record-write-lock-needs-a-writable-descriptor", || {

@@ -1,6 +1,9 @@
 //! The checks, one file a subject.
 
-#![allow(clippy::unit_arg, reason = "`Ok(call()?)` turns the error of a call into a verdict on one line")]
+#![allow(
+    clippy::unit_arg,
+    reason = "`Ok(call()?)` turns the error of a call into a verdict on one line"
+)]
 
 mod access;
 mod acls;

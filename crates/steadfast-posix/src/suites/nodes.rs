@@ -133,7 +133,10 @@ pub fn add(list: &mut List) {
         let list = entries(open(".", O::RDONLY | O::DIRECTORY)?)?;
         for entry in list.iter().filter(|entry| !entry.name.starts_with(b".")) {
             let expected = kind(&lstat(&entry.name)?);
-            holds(entry.kind == expected || entry.kind == Kind::Unknown, "the type is right or unknown")?;
+            holds(
+                entry.kind == expected || entry.kind == Kind::Unknown,
+                "the type is right or unknown",
+            )?;
         }
         Ok(())
     });

@@ -4,7 +4,9 @@ use crate::calls::*;
 
 pub fn add(list: &mut List) {
     list.group("chown");
-    for (uid, gid) in [(0, 0), (1, 2), (65_534, 65_534), (70_000, 80_000), (u32::MAX - 1, u32::MAX - 1)] {
+    for (uid, gid) in
+        [(0, 0), (1, 2), (65_534, 65_534), (70_000, 80_000), (u32::MAX - 1, u32::MAX - 1)]
+    {
         list.add(format!("to-{uid}-{gid}"), move || {
             need_root()?;
             put("f", b"")?;

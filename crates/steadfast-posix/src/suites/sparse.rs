@@ -50,7 +50,8 @@ pub fn add(list: &mut List) {
         same("byte", read_at(&f, (LARGEST - 1) as u64, 1)?, b"!".to_vec())
     });
     list.add("write-at-the-largest-offset-is-efbig-or-einval", || {
-        // The kernel answers EINVAL before it asks the file system where offset and length together overflow.
+        // The kernel answers EINVAL before it asks the file system where offset and length together
+        // overflow.
         let f = create("f")?;
         fails_with(rustix::io::pwrite(&f, b"x", LARGEST as u64), &[Errno::FBIG, Errno::INVAL])?;
         same("size", fstat(&f)?.st_size, 0)
@@ -61,7 +62,9 @@ pub fn add(list: &mut List) {
             Ok(2) => same("size", fstat(&f)?.st_size, LARGEST),
             Ok(count) => Err(Stop::failed(format!("{count} bytes written, there is room for 2"))),
             Err(Errno::FBIG) => Err(Stop::Unsupported("size 2^63-1".into())),
-            Err(Errno::INVAL) => holds(fstat(&f)?.st_size == 0, "refused as a whole, nothing changed"),
+            Err(Errno::INVAL) => {
+                holds(fstat(&f)?.st_size == 0, "refused as a whole, nothing changed")
+            }
             Err(error) => Err(error.into()),
         }
     });
@@ -140,7 +143,8 @@ fn seeking(list: &mut List) {
             }
         }
         for place in places {
-            let covered = ranges.iter().any(|range| range.start <= place && place + 100 <= range.end);
+            let covered =
+                ranges.iter().any(|range| range.start <= place && place + 100 <= range.end);
             holds(covered, &format!("data at {place} lies in a data range"))?;
         }
         holds(ranges.len() > 20, "most holes are seen")

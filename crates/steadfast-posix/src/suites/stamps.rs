@@ -1,5 +1,5 @@
-//! Which times each call changes, one check a call: modification and change time of the object and of the directory
-//! that holds it.
+//! Which times each call changes, one check a call: modification and change time of the object and
+//! of the directory that holds it.
 
 use rustix::fs::{FallocateFlags, RenameFlags, copy_file_range, fallocate, futimens};
 
@@ -129,11 +129,21 @@ pub fn add(list: &mut List) {
             (row.run)()?;
             if exists(row.path) {
                 let after = lstat(row.path)?;
-                judge("modification time of the object", row.object.0, mtime(&object), mtime(&after))?;
+                judge(
+                    "modification time of the object",
+                    row.object.0,
+                    mtime(&object),
+                    mtime(&after),
+                )?;
                 judge("change time of the object", row.object.1, ctime(&object), ctime(&after))?;
             }
             let after = lstat("d")?;
-            judge("modification time of the directory", row.parent.0, mtime(&parent), mtime(&after))?;
+            judge(
+                "modification time of the directory",
+                row.parent.0,
+                mtime(&parent),
+                mtime(&after),
+            )?;
             judge("change time of the directory", row.parent.1, ctime(&parent), ctime(&after))
         });
     }
@@ -141,8 +151,12 @@ pub fn add(list: &mut List) {
 
 fn judge(what: &str, fate: Fate, before: Time, after: Time) -> Verdict {
     match fate {
-        New if after <= before => Err(Stop::failed(format!("{what} must become new, it stayed {before:?}"))),
-        Old if after != before => Err(Stop::failed(format!("{what} must stay {before:?}, it is {after:?}"))),
+        New if after <= before => {
+            Err(Stop::failed(format!("{what} must become new, it stayed {before:?}")))
+        }
+        Old if after != before => {
+            Err(Stop::failed(format!("{what} must stay {before:?}, it is {after:?}")))
+        }
         _ => Ok(()),
     }
 }

@@ -1,4 +1,5 @@
-//! fsync(2) and its relatives. That data survive power cuts is checked elsewhere; here, that the calls work.
+//! fsync(2) and its relatives. That data survive power cuts is checked elsewhere; here, that the
+//! calls work.
 
 use rustix::fs::{fdatasync, fsync, syncfs};
 

@@ -32,7 +32,9 @@ fn setting(list: &mut List) {
             same("mtime", mtime(&st), (time.0 + 1, time.1))
         });
     }
-    for (name, time) in [("before-1901", (-0x8000_0001i64, 1)), ("year-10000", (253_402_300_800, 1))] {
+    for (name, time) in
+        [("before-1901", (-0x8000_0001i64, 1)), ("year-10000", (253_402_300_800, 1))]
+    {
         list.add(format!("{name}-is-kept-or-clamped"), move || {
             put("f", b"")?;
             set_times("f", time, time)?;
@@ -101,7 +103,8 @@ fn setting(list: &mut List) {
         same("mtime", mtime(&stat("f")?), (6, 6))
     });
     list.add("set-after-write-is-not-overtaken", || {
-        // A kernel that keeps written data and times back must not lay its own time over one set later.
+        // A kernel that keeps written data and times back must not lay its own time over one set
+        // later.
         let f = create("f")?;
         write_all(&f, &pattern(100_000, 1))?;
         futimens(&f, &times((5, 5), (6, 6)))?;
@@ -127,7 +130,8 @@ fn setting(list: &mut List) {
     list.add("birth-time-is-kept", || {
         put("f", b"")?;
         let birth = || -> Result<Option<(i64, u32)>, Stop> {
-            let got = statx(CWD, "f", AtFlags::empty(), StatxFlags::BTIME | StatxFlags::BASIC_STATS)?;
+            let got =
+                statx(CWD, "f", AtFlags::empty(), StatxFlags::BTIME | StatxFlags::BASIC_STATS)?;
             let has = got.stx_mask & StatxFlags::BTIME.bits() != 0;
             Ok(has.then_some((got.stx_btime.tv_sec, got.stx_btime.tv_nsec)))
         };
@@ -140,7 +144,8 @@ fn setting(list: &mut List) {
         same("birth time", birth()?, Some(born))
     });
     list.add("mtime-and-ctime-never-run-backwards", || {
-        // Several parties may set times, each with a clock of its own; the later call has the later time.
+        // Several parties may set times, each with a clock of its own; the later call has the later
+        // time.
         for round in 0..300 {
             let f = create(format!("f{round}"))?;
             let mut last = fstat(&f)?;

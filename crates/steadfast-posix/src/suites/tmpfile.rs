@@ -42,7 +42,9 @@ pub fn add(list: &mut List) {
         let f = unnamed(O::RDWR | O::EXCL, 0o600)?;
         fails(name(&f, "f"), Errno::NOENT)
     });
-    list.add("read-only-is-einval", || fails(open_mode(".", O::TMPFILE | O::RDONLY, 0o600), Errno::INVAL));
+    list.add("read-only-is-einval", || {
+        fails(open_mode(".", O::TMPFILE | O::RDONLY, 0o600), Errno::INVAL)
+    });
     list.add("on-a-file-is-enotdir", || {
         put("f", b"")?;
         fails(open_mode("f", O::TMPFILE | O::RDWR, 0o600), Errno::NOTDIR)
@@ -68,7 +70,9 @@ pub fn add(list: &mut List) {
     list.add("needs-write-permission-on-directory", || {
         need_root()?;
         drop(unnamed(O::RDWR, 0o600)?);
-        as_user(USER, USER, &[], || fails(open_mode(".", O::TMPFILE | O::RDWR, 0o600), Errno::ACCESS))
+        as_user(USER, USER, &[], || {
+            fails(open_mode(".", O::TMPFILE | O::RDWR, 0o600), Errno::ACCESS)
+        })
     });
 }
 

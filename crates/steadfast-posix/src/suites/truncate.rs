@@ -4,9 +4,15 @@ use crate::calls::*;
 
 pub fn add(list: &mut List) {
     list.group("truncate");
-    for (from, to) in
-        [(10_000, 0), (10_000, 1), (10_000, 4096), (10_000, 9999), (1 << 20, 5000), (100, 50), (5000, 100)]
-    {
+    for (from, to) in [
+        (10_000, 0),
+        (10_000, 1),
+        (10_000, 4096),
+        (10_000, 9999),
+        (1 << 20, 5000),
+        (100, 50),
+        (5000, 100),
+    ] {
         list.add(format!("shorten-{from}-to-{to}"), move || {
             put("f", &pattern(from, 1))?;
             truncate("f", to as i64)?;

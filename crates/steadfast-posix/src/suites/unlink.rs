@@ -145,7 +145,9 @@ pub fn add(list: &mut List) {
         same("type", kind(&st), Kind::Directory)?;
         holds(st.st_nlink as u64 == 0 || st.st_nlink as u64 == 2, "no links, or its own two")?;
         match entries(open(".", O::RDONLY)?) {
-            Ok(left) => holds(left.iter().all(|entry| entry.name.starts_with(b".")), "nothing is in it"),
+            Ok(left) => {
+                holds(left.iter().all(|entry| entry.name.starts_with(b".")), "nothing is in it")
+            }
             Err(error) => fails(Err::<(), _>(error), Errno::NOENT),
         }
     });
@@ -154,7 +156,10 @@ pub fn add(list: &mut List) {
         let d = open("d", O::RDONLY | O::DIRECTORY)?;
         rmdir("d")?;
         same("type", kind(&fstat(&d)?), Kind::Directory)?;
-        fails(rustix::fs::openat(&d, "f", O::CREATE | O::RDWR | O::CLOEXEC, 0o644.into()), Errno::NOENT)
+        fails(
+            rustix::fs::openat(&d, "f", O::CREATE | O::RDWR | O::CLOEXEC, 0o644.into()),
+            Errno::NOENT,
+        )
     });
     list.add("after-many-files", || {
         mkdir("d", 0o755)?;

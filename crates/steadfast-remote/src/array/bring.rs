@@ -1,22 +1,29 @@
 //! Parity in place: cleaning brings the oldest segments of the log home.
 //!
 //! # Invariants
-//! - **The write-hole rule**: a stripe of homes is overwritten only while every block of it that counts is in the log, flushed
-//!   there with its parity. So blocks that are nowhere but at home are first put into the log as well, into segments of
-//!   their own (**staged** records). A client that dies in between leaves stripes of which nothing is needed.
-//! - Checksums of the new homes are in the log, flushed, before the homes are overwritten (`sums.rs`).
-//! - The map leads to a home that was overwritten only once it is flushed on every member that takes writes.
-//! - Segments are marked in the order of their age (`mark.rs`): of a block that is at home an old version would count
-//!   again otherwise, in a segment that is older. Staged records are as their homes and are marked before anything younger is.
-//! - **Nothing that cleaning writes goes where new blocks go.** Staged records are needed no more when their stripes are home, and
-//!   checksums take no more segments than they may, so each segment of new blocks that is brought home is a segment gained.
-//! - A home is written once. What is not answered may still arrive when something newer is there, so it costs the member: a
-//!   rebuild gives it what belongs there. A log comes back to a place after a rotation, a home may be written again at once.
-//! - That a block is gone is believed only when every good member has answered and nothing fits. Where somebody has not answered
-//!   the step ends, and nothing has been overwritten.
+//! - **The write-hole rule**: a stripe of homes is overwritten only while every block of it that
+//!   counts is in the log, flushed there with its parity. So blocks that are nowhere but at home
+//!   are first put into the log as well, into segments of their own (**staged** records). A client
+//!   that dies in between leaves stripes of which nothing is needed.
+//! - Checksums of the new homes are in the log, flushed, before the homes are overwritten
+//!   (`sums.rs`).
+//! - The map leads to a home that was overwritten only once it is flushed on every member that
+//!   takes writes.
+//! - Segments are marked in the order of their age (`mark.rs`): of a block that is at home an old
+//!   version would count again otherwise, in a segment that is older. Staged records are as their
+//!   homes and are marked before anything younger is.
+//! - **Nothing that cleaning writes goes where new blocks go.** Staged records are needed no more
+//!   when their stripes are home, and checksums take no more segments than they may, so each
+//!   segment of new blocks that is brought home is a segment gained.
+//! - A home is written once. What is not answered may still arrive when something newer is there,
+//!   so it costs the member: a rebuild gives it what belongs there. A log comes back to a place
+//!   after a rotation, a home may be written again at once.
+//! - That a block is gone is believed only when every good member has answered and nothing fits.
+//!   Where somebody has not answered the step ends, and nothing has been overwritten.
 //!
-//! What a dead client had on its way home and what arrives late is the same as what the next one finds in the log. It would do harm
-//! once that one has brought something newer home: homes are no log. So that one waits first (`close.rs`), or fences (etcd).
+//! What a dead client had on its way home and what arrives late is the same as what the next one
+//! finds in the log. It would do harm once that one has brought something newer home: homes are no
+//! log. So that one waits first (`close.rs`), or fences (etcd).
 
 use std::collections::BTreeSet;
 
@@ -30,7 +37,8 @@ use super::sums::{LOST, kept};
 use super::{Array, ArrayError, BLOCK, Fleet, crc32c};
 use crate::sabotage::{Sabotage, planted};
 
-/// Segments of which blocks are brought home together, at most: neighbours of a block may be in the next ones.
+/// Segments of which blocks are brought home together, at most: neighbours of a block may be in the
+/// next ones.
 const WINDOW: usize = 4;
 /// So often every good member has to have answered with something wrong before a block is gone.
 const ANSWERS: usize = 3;
@@ -41,9 +49,10 @@ const PARTS_WAITED_FOR: usize = 4;
 type Fetched = (Vec<u32>, Vec<u8>, BTreeSet<u32>);
 
 impl<F: Fleet> Array<F> {
-    /// Sees to it that there are segments to append to, for a write of so many blocks. As long as there are some it brings home
-    /// in proportion to what is written; otherwise it goes on until there are. So a write brings home twice its stripes
-    /// and one step more, or what a few segments hold.
+    /// Sees to it that there are segments to append to, for a write of so many blocks. As long as
+    /// there are some it brings home in proportion to what is written; otherwise it goes on until
+    /// there are. So a write brings home twice its stripes and one step more, or what a few
+    /// segments hold.
     pub(crate) fn make_room_homes(
         &self,
         log: &mut MutexGuard<'_, Log>,
@@ -85,8 +94,8 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Brings home what is needed of staged segments, if a client died that had some, and otherwise of the oldest ones, in so
-    /// many parts at most: how many there were.
+    /// Brings home what is needed of staged segments, if a client died that had some, and otherwise
+    /// of the oldest ones, in so many parts at most: how many there were.
     fn bring_some(&self, log: &mut MutexGuard<'_, Log>, most: usize) -> Result<usize, ArrayError> {
         let room = self.shape.stripes_at_once();
         let (mut stripes, mut slots) = (BTreeSet::new(), Vec::new());
@@ -102,19 +111,22 @@ impl<F: Fleet> Array<F> {
             };
             let blocks = self.live_in(slot, &records)?;
             slots.push(slot);
-            let new: BTreeSet<u32> = blocks.iter().map(|block| self.shape.stripe_of(*block)).collect();
+            let new: BTreeSet<u32> =
+                blocks.iter().map(|block| self.shape.stripe_of(*block)).collect();
             parts.extend(new.into_iter().filter(|stripe| stripes.insert(*stripe)));
         }
         parts.truncate(most.saturating_mul(room));
         self.bring_home(log, &parts)?;
         let map = self.map.read();
-        let emptied =
-            |slot: &&u32| map.segments.get(**slot as usize).is_some_and(|segment| segment.live == 0);
+        let emptied = |slot: &&u32| {
+            map.segments.get(**slot as usize).is_some_and(|segment| segment.live == 0)
+        };
         self.tally.cleaned(slots.iter().filter(emptied).count() as u64);
         Ok(parts.len().div_ceil(room))
     }
 
-    /// The closed segments of which something is needed, staged ones or else the oldest of what was new, and which of both.
+    /// The closed segments of which something is needed, staged ones or else the oldest of what was
+    /// new, and which of both.
     fn oldest(&self, log: &Log) -> Vec<(u32, bool)> {
         let map = self.map.read();
         let mut closed: Vec<(bool, u64, u32)> = map
@@ -124,7 +136,9 @@ impl<F: Fleet> Array<F> {
             .filter(|(slot, segment)| {
                 segment.live > 0 && segment.stream != Stream::Sums && !log.is_open(*slot as u32)
             })
-            .map(|(slot, segment)| (segment.stream == Stream::Fresh, segment.generation, slot as u32))
+            .map(|(slot, segment)| {
+                (segment.stream == Stream::Fresh, segment.generation, slot as u32)
+            })
             .collect();
         closed.sort_unstable();
         let staged = closed.iter().filter(|(fresh, ..)| !fresh).count();
@@ -132,7 +146,8 @@ impl<F: Fleet> Array<F> {
         closed.into_iter().map(|(fresh, _, slot)| (slot, !fresh)).collect()
     }
 
-    /// Brings whole stripes home. Everything that was taken in is flushed, and all groups are committed.
+    /// Brings whole stripes home. Everything that was taken in is flushed, and all groups are
+    /// committed.
     pub(crate) fn bring_home(
         &self,
         log: &mut MutexGuard<'_, Log>,
@@ -165,7 +180,8 @@ impl<F: Fleet> Array<F> {
         };
         let unchanged: BTreeSet<u32> = at_home.difference(&gone).copied().collect();
         if !planted(Sabotage::HomeBeforeComplete) {
-            let staged: Vec<u32> = blocks.iter().copied().filter(|block| unchanged.contains(block)).collect();
+            let staged: Vec<u32> =
+                blocks.iter().copied().filter(|block| unchanged.contains(block)).collect();
             let mut copies = Vec::with_capacity(staged.len() * BLOCK);
             for (block, bytes) in blocks.iter().zip(bytes.chunks_exact(BLOCK)) {
                 if unchanged.contains(block) {
@@ -194,29 +210,37 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// All blocks of stripes, shard by shard; what nobody has written is zeros. And those that no server has any more: zeros as
-    /// well, which nobody takes for theirs.
+    /// All blocks of stripes, shard by shard; what nobody has written is zeros. And those that no
+    /// server has any more: zeros as well, which nobody takes for theirs.
     fn fetch_stripes(&self, stripes: &[u32]) -> Result<Fetched, ArrayError> {
-        let shard = |shard: usize| stripes.iter().map(move |stripe| self.shape.home_block(*stripe, shard));
+        let shard =
+            |shard: usize| stripes.iter().map(move |stripe| self.shape.home_block(*stripe, shard));
         let blocks: Vec<u32> = (0..self.shape.data).flat_map(shard).collect();
         let mut bytes = vec![0; blocks.len() * BLOCK];
         let gone = self.fetch_surely(&blocks, &mut bytes)?;
         Ok((blocks, bytes, gone))
     }
 
-    /// Blocks, and those of them that are gone for certain: a discarded one may be, after a client has died, or more is wrong than
-    /// the policy survives. Their neighbours have to go on. The log is held.
-    pub(crate) fn fetch_surely(&self, blocks: &[u32], bytes: &mut [u8]) -> Result<BTreeSet<u32>, ArrayError> {
+    /// Blocks, and those of them that are gone for certain: a discarded one may be, after a client
+    /// has died, or more is wrong than the policy survives. Their neighbours have to go on. The log
+    /// is held.
+    pub(crate) fn fetch_surely(
+        &self,
+        blocks: &[u32],
+        bytes: &mut [u8],
+    ) -> Result<BTreeSet<u32>, ArrayError> {
         let mut gone: BTreeSet<u32> = {
             let map = self.map.read();
-            let lost =
-                |block: &u32| map.entry(*block).is_some_and(|entry| entry.is_home() && entry.crc == LOST);
+            let lost = |block: &u32| {
+                map.entry(*block).is_some_and(|entry| entry.is_home() && entry.crc == LOST)
+            };
             blocks.iter().copied().filter(lost).collect()
         };
         if gone.is_empty() {
             return self.fetch_known(blocks, bytes);
         }
-        // Nobody is asked for what is known to be gone: who does not answer would be waited for in vain.
+        // Nobody is asked for what is known to be gone: who does not answer would be waited for in
+        // vain.
         let rest: Vec<u32> = blocks.iter().copied().filter(|block| !gone.contains(block)).collect();
         let mut known = vec![0; rest.len() * BLOCK];
         let more = self.fetch_known(&rest, &mut known)?;
@@ -251,8 +275,9 @@ impl<F: Fleet> Array<F> {
         Ok(gone)
     }
 
-    /// Whether all good members answer, again and again, and no choice of what they say is the block. If one is, it is in `bytes`.
-    /// Who does not answer has to show its proof, or is out of the array, and the others are asked again.
+    /// Whether all good members answer, again and again, and no choice of what they say is the
+    /// block. If one is, it is in `bytes`. Who does not answer has to show its proof, or is out of
+    /// the array, and the others are asked again.
     fn is_gone(&self, block: u32, bytes: &mut [u8]) -> Result<bool, ArrayError> {
         let (mut wrong, mut unanswered) = (0, 0);
         while wrong < ANSWERS {
@@ -278,8 +303,9 @@ impl<F: Fleet> Array<F> {
         Ok(true)
     }
 
-    /// Writes stripes to the homes of every member that takes writes, or of one: how many bytes that member gets. `bytes` are
-    /// their blocks, shard by shard. Good members have the `unchanged` ones already; who is being rebuilt may not.
+    /// Writes stripes to the homes of every member that takes writes, or of one: how many bytes
+    /// that member gets. `bytes` are their blocks, shard by shard. Good members have the
+    /// `unchanged` ones already; who is being rebuilt may not.
     pub(crate) fn write_homes(
         &self,
         log: &mut Log,
@@ -315,7 +341,8 @@ impl<F: Fleet> Array<F> {
                 {
                     continue;
                 }
-                let piece = shards.get(shard).and_then(|shard| shard.get(row * BLOCK..(row + 1) * BLOCK));
+                let piece =
+                    shards.get(shard).and_then(|shard| shard.get(row * BLOCK..(row + 1) * BLOCK));
                 runs.push((*member, *seat), *start, piece.unwrap_or_default());
             }
         }
@@ -332,8 +359,9 @@ impl<F: Fleet> Array<F> {
         self.shape.stripes().div_ceil(self.shape.stripes_at_once() as u32)
     }
 
-    /// Gives a member that is being rebuilt its homes of some stripes: how many bytes. Where only some blocks of a stripe
-    /// are at home it is brought home as a whole, for nobody knows what the rest of it adds up to.
+    /// Gives a member that is being rebuilt its homes of some stripes: how many bytes. Where only
+    /// some blocks of a stripe are at home it is brought home as a whole, for nobody knows what the
+    /// rest of it adds up to.
     pub(crate) fn give_homes(
         &self,
         log: &mut MutexGuard<'_, Log>,
@@ -353,7 +381,8 @@ impl<F: Fleet> Array<F> {
             let map = self.map.read();
             for stripe in first..behind {
                 let at_home = |shard| {
-                    map.entry(self.shape.home_block(stripe, shard)).is_some_and(|entry| entry.is_home())
+                    map.entry(self.shape.home_block(stripe, shard))
+                        .is_some_and(|entry| entry.is_home())
                 };
                 match (0..self.shape.data).filter(|shard| at_home(*shard)).count() {
                     0 => {}
@@ -366,7 +395,10 @@ impl<F: Fleet> Array<F> {
         if !whole.is_empty() {
             let (_, bytes, gone) = self.fetch_stripes(&whole)?;
             match gone.is_empty() {
-                true => given += self.write_homes(log, &whole, &bytes, &BTreeSet::new(), Some(member))?,
+                true => {
+                    given +=
+                        self.write_homes(log, &whole, &bytes, &BTreeSet::new(), Some(member))?
+                }
                 false => partly.append(&mut whole),
             }
         }

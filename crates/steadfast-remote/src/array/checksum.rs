@@ -1,7 +1,9 @@
-//! Checksums: each block is summed once, and what is put together from blocks is summed from their sums.
+//! Checksums: each block is summed once, and what is put together from blocks is summed from their
+//! sums.
 //!
-//! CRC-32C is linear: appending to a message shifts its sum by the length of what is appended, whatever that is, and the
-//! sum of an exclusive or is that of the sums, but for the constant that the empty message has.
+//! CRC-32C is linear: appending to a message shifts its sum by the length of what is appended,
+//! whatever that is, and the sum of an exclusive or is that of the sums, but for the constant that
+//! the empty message has.
 
 use super::BLOCK;
 
@@ -68,7 +70,8 @@ const fn shifts() -> [[u32; 256]; 4] {
 /// The checksum of blocks that follow each other, from those of each.
 pub(super) fn joined(sums: impl IntoIterator<Item = u32>) -> u32 {
     sums.into_iter().fold(0, |before, sum| {
-        let shifted = SHIFTS.iter().zip(before.to_le_bytes()).map(|(table, byte)| table[usize::from(byte)]);
+        let shifted =
+            SHIFTS.iter().zip(before.to_le_bytes()).map(|(table, byte)| table[usize::from(byte)]);
         shifted.fold(sum, |sum, part| sum ^ part)
     })
 }

@@ -1,10 +1,11 @@
 //! Cleaning: segments that hold little are emptied, so that there is always one to append to.
 //!
-//! Blocks that are still needed are appended again, a flush and a mark later the segment is free (see `mark.rs`). Blocks of
-//! the medium are at most four fifths of what fits, so the emptiest segment always has room to gain. Segments of small
-//! flushes are mostly padding; the newest of them are packed from memory (see `hold.rs`), the others are read first: their
-//! headers in one round, their blocks in one for each record that comes of them. Where blocks have homes they are brought there
-//! instead (see `bring.rs`).
+//! Blocks that are still needed are appended again, a flush and a mark later the segment is free
+//! (see `mark.rs`). Blocks of the medium are at most four fifths of what fits, so the emptiest
+//! segment always has room to gain. Segments of small flushes are mostly padding; the newest of
+//! them are packed from memory (see `hold.rs`), the others are read first: their headers in one
+//! round, their blocks in one for each record that comes of them. Where blocks have homes they are
+//! brought there instead (see `bring.rs`).
 
 use std::sync::Arc;
 
@@ -30,8 +31,13 @@ enum Victim {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Sees to it that there are segments to append to, for a write of so many blocks. Called before a change, with the log held.
-    pub(crate) fn make_room(&self, log: &mut MutexGuard<'_, Log>, blocks: usize) -> Result<(), ArrayError> {
+    /// Sees to it that there are segments to append to, for a write of so many blocks. Called
+    /// before a change, with the log held.
+    pub(crate) fn make_room(
+        &self,
+        log: &mut MutexGuard<'_, Log>,
+        blocks: usize,
+    ) -> Result<(), ArrayError> {
         if self.shape.has_homes() {
             return self.make_room_homes(log, blocks);
         }
@@ -60,7 +66,8 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Appends the live blocks again of the segment that is worth it most. `false`: there is nothing to gain.
+    /// Appends the live blocks again of the segment that is worth it most. `false`: there is
+    /// nothing to gain.
     fn clean_one(&self, log: &mut Log) -> Result<bool, ArrayError> {
         let Some(victim) = self.victim(log) else { return Ok(false) };
         let (blocks, packed) = match victim {
@@ -88,8 +95,9 @@ impl<F: Fleet> Array<F> {
         Ok(true)
     }
 
-    /// The segment that gives most room for the bytes that cleaning it moves: what is needed has to be sent, and what is not
-    /// in memory has to be read before. Where nothing is held that is the emptiest one.
+    /// The segment that gives most room for the bytes that cleaning it moves: what is needed has to
+    /// be sent, and what is not in memory has to be read before. Where nothing is held that is the
+    /// emptiest one.
     fn victim(&self, log: &Log) -> Option<Victim> {
         let map = self.map.read();
         let (data, servers) = (self.shape.data as u64, self.shape.servers() as u64);
@@ -112,8 +120,9 @@ impl<F: Fleet> Array<F> {
         })
     }
 
-    /// The blocks that are needed of a segment, from the headers of its records. Where a header is gone (a mark of a client that
-    /// died, which thought the segment done with, may arrive late) from all the map.
+    /// The blocks that are needed of a segment, from the headers of its records. Where a header is
+    /// gone (a mark of a client that died, which thought the segment done with, may arrive late)
+    /// from all the map.
     pub(crate) fn live_in(&self, slot: u32, records: &[Meta]) -> Result<Vec<u32>, ArrayError> {
         let headers = match self.headers_of(slot, records) {
             Err(ArrayError::Invalid(_)) => {
@@ -143,13 +152,16 @@ impl<F: Fleet> Array<F> {
         Ok(blocks)
     }
 
-    /// The headers of records of a segment: all at once from one server after the other in turn, and from any other where that
-    /// one has it not.
+    /// The headers of records of a segment: all at once from one server after the other in turn,
+    /// and from any other where that one has it not.
     fn headers_of(&self, slot: u32, records: &[Meta]) -> Result<Vec<Header>, ArrayError> {
         let (seats, uuid) = {
             let members = self.members.read();
             let good = members.in_state(super::State::Good);
-            (good.map(|member| members.seat(member)).collect::<Vec<usize>>(), members.superblock.uuid)
+            (
+                good.map(|member| members.seat(member)).collect::<Vec<usize>>(),
+                members.superblock.uuid,
+            )
         };
         let start = self.shape.slot_start(slot);
         let mut buffers: Vec<Vec<u8>> =
@@ -193,7 +205,8 @@ impl<F: Fleet> Array<F> {
             let mut calls = [Call::new(seat, offset, Ask::Read(&mut bytes))];
             self.insist(&mut calls);
             if calls[0].outcome == Outcome::Done
-                && let Some(header) = Header::decode(&bytes, &self.shape, &uuid, slot, record.offset)
+                && let Some(header) =
+                    Header::decode(&bytes, &self.shape, &uuid, slot, record.offset)
                 && header.sequence == record.sequence
             {
                 return Ok(header);

@@ -4,11 +4,12 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use super::BLOCK;
 
-/// Bytes of each shard that are coded at once: what is read and written for them stays in the cache.
+/// Bytes of each shard that are coded at once: what is read and written for them stays in the
+/// cache.
 const PART: usize = 8 * BLOCK;
 
-/// The code of an array: copies, exclusive or, or Reed-Solomon. Rows are coded one by one, so that a single block can be
-/// brought back from the same row of other shards.
+/// The code of an array: copies, exclusive or, or Reed-Solomon. Rows are coded one by one, so that
+/// a single block can be brought back from the same row of other shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code {
     data: usize,
@@ -20,8 +21,9 @@ impl Code {
         Code { data, parity }
     }
 
-    /// Parity shards of data shards, all of the same length, a multiple of a block. `buffers` are made where they are missing
-    /// and used again where they are not: fresh memory costs more than the code does.
+    /// Parity shards of data shards, all of the same length, a multiple of a block. `buffers` are
+    /// made where they are missing and used again where they are not: fresh memory costs more than
+    /// the code does.
     pub(crate) fn encode<'a>(
         &self,
         shards: &[&'a [u8]],
@@ -49,15 +51,18 @@ impl Code {
                 }
             }
             coded => {
-                // The code works on 64 bytes at a time, each place for itself: parts are as good as the whole, and all rows
-                // at once are the rows one by one.
+                // The code works on 64 bytes at a time, each place for itself: parts are as good as
+                // the whole, and all rows at once are the rows one by one.
                 let mut encoder =
                     ReedSolomonEncoder::new(self.data, self.parity, PART.min(first.len())).ok()?;
                 for at in (0..first.len()).step_by(PART) {
                     if first.len() - at < PART {
                         encoder.reset(self.data, self.parity, first.len() - at).ok()?;
                     }
-                    shards.iter().try_for_each(|shard| encoder.add_original_shard(part(shard, at))).ok()?;
+                    shards
+                        .iter()
+                        .try_for_each(|shard| encoder.add_original_shard(part(shard, at)))
+                        .ok()?;
                     let parts = encoder.encode().ok()?;
                     for (coded, part) in coded.iter_mut().zip(parts.recovery_iter()) {
                         coded.extend_from_slice(part);
@@ -139,7 +144,9 @@ mod tests {
         for (data, parity) in [(1, 0), (1, 1), (1, 2), (2, 1), (4, 1), (2, 2), (4, 2), (5, 3)] {
             let code = Code::new(data, parity);
             let shards: Vec<Vec<u8>> = (0..data)
-                .map(|shard| (0..19 * BLOCK).map(|at| (at * (shard + 3) + at / 97 + shard) as u8).collect())
+                .map(|shard| {
+                    (0..19 * BLOCK).map(|at| (at * (shard + 3) + at / 97 + shard) as u8).collect()
+                })
                 .collect();
             let slices: Vec<&[u8]> = shards.iter().map(|shard| &shard[..]).collect();
             // What is in them from before does not matter.

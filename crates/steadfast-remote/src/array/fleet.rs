@@ -54,7 +54,8 @@ pub struct Contact {
     pub trim: bool,
 }
 
-/// Servers that answer requests. The engine's only way to the world, so that a simulation can take its place.
+/// Servers that answer requests. The engine's only way to the world, so that a simulation can take
+/// its place.
 pub trait Fleet: Send + Sync {
     /// How many servers there are, spares included.
     fn servers(&self) -> usize;
@@ -65,12 +66,14 @@ pub trait Fleet: Send + Sync {
     /// A line for people: why nobody answers.
     fn contact(&self, server: usize) -> Result<Contact, String>;
 
-    /// Sets what a server must hold at `offset`. From now on no connection to it is used that was not begun with reading
-    /// these bytes, or was open before: who restarts empty or stale is a [`Outcome::Stranger`].
+    /// Sets what a server must hold at `offset`. From now on no connection to it is used that was
+    /// not begun with reading these bytes, or was open before: who restarts empty or stale is a
+    /// [`Outcome::Stranger`].
     fn set_proof(&self, server: usize, offset: u64, bytes: &[u8]);
 
-    /// Makes all calls, side by side where they go to different servers, and returns when each has its outcome. Calls to
-    /// one server may be carried out in any order. A call without an answer after `patience_ms` is [`Outcome::Late`].
+    /// Makes all calls, side by side where they go to different servers, and returns when each has
+    /// its outcome. Calls to one server may be carried out in any order. A call without an answer
+    /// after `patience_ms` is [`Outcome::Late`].
     fn round(&self, calls: &mut [Call<'_>], patience_ms: u64);
 
     /// How often a connection to the server has broken, as far as that can be seen without waiting.
@@ -79,7 +82,8 @@ pub trait Fleet: Send + Sync {
     /// Lets so many milliseconds pass, for what somebody else has sent to arrive meanwhile.
     fn pause(&self, ms: u64);
 
-    /// Whether another client has taken the array over, as far as anybody has said: then nothing more is done here.
+    /// Whether another client has taken the array over, as far as anybody has said: then nothing
+    /// more is done here.
     fn fenced(&self) -> bool {
         false
     }

@@ -1,8 +1,9 @@
 //! Flushes: what was taken in is made durable, in as few round trips as there can be.
 //!
-//! The last record of a flush is written durably and takes along a flush of everything that was answered before. So a
-//! flush is one round trip, however much was written before it, where servers can write durably (FUA). Where whole groups
-//! of homes were written (`group.rs`) one more says where they are, once that is done.
+//! The last record of a flush is written durably and takes along a flush of everything that was
+//! answered before. So a flush is one round trip, however much was written before it, where servers
+//! can write durably (FUA). Where whole groups of homes were written (`group.rs`) one more says
+//! where they are, once that is done.
 
 use parking_lot::MutexGuard;
 
@@ -62,11 +63,13 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Members with a connection that broke since something was sent that no flush covers: such a server may have forgotten
-    /// it, and answers a flush as if it had not. Looked at after the answers, for a flush may be answered on a new connection.
+    /// Members with a connection that broke since something was sent that no flush covers: such a
+    /// server may have forgotten it, and answers a flush as if it had not. Looked at after the
+    /// answers, for a flush may be answered on a new connection.
     pub(crate) fn forgetful(&self, seats: &[(usize, usize)]) -> Vec<usize> {
         let before = self.members.read().breaks.clone();
-        let broke = |seat: usize| before.get(seat).is_none_or(|count| self.fleet.breaks(seat) != *count);
+        let broke =
+            |seat: usize| before.get(seat).is_none_or(|count| self.fleet.breaks(seat) != *count);
         seats.iter().filter(|(_, seat)| broke(*seat)).map(|(member, _)| *member).collect()
     }
 }

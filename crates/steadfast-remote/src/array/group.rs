@@ -1,15 +1,19 @@
 //! Parity in place: large writes go home at once, whole groups to places that are free.
 //!
-//! A group is the chunks of as many stripes as a chunk has blocks; there are more places than groups ([`home`](super::home)). A write of
-//! whole groups overwrites nothing that is needed, so it needs no log: it is sent where it stays, once, with its parity.
+//! A group is the chunks of as many stripes as a chunk has blocks; there are more places than
+//! groups ([`home`](super::home)). A write of whole groups overwrites nothing that is needed, so it
+//! needs no log: it is sent where it stays, once, with its parity.
 //!
 //! # Invariants
-//! - A group is **committed** with the next flush: what was sent is flushed on all members, then the checksums that say where it is
-//!   are, and only then the places that groups have left are free. Whoever opens the array finds a group as it was or as it is.
+//! - A group is **committed** with the next flush: what was sent is flushed on all members, then
+//!   the checksums that say where it is are, and only then the places that groups have left are
+//!   free. Whoever opens the array finds a group as it was or as it is.
 //! - Until then nothing that it makes unneeded is marked (`mark.rs`), and nothing is brought home.
-//! - A place is written once and then only as homes are (`bring.rs`). Where somebody has not answered the write may arrive later, when
-//!   another group is there. So the places of that round are not used again as long as the array is open, and the blocks go to the log.
-//!   Nobody is out of the array for that write if he answers now; what he had not flushed before is another matter (`flush.rs`).
+//! - A place is written once and then only as homes are (`bring.rs`). Where somebody has not
+//!   answered the write may arrive later, when another group is there. So the places of that round
+//!   are not used again as long as the array is open, and the blocks go to the log. Nobody is out
+//!   of the array for that write if he answers now; what he had not flushed before is another
+//!   matter (`flush.rs`).
 
 use std::collections::BTreeSet;
 
@@ -33,7 +37,8 @@ pub(crate) const COMMIT_SEGMENTS: usize = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     free: BTreeSet<u32>,
-    /// The one that was taken last: they take turns, so that what is written together lies together.
+    /// The one that was taken last: they take turns, so that what is written together lies
+    /// together.
     cursor: u32,
     /// What groups have left since the last commit.
     left: Vec<u32>,
@@ -59,7 +64,8 @@ impl Places {
 
     fn take(&mut self, count: usize) -> Vec<u32> {
         let behind = self.free.range(self.cursor.saturating_add(1)..);
-        let taken: Vec<u32> = behind.chain(self.free.range(..=self.cursor)).take(count).copied().collect();
+        let taken: Vec<u32> =
+            behind.chain(self.free.range(..=self.cursor)).take(count).copied().collect();
         taken.iter().for_each(|place| _ = self.free.remove(place));
         self.cursor = taken.last().copied().unwrap_or(self.cursor);
         taken
@@ -72,15 +78,16 @@ impl Shape {
         (RECORD_BLOCKS_MAX / self.group() as usize).max(1)
     }
 
-    /// Blocks of checksums that are written together, so that a commit takes no more segments than it may.
+    /// Blocks of checksums that are written together, so that a commit takes no more segments than
+    /// it may.
     fn commit_max(&self) -> usize {
         self.batch().min(self.segment_blocks()) / 2
     }
 }
 
 impl<F: Fleet> Array<F> {
-    /// What comes next of a write of so many blocks from `first` on: how many of them, and whether they are whole groups that there
-    /// is room for.
+    /// What comes next of a write of so many blocks from `first` on: how many of them, and whether
+    /// they are whole groups that there is room for.
     pub(crate) fn next_part(
         &self,
         log: &mut MutexGuard<'_, Log>,
@@ -100,7 +107,8 @@ impl<F: Fleet> Array<F> {
             return Ok((lead, false));
         }
         let count = whole.min(self.shape.groups_at_once());
-        let sums = log.places.uncommitted.len() + count.div_ceil(self.shape.groups_each() as usize) + 1;
+        let sums =
+            log.places.uncommitted.len() + count.div_ceil(self.shape.groups_each() as usize) + 1;
         let scarce = log.places.free.len() < count || sums > self.shape.commit_max();
         if scarce && !log.places.are_committed() {
             self.flush_held(log)?;
@@ -112,8 +120,14 @@ impl<F: Fleet> Array<F> {
         })
     }
 
-    /// Writes whole groups to free places: whether all who take writes have them now. Otherwise nothing has changed.
-    pub(crate) fn send_groups(&self, log: &mut Log, first: u32, data: &[u8]) -> Result<bool, ArrayError> {
+    /// Writes whole groups to free places: whether all who take writes have them now. Otherwise
+    /// nothing has changed.
+    pub(crate) fn send_groups(
+        &self,
+        log: &mut Log,
+        first: u32,
+        data: &[u8],
+    ) -> Result<bool, ArrayError> {
         let shape = &self.shape;
         let size = shape.group() as usize * BLOCK;
         let groups = shape.group_of(first)..shape.group_of(first) + (data.len() / size) as u32;
@@ -133,7 +147,11 @@ impl<F: Fleet> Array<F> {
         for (member, seat) in self.members.read().writable_seats() {
             for ((group, place), chunks) in groups.clone().zip(&places).zip(&chunks) {
                 let chunk = chunks.get(shape.shard_of(member, u64::from(group)));
-                runs.push((member, seat), shape.place_start(*place), chunk.copied().unwrap_or_default());
+                runs.push(
+                    (member, seat),
+                    shape.place_start(*place),
+                    chunk.copied().unwrap_or_default(),
+                );
             }
         }
         let covered = log.unflushed;
@@ -141,7 +159,8 @@ impl<F: Fleet> Array<F> {
         drop(runs);
         log.parities = parities;
         if !refused.is_empty() {
-            // Nothing of it counts, so the next flush need not answer for the connections that it went over.
+            // Nothing of it counts, so the next flush need not answer for the connections that it
+            // went over.
             log.unflushed = covered;
             if planted(Sabotage::SpoiledIsFree) {
                 log.places.free.extend(places);
@@ -192,8 +211,8 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Members that have not answered are asked for their proof, once, and are out of the array if they do not show it: with what
-    /// they were asked before that is as often as for every call.
+    /// Members that have not answered are asked for their proof, once, and are out of the array if
+    /// they do not show it: with what they were asked before that is as often as for every call.
     fn have_proof(&self, members: &[usize]) -> Result<(), ArrayError> {
         let (seats, present): (Vec<usize>, Superblock) = {
             let held = self.members.read();
@@ -202,7 +221,9 @@ impl<F: Fleet> Array<F> {
         let mut proofs = vec![vec![0; BLOCK]; seats.len()];
         let asked = seats.iter().zip(&mut proofs);
         let mut calls: Vec<Call<'_>> = asked
-            .map(|(seat, proof)| Call::new(*seat, Superblock::offset(present.epoch), Ask::Read(proof)))
+            .map(|(seat, proof)| {
+                Call::new(*seat, Superblock::offset(present.epoch), Ask::Read(proof))
+            })
             .collect();
         self.fleet.round(&mut calls, self.options.patience_ms);
         let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();

@@ -1,18 +1,22 @@
 //! [`Hold`]: blocks of partly filled stripes, kept in memory for as long as that can save anything.
 //!
-//! A flush of fewer blocks than there are data shards takes a row of every server for them. Such segments are mostly
-//! padding, so they are what cleaning empties first, and soon. Their blocks were in the client's memory a moment ago:
-//! those of the newest segments stay there, and cleaning packs them into full stripes without asking a server.
+//! A flush of fewer blocks than there are data shards takes a row of every server for them. Such
+//! segments are mostly padding, so they are what cleaning empties first, and soon. Their blocks
+//! were in the client's memory a moment ago: those of the newest segments stay there, and cleaning
+//! packs them into full stripes without asking a server.
 //!
-//! What is held is what the traffic makes: nothing while records are full, up to the bound while flushes are small.
+//! What is held is what the traffic makes: nothing while records are full, up to the bound while
+//! flushes are small.
 //!
 //! # Invariants
-//! - Bytes are held for a **place** (segment, row, shard), and the map says whose place that is: whoever takes the block
-//!   away from its place takes the bytes as well, and a segment that begins anew holds nothing. So what is held is never
-//!   older than what the map leads to.
-//! - Nothing depends on it. What is held was sent, and is flushed or not, exactly as if it were not held.
-//! - At most so many bytes of blocks as were given, and at most [`SEGMENTS_MAX`] segments (or [`SEGMENTS_MAX_HOMES`]). The segments alone are no bound: up
-//!   to half as many blocks as there are data shards share a row.
+//! - Bytes are held for a **place** (segment, row, shard), and the map says whose place that is:
+//!   whoever takes the block away from its place takes the bytes as well, and a segment that begins
+//!   anew holds nothing. So what is held is never older than what the map leads to.
+//! - Nothing depends on it. What is held was sent, and is flushed or not, exactly as if it were not
+//!   held.
+//! - At most so many bytes of blocks as were given, and at most [`SEGMENTS_MAX`] segments (or
+//!   [`SEGMENTS_MAX_HOMES`]). The segments alone are no bound: up to half as many blocks as there
+//!   are data shards share a row.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +24,8 @@ use super::BLOCK;
 use super::map::{Bytes, Entry};
 use super::shape::Shape;
 
-/// Segments whose blocks are held, the open one among them: cleaning is behind by a flush and a mark.
+/// Segments whose blocks are held, the open one among them: cleaning is behind by a flush and a
+/// mark.
 const SEGMENTS_MAX: usize = 4;
 /// The same where blocks are brought home from there: what is oldest is cleaned first.
 const SEGMENTS_MAX_HOMES: usize = 64;
@@ -47,8 +52,8 @@ impl Hold {
         Hold { blocks_max: bytes_max / BLOCK as u64, segments_max, newest: VecDeque::new() }
     }
 
-    /// Whether blocks of a record are worth it: where at least half of its stripes is padding. Packed, they take at most half
-    /// of the room.
+    /// Whether blocks of a record are worth it: where at least half of its stripes is padding.
+    /// Packed, they take at most half of the room.
     pub(crate) fn wants(shape: &Shape, blocks: usize) -> bool {
         2 * blocks <= shape.stripe_blocks(blocks)
     }
@@ -67,8 +72,8 @@ impl Hold {
         self.newest.retain(|held| held.slot != slot);
     }
 
-    /// A block is at this place of the newest segment. Where that would be too much the oldest segment is not held any more,
-    /// and where there is no other it is this block.
+    /// A block is at this place of the newest segment. Where that would be too much the oldest
+    /// segment is not held any more, and where there is no other it is this block.
     pub(crate) fn put(&mut self, entry: Entry, block: u32, bytes: Bytes) {
         while self.total() >= self.blocks_max && self.newest.len() > 1 {
             self.newest.pop_front();
@@ -131,10 +136,13 @@ mod tests {
         assert!(Hold::wants(&shape, 2) && !Hold::wants(&shape, 3) && !Hold::wants(&shape, 5));
         let mirror = Shape::plan(1, 2, 8 << 20).unwrap();
         assert!((1..10).all(|blocks| !Hold::wants(&mirror, blocks)));
-        let entry = |slot, row, shard| Entry { slot, offset: row * 4608 + 512, crc: 0, member: 0, shard };
+        let entry =
+            |slot, row, shard| Entry { slot, offset: row * 4608 + 512, crc: 0, member: 0, shard };
         let bytes = || Arc::new([7; BLOCK]);
         let room = |blocks: u64| blocks * BLOCK as u64;
-        for (bytes_max, kept) in [(0, 0), (room(3), 3), (room(11), 10), (room(14) + 9, 14), (u64::MAX, 20)] {
+        for (bytes_max, kept) in
+            [(0, 0), (room(3), 3), (room(11), 10), (room(14) + 9, 14), (u64::MAX, 20)]
+        {
             let mut hold = Hold::new(&shape, bytes_max);
             for slot in 0..9 {
                 hold.begin(slot);
@@ -155,7 +163,9 @@ mod tests {
         let mut hold = Hold::new(&shape, u64::from(shape.segment));
         hold.begin(0);
         let rows = shape.segment / (BLOCK as u32 + 512);
-        (0..rows).for_each(|row| (0..2).for_each(|shard| hold.put(entry(0, row, shard), 2 * row, bytes())));
+        (0..rows).for_each(|row| {
+            (0..2).for_each(|shard| hold.put(entry(0, row, shard), 2 * row, bytes()))
+        });
         assert_eq!(hold.total() * BLOCK as u64, u64::from(shape.segment));
         let mut hold = Hold::new(&shape, u64::MAX);
         hold.begin(3);

@@ -1,15 +1,17 @@
 //! Parity in place: where the home of each block is, and what the blocks of checksums say.
 //!
-//! Behind the segments of each server are its homes, a row of one block for each **stripe**. A stripe is `k` blocks and their
-//! parity. Blocks that follow each other are in one chunk of a server, so that long reads and writes are long there, too. The
-//! chunks that make stripes with each other are a **group**; the servers take turns from one to the next.
+//! Behind the segments of each server are its homes, a row of one block for each **stripe**. A
+//! stripe is `k` blocks and their parity. Blocks that follow each other are in one chunk of a
+//! server, so that long reads and writes are long there, too. The chunks that make stripes with
+//! each other are a **group**; the servers take turns from one to the next.
 //!
-//! A group lies in a **place**, a chunk of every server. There are more places than groups, so that whole groups can be written
-//! without the log (`group.rs`).
+//! A group lies in a **place**, a chunk of every server. There are more places than groups, so that
+//! whole groups can be written without the log (`group.rs`).
 //!
-//! A home has no room for a checksum, so blocks behind those of the medium hold them, those of a few whole groups each, and where these
-//! groups are. Those blocks have no homes: the newest of each is always in the log, in segments of their own, so that what is known of
-//! records is known of them (`sums.rs`).
+//! A home has no room for a checksum, so blocks behind those of the medium hold them, those of a
+//! few whole groups each, and where these groups are. Those blocks have no homes: the newest of
+//! each is always in the log, in segments of their own, so that what is known of records is known
+//! of them (`sums.rs`).
 
 use super::BLOCK;
 use super::group::COMMIT_SEGMENTS;
@@ -41,22 +43,27 @@ impl Shape {
         let many = || "the servers lend more than an array can hold: 16 TiB".to_owned();
         let mut shape = Shape { data, parity: 1, segment, slots: 0, blocks: 0, homes: 0 };
         // Checksums are there once, and as often again where they are old.
-        let sums = (room - log.min(room)) / BLOCK as u64 * data as u64 / u64::from(shape.sums_each());
+        let sums =
+            (room - log.min(room)) / BLOCK as u64 * data as u64 / u64::from(shape.sums_each());
         let slots = log / u64::from(segment) + 2 * (sums / shape.segment_blocks() as u64);
         shape.slots = u32::try_from(slots).map_err(|_| many())?;
         let rows = room.saturating_sub(slots * u64::from(segment)) / BLOCK as u64;
         let places = rows / u64::from(CHUNK);
         let groups = places.saturating_sub(spare_places(places));
         if groups == 0 {
-            return Err("the servers lend too little for an array: give 1 MiB or more each".to_owned());
+            return Err(
+                "the servers lend too little for an array: give 1 MiB or more each".to_owned()
+            );
         }
         let blocks = groups.saturating_mul(u64::from(shape.group()));
         let sums = groups.div_ceil(u64::from(shape.groups_each()));
-        (shape.homes, shape.blocks) = match (u32::try_from(places * u64::from(CHUNK)), u32::try_from(blocks))
-        {
-            (Ok(homes), Ok(blocks)) if u64::from(blocks) + sums < u64::from(HOME) => (homes, blocks),
-            _ => return Err(many()),
-        };
+        (shape.homes, shape.blocks) =
+            match (u32::try_from(places * u64::from(CHUNK)), u32::try_from(blocks)) {
+                (Ok(homes), Ok(blocks)) if u64::from(blocks) + sums < u64::from(HOME) => {
+                    (homes, blocks)
+                }
+                _ => return Err(many()),
+            };
         Ok(shape)
     }
 
@@ -70,7 +77,8 @@ impl Shape {
         if self.has_homes() { self.groups().div_ceil(self.groups_each()) } else { 0 }
     }
 
-    /// Groups that a block of checksums is for: each takes its place, a bit and a checksum for each block (`sums.rs`).
+    /// Groups that a block of checksums is for: each takes its place, a bit and a checksum for each
+    /// block (`sums.rs`).
     pub(crate) fn groups_each(&self) -> u32 {
         (BLOCK as u32 - 8) / (4 + self.group() / 8 + 4 * self.group())
     }
@@ -90,30 +98,35 @@ impl Shape {
         self.homes / CHUNK
     }
 
-    /// Closed segments of checksums of which some are needed, at most: with one more the emptiest is at most half full, and less
-    /// where the log is large.
+    /// Closed segments of checksums of which some are needed, at most: with one more the emptiest
+    /// is at most half full, and less where the log is large.
     pub(crate) fn sums_segments(&self) -> usize {
         let halves = 2 * (self.sums() as usize).div_ceil(self.segment_blocks()).max(1) - 1;
         halves.max(self.slots as usize / 8)
     }
 
-    /// Stripes that are brought home together: no more than a record of blocks, and a sixteenth of the log.
+    /// Stripes that are brought home together: no more than a record of blocks, and a sixteenth of
+    /// the log.
     pub(crate) fn stripes_at_once(&self) -> usize {
         let staged = (self.slots as usize / 16).max(1) * self.segment_blocks();
         (staged.min(RECORD_BLOCKS_MAX) / self.data).max(1)
     }
 
-    /// Segments that this takes: for the blocks, in what is left of one and others behind it, and for the checksums.
+    /// Segments that this takes: for the blocks, in what is left of one and others behind it, and
+    /// for the checksums.
     pub(crate) fn part_segments(&self) -> usize {
         let blocks = |count: usize| count.div_ceil(self.segment_blocks()) + 1;
         blocks(self.stripes_at_once() * self.data) + blocks(self.stripes_at_once())
     }
 
-    /// Free segments below which a write waits until there are as many again, and below which it brings some home as it goes.
+    /// Free segments below which a write waits until there are as many again, and below which it
+    /// brings some home as it goes.
     pub(crate) fn free_homes(&self) -> (usize, usize) {
-        // What waits is flushed first, groups that were written are committed, and old checksums may have to be packed.
+        // What waits is flushed first, groups that were written are committed, and old checksums
+        // may have to be packed.
         let least = self.part_segments() + 3 + COMMIT_SEGMENTS;
-        // The more there are, the longer it takes until one is used again: what arrives late is harmless until then.
+        // The more there are, the longer it takes until one is used again: what arrives late is
+        // harmless until then.
         (least, least + (self.slots as usize / 8).max(2))
     }
 
@@ -209,7 +222,9 @@ mod tests {
             for size in [1 << 20, 3 << 20, (70 << 20) + 12345] {
                 let shape = Shape::in_place(data, size).unwrap();
                 assert!(shape.is_sound() && shape.end() <= size, "{shape:?}");
-                assert!(shape.blocks <= shape.sums() * shape.sums_each() && shape.sums_each() > 800);
+                assert!(
+                    shape.blocks <= shape.sums() * shape.sums_each() && shape.sums_each() > 800
+                );
                 assert!(shape.groups() < shape.places());
                 let mut places = BTreeSet::new();
                 for block in 0..shape.blocks {
@@ -233,7 +248,8 @@ mod tests {
         for data in 2..=15 {
             for size in [1 << 20, 3 << 20, 70 << 20, 3 << 30, 1 << 38] {
                 let shape = Shape::in_place(data, size).unwrap();
-                // Checksums: those that are needed and the open one; and one of what is new. All others can be brought home.
+                // Checksums: those that are needed and the open one; and one of what is new. All
+                // others can be brought home.
                 let (sums, fresh, (_, enough)) = (shape.sums_segments() + 1, 1, shape.free_homes());
                 assert!(sums + fresh + enough < shape.slots as usize, "{data}, {size}: {shape:?}");
             }

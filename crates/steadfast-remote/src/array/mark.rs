@@ -1,16 +1,18 @@
 //! Segments that are needed no more say so on the servers, and their room is given back there.
 //!
-//! A segment is done with once newer versions of all its blocks are flushed, or the blocks were discarded. What is in it
-//! still looks like records, and whoever opens the array later would have to take them for such, though a server that was
-//! rebuilt meanwhile was not given them. So a **mark**, a header without blocks and newer than everything in the segment,
-//! is written to its front on every server, and the rest is trimmed.
+//! A segment is done with once newer versions of all its blocks are flushed, or the blocks were
+//! discarded. What is in it still looks like records, and whoever opens the array later would have
+//! to take them for such, though a server that was rebuilt meanwhile was not given them. So a
+//! **mark**, a header without blocks and newer than everything in the segment, is written to its
+//! front on every server, and the rest is trimmed.
 //!
 //! # Invariants
-//! - A mark is written only after everything that makes the segment unneeded is flushed, and the segment is used again
-//!   only after the mark is: no server can come back without both.
-//! - Where blocks have homes the order matters, and marks of one round may survive in any. So a mark says up to where segments are
-//!   not needed, and one that is found stands for all of them.
-//! - Until all servers have answered the mark, the segment is given to a member that is being rebuilt.
+//! - A mark is written only after everything that makes the segment unneeded is flushed, and the
+//!   segment is used again only after the mark is: no server can come back without both.
+//! - Where blocks have homes the order matters, and marks of one round may survive in any. So a
+//!   mark says up to where segments are not needed, and one that is found stands for all of them.
+//! - Until all servers have answered the mark, the segment is given to a member that is being
+//!   rebuilt.
 
 use super::map::{Map, Segment};
 use super::record::Header;
@@ -35,14 +37,15 @@ impl<F: Fleet> Array<F> {
         self.mark_some(log, 1, MARKS_MAX)
     }
 
-    /// The same before a large write that takes segments of its own: the servers get back what is done with, and that write
-    /// goes into memory that is warm there, not into fresh one.
+    /// The same before a large write that takes segments of its own: the servers get back what is
+    /// done with, and that write goes into memory that is warm there, not into fresh one.
     pub(crate) fn mark_ahead(&self, log: &mut Log) -> Result<(), ArrayError> {
         self.mark_some(log, MARKS_AHEAD_MIN, MARKS_AHEAD_MAX)
     }
 
     fn mark_some(&self, log: &mut Log, least: usize, most: usize) -> Result<(), ArrayError> {
-        // What is newer than something in them may not be flushed, or, where groups were written, not be known to be there.
+        // What is newer than something in them may not be flushed, or, where groups were written,
+        // not be known to be there.
         let covered = log.places.are_committed() || planted(Sabotage::MarkUncommitted);
         if (log.durable + 1 != log.next || !covered) && !planted(Sabotage::MarkBeforeFlush) {
             return Ok(());
@@ -61,13 +64,14 @@ impl<F: Fleet> Array<F> {
             let map = self.map.read();
             let marked = slots.iter().filter_map(|slot| map.segments.get(*slot as usize));
             // Of those that are marked already, or never counted, the generation says nothing.
-            let done =
-                marked.filter(|segment| segment.stream == Stream::Fresh && !segment.records.is_empty());
+            let done = marked
+                .filter(|segment| segment.stream == Stream::Fresh && !segment.records.is_empty());
             log.floor = log.floor.max(done.map(|segment| segment.generation).max().unwrap_or(0));
         }
         let mut heads = Vec::with_capacity(slots.len());
         for slot in &slots {
-            let head = Header::mark(&self.shape, &superblock, log.next, log.durable, *slot, log.floor);
+            let head =
+                Header::mark(&self.shape, &superblock, log.next, log.durable, *slot, log.floor);
             heads.push((*slot, log.next, head.encode(&self.shape)));
             log.next += 1;
         }
@@ -76,7 +80,11 @@ impl<F: Fleet> Array<F> {
         for (_, seat) in &seats {
             let sent = heads.iter().zip(&pieces).filter(|((slot, ..), _)| arrives(*slot));
             for ((slot, _, _), pieces) in sent {
-                calls.push(Call::new(*seat, self.shape.slot_start(*slot), Ask::Write(pieces, false)));
+                calls.push(Call::new(
+                    *seat,
+                    self.shape.slot_start(*slot),
+                    Ask::Write(pieces, false),
+                ));
             }
         }
         self.insist_unflushed(log, &mut calls);
@@ -98,9 +106,9 @@ impl<F: Fleet> Array<F> {
                 log.marked.push(*slot);
             }
         }
-        let trimmed = seats
-            .iter()
-            .filter(|(member, seat)| !lost.contains(member) && trims.get(*seat).copied().unwrap_or(false));
+        let trimmed = seats.iter().filter(|(member, seat)| {
+            !lost.contains(member) && trims.get(*seat).copied().unwrap_or(false)
+        });
         let length = u64::from(self.shape.segment) - BLOCK as u64;
         let mut calls: Vec<Call<'_>> = trimmed
             .flat_map(|(_, seat)| {
@@ -110,16 +118,18 @@ impl<F: Fleet> Array<F> {
             })
             .collect();
         debug_assert!(heads.iter().all(|(_, _, head)| head.len() <= SECTOR));
-        // Advice, so a refusal is no harm. One that may be carried out later is: the segment is another one by then.
+        // Advice, so a refusal is no harm. One that may be carried out later is: the segment is
+        // another one by then.
         self.insist(&mut calls);
-        let lost = without(&calls, &|outcome| matches!(outcome, Outcome::Done | Outcome::Refused(_)));
+        let lost =
+            without(&calls, &|outcome| matches!(outcome, Outcome::Done | Outcome::Refused(_)));
         drop(calls);
         self.tally.trimmed(heads.len() as u64 * length);
         self.lose(&lost)
     }
 
-    /// Segments whose blocks all have newer versions, or none, and those of which only a dead client knew what they are: how
-    /// many of the latter, which are first.
+    /// Segments whose blocks all have newer versions, or none, and those of which only a dead
+    /// client knew what they are: how many of the latter, which are first.
     fn done_with(&self, log: &Log, most: usize) -> (Vec<u32>, usize) {
         let taken = log.unmarked.len().min(most);
         let mut slots: Vec<u32> = log.unmarked.iter().take(taken).copied().collect();
@@ -135,27 +145,32 @@ impl<F: Fleet> Array<F> {
         (slots, taken)
     }
 
-    /// The same where blocks have homes: a block that is at home may have older versions in older segments, so none is
-    /// marked before those that are older. Staged segments have what is at home, and are marked before anything else that is
-    /// newer. Of checksums the newest are always in the log, so theirs are marked whenever nothing in them is needed.
+    /// The same where blocks have homes: a block that is at home may have older versions in older
+    /// segments, so none is marked before those that are older. Staged segments have what is at
+    /// home, and are marked before anything else that is newer. Of checksums the newest are always
+    /// in the log, so theirs are marked whenever nothing in them is needed.
     fn done_with_in_order(&self, log: &Log, map: &Map) -> Vec<u32> {
         let used = |stream: Stream| {
-            let segments = map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
-            segments.filter(move |(_, segment)| !segment.records.is_empty() && segment.stream == stream)
+            let segments =
+                map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
+            segments
+                .filter(move |(_, segment)| !segment.records.is_empty() && segment.stream == stream)
         };
         let done = |(slot, segment): &(u32, &Segment)| segment.live == 0 && !log.is_open(*slot);
         let staged_first =
             used(Stream::Moved).map(|(_, segment)| segment.generation).min().unwrap_or(u64::MAX);
         let mut fresh: Vec<_> = used(Stream::Fresh).collect();
         fresh.sort_unstable_by_key(|(_, segment)| segment.generation);
-        let older =
-            |segment: &Segment| segment.records.last().is_none_or(|last| last.sequence < staged_first);
+        let older = |segment: &Segment| {
+            segment.records.last().is_none_or(|last| last.sequence < staged_first)
+        };
         let fresh = fresh.into_iter().take_while(|pair| done(pair) && older(pair.1));
         let others = used(Stream::Moved).chain(used(Stream::Sums)).filter(done);
         others.chain(fresh).map(|(slot, _)| slot).collect()
     }
 
-    /// Gives back what can be given back while nobody waits for it: for whoever looks after the array, now and then.
+    /// Gives back what can be given back while nobody waits for it: for whoever looks after the
+    /// array, now and then.
     ///
     /// # Errors
     /// More servers were lost than the policy survives.

@@ -27,7 +27,9 @@ impl State {
     }
 
     pub(crate) fn of_number(number: u8) -> Option<State> {
-        [State::Good, State::Lost, State::Rebuilding].into_iter().find(|state| state.number() == number)
+        [State::Good, State::Lost, State::Rebuilding]
+            .into_iter()
+            .find(|state| state.number() == number)
     }
 }
 
@@ -47,9 +49,11 @@ pub(crate) struct Members {
     pub(crate) fua: Vec<bool>,
     /// Bytes can be given back, by server of the fleet.
     pub(crate) trim: Vec<bool>,
-    /// Connections of each server that had broken before the first write that no flush covers was answered.
+    /// Connections of each server that had broken before the first write that no flush covers was
+    /// answered.
     pub(crate) breaks: Vec<u64>,
-    /// Something that was to be changed has no answer, or had none at first: it may still be under way.
+    /// Something that was to be changed has no answer, or had none at first: it may still be under
+    /// way.
     pub(crate) unanswered: bool,
     /// More were lost than can be: nothing is answered any more.
     pub(crate) failed: bool,
@@ -108,16 +112,16 @@ impl<F: Fleet> Array<F> {
         self.alive()
     }
 
-    /// The log, for who changes anything: fails as [`writes_allowed`](Self::writes_allowed), and nobody closes the array
-    /// while it is held.
+    /// The log, for who changes anything: fails as [`writes_allowed`](Self::writes_allowed), and
+    /// nobody closes the array while it is held.
     pub(crate) fn log_to_write(&self) -> Result<MutexGuard<'_, Log>, ArrayError> {
         let log = self.log.lock();
         self.writes_allowed()?;
         Ok(log)
     }
 
-    /// Fails when more were lost than the policy survives, an epoch could not be noted, another client has taken over, or the
-    /// array was closed.
+    /// Fails when more were lost than the policy survives, an epoch could not be noted, another
+    /// client has taken over, or the array was closed.
     pub(crate) fn alive(&self) -> Result<(), ArrayError> {
         if self.fleet.fenced() {
             return Err(ArrayError::Fenced);
@@ -131,7 +135,8 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Takes members out of the array, before anything is answered that they do not have. The log is held.
+    /// Takes members out of the array, before anything is answered that they do not have. The log
+    /// is held.
     pub(crate) fn lose(&self, lost: &[usize]) -> Result<(), ArrayError> {
         let changed = self.members.write().strike(lost);
         if changed {
@@ -141,9 +146,10 @@ impl<F: Fleet> Array<F> {
         self.alive()
     }
 
-    /// As [`lose`](Self::lose), after something was written that the members have who are left: where the new epoch can not be
-    /// noted what is known here has to agree with the servers all the same. Before anybody is told that anything is flushed
-    /// the array has to be [`alive`](Self::alive).
+    /// As [`lose`](Self::lose), after something was written that the members have who are left:
+    /// where the new epoch can not be noted what is known here has to agree with the servers all
+    /// the same. Before anybody is told that anything is flushed the array has to be
+    /// [`alive`](Self::alive).
     pub(crate) fn lose_behind(&self, lost: &[usize]) -> Result<(), ArrayError> {
         match self.lose(lost) {
             Err(ArrayError::Witness(_)) => Ok(()),
@@ -151,8 +157,8 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Writes the present states to every server that takes writes, under a new epoch, until all that are left have it.
-    /// The log is held. Who only looks keeps it to himself.
+    /// Writes the present states to every server that takes writes, under a new epoch, until all
+    /// that are left have it. The log is held. Who only looks keeps it to himself.
     pub(crate) fn publish(&self) -> Result<(), ArrayError> {
         if self.options.read_only {
             let mut members = self.members.write();
@@ -186,9 +192,13 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Writes a superblock to these members, each on its server, and has their connections begin with it from now on: which of
-    /// the members have not taken it.
-    pub(crate) fn put_superblock(&self, superblock: &Superblock, seats: &[(usize, usize)]) -> Vec<usize> {
+    /// Writes a superblock to these members, each on its server, and has their connections begin
+    /// with it from now on: which of the members have not taken it.
+    pub(crate) fn put_superblock(
+        &self,
+        superblock: &Superblock,
+        seats: &[(usize, usize)],
+    ) -> Vec<usize> {
         let fua = self.members.read().fua.clone();
         let offset = Superblock::offset(superblock.epoch);
         let bytes: Vec<Vec<u8>> = seats
@@ -197,14 +207,16 @@ impl<F: Fleet> Array<F> {
             .collect();
         let pieces: Vec<[&[u8]; 1]> = bytes.iter().map(|bytes| [&bytes[..]]).collect();
         let mut refused: Vec<usize> = seats.iter().map(|(_, seat)| *seat).collect();
-        // Twice, from the beginning: a flush that is answered on a new connection says nothing of what went over the
-        // old one.
+        // Twice, from the beginning: a flush that is answered on a new connection says nothing of
+        // what went over the old one.
         for _ in 0..2 {
             let before = self.breaks();
             let durable = |seat: usize| fua.get(seat).copied().unwrap_or(false);
             let left = seats.iter().zip(&pieces).filter(|((_, seat), _)| refused.contains(seat));
             let mut writes: Vec<Call<'_>> = left
-                .map(|((_, seat), pieces)| Call::new(*seat, offset, Ask::Write(pieces, durable(*seat))))
+                .map(|((_, seat), pieces)| {
+                    Call::new(*seat, offset, Ask::Write(pieces, durable(*seat)))
+                })
                 .collect();
             if writes.is_empty() {
                 break;
@@ -217,9 +229,9 @@ impl<F: Fleet> Array<F> {
                 rest.iter().map(|seat| Call::new(*seat, 0, Ask::Flush)).collect();
             self.fleet.round(&mut flushes, self.options.patience_ms);
             let flushed = flushes.iter().filter(|call| call.outcome == Outcome::Done);
-            let kept = flushed
-                .map(|call| call.server)
-                .filter(|seat| before.get(*seat).is_some_and(|count| self.fleet.breaks(*seat) == *count));
+            let kept = flushed.map(|call| call.server).filter(|seat| {
+                before.get(*seat).is_some_and(|count| self.fleet.breaks(*seat) == *count)
+            });
             let written: Vec<usize> = all.into_iter().chain(kept).collect();
             refused.retain(|seat| !written.contains(seat));
         }
@@ -250,15 +262,17 @@ impl<F: Fleet> Array<F> {
         (0..self.fleet.servers()).map(|server| self.fleet.breaks(server)).collect()
     }
 
-    /// As [`insist`](Self::insist), for writes that the next flush has to cover: connections that break from here on matter
-    /// to it, those that broke before do not.
+    /// As [`insist`](Self::insist), for writes that the next flush has to cover: connections that
+    /// break from here on matter to it, those that broke before do not.
     pub(crate) fn insist_unflushed(&self, log: &mut Log, calls: &mut [Call<'_>]) {
         let mut before = self.breaks();
         self.fleet.round(calls, self.options.patience_ms);
         let between = self.breaks();
         let retried = |outcome| matches!(outcome, Outcome::Lost | Outcome::Late);
         for call in calls.iter().filter(|call| retried(call.outcome)) {
-            if let (Some(before), Some(count)) = (before.get_mut(call.server), between.get(call.server)) {
+            if let (Some(before), Some(count)) =
+                (before.get_mut(call.server), between.get(call.server))
+            {
                 *before = *count;
             }
         }

@@ -1,23 +1,27 @@
 //! A medium on the memory of several servers, which survives the loss of some of them.
 //!
-//! One engine for every policy: blocks go into **records**, a record is cut into `k` data shards, `m` parity shards are
-//! computed, and shard and header go to the servers in one write each, behind what they hold already. Mirroring is
-//! `k = 1`, no redundancy `m = 0`, parity `m = 1`.
+//! One engine for every policy: blocks go into **records**, a record is cut into `k` data shards,
+//! `m` parity shards are computed, and shard and header go to the servers in one write each, behind
+//! what they hold already. Mirroring is `k = 1`, no redundancy `m = 0`, parity `m = 1`.
 //!
 //! # Invariants
-//! - Nothing that was flushed is overwritten while it is needed: records are appended to **segments** of the servers, and
-//!   a segment is used again only once everything in it has newer versions that are flushed. There is no write hole.
-//! - Where blocks have homes besides ([`home`]) the log is the journal of these: a home is overwritten only while the log has all
-//!   of its stripe ([`bring`]). Whole groups of homes go without it to where no group is ([`group`]).
-//! - Every block is read against a checksum that the client holds, every header against its own. What a server says is
-//!   never believed without.
-//! - Who belongs to the array, and in which state, is written to every good server under a growing **epoch** before
-//!   anything depends on it. A server of an older epoch, or of none, is rebuilt, not read.
-//! - What is in the client's memory alone is what no flush was asked for; what else is kept there ([`hold`]) is on the
-//!   servers, too, and nothing depends on it.
-//! - A record is there when `k` of its shards are. Found incomplete after a crash of the client, it is completed before
-//!   anything else is written, or it and what is newer never counts again.
-//! - The engine does no I/O of its own: servers are behind [`Fleet`], time and randomness come from the caller.
+//! - Nothing that was flushed is overwritten while it is needed: records are appended to
+//!   **segments** of the servers, and a segment is used again only once everything in it has newer
+//!   versions that are flushed. There is no write hole.
+//! - Where blocks have homes besides ([`home`]) the log is the journal of these: a home is
+//!   overwritten only while the log has all of its stripe ([`bring`]). Whole groups of homes go
+//!   without it to where no group is ([`group`]).
+//! - Every block is read against a checksum that the client holds, every header against its own.
+//!   What a server says is never believed without.
+//! - Who belongs to the array, and in which state, is written to every good server under a growing
+//!   **epoch** before anything depends on it. A server of an older epoch, or of none, is rebuilt,
+//!   not read.
+//! - What is in the client's memory alone is what no flush was asked for; what else is kept there
+//!   ([`hold`]) is on the servers, too, and nothing depends on it.
+//! - A record is there when `k` of its shards are. Found incomplete after a crash of the client, it
+//!   is completed before anything else is written, or it and what is newer never counts again.
+//! - The engine does no I/O of its own: servers are behind [`Fleet`], time and randomness come from
+//!   the caller.
 
 mod bring;
 mod checksum;

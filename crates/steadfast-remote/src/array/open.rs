@@ -11,8 +11,8 @@ use super::read::Lates;
 use super::seal::Log;
 use super::shape::{SECTOR, Shape};
 use super::{
-    Array, ArrayError, ArrayOptions, Call, Code, Contact, CreateOptions, Fleet, LogUse, Outcome, Policy,
-    Superblock,
+    Array, ArrayError, ArrayOptions, Call, Code, Contact, CreateOptions, Fleet, LogUse, Outcome,
+    Policy, Superblock,
 };
 use crate::client::Ask;
 
@@ -21,7 +21,11 @@ impl<F: Fleet> Array<F> {
     ///
     /// # Errors
     /// A server that does not answer, or a policy or sizes that do not fit.
-    pub fn create(fleet: F, create: &CreateOptions, options: ArrayOptions) -> Result<Array<F>, ArrayError> {
+    pub fn create(
+        fleet: F,
+        create: &CreateOptions,
+        options: ArrayOptions,
+    ) -> Result<Array<F>, ArrayError> {
         Self::make(fleet, create, options, false)
     }
 
@@ -72,7 +76,10 @@ impl<F: Fleet> Array<F> {
         }
         array.publish()?;
         if array.members.read().good() < array.shape.servers() {
-            return Err(ArrayError::Unreachable(0, "a server was lost while the array was made".to_owned()));
+            return Err(ArrayError::Unreachable(
+                0,
+                "a server was lost while the array was made".to_owned(),
+            ));
         }
         Ok(array)
     }
@@ -80,8 +87,9 @@ impl<F: Fleet> Array<F> {
     /// Opens the array on these servers.
     ///
     /// # Errors
-    /// [`ArrayError::NoArray`], [`ArrayError::Silent`], [`ArrayError::Mixed`], [`ArrayError::TooManyLost`], [`ArrayError::Unsure`],
-    /// [`ArrayError::Unfinished`], [`ArrayError::Logged`].
+    /// [`ArrayError::NoArray`], [`ArrayError::Silent`], [`ArrayError::Mixed`],
+    /// [`ArrayError::TooManyLost`], [`ArrayError::Unsure`], [`ArrayError::Unfinished`],
+    /// [`ArrayError::Logged`].
     pub fn open(fleet: F, options: ArrayOptions) -> Result<Array<F>, ArrayError> {
         let servers = fleet.servers();
         let open = |found: &Found| newest_of(found).is_some_and(|newest| !newest.closed);
@@ -110,7 +118,8 @@ impl<F: Fleet> Array<F> {
             .iter()
             .zip(&contacts)
             .filter(|(own, _)| own.as_ref().is_some_and(|own| own.order() == newest.order()));
-        let lent = say_so.filter_map(|(_, contact)| Some(contact.as_ref()?.size)).max().unwrap_or(0);
+        let lent =
+            say_so.filter_map(|(_, contact)| Some(contact.as_ref()?.size)).max().unwrap_or(0);
         if newest.shape.end() > lent {
             return Err(ArrayError::Invalid(format!(
                 "this array needs {} bytes of each server, and one lends {lent}",
@@ -119,7 +128,9 @@ impl<F: Fleet> Array<F> {
         }
         let count = newest.shape.servers();
         if servers < count {
-            return Err(ArrayError::Invalid(format!("this array has {count} servers, {servers} are given")));
+            return Err(ArrayError::Invalid(format!(
+                "this array has {count} servers, {servers} are given"
+            )));
         }
         // Members sit where their superblock is; the rest get the seats that are left, in order.
         let mut seats = vec![usize::MAX; count];
@@ -143,16 +154,19 @@ impl<F: Fleet> Array<F> {
             if *seat == usize::MAX {
                 let own = (member < servers && !taken[member]).then_some(member);
                 let next = own.or_else(|| spare.find(|seat| !taken[*seat]));
-                *seat = next.ok_or_else(|| ArrayError::Invalid("too few servers are given".to_owned()))?;
+                *seat = next
+                    .ok_or_else(|| ArrayError::Invalid("too few servers are given".to_owned()))?;
                 taken[*seat] = true;
             }
         }
         let mut superblock = newest.clone();
         let (mut absent, mut complete) = (0, newest.epoch);
         for (member, seat) in seats.iter().enumerate() {
-            // Had a server that is behind refused the newest, k others would know of a later one, and those would be absent.
-            let current =
-                found[*seat].as_ref().filter(|own| own.keeps_up_with(&newest) && own.index == member);
+            // Had a server that is behind refused the newest, k others would know of a later one,
+            // and those would be absent.
+            let current = found[*seat]
+                .as_ref()
+                .filter(|own| own.keeps_up_with(&newest) && own.index == member);
             if superblock.states[member] != State::Good {
                 superblock.states[member] = State::Lost;
             } else if let Some(own) = current {
@@ -176,10 +190,12 @@ impl<F: Fleet> Array<F> {
         if absent >= newest.shape.data && !sure && !options.degraded {
             return Err(ArrayError::Unsure(absent));
         }
-        let contacts: Vec<Contact> = contacts.into_iter().map(|contact| contact.unwrap_or(NOBODY)).collect();
+        let contacts: Vec<Contact> =
+            contacts.into_iter().map(|contact| contact.unwrap_or(NOBODY)).collect();
         let map = Map::new(&newest.shape, options.hold_bytes)?;
         if options.read_only {
-            // Later connections have to lead to who was found; otherwise the next epoch sees to that.
+            // Later connections have to lead to who was found; otherwise the next epoch sees to
+            // that.
             for (seat, own) in found.iter().enumerate() {
                 if let Some(own) = own {
                     fleet.set_proof(seat, Superblock::offset(own.epoch), &own.encode());
@@ -187,7 +203,8 @@ impl<F: Fleet> Array<F> {
             }
         }
         if !options.read_only {
-            // Whatever is published from here on is of this session, so that nobody who died can have written the same.
+            // Whatever is published from here on is of this session, so that nobody who died can
+            // have written the same.
             superblock.begin_session(options.now);
             superblock.logged = options.log == LogUse::Kept;
         }
@@ -266,9 +283,9 @@ const NOBODY: Contact = Contact { size: 0, block_min: 1, fua: false, flush: true
 
 fn usable(contacts: &[Contact]) -> Result<(), ArrayError> {
     match contacts.iter().position(|contact| contact.block_min as usize > SECTOR) {
-        Some(server) => {
-            Err(ArrayError::Invalid(format!("server {server} has blocks of more than {SECTOR} bytes")))
-        }
+        Some(server) => Err(ArrayError::Invalid(format!(
+            "server {server} has blocks of more than {SECTOR} bytes"
+        ))),
         None => Ok(()),
     }
 }
@@ -293,7 +310,8 @@ impl Seen {
 pub(super) fn look<F: Fleet>(fleet: &F, patience_ms: u64) -> Found {
     let contacts: Vec<_> = (0..fleet.servers()).map(|server| fleet.contact(server)).collect();
     let seen = contacts.into_iter().enumerate().map(|(server, contact)| {
-        let superblock = contact.as_ref().ok().and_then(|_| newest_superblock(fleet, server, patience_ms));
+        let superblock =
+            contact.as_ref().ok().and_then(|_| newest_superblock(fleet, server, patience_ms));
         Seen { contact, superblock }
     });
     seen.collect()

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Policy, State};
 
-/// Remembers the newest epoch outside the servers, so that an array can be opened without those that may know better.
+/// Remembers the newest epoch outside the servers, so that an array can be opened without those
+/// that may know better.
 pub trait Witness: Send + Sync + fmt::Debug {
     /// Remembers an epoch, with the stamp of its session before it, durably.
     ///
@@ -14,16 +15,16 @@ pub trait Witness: Send + Sync + fmt::Debug {
     /// A line for people.
     fn note(&self, uuid: &[u8; 16], order: (u64, u64)) -> Result<(), String>;
 
-    /// The newest stamp and epoch noted for this array. An epoch alone would not do: who was cut off may have gone on
-    /// with later ones of an earlier session.
+    /// The newest stamp and epoch noted for this array. An epoch alone would not do: who was cut
+    /// off may have gone on with later ones of an earlier session.
     fn newest(&self, uuid: &[u8; 16]) -> Option<(u64, u64)>;
 }
 
 /// Whether whoever opens an array for writing keeps its write-behind log up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogUse {
-    /// He says nothing, and is refused where there is one: it would be left behind, and nobody would know on the day on
-    /// which it is all that is left.
+    /// He says nothing, and is refused where there is one: it would be left behind, and nobody
+    /// would know on the day on which it is all that is left.
     #[default]
     Unsaid,
     /// He does.
@@ -37,22 +38,26 @@ pub enum LogUse {
 pub struct ArrayOptions {
     /// How long a server may take for an answer, milliseconds; a call is tried twice.
     pub patience_ms: u64,
-    /// After so many milliseconds without an answer a read is made from other servers, where there are enough.
+    /// After so many milliseconds without an answer a read is made from other servers, where there
+    /// are enough.
     pub hedge_ms: u64,
     /// Open although servers that do not answer might know of a later state.
     pub degraded: bool,
-    /// Only look: nothing is written to any server, no epoch begins, and what an earlier client left behind is settled in
-    /// memory alone. Whoever writes meanwhile is not disturbed; what it moves away then fails to be read here.
+    /// Only look: nothing is written to any server, no epoch begins, and what an earlier client
+    /// left behind is settled in memory alone. Whoever writes meanwhile is not disturbed; what it
+    /// moves away then fails to be read here.
     pub read_only: bool,
-    /// Milliseconds since any time that is the same for all clients: of two that open an array without having seen each
-    /// other, the later one has to have the larger number.
+    /// Milliseconds since any time that is the same for all clients: of two that open an array
+    /// without having seen each other, the later one has to have the larger number.
     pub now: u64,
-    /// So many milliseconds pass before an array is used that nobody has closed: what its last client had sent arrives within
-    /// them, or never.
+    /// So many milliseconds pass before an array is used that nobody has closed: what its last
+    /// client had sent arrives within them, or never.
     pub late_ms: u64,
-    /// Bytes of blocks of partly filled stripes that may be kept in memory, so that cleaning need not read them.
+    /// Bytes of blocks of partly filled stripes that may be kept in memory, so that cleaning need
+    /// not read them.
     pub hold_bytes: u64,
-    /// Whether its write-behind log is kept up to date. The superblock has it until somebody says otherwise.
+    /// Whether its write-behind log is kept up to date. The superblock has it until somebody says
+    /// otherwise.
     pub log: LogUse,
     /// Who remembers the newest epoch.
     pub witness: Option<Arc<dyn Witness>>,
@@ -109,7 +114,9 @@ pub enum ArrayError {
     #[error("a restore of this array has not ended: run 'steadfast remote restore' again")]
     Unfinished,
     /// It has a write-behind log, and would be changed without it.
-    #[error("the array has a write-behind log: name it with log=PATH, or leave it behind with log=none")]
+    #[error(
+        "the array has a write-behind log: name it with log=PATH, or leave it behind with log=none"
+    )]
     Logged,
     /// The servers belong to different arrays.
     #[error("server {0} belongs to another array")]
@@ -148,7 +155,9 @@ pub enum ArrayError {
 fn of_silence(silent: usize, servers: usize) -> String {
     match servers - silent.min(servers) {
         0 => format!("none of the {servers} servers answers"),
-        _ => format!("{silent} of {servers} servers do not answer, and there is no array on the others"),
+        _ => format!(
+            "{silent} of {servers} servers do not answer, and there is no array on the others"
+        ),
     }
 }
 
@@ -181,7 +190,18 @@ macro_rules! count {
 }
 
 impl Tally {
-    count!(losses, reconstructed, repaired, cleaned, moved, packed, groups, records, hedged, trimmed);
+    count!(
+        losses,
+        reconstructed,
+        repaired,
+        cleaned,
+        moved,
+        packed,
+        groups,
+        records,
+        hedged,
+        trimmed
+    );
 
     pub(crate) fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Flush points, for who keeps a second state beside the servers: where the array is, and what has changed since.
+//! Flush points, for who keeps a second state beside the servers: where the array is, and what has
+//! changed since.
 
 use super::{Array, ArrayError, Fleet};
 
@@ -14,14 +15,15 @@ pub struct Point {
 }
 
 impl<F: Fleet> Array<F> {
-    /// What the last flush has made durable. Who compares it with what he has written keeps others from writing meanwhile.
+    /// What the last flush has made durable. Who compares it with what he has written keeps others
+    /// from writing meanwhile.
     pub fn point(&self) -> Point {
         let sequence = self.log.lock().durable;
         Point { order: self.members.read().superblock.order(), sequence, time_ms: 0 }
     }
 
-    /// Whether the state on the servers comes after the one at this point: the array was opened in that session, and knew
-    /// of its epoch.
+    /// Whether the state on the servers comes after the one at this point: the array was opened in
+    /// that session, and knew of its epoch.
     pub fn follows(&self, point: &Point) -> bool {
         let members = self.members.read();
         let stamp = point.order.0;
@@ -30,8 +32,8 @@ impl<F: Fleet> Array<F> {
                 || members.superblock.cutoffs.iter().any(|(session, _)| *session == stamp))
     }
 
-    /// The first block from `from` on that was written after a point of which the array says that it
-    /// [follows](Self::follows) it. A block that was only moved since counts, too.
+    /// The first block from `from` on that was written after a point of which the array says that
+    /// it [follows](Self::follows) it. A block that was only moved since counts, too.
     pub fn changed_since(&self, point: &Point, from: u32) -> Option<u32> {
         let map = self.map.read();
         (from..self.shape.blocks).find(|block| {
@@ -51,10 +53,12 @@ impl<F: Fleet> Array<F> {
     /// The first block from `from` on that was written and not discarded since.
     pub fn next_written(&self, from: u32) -> Option<u32> {
         let map = self.map.read();
-        (from..self.shape.blocks).find(|block| map.entry(*block).is_some() || map.pending.contains_key(block))
+        (from..self.shape.blocks)
+            .find(|block| map.entry(*block).is_some() || map.pending.contains_key(block))
     }
 
-    /// Says on the servers that everything is there that belongs into the array: from now on it can be opened.
+    /// Says on the servers that everything is there that belongs into the array: from now on it can
+    /// be opened.
     ///
     /// # Errors
     /// More servers were lost than the policy survives.

@@ -17,7 +17,8 @@ pub enum Policy {
     Parity,
     /// One parity shard, and for each block a home, behind a log: one loss is survived.
     ParityInPlace,
-    /// `data` data shards and `parity` parity shards: as many losses are survived as there are parity shards.
+    /// `data` data shards and `parity` parity shards: as many losses are survived as there are
+    /// parity shards.
     Erasure {
         /// Data shards.
         data: usize,
@@ -41,10 +42,13 @@ impl Policy {
             Policy::Parity | Policy::ParityInPlace if servers >= 3 => Ok((servers - 1, 1)),
             Policy::Erasure { data, parity } if data + parity == servers => Ok((data, parity)),
             Policy::Mirror => Err("policy mirror needs 2 servers or more".to_owned()),
-            Policy::Parity | Policy::ParityInPlace => Err(format!("policy {self} needs 3 servers or more")),
-            Policy::Erasure { data, parity } => {
-                Err(format!("policy ec={data}+{parity} needs {} servers, not {servers}", data + parity))
+            Policy::Parity | Policy::ParityInPlace => {
+                Err(format!("policy {self} needs 3 servers or more"))
             }
+            Policy::Erasure { data, parity } => Err(format!(
+                "policy ec={data}+{parity} needs {} servers, not {servers}",
+                data + parity
+            )),
         }
     }
 
@@ -75,16 +79,21 @@ impl FromStr for Policy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Policy, String> {
-        let wrong =
-            || format!("'{text}' is not a policy: write none, mirror, parity, parity-in-place or ec=4+2");
+        let wrong = || {
+            format!(
+                "'{text}' is not a policy: write none, mirror, parity, parity-in-place or ec=4+2"
+            )
+        };
         match text {
             "none" => Ok(Policy::None),
             "mirror" => Ok(Policy::Mirror),
             "parity" => Ok(Policy::Parity),
             "parity-in-place" => Ok(Policy::ParityInPlace),
             _ => {
-                let shards =
-                    text.strip_prefix("ec=").or_else(|| text.strip_prefix("ec:")).ok_or_else(wrong)?;
+                let shards = text
+                    .strip_prefix("ec=")
+                    .or_else(|| text.strip_prefix("ec:"))
+                    .ok_or_else(wrong)?;
                 let (data, parity) = shards.split_once(['+', ' ']).ok_or_else(wrong)?;
                 let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
                 let (data, parity) = (number(data)?, number(parity)?);
@@ -103,16 +112,22 @@ mod tests {
 
     #[test]
     fn policies_are_read_and_counted() {
-        for (text, servers, shards) in
-            [("none", 3, (3, 0)), ("mirror", 2, (1, 1)), ("parity", 4, (3, 1)), ("ec=4+2", 6, (4, 2))]
-        {
+        for (text, servers, shards) in [
+            ("none", 3, (3, 0)),
+            ("mirror", 2, (1, 1)),
+            ("parity", 4, (3, 1)),
+            ("ec=4+2", 6, (4, 2)),
+        ] {
             let policy: Policy = text.parse().unwrap();
             assert_eq!(policy.shards(servers), Ok(shards));
             assert_eq!(policy.to_string(), text);
             assert_eq!(Policy::of_shards(shards.0, shards.1), policy);
         }
         let in_place: Policy = "parity-in-place".parse().unwrap();
-        assert_eq!((in_place.shards(3), in_place.to_string()), (Ok((2, 1)), "parity-in-place".to_owned()));
+        assert_eq!(
+            (in_place.shards(3), in_place.to_string()),
+            (Ok((2, 1)), "parity-in-place".to_owned())
+        );
         assert!(in_place.shards(2).is_err());
         for text in ["", "ec", "ec=0+1", "ec=4+0", "ec=4", "ec=99+1", "raid5"] {
             assert!(text.parse::<Policy>().is_err(), "{text}");

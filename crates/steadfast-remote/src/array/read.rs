@@ -2,8 +2,9 @@
 //!
 //! What is long and on several servers whole is read from all of them, a part from each.
 //!
-//! Nothing is locked while servers are asked. A segment may be emptied and filled again meanwhile; then the checksum does
-//! not fit, the map says something else, and the block is read again from there.
+//! Nothing is locked while servers are asked. A segment may be emptied and filled again meanwhile;
+//! then the checksum does not fit, the map says something else, and the block is read again from
+//! there.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -94,7 +95,8 @@ struct Run {
 }
 
 impl Run {
-    /// Parts of at least so many blocks, the first from its own server and the others from the next ones in turn.
+    /// Parts of at least so many blocks, the first from its own server and the others from the next
+    /// ones in turn.
     fn spread(self, seats: &[(usize, usize)], least: usize) -> Vec<Run> {
         let parts = (self.entries.len() / least).clamp(1, seats.len());
         let own = seats.iter().position(|(member, _)| *member == self.member);
@@ -102,29 +104,45 @@ impl Run {
         let length = self.entries.len().div_ceil(parts);
         let others = seats.iter().cycle().skip(own);
         let parts = self.entries.chunks(length).zip(others).enumerate();
-        let part = |(number, (entries, (member, seat))): (usize, (&[Entry], &(usize, usize)))| Run {
-            member: *member,
-            seat: *seat,
-            offset: self.offset + (number * length * BLOCK) as u64,
-            index: self.index + number * length,
-            entries: entries.to_vec(),
-        };
+        let part =
+            |(number, (entries, (member, seat))): (usize, (&[Entry], &(usize, usize)))| Run {
+                member: *member,
+                seat: *seat,
+                offset: self.offset + (number * length * BLOCK) as u64,
+                index: self.index + number * length,
+                entries: entries.to_vec(),
+            };
         parts.map(part).collect()
     }
 }
 
 impl<F: Fleet> Array<F> {
     /// Fills `buffer` from block `first`. `held` says that the caller has the log.
-    pub(crate) fn fetch(&self, first: u32, buffer: &mut [u8], held: bool) -> Result<(), ArrayError> {
+    pub(crate) fn fetch(
+        &self,
+        first: u32,
+        buffer: &mut [u8],
+        held: bool,
+    ) -> Result<(), ArrayError> {
         self.fetch_asked(Asked::From(first), buffer, held)
     }
 
     /// Fills `buffer` with these blocks, side by side.
-    pub(crate) fn fetch_each(&self, blocks: &[u32], buffer: &mut [u8], held: bool) -> Result<(), ArrayError> {
+    pub(crate) fn fetch_each(
+        &self,
+        blocks: &[u32],
+        buffer: &mut [u8],
+        held: bool,
+    ) -> Result<(), ArrayError> {
         self.fetch_asked(Asked::Each(blocks), buffer, held)
     }
 
-    fn fetch_asked(&self, asked: Asked<'_>, buffer: &mut [u8], held: bool) -> Result<(), ArrayError> {
+    fn fetch_asked(
+        &self,
+        asked: Asked<'_>,
+        buffer: &mut [u8],
+        held: bool,
+    ) -> Result<(), ArrayError> {
         self.alive()?;
         let mut wanted: Vec<usize> = (0..buffer.len() / BLOCK).collect();
         for _ in 0..ATTEMPTS {
@@ -132,7 +150,8 @@ impl<F: Fleet> Array<F> {
                 break;
             }
             wanted = match self.attempt(asked, buffer, &wanted, held) {
-                // A stripe of homes may have been written over meanwhile, with the same in this block as before.
+                // A stripe of homes may have been written over meanwhile, with the same in this
+                // block as before.
                 Err(ArrayError::Unreadable(_)) if !held && self.shape.has_homes() => {
                     let _log = self.log.lock();
                     self.attempt(asked, buffer, &wanted, true)?
@@ -189,7 +208,9 @@ impl<F: Fleet> Array<F> {
                 if late {
                     self.tally.hedged(1);
                 }
-                if self.lates.note(run.seat, late) || !matches!(outcome, Outcome::Done | Outcome::Late) {
+                if self.lates.note(run.seat, late)
+                    || !matches!(outcome, Outcome::Done | Outcome::Late)
+                {
                     suspects.push(run.member);
                 }
                 for (index, entry) in run.entries.iter().enumerate() {
@@ -214,7 +235,9 @@ impl<F: Fleet> Array<F> {
                 (Remade::Bytes(bytes), Some(target)) => {
                     target.copy_from_slice(&bytes);
                     // A copy that is not the first one; that one was seen to already.
-                    if let Some(member) = wrong.filter(|member| *member != usize::from(entry.member)) {
+                    if let Some(member) =
+                        wrong.filter(|member| *member != usize::from(entry.member))
+                    {
                         self.repair(block, entry, member, &bytes, held);
                     }
                 }
@@ -231,9 +254,14 @@ impl<F: Fleet> Array<F> {
         Ok(moved)
     }
 
-    /// What is in memory is copied; the rest is put together to requests, and to what no good server has by itself. And
-    /// whether there are others to turn to when a server is slow.
-    fn plan(&self, asked: Asked<'_>, buffer: &mut [u8], wanted: &[usize]) -> (Vec<Run>, Vec<Hard>, bool) {
+    /// What is in memory is copied; the rest is put together to requests, and to what no good
+    /// server has by itself. And whether there are others to turn to when a server is slow.
+    fn plan(
+        &self,
+        asked: Asked<'_>,
+        buffer: &mut [u8],
+        wanted: &[usize],
+    ) -> (Vec<Run>, Vec<Hard>, bool) {
         let map = self.map.read();
         let members = self.members.read();
         let good: Vec<usize> = members.in_state(State::Good).collect();
@@ -256,7 +284,9 @@ impl<F: Fleet> Array<F> {
             let member = match members.state(usize::from(entry.member)) {
                 State::Good => usize::from(entry.member),
                 // A copy is as good.
-                _ if self.shape.data == 1 && !good.is_empty() => good[entry.slot as usize % good.len()],
+                _ if self.shape.data == 1 && !good.is_empty() => {
+                    good[entry.slot as usize % good.len()]
+                }
                 _ => {
                     hard.push(Hard { index: *index, entry, wrong: None });
                     continue;
@@ -293,7 +323,12 @@ impl<F: Fleet> Array<F> {
     }
 
     /// A block from the other servers.
-    pub(crate) fn reconstruct(&self, block: u32, entry: Entry, held: bool) -> Result<Remade, ArrayError> {
+    pub(crate) fn reconstruct(
+        &self,
+        block: u32,
+        entry: Entry,
+        held: bool,
+    ) -> Result<Remade, ArrayError> {
         let meta = match self.map.read().segments.get(entry.slot as usize) {
             Some(segment) => segment.record_at(entry.offset),
             None => None,
@@ -327,8 +362,10 @@ impl<F: Fleet> Array<F> {
         let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
         drop(calls);
         let zeros = vec![0; BLOCK];
-        let mut rows: Vec<(usize, &[u8])> =
-            (0..self.shape.data).filter(|shard| is_empty(*shard)).map(|shard| (shard, &zeros[..])).collect();
+        let mut rows: Vec<(usize, &[u8])> = (0..self.shape.data)
+            .filter(|shard| is_empty(*shard))
+            .map(|shard| (shard, &zeros[..]))
+            .collect();
         let own_row = sources
             .iter()
             .zip(&buffers)
@@ -381,7 +418,8 @@ impl<F: Fleet> Array<F> {
         }
         let guard = if held { None } else { self.log.try_lock() };
         // Without the log the segment might be another one by now.
-        let moved = || self.map.read().entry(block) != Some(entry) && !planted(Sabotage::RepairWhereItWas);
+        let moved =
+            || self.map.read().entry(block) != Some(entry) && !planted(Sabotage::RepairWhereItWas);
         if (!held && guard.is_none()) || moved() {
             return;
         }
@@ -389,7 +427,8 @@ impl<F: Fleet> Array<F> {
             let members = self.members.read();
             (members.state(member), members.seat(member))
         };
-        // Where no more can be lost a home stays as it is, for what comes of the write may not be known.
+        // Where no more can be lost a home stays as it is, for what comes of the write may not be
+        // known.
         let enough = self.members.read().good() > self.shape.data;
         if state != State::Good || self.members.read().closed || (entry.is_home() && !enough) {
             return;
@@ -400,7 +439,8 @@ impl<F: Fleet> Array<F> {
         self.fleet.round(&mut calls, self.options.patience_ms);
         match calls[0].outcome {
             Outcome::Done => self.tally.repaired(1),
-            // It may arrive when something newer is there (`bring.rs`). What comes of that the next one sees who is alive.
+            // It may arrive when something newer is there (`bring.rs`). What comes of that the next
+            // one sees who is alive.
             _ if entry.is_home() => drop(self.lose(&[member])),
             _ => self.members.write().unanswered = true,
         }

@@ -1,7 +1,9 @@
-//! Rebuilding a member, in steps of one segment, and of some stripes of homes behind them, while everything else goes on.
+//! Rebuilding a member, in steps of one segment, and of some stripes of homes behind them, while
+//! everything else goes on.
 //!
-//! From the first step on the member takes every new record, in segments that are new, too. Older segments are given to
-//! it one by one: their records never change. When all are there, and flushed, it is good.
+//! From the first step on the member takes every new record, in segments that are new, too. Older
+//! segments are given to it one by one: their records never change. When all are there, and
+//! flushed, it is good.
 
 use super::map::Segment;
 use super::members::State;
@@ -67,12 +69,20 @@ impl<F: Fleet> Array<F> {
         let contact = self.fleet.contact(seat).map_err(|why| ArrayError::Unreachable(seat, why))?;
         let needed = self.shape.end();
         if contact.size < needed || contact.block_min > 512 {
-            return Err(ArrayError::Unreachable(seat, format!("lends less than the {needed} bytes needed")));
+            return Err(ArrayError::Unreachable(
+                seat,
+                format!("lends less than the {needed} bytes needed"),
+            ));
         }
         let mut log = self.log_to_write()?;
         {
             let mut members = self.members.write();
-            if members.seats.iter().enumerate().any(|(other, taken)| other != member && *taken == seat) {
+            if members
+                .seats
+                .iter()
+                .enumerate()
+                .any(|(other, taken)| other != member && *taken == seat)
+            {
                 return Err(ArrayError::WrongState(member));
             }
             if let Some(place) = members.seats.get_mut(member) {
@@ -86,13 +96,16 @@ impl<F: Fleet> Array<F> {
             }
         }
         let before = self.fleet.breaks(seat);
-        self.wipe(member).map_err(|()| ArrayError::Unreachable(seat, "cannot be written".to_owned()))?;
-        // What waits goes to the members that are there; what comes later begins with a new segment.
+        self.wipe(member)
+            .map_err(|()| ArrayError::Unreachable(seat, "cannot be written".to_owned()))?;
+        // What waits goes to the members that are there; what comes later begins with a new
+        // segment.
         self.flush_held(&mut log)?;
         log.close();
         self.set_state(member, State::Rebuilding);
         self.publish()?;
-        // Nobody has flushed the wiping: a server that restarts after it may have its old records again.
+        // Nobody has flushed the wiping: a server that restarts after it may have its old records
+        // again.
         let mut breaks = self.breaks();
         if let Some(count) = breaks.get_mut(seat) {
             *count = before;
@@ -148,7 +161,13 @@ impl<F: Fleet> Array<F> {
     }
 
     /// All records of a segment, as this member has to have them.
-    fn give(&self, log: &mut Log, member: usize, slot: u32, segment: &Segment) -> Result<u64, ArrayError> {
+    fn give(
+        &self,
+        log: &mut Log,
+        member: usize,
+        slot: u32,
+        segment: &Segment,
+    ) -> Result<u64, ArrayError> {
         let seat = self.members.read().seat(member);
         let mut given = 0;
         for record in &segment.records {
@@ -157,14 +176,18 @@ impl<F: Fleet> Array<F> {
                 Some(bytes) => given += bytes,
                 None => {
                     self.lose(&[member])?;
-                    return Err(ArrayError::Unreachable(seat, "was lost while it was rebuilt".to_owned()));
+                    return Err(ArrayError::Unreachable(
+                        seat,
+                        "was lost while it was rebuilt".to_owned(),
+                    ));
                 }
             }
         }
         Ok(given)
     }
 
-    /// One record, as this member has to have it: how many bytes, or `None` where the member does not take it.
+    /// One record, as this member has to have it: how many bytes, or `None` where the member does
+    /// not take it.
     pub(crate) fn give_record(
         &self,
         log: &mut Log,
@@ -187,7 +210,13 @@ impl<F: Fleet> Array<F> {
     }
 
     /// One shard of a record, computed from `k` others whose checksums fit.
-    fn shard(&self, slot: u32, record: &Meta, header: &Header, wanted: usize) -> Result<Vec<u8>, ArrayError> {
+    fn shard(
+        &self,
+        slot: u32,
+        record: &Meta,
+        header: &Header,
+        wanted: usize,
+    ) -> Result<Vec<u8>, ArrayError> {
         let length = record.rows as usize * BLOCK;
         let offset = self.shape.slot_start(slot) + u64::from(record.row(0));
         let zeros = vec![0; length];
@@ -219,11 +248,16 @@ impl<F: Fleet> Array<F> {
         for row in 0..record.rows as usize {
             let rows: Vec<(usize, &[u8])> = shards
                 .iter()
-                .filter_map(|(shard, bytes)| Some((*shard, bytes.get(row * BLOCK..(row + 1) * BLOCK)?)))
+                .filter_map(|(shard, bytes)| {
+                    Some((*shard, bytes.get(row * BLOCK..(row + 1) * BLOCK)?))
+                })
                 .collect();
             let row = self.code.recover(wanted, &rows);
             whole.extend(row.ok_or_else(|| {
-                ArrayError::Invalid(format!("too few servers have record {} right", record.sequence))
+                ArrayError::Invalid(format!(
+                    "too few servers have record {} right",
+                    record.sequence
+                ))
             })?);
         }
         Ok(whole)

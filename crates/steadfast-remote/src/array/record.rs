@@ -1,7 +1,7 @@
 //! The header of a record, as it is kept in front of each of its shards.
 //!
-//! All numbers little-endian. A header is a multiple of 512 bytes; its checksum covers everything after itself. Every
-//! server has the same header, so that one of them tells what is in all shards.
+//! All numbers little-endian. A header is a multiple of 512 bytes; its checksum covers everything
+//! after itself. Every server has the same header, so that one of them tells what is in all shards.
 
 use super::seal::Stream;
 use super::shape::Shape;
@@ -31,14 +31,17 @@ pub(crate) struct Header {
     pub(crate) offset: u32,
     /// Blocks of each shard.
     pub(crate) rows: u32,
-    /// Checksums of the shards, data first. 0 for a data shard without blocks, which is not written.
+    /// Checksums of the shards, data first. 0 for a data shard without blocks, which is not
+    /// written.
     pub(crate) shards: Vec<u32>,
-    /// What its segment is for, where blocks have homes (`bring.rs`); otherwise that makes no difference, and is not written.
+    /// What its segment is for, where blocks have homes (`bring.rs`); otherwise that makes no
+    /// difference, and is not written.
     pub(crate) stream: Stream,
-    /// Of a mark: no segment whose first record is up to this one is needed. 0 where nobody says so.
+    /// Of a mark: no segment whose first record is up to this one is needed. 0 where nobody says
+    /// so.
     pub(crate) floor: u64,
-    /// Blocks and their checksums: the first `rows` are those of the first data shard, and so on. None in a **mark**: it
-    /// says that nothing older in the segment is needed.
+    /// Blocks and their checksums: the first `rows` are those of the first data shard, and so on.
+    /// None in a **mark**: it says that nothing older in the segment is needed.
     pub(crate) entries: Vec<(u32, u32)>,
 }
 
@@ -134,7 +137,10 @@ impl Header {
         }
         let (rows, count) = (u32_at(64)?, u32_at(68)?);
         // Bounded before anything depends on them.
-        if rows == 0 || rows as usize > shape.rows_max() || count as usize > rows as usize * shape.data {
+        if rows == 0
+            || rows as usize > shape.rows_max()
+            || count as usize > rows as usize * shape.data
+        {
             return None;
         }
         let stream = match u64_at(72)? {
@@ -267,7 +273,9 @@ mod tests {
     fn blocks_of_checksums_are_in_records_of_their_own() {
         let shape = Shape::in_place(3, 8 << 20).unwrap();
         for stream in [Stream::Fresh, Stream::Moved, Stream::Sums] {
-            for block in [0, shape.blocks - 1, shape.blocks, shape.all_blocks() - 1, shape.all_blocks()] {
+            for block in
+                [0, shape.blocks - 1, shape.blocks, shape.all_blocks() - 1, shape.all_blocks()]
+            {
                 let header = Header { rows: 1, stream, entries: vec![(block, 10)], ..header() };
                 let right = match stream {
                     Stream::Sums => (shape.blocks..shape.all_blocks()).contains(&block),

@@ -1,11 +1,12 @@
 //! What a client finds when it opens an array: where every block is, and what was under way.
 //!
-//! The map of blocks is not kept anywhere: it is put together from the headers of all records, segment by segment, all
-//! servers at once. The newest record of a block counts.
+//! The map of blocks is not kept anywhere: it is put together from the headers of all records,
+//! segment by segment, all servers at once. The newest record of a block counts.
 //!
-//! Records that no flush covers are looked at in full, in their order. Where `k` shards are there the record is completed on
-//! every good server; at the first where there are not the session has ended, and the superblock says so. Either way it
-//! stays so, whoever comes back later, and whatever of a dead client's arrives.
+//! Records that no flush covers are looked at in full, in their order. Where `k` shards are there
+//! the record is completed on every good server; at the first where there are not the session has
+//! ended, and the superblock says so. Either way it stays so, whoever comes back later, and
+//! whatever of a dead client's arrives.
 
 use std::collections::BTreeMap;
 
@@ -34,19 +35,26 @@ impl<F: Fleet> Array<F> {
         let Finds { mut records, last, mut doubtful, mut hidden } = finds;
         records.sort_by_key(|(header, _)| header.sequence);
         let durable = records.iter().map(|(header, _)| header.durable).max().unwrap_or(0);
-        // The segment that was begun last: streams have one each, so the last record may be in an older one.
+        // The segment that was begun last: streams have one each, so the last record may be in an
+        // older one.
         let begun = records.iter().filter(|(header, _)| !header.is_mark());
-        let begun = begun.max_by_key(|(header, _)| header.generation).map_or(0, |(header, _)| header.slot);
+        let begun =
+            begun.max_by_key(|(header, _)| header.generation).map_or(0, |(header, _)| header.slot);
         let mut kept = 0;
         for (header, holders) in &mut records {
-            if header.sequence > durable && !header.is_mark() && !self.settle(&mut log, header, holders)? {
+            if header.sequence > durable
+                && !header.is_mark()
+                && !self.settle(&mut log, header, holders)?
+            {
                 break;
             }
             kept += 1;
         }
-        // Nothing behind the first one that cannot be completed counts, so that one number says for ever what does.
+        // Nothing behind the first one that cannot be completed counts, so that one number says for
+        // ever what does.
         doubtful.extend(records.drain(kept..).map(|(header, _)| header.slot));
-        // Of marks that went out together some may be there: each stands for all, and they are made again.
+        // Of marks that went out together some may be there: each stands for all, and they are made
+        // again.
         log.floor = records.iter().map(|(header, _)| header.floor).max().unwrap_or(0);
         let floor = log.floor;
         let counts = |header: &Header| {
@@ -72,11 +80,14 @@ impl<F: Fleet> Array<F> {
                 map.segments.get(*slot as usize).is_some_and(|segment| segment.records.is_empty())
             };
             log.unmarked = doubtful.into_iter().filter(free).collect();
-            log.free =
-                (0..self.shape.slots).filter(free).filter(|slot| !log.unmarked.contains(slot)).collect();
+            log.free = (0..self.shape.slots)
+                .filter(free)
+                .filter(|slot| !log.unmarked.contains(slot))
+                .collect();
         }
         self.load_homes(&mut log)?;
-        // A client that died was about to use the free segments behind its last one: half of the others come first.
+        // A client that died was about to use the free segments behind its last one: half of the
+        // others come first.
         let behind = log.free.range(begun..).chain(log.free.range(..begun));
         log.cursor = behind.copied().nth(log.free.len() / 2).unwrap_or(0).wrapping_sub(1);
         log.next = last + 1;
@@ -98,13 +109,15 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Gives records that are needed, and that a member has not, to that member: a write that a dead client had under way
-    /// has hit them, or its state is an old one, whatever its superblock says. Where there are many it is out of the array,
-    /// unless there are just enough: then it is read from with the caution that every read takes.
+    /// Gives records that are needed, and that a member has not, to that member: a write that a
+    /// dead client had under way has hit them, or its state is an old one, whatever its superblock
+    /// says. Where there are many it is out of the array, unless there are just enough: then it is
+    /// read from with the caution that every read takes.
     fn heal(&self, log: &mut Log, records: &[(Header, u32)]) -> Result<(), ArrayError> {
         let needed: Vec<&(Header, u32)> = {
             let map = self.map.read();
-            let live = |slot: u32| map.segments.get(slot as usize).is_some_and(|segment| segment.live > 0);
+            let live =
+                |slot: u32| map.segments.get(slot as usize).is_some_and(|segment| segment.live > 0);
             records.iter().filter(|(header, _)| !header.is_mark() && live(header.slot)).collect()
         };
         let good: Vec<usize> = self.members.read().in_state(State::Good).collect();
@@ -133,9 +146,14 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// A record that no flush covers is completed on every good server: whether that can be. Who only looks leaves it as it
-    /// is, and a further fault then hits what may have too few shards.
-    fn settle(&self, log: &mut Log, header: &Header, holders: &mut u32) -> Result<bool, ArrayError> {
+    /// A record that no flush covers is completed on every good server: whether that can be. Who
+    /// only looks leaves it as it is, and a further fault then hits what may have too few shards.
+    fn settle(
+        &self,
+        log: &mut Log,
+        header: &Header,
+        holders: &mut u32,
+    ) -> Result<bool, ArrayError> {
         let shape = &self.shape;
         let members: Vec<(usize, usize)> = {
             let members = self.members.read();
@@ -147,9 +165,11 @@ impl<F: Fleet> Array<F> {
         let meta = Meta::of(header, shape);
         let lengths: Vec<usize> = members
             .iter()
-            .map(|(member, _)| match meta.is_empty(shape.shard_of(*member, header.sequence), shape) {
-                true => head_bytes,
-                false => head_bytes + shard_bytes,
+            .map(|(member, _)| {
+                match meta.is_empty(shape.shard_of(*member, header.sequence), shape) {
+                    true => head_bytes,
+                    false => head_bytes + shard_bytes,
+                }
             })
             .collect();
         let mut buffers: Vec<Vec<u8>> = lengths.iter().map(|length| vec![0; *length]).collect();
@@ -158,19 +178,26 @@ impl<F: Fleet> Array<F> {
             .zip(&mut buffers)
             .map(|((_, seat), buffer)| Call::new(*seat, offset, Ask::Read(buffer)))
             .collect();
-        // Nobody may have flushed what is found here: a server that restarts after this may have it no more.
+        // Nobody may have flushed what is found here: a server that restarts after this may have it
+        // no more.
         self.insist_unflushed(log, &mut calls);
         let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
         drop(calls);
-        let lost: Vec<usize> =
-            members.iter().zip(&done).filter(|(_, done)| !**done).map(|((member, _), _)| *member).collect();
+        let lost: Vec<usize> = members
+            .iter()
+            .zip(&done)
+            .filter(|(_, done)| !**done)
+            .map(|((member, _), _)| *member)
+            .collect();
         self.lose(&lost)?;
         let zeros = vec![0; shard_bytes];
         let mut shards: BTreeMap<usize, &[u8]> = (0..shape.data)
             .filter(|shard| meta.is_empty(*shard, shape))
             .map(|shard| (shard, &zeros[..]))
             .collect();
-        for (((member, _), buffer), _) in members.iter().zip(&buffers).zip(&done).filter(|(_, done)| **done) {
+        for (((member, _), buffer), _) in
+            members.iter().zip(&buffers).zip(&done).filter(|(_, done)| **done)
+        {
             let shard = shape.shard_of(*member, header.sequence);
             let bytes = buffer.get(head_bytes..).unwrap_or_default();
             if !bytes.is_empty() && header.shards.get(shard) == Some(&crc32c(bytes)) {
@@ -201,16 +228,23 @@ impl<F: Fleet> Array<F> {
             for row in 0..header.rows as usize {
                 let rows: Vec<(usize, &[u8])> = shards
                     .iter()
-                    .filter_map(|(shard, bytes)| Some((*shard, bytes.get(row * BLOCK..(row + 1) * BLOCK)?)))
+                    .filter_map(|(shard, bytes)| {
+                        Some((*shard, bytes.get(row * BLOCK..(row + 1) * BLOCK)?))
+                    })
                     .collect();
                 let row = self.code.recover(shard, &rows);
-                whole
-                    .extend(row.ok_or_else(|| ArrayError::Invalid("a shard cannot be computed".to_owned()))?);
+                whole.extend(
+                    row.ok_or_else(|| {
+                        ArrayError::Invalid("a shard cannot be computed".to_owned())
+                    })?,
+                );
             }
             writes.push((*member, *seat, vec![head.clone(), whole]));
         }
-        let pieces: Vec<Vec<&[u8]>> =
-            writes.iter().map(|(_, _, parts)| parts.iter().map(|part| &part[..]).collect()).collect();
+        let pieces: Vec<Vec<&[u8]>> = writes
+            .iter()
+            .map(|(_, _, parts)| parts.iter().map(|part| &part[..]).collect())
+            .collect();
         let mut calls: Vec<Call<'_>> = writes
             .iter()
             .zip(&pieces)
@@ -227,12 +261,17 @@ impl<F: Fleet> Array<F> {
             .collect();
         drop(calls);
         self.lose(&lost)?;
-        *holders = self.members.read().in_state(State::Good).fold(0, |holders, member| holders | 1 << member);
+        *holders = self
+            .members
+            .read()
+            .in_state(State::Good)
+            .fold(0, |holders, member| holders | 1 << member);
         Ok(true)
     }
 
-    /// Takes everything off a server that could be taken for a record or superblock of this array. Segments are looked at
-    /// first: what is zeros stays untouched, so that memory that nobody has used is not taken for it.
+    /// Takes everything off a server that could be taken for a record or superblock of this array.
+    /// Segments are looked at first: what is zeros stays untouched, so that memory that nobody has
+    /// used is not taken for it.
     pub(crate) fn wipe(&self, member: usize) -> Result<(), ()> {
         let seat = self.members.read().seat(member);
         let zeros = vec![0; Superblock::AREA];
@@ -257,7 +296,9 @@ impl<F: Fleet> Array<F> {
             }
             let used = (slot..behind).zip(&fronts).filter(|(_, front)| **front != [0; SECTOR]);
             let mut calls: Vec<Call<'_>> = used
-                .map(|(slot, _)| Call::new(seat, self.shape.slot_start(slot), Ask::Write(&sector, false)))
+                .map(|(slot, _)| {
+                    Call::new(seat, self.shape.slot_start(slot), Ask::Write(&sector, false))
+                })
                 .collect();
             self.insist(&mut calls);
             if !done(&calls) {

@@ -1,4 +1,5 @@
-//! [`Runs`]: what goes to the homes of several members, stretches that follow each other in one request.
+//! [`Runs`]: what goes to the homes of several members, stretches that follow each other in one
+//! request.
 
 use super::seal::Log;
 use super::{Array, Call, Fleet, Outcome};
@@ -32,8 +33,8 @@ impl<'a> Runs<'a> {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Writes stretches for the next flush to cover, each once, or, `again`, once more where there was no answer: members that
-    /// have not answered for all of theirs.
+    /// Writes stretches for the next flush to cover, each once, or, `again`, once more where there
+    /// was no answer: members that have not answered for all of theirs.
     pub(crate) fn write_runs<'a>(
         &self,
         log: &mut Log,
@@ -41,7 +42,8 @@ impl<F: Fleet> Array<F> {
         patience_ms: u64,
         again: bool,
     ) -> Vec<usize> {
-        let write = |run: &'a Run<'a>| Call::new(run.seat, run.start, Ask::Write(&run.pieces, false));
+        let write =
+            |run: &'a Run<'a>| Call::new(run.seat, run.start, Ask::Write(&run.pieces, false));
         let mut calls: Vec<Call<'a>> = runs.0.iter().map(write).collect();
         match again {
             true => self.insist_unflushed(log, &mut calls),

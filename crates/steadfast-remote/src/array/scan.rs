@@ -1,7 +1,8 @@
 //! Reading the headers of all segments from all good servers: what there is, and who has it.
 //!
-//! The records of a segment follow each other, so each header says where the next one is. All segments of a batch are walked
-//! side by side on all servers, a step at a time; a member that lacks a header, or has a damaged one, is not a reason to stop.
+//! The records of a segment follow each other, so each header says where the next one is. All
+//! segments of a batch are walked side by side on all servers, a step at a time; a member that
+//! lacks a header, or has a damaged one, is not a reason to stop.
 
 use std::collections::BTreeSet;
 
@@ -39,30 +40,44 @@ struct Walk {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Reads the headers of some segments from all good servers, side by side. Of a segment only its newest generation
-    /// counts. A member whose header is damaged does not hide what the others have behind it.
-    pub(super) fn scan(&self, slots: std::ops::Range<u32>, finds: &mut Finds) -> Result<(), ArrayError> {
+    /// Reads the headers of some segments from all good servers, side by side. Of a segment only
+    /// its newest generation counts. A member whose header is damaged does not hide what the others
+    /// have behind it.
+    pub(super) fn scan(
+        &self,
+        slots: std::ops::Range<u32>,
+        finds: &mut Finds,
+    ) -> Result<(), ArrayError> {
         let mut walks: Vec<Walk> = slots.map(|slot| Walk { slot, offset: 0, of: None }).collect();
         while !walks.is_empty() {
             let (seats, superblock) = {
                 let members = self.members.read();
                 let good = members.in_state(State::Good);
-                let seats: Vec<(usize, usize)> = good.map(|member| (member, members.seat(member))).collect();
+                let seats: Vec<(usize, usize)> =
+                    good.map(|member| (member, members.seat(member))).collect();
                 (seats, members.superblock.clone())
             };
-            let asked: Vec<(usize, (usize, usize))> =
-                (0..walks.len()).flat_map(|walk| seats.iter().map(move |seat| (walk, *seat))).collect();
-            let place = |walk: usize| walks.get(walk).map_or((0, 0), |walk| (walk.slot, walk.offset));
+            let asked: Vec<(usize, (usize, usize))> = (0..walks.len())
+                .flat_map(|walk| seats.iter().map(move |seat| (walk, *seat)))
+                .collect();
+            let place =
+                |walk: usize| walks.get(walk).map_or((0, 0), |walk| (walk.slot, walk.offset));
             let mut buffers: Vec<Vec<u8>> = asked
                 .iter()
-                .map(|(walk, _)| vec![0; HEADER_MAX.min((self.shape.segment - place(*walk).1) as usize)])
+                .map(|(walk, _)| {
+                    vec![0; HEADER_MAX.min((self.shape.segment - place(*walk).1) as usize)]
+                })
                 .collect();
             let mut calls: Vec<Call<'_>> = asked
                 .iter()
                 .zip(&mut buffers)
                 .map(|((walk, (_, seat)), buffer)| {
                     let (slot, offset) = place(*walk);
-                    Call::new(*seat, self.shape.slot_start(slot) + u64::from(offset), Ask::Read(buffer))
+                    Call::new(
+                        *seat,
+                        self.shape.slot_start(slot) + u64::from(offset),
+                        Ask::Read(buffer),
+                    )
                 })
                 .collect();
             self.insist(&mut calls);
@@ -76,7 +91,9 @@ impl<F: Fleet> Array<F> {
                     continue;
                 }
                 let (slot, offset) = place(*walk);
-                let Some(header) = Header::decode(buffer, &self.shape, &superblock.uuid, slot, offset) else {
+                let Some(header) =
+                    Header::decode(buffer, &self.shape, &superblock.uuid, slot, offset)
+                else {
                     continue;
                 };
                 finds.last = finds.last.max(header.sequence);
@@ -106,9 +123,14 @@ impl<F: Fleet> Array<F> {
                     .iter()
                     .filter(|(_, own)| *own == header)
                     .fold(0, |holders, (member, _)| holders | 1 << member);
-                let next = walk.offset as usize + header.record_bytes(&self.shape).next_multiple_of(SECTOR);
+                let next = walk.offset as usize
+                    + header.record_bytes(&self.shape).next_multiple_of(SECTOR);
                 if !header.is_mark() && next + SECTOR + BLOCK <= self.shape.segment as usize {
-                    further.push(Walk { offset: next as u32, of: Some(identity(&header)), ..*walk });
+                    further.push(Walk {
+                        offset: next as u32,
+                        of: Some(identity(&header)),
+                        ..*walk
+                    });
                 }
                 if header.is_mark() && found.iter().any(|(_, own)| *own != header) {
                     finds.hidden.insert(walk.slot);

@@ -1,11 +1,13 @@
 //! Blocks gather, become a record, and go to the servers.
 //!
-//! Blocks wait in memory until a record is full or a flush comes. A block that is written again while it waits is
-//! replaced where it is. A flush makes a short record of what has gathered: a stripe is never read back to be filled.
-//! What comes in large pieces does not wait: it goes to the servers from where the caller has it.
+//! Blocks wait in memory until a record is full or a flush comes. A block that is written again
+//! while it waits is replaced where it is. A flush makes a short record of what has gathered: a
+//! stripe is never read back to be filled. What comes in large pieces does not wait: it goes to the
+//! servers from where the caller has it.
 //!
-//! What is new and what cleaning moves are two streams with a segment each: new blocks, of small flushes above all, are soon
-//! written again or moved, and what was moved has shown that it stays. A segment with both would never be emptied cheaply.
+//! What is new and what cleaning moves are two streams with a segment each: new blocks, of small
+//! flushes above all, are soon written again or moved, and what was moved has shown that it stays.
+//! A segment with both would never be emptied cheaply.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -20,17 +22,19 @@ use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Fleet};
 use crate::sabotage::{Sabotage, planted};
 
-/// Blocks that come at once and are not gathered, where a record has room for them: copying them would cost more than
-/// another header.
+/// Blocks that come at once and are not gathered, where a record has room for them: copying them
+/// would cost more than another header.
 const DIRECT_MIN: usize = 128;
 
-/// What is appended where: what is new dies sooner than what has been moved, so they do not share segments.
+/// What is appended where: what is new dies sooner than what has been moved, so they do not share
+/// segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Stream {
     /// Blocks as they are written.
     #[default]
     Fresh,
-    /// Blocks that cleaning moves; where blocks have homes, those that are at home and about to be written there anew.
+    /// Blocks that cleaning moves; where blocks have homes, those that are at home and about to be
+    /// written there anew.
     Moved,
     /// Checksums of homes.
     Sums,
@@ -162,7 +166,8 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Sends the first blocks of `data`, which belong to `first` and the blocks behind it, from where they are: how many.
+    /// Sends the first blocks of `data`, which belong to `first` and the blocks behind it, from
+    /// where they are: how many.
     fn seal_direct(&self, log: &mut Log, first: u32, data: &[u8]) -> Result<usize, ArrayError> {
         let open = self.room(log, Stream::Fresh)?;
         let most = self.fits(&open).min(data.len() / BLOCK);
@@ -178,9 +183,15 @@ impl<F: Fleet> Array<F> {
         Ok(count)
     }
 
-    /// Sends what waits, in as many records as it takes; with `durable` the last one takes a flush of all that was sent
-    /// before along, and is durable itself where servers can do that in one request.
-    pub(crate) fn seal(&self, log: &mut Log, stream: Stream, durable: bool) -> Result<(), ArrayError> {
+    /// Sends what waits, in as many records as it takes; with `durable` the last one takes a flush
+    /// of all that was sent before along, and is durable itself where servers can do that in one
+    /// request.
+    pub(crate) fn seal(
+        &self,
+        log: &mut Log,
+        stream: Stream,
+        durable: bool,
+    ) -> Result<(), ArrayError> {
         while !log.waiting.is_empty() {
             let open = self.room(log, stream)?;
             let count = log.waiting.len().min(self.fits(&open));
@@ -204,7 +215,8 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Sends blocks that do not wait, in as many records as it takes; `durable` as for [`seal`](Self::seal).
+    /// Sends blocks that do not wait, in as many records as it takes; `durable` as for
+    /// [`seal`](Self::seal).
     pub(crate) fn seal_blocks(
         &self,
         log: &mut Log,
@@ -225,7 +237,8 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Makes a record of blocks, sends it, and notes that they are there. With `keep` what waited of them stays in memory.
+    /// Makes a record of blocks, sends it, and notes that they are there. With `keep` what waited
+    /// of them stays in memory.
     fn seal_record(
         &self,
         log: &mut Log,

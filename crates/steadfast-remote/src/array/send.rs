@@ -1,4 +1,5 @@
-//! A record goes to all members in one round, header and shard in one write each, without copying what the caller has.
+//! A record goes to all members in one round, header and shard in one write each, without copying
+//! what the caller has.
 
 use std::borrow::Cow;
 
@@ -19,9 +20,10 @@ impl<F: Fleet> Array<F> {
         Ok(data.into_iter().chain(parity).collect())
     }
 
-    /// Makes a record of `blocks`, whose `bytes` follow each other, and sends it to every member. It counts once `k` of the
-    /// good ones have it, and those that have it not are out of the array. With `durable` it is written so where servers
-    /// can, and what was answered before is flushed in the same round.
+    /// Makes a record of `blocks`, whose `bytes` follow each other, and sends it to every member.
+    /// It counts once `k` of the good ones have it, and those that have it not are out of the
+    /// array. With `durable` it is written so where servers can, and what was answered before is
+    /// flushed in the same round.
     pub(crate) fn send(
         &self,
         log: &mut Log,
@@ -123,7 +125,8 @@ impl<F: Fleet> Array<F> {
         Ok(header)
     }
 
-    /// The checksums of shards, from those of the blocks where that can be: their bytes are summed once.
+    /// The checksums of shards, from those of the blocks where that can be: their bytes are summed
+    /// once.
     fn sums(&self, entries: &[(u32, u32)], rows: usize, shards: &[&[u8]]) -> Vec<u32> {
         let data = self.shape.data;
         let zero = checksum::zeros(1);

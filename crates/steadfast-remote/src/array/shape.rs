@@ -47,14 +47,20 @@ impl Shape {
             .filter(|blocks| *blocks < u32::MAX)
             .ok_or_else(|| "the servers lend more than an array can hold: 16 TiB".to_owned())?;
         match shape.blocks {
-            0 => Err("the servers lend too little for an array: give 1 MiB or more each".to_owned()),
+            0 => {
+                Err("the servers lend too little for an array: give 1 MiB or more each".to_owned())
+            }
             _ => Ok(shape),
         }
     }
 
     /// How blocks are spread.
     pub(crate) fn policy(&self) -> Policy {
-        if self.has_homes() { Policy::ParityInPlace } else { Policy::of_shards(self.data, self.parity) }
+        if self.has_homes() {
+            Policy::ParityInPlace
+        } else {
+            Policy::of_shards(self.data, self.parity)
+        }
     }
 
     /// Servers.
@@ -67,8 +73,8 @@ impl Shape {
         (RECORD_BLOCKS_MAX / self.data).max(1)
     }
 
-    /// Blocks that gather before they are sent: a record's, and never more than fit a segment, so that what a flush needs
-    /// is bounded.
+    /// Blocks that gather before they are sent: a record's, and never more than fit a segment, so
+    /// that what a flush needs is bounded.
     pub(crate) fn batch(&self) -> usize {
         RECORD_BLOCKS_MAX.min(self.segment_blocks())
     }
@@ -118,7 +124,8 @@ impl Shape {
         (shard + (sequence % self.servers() as u64) as usize) % self.servers()
     }
 
-    /// Whether these sizes can be those of an array, so that nothing that was read can overflow or divide by nothing.
+    /// Whether these sizes can be those of an array, so that nothing that was read can overflow or
+    /// divide by nothing.
     pub(crate) fn is_sound(&self) -> bool {
         let servers = self.data.saturating_add(self.parity);
         self.data > 0
@@ -131,7 +138,8 @@ impl Shape {
                 true => self.homes_are_sound(),
                 false => {
                     u64::from(self.blocks)
-                        <= u64::from(self.slots) * u64::from(self.segment) / BLOCK as u64 * self.data as u64
+                        <= u64::from(self.slots) * u64::from(self.segment) / BLOCK as u64
+                            * self.data as u64
                 }
             }
     }

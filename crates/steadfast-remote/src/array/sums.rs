@@ -1,15 +1,20 @@
 //! Parity in place: the checksums of homes and the places of groups, which are always in the log.
 //!
 //! # Invariants
-//! - The newest version of each block of checksums is in the log, in segments of this **stream**, under the rules for every record:
-//!   it is on all members or completed there, flushed, and given to who is rebuilt. Nothing older is ever believed.
-//! - What it says of a block is the checksum of its newest version when it was written, in the order of records, and whether that was at
-//!   home, complete and flushed. Where the log has the block in a newer record the log is right. In an older one it is right only if that
-//!   is the version meant: not where it was at home, nor where the checksum is another one. So an old version does not count
-//!   again because the mark of its segment was lost, or came late, or was never made.
-//! - It is written only while all groups are committed (`group.rs`), or to commit them: then what it says of places is flushed.
-//! - Its segments are marked in any order, and those of which little is needed are packed, so that there are hardly more than
-//!   [`Shape::sums_segments`](super::Shape) of which any is. What is packed is made of the map, not read.
+//! - The newest version of each block of checksums is in the log, in segments of this **stream**,
+//!   under the rules for every record: it is on all members or completed there, flushed, and given
+//!   to who is rebuilt. Nothing older is ever believed.
+//! - What it says of a block is the checksum of its newest version when it was written, in the
+//!   order of records, and whether that was at home, complete and flushed. Where the log has the
+//!   block in a newer record the log is right. In an older one it is right only if that is the
+//!   version meant: not where it was at home, nor where the checksum is another one. So an old
+//!   version does not count again because the mark of its segment was lost, or came late, or was
+//!   never made.
+//! - It is written only while all groups are committed (`group.rs`), or to commit them: then what
+//!   it says of places is flushed.
+//! - Its segments are marked in any order, and those of which little is needed are packed, so that
+//!   there are hardly more than [`Shape::sums_segments`](super::Shape) of which any is. What is
+//!   packed is made of the map, not read.
 
 use std::collections::BTreeSet;
 
@@ -70,15 +75,19 @@ impl Sums {
             let fields = bytes.get(from..).unwrap_or_default().chunks_exact(4).take(count as usize);
             fields.filter_map(|field| field.first_chunk().copied().map(u32::from_le_bytes))
         };
-        let home =
-            |index: usize| bytes.get(bits + index / 8).is_some_and(|byte| byte & 1 << (index % 8) != 0);
+        let home = |index: usize| {
+            bytes.get(bits + index / 8).is_some_and(|byte| byte & 1 << (index % 8) != 0)
+        };
         if bytes.len() != BLOCK {
             return None;
         }
         Some(Sums {
             made: u64::from_le_bytes(*bytes.last_chunk()?),
             places: fields(0, shape.groups_each()).collect(),
-            blocks: fields(crcs, shape.sums_each()).enumerate().map(|(at, crc)| (crc, home(at))).collect(),
+            blocks: fields(crcs, shape.sums_each())
+                .enumerate()
+                .map(|(at, crc)| (crc, home(at)))
+                .collect(),
         })
     }
 
@@ -89,8 +98,9 @@ impl Sums {
     }
 }
 
-/// What is kept of a block, wherever its newest version is. Where that is in the log and has not been brought home, what is at home
-/// does not fit, and is not taken for it whatever becomes of the log.
+/// What is kept of a block, wherever its newest version is. Where that is in the log and has not
+/// been brought home, what is at home does not fit, and is not taken for it whatever becomes of the
+/// log.
 pub(crate) fn kept_of(entry: Option<Entry>) -> u32 {
     match entry {
         Some(entry) if entry.is_home() => entry.crc,
@@ -122,7 +132,8 @@ impl<F: Fleet> Array<F> {
             let gone = self.fetch_surely(&blocks, &mut bytes)?;
             let mut map = self.map.write();
             for ((sequence, block), bytes) in part.iter().zip(bytes.chunks_exact(BLOCK)) {
-                let known = if gone.contains(block) { None } else { Sums::decode(bytes, &self.shape) };
+                let known =
+                    if gone.contains(block) { None } else { Sums::decode(bytes, &self.shape) };
                 let number = block - self.shape.blocks;
                 for (index, group) in self.groups_of(number).enumerate() {
                     let place = known.as_ref().and_then(|known| known.places.get(index)).copied();
@@ -148,7 +159,8 @@ impl<F: Fleet> Array<F> {
                 _ => adrift.push(place),
             }
         }
-        // Of those of which nobody knows where they are no home is believed. There are more places than groups.
+        // Of those of which nobody knows where they are no home is believed. There are more places
+        // than groups.
         let left = (0..).zip(&taken).filter(|(_, taken)| !**taken).map(|(place, _)| place);
         let mut left: BTreeSet<u32> = left.collect();
         for place in adrift {
@@ -170,9 +182,17 @@ impl<F: Fleet> Array<F> {
         groups.start * self.shape.group()..groups.end * self.shape.group()
     }
 
-    /// What a block of checksums says, from the record of this number; where nobody has it, or of groups that cannot be
-    /// where it says, no home can be believed, nor, without it, what the log has of before.
-    fn note_sums(&self, map: &mut Map, number: u32, known: Option<&Sums>, sequence: u64, claimed: &[bool]) {
+    /// What a block of checksums says, from the record of this number; where nobody has it, or of
+    /// groups that cannot be where it says, no home can be believed, nor, without it, what the log
+    /// has of before.
+    fn note_sums(
+        &self,
+        map: &mut Map,
+        number: u32,
+        known: Option<&Sums>,
+        sequence: u64,
+        claimed: &[bool],
+    ) {
         let old_counts = planted(Sabotage::OldRecordCounts) || planted(Sabotage::MarkYounger);
         for (index, block) in self.blocks_of(number).enumerate() {
             let said = known.and_then(|known| known.blocks.get(index).copied());
@@ -190,7 +210,9 @@ impl<F: Fleet> Array<F> {
             let is_placed = claimed.get(self.shape.group_of(block) as usize) == Some(&true);
             match said.map_or(LOST, |(crc, _)| crc) {
                 NONE => map.clear(block),
-                crc => map.set(block, self.shape.at_home(block, if is_placed { crc } else { LOST })),
+                crc => {
+                    map.set(block, self.shape.at_home(block, if is_placed { crc } else { LOST }))
+                }
             }
         }
         if let Some(made) = map.made.get_mut(number as usize) {
@@ -219,7 +241,8 @@ impl<F: Fleet> Array<F> {
         bytes
     }
 
-    /// Sends the checksums of what is about to be brought home; they are flushed with the next flush.
+    /// Sends the checksums of what is about to be brought home; they are flushed with the next
+    /// flush.
     pub(crate) fn write_sums(
         &self,
         log: &mut Log,
@@ -227,7 +250,8 @@ impl<F: Fleet> Array<F> {
         gone: &BTreeSet<u32>,
     ) -> Result<(), ArrayError> {
         debug_assert!(log.places.are_committed());
-        let numbers: BTreeSet<u32> = blocks.iter().map(|block| block / self.shape.sums_each()).collect();
+        let numbers: BTreeSet<u32> =
+            blocks.iter().map(|block| block / self.shape.sums_each()).collect();
         self.renew_sums(log, numbers.into_iter().collect(), gone)
     }
 
@@ -263,13 +287,20 @@ impl<F: Fleet> Array<F> {
         while let Some(part) = parts.next() {
             let bytes = self.sums_of(part, gone);
             let blocks: Vec<u32> = part.iter().map(|number| self.shape.blocks + number).collect();
-            self.seal_blocks(log, Stream::Sums, &blocks, &bytes, durable && parts.peek().is_none())?;
+            self.seal_blocks(
+                log,
+                Stream::Sums,
+                &blocks,
+                &bytes,
+                durable && parts.peek().is_none(),
+            )?;
         }
         Ok(())
     }
 
-    /// Packs checksums until no more segments hold them than may, but no more than so many. Each time at most half a segment is sent,
-    /// and one is done with. All groups are committed, or flushed and about to be.
+    /// Packs checksums until no more segments hold them than may, but no more than so many. Each
+    /// time at most half a segment is sent, and one is done with. All groups are committed, or
+    /// flushed and about to be.
     pub(crate) fn pack_sums(&self, log: &mut Log, most: usize) -> Result<(), ArrayError> {
         for _ in 0..most {
             let Some(slot) = self.sums_victim(log) else { break };
@@ -294,7 +325,8 @@ impl<F: Fleet> Array<F> {
     /// The segment of checksums that the fewest are needed of, where there are too many.
     fn sums_victim(&self, log: &Log) -> Option<u32> {
         let map = self.map.read();
-        let segments = map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
+        let segments =
+            map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
         let closed: Vec<(u32, u32)> = segments
             .filter(|(slot, segment)| {
                 segment.stream == Stream::Sums && segment.live > 0 && !log.is_open(*slot)

@@ -1,9 +1,10 @@
 //! The superblock of a server: to which array it belongs, as which member, and who else does.
 //!
-//! Sixteen places of 4 KiB at the front of each server are written in turn: the epoch says which is next. The newest one
-//! that is whole counts, by the stamp of its session first and by its epoch within it. Who opens an array leaves out eight
-//! epochs: what a client that died had under way hits none of the places that the living one depends on, and loses
-//! against it by its stamp, whenever it arrives.
+//! Sixteen places of 4 KiB at the front of each server are written in turn: the epoch says which is
+//! next. The newest one that is whole counts, by the stamp of its session first and by its epoch
+//! within it. Who opens an array leaves out eight epochs: what a client that died had under way
+//! hits none of the places that the living one depends on, and loses against it by its stamp,
+//! whenever it arrives.
 
 use super::members::State;
 use super::shape::Shape;
@@ -11,23 +12,28 @@ use super::{BLOCK, crc32c};
 
 const MAGIC: [u8; 8] = *b"SfRemote";
 const VERSION: u32 = 2;
-/// Added to the version while an array is unfinished, so that nobody takes it for a whole one who does not know of this.
+/// Added to the version while an array is unfinished, so that nobody takes it for a whole one who
+/// does not know of this.
 const UNFINISHED: u32 = 1 << 16;
 /// The same while there is a write-behind log that has to be kept up to date.
 const LOGGED: u32 = 1 << 17;
 /// The same where blocks have homes besides the log: how many rows these take is in the last bytes.
 const IN_PLACE: u32 = 1 << 18;
-/// The same while nobody has the array open for writing: who does not know of this would leave it standing.
+/// The same while nobody has the array open for writing: who does not know of this would leave it
+/// standing.
 const CLOSED: u32 = 1 << 19;
 /// Where that is.
 const HOMES_AT: usize = BLOCK - 8;
 /// Places for superblocks on each server.
 const PLACES: u64 = 16;
-/// Epochs that whoever opens an array leaves out: those that a client which died may have written to a few servers.
+/// Epochs that whoever opens an array leaves out: those that a client which died may have written
+/// to a few servers.
 pub(crate) const EPOCHS_SKIPPED: u64 = 8;
-/// Sessions whose last record is remembered: writes of a client that died can not be under way for longer than that.
+/// Sessions whose last record is remembered: writes of a client that died can not be under way for
+/// longer than that.
 const CUTOFFS_MAX: usize = 64;
-/// The last record of a session that ended without anybody having looked yet: all that is found counts.
+/// The last record of a session that ended without anybody having looked yet: all that is found
+/// counts.
 const UNSEEN: u64 = u64::MAX;
 
 /// What a superblock says.
@@ -39,8 +45,8 @@ pub struct Superblock {
     pub epoch: u64,
     /// The newest epoch that every good member had for certain when this one was written.
     pub previous: u64,
-    /// When the array was opened, as the client's clock had it; later than every stamp that this client has seen. Tells
-    /// the sessions apart.
+    /// When the array was opened, as the client's clock had it; later than every stamp that this
+    /// client has seen. Tells the sessions apart.
     pub stamp: u64,
     /// How often the array was opened.
     pub session: u32,
@@ -117,8 +123,9 @@ impl Superblock {
             .is_some_and(|found| found.uuid == self.uuid && found.order() == self.order())
     }
 
-    /// Whether a server with this superblock took part in everything that `newest` depends on. One that is behind is where
-    /// a client died while it wrote the epochs between, and then nothing depends on those.
+    /// Whether a server with this superblock took part in everything that `newest` depends on. One
+    /// that is behind is where a client died while it wrote the epochs between, and then nothing
+    /// depends on those.
     pub fn keeps_up_with(&self, newest: &Superblock) -> bool {
         self.epoch >= newest.previous
     }
@@ -166,7 +173,10 @@ impl Superblock {
     pub fn decode(bytes: &[u8]) -> Option<Superblock> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        if bytes.len() != BLOCK || bytes.get(..8)? != MAGIC || u32_at(8)? != crc32c(bytes.get(12..)?) {
+        if bytes.len() != BLOCK
+            || bytes.get(..8)? != MAGIC
+            || u32_at(8)? != crc32c(bytes.get(12..)?)
+        {
             return None;
         }
         let flags = u32_at(12)? ^ VERSION;
@@ -188,8 +198,11 @@ impl Superblock {
         if !shape.is_sound() || index >= shape.servers() || count > CUTOFFS_MAX {
             return None;
         }
-        let states: Option<Vec<State>> =
-            bytes.get(96..96 + shape.servers())?.iter().map(|number| State::of_number(*number)).collect();
+        let states: Option<Vec<State>> = bytes
+            .get(96..96 + shape.servers())?
+            .iter()
+            .map(|number| State::of_number(*number))
+            .collect();
         let start = (96 + shape.servers()).next_multiple_of(8);
         let cutoffs: Option<Vec<(u64, u64)>> = (0..count)
             .map(|index| Some((u64_at(start + index * 16)?, u64_at(start + index * 16 + 8)?)))
@@ -232,11 +245,13 @@ impl Superblock {
         }
     }
 
-    /// Whether a record counts: one that a client left behind when it died, and that arrived after the next had looked,
-    /// does not, nor does one of a client that nobody has heard of.
+    /// Whether a record counts: one that a client left behind when it died, and that arrived after
+    /// the next had looked, does not, nor does one of a client that nobody has heard of.
     pub(crate) fn admits(&self, stamp: u64, sequence: u64) -> bool {
         let ended = || self.cutoffs.iter().find(|(ended, _)| *ended == stamp);
-        stamp == self.stamp || sequence <= self.floor || ended().is_some_and(|(_, last)| sequence <= *last)
+        stamp == self.stamp
+            || sequence <= self.floor
+            || ended().is_some_and(|(_, last)| sequence <= *last)
     }
 }
 
@@ -247,9 +262,17 @@ mod tests {
     #[test]
     fn superblocks_go_both_ways_and_any_flipped_bit_is_seen() {
         let shape = Shape::plan(4, 2, 64 << 20).unwrap();
-        let states = vec![State::Good, State::Lost, State::Rebuilding, State::Good, State::Good, State::Good];
+        let states = vec![
+            State::Good,
+            State::Lost,
+            State::Rebuilding,
+            State::Good,
+            State::Good,
+            State::Good,
+        ];
         let mut superblock = Superblock::first([9; 16], shape, 1000);
-        (superblock.epoch, superblock.previous, superblock.index, superblock.states) = (12, 11, 5, states);
+        (superblock.epoch, superblock.previous, superblock.index, superblock.states) =
+            (12, 11, 5, states);
         for flags in 1..8 {
             let (unfinished, logged, closed) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
             let flagged = Superblock { unfinished, logged, closed, ..superblock.clone() };
@@ -269,17 +292,22 @@ mod tests {
         assert_eq!(Superblock::decode(&[0; BLOCK]), None);
         // The last session goes on, the one before it has an end, and of long ago nobody knows.
         assert!(
-            superblock.admits(1100, 5000) && superblock.admits(1099, 990) && !superblock.admits(1099, 991)
+            superblock.admits(1100, 5000)
+                && superblock.admits(1099, 990)
+                && !superblock.admits(1099, 991)
         );
         assert!(
-            !superblock.admits(1101, 400) && superblock.admits(1002, 350) && !superblock.admits(1002, 400)
+            !superblock.admits(1101, 400)
+                && superblock.admits(1002, 350)
+                && !superblock.admits(1002, 400)
         );
         // A clock that is behind does not bring an old session back.
         assert_eq!(superblock.order(), (1100, 12));
         superblock.closed = true;
         superblock.begin_session(7000);
         assert!(superblock.admits(1100, 5000) && superblock.stamp == 7000 && !superblock.closed);
-        // Many die while they open it: what they have found counts, and no more once somebody has looked.
+        // Many die while they open it: what they have found counts, and no more once somebody has
+        // looked.
         (0..100).for_each(|_| superblock.begin_session(0));
         assert!(superblock.admits(1100, 5000));
         superblock.end_sessions(6000);

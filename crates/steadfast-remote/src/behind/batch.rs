@@ -1,7 +1,7 @@
 //! A batch in the journal: everything that changed between two flush points.
 //!
-//! Its header and table are in front and carry a checksum of themselves; the table has the checksum of every block. A
-//! batch of which anything is torn was never there.
+//! Its header and table are in front and carry a checksum of themselves; the table has the checksum
+//! of every block. A batch of which anything is torn was never there.
 
 use super::layer::{HOLES_MAX, Layer};
 use super::{BLOCK, Header, Point};
@@ -28,7 +28,8 @@ pub(super) struct Batch {
 impl Batch {
     /// That of a layer.
     pub(super) fn of(layer: &Layer, number: u64, point: Point, complete: bool) -> Batch {
-        let blocks = layer.writes.iter().map(|(block, bytes)| (*block, crc32c(&bytes[..]))).collect();
+        let blocks =
+            layer.writes.iter().map(|(block, bytes)| (*block, crc32c(&bytes[..]))).collect();
         Batch { number, point, complete, holes: layer.holes.clone(), blocks }
     }
 
@@ -82,12 +83,18 @@ impl Batch {
         let (holes, blocks) = (u32_at(80)? as usize, u32_at(84)? as usize);
         let pairs = |from: usize, count: usize| -> Option<Vec<(u32, u32)>> {
             (from..from + count)
-                .map(|index| Some((u32_at(FIXED_BYTES + 8 * index)?, u32_at(FIXED_BYTES + 8 * index + 4)?)))
+                .map(|index| {
+                    Some((u32_at(FIXED_BYTES + 8 * index)?, u32_at(FIXED_BYTES + 8 * index + 4)?))
+                })
                 .collect()
         };
         let batch = Batch {
             number: u64_at(32)?,
-            point: Point { order: (u64_at(40)?, u64_at(48)?), sequence: u64_at(56)?, time_ms: u64_at(64)? },
+            point: Point {
+                order: (u64_at(40)?, u64_at(48)?),
+                sequence: u64_at(56)?,
+                time_ms: u64_at(64)?,
+            },
             complete: u64_at(72)? != 0,
             holes: pairs(0, holes)?,
             blocks: pairs(holes, blocks)?,

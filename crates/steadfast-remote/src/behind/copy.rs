@@ -1,9 +1,10 @@
 //! Bringing a log to where its array is.
 //!
-//! A log that was in use when the client died is at most its bound behind: what has changed since the flush point that it
-//! is at is told by the numbers of the records, and becomes one batch, before anything else is written. A new log, and
-//! one that is further behind, is copied in full while the array is used. It is not complete until the end of that, and
-//! then it is at the flush point at which the last of it was taken in.
+//! A log that was in use when the client died is at most its bound behind: what has changed since
+//! the flush point that it is at is told by the numbers of the records, and becomes one batch,
+//! before anything else is written. A new log, and one that is further behind, is copied in full
+//! while the array is used. It is not complete until the end of that, and then it is at the flush
+//! point at which the last of it was taken in.
 
 use steadfast_media::Medium;
 
@@ -15,7 +16,8 @@ use crate::array::{Array, Fleet, Point};
 /// Bytes that are compared at once.
 const BLOCKS: u32 = (PIECE / BLOCK) as u32;
 
-/// Brings what has changed since the log's flush point in one batch, for `point`: whether that could be.
+/// Brings what has changed since the log's flush point in one batch, for `point`: whether that
+/// could be.
 pub(super) fn catch_up<F: Fleet, D: Medium>(
     disk: &mut Disk<D>,
     array: &Array<F>,
@@ -32,12 +34,14 @@ pub(super) fn catch_up<F: Fleet, D: Medium>(
         let count = BLOCKS.min(blocks.saturating_sub(first));
         let (mut new, mut old) = (vec![0; count as usize * BLOCK], vec![0; count as usize * BLOCK]);
         if array.read(u64::from(first) * BLOCK as u64, &mut new).is_err() {
-            // Of a few blocks, such as discarded ones, nobody may know what they are. The copy leaves those out.
+            // Of a few blocks, such as discarded ones, nobody may know what they are. The copy
+            // leaves those out.
             return Ok(false);
         }
         disk.read(first, &mut old)?;
         // Some were only moved to other segments.
-        for (index, (new, old)) in new.chunks_exact(BLOCK).zip(old.chunks_exact(BLOCK)).enumerate() {
+        for (index, (new, old)) in new.chunks_exact(BLOCK).zip(old.chunks_exact(BLOCK)).enumerate()
+        {
             if new != old {
                 layer.write(first + index as u32, new);
             }
@@ -52,7 +56,8 @@ pub(super) fn catch_up<F: Fleet, D: Medium>(
 }
 
 impl<D: Medium> WriteBehind<D> {
-    /// Copies some more of the array, if something is left: how many bytes, `None` where nothing is.
+    /// Copies some more of the array, if something is left: how many bytes, `None` where nothing
+    /// is.
     pub fn copy<F: Fleet>(&self, array: &Array<F>) -> Option<usize> {
         self.intake.lock().copy?;
         let step = PIECE.min(self.bound / 2) / BLOCK;
@@ -82,9 +87,15 @@ impl<D: Medium> WriteBehind<D> {
         Some(taken)
     }
 
-    /// Takes blocks in as the array has them now, those that were never written only where the disk may hold something
-    /// there: how many bytes.
-    fn take_in<F: Fleet>(&self, array: &Array<F>, intake: &mut Intake, first: u32, count: u32) -> usize {
+    /// Takes blocks in as the array has them now, those that were never written only where the disk
+    /// may hold something there: how many bytes.
+    fn take_in<F: Fleet>(
+        &self,
+        array: &Array<F>,
+        intake: &mut Intake,
+        first: u32,
+        count: u32,
+    ) -> usize {
         let before = intake.fresh.bytes();
         let mut bytes = vec![0; BLOCK];
         let wanted = |block: &u32| !self.blank || array.next_written(*block) == Some(*block);

@@ -1,10 +1,12 @@
-//! [`Disk`]: the log on its medium. An image of the array's medium, and in front of it a journal of two halves.
+//! [`Disk`]: the log on its medium. An image of the array's medium, and in front of it a journal of
+//! two halves.
 //!
 //! # Invariants
-//! - A batch is journaled, flushed, and then applied to the image. Its flush also covers what the batch before it
-//!   applied, whose half is overwritten only by the next one: so what a power cut leaves half applied is in the journal.
-//! - Whoever begins to use the log applies what is whole in the journal once more, in order, and flushes. Then the image is at
-//!   the flush point of the newest batch.
+//! - A batch is journaled, flushed, and then applied to the image. Its flush also covers what the
+//!   batch before it applied, whose half is overwritten only by the next one: so what a power cut
+//!   leaves half applied is in the journal.
+//! - Whoever begins to use the log applies what is whole in the journal once more, in order, and
+//!   flushes. Then the image is at the flush point of the newest batch.
 
 use steadfast_media::{Medium, MediumError};
 
@@ -127,7 +129,12 @@ impl<D: Medium> Disk<D> {
     }
 
     /// Makes a layer durable, with the flush point behind it.
-    pub(super) fn commit(&mut self, layer: &Layer, point: Point, complete: bool) -> Result<(), LogError> {
+    pub(super) fn commit(
+        &mut self,
+        layer: &Layer,
+        point: Point,
+        complete: bool,
+    ) -> Result<(), LogError> {
         let batch = Batch::of(layer, self.number + 1, point, complete);
         let place = self.header.half(batch.number);
         let table = batch.encode(&self.header.uuid);
@@ -180,7 +187,9 @@ impl<D: Medium> Disk<D> {
     fn apply_journaled(&self, batch: &Batch) -> Result<(), LogError> {
         self.punch(&batch.holes)?;
         let mut run = Run::default();
-        self.each_block(batch, |block, _, bytes| run.add(&self.medium, self.header.image(), block, bytes))?;
+        self.each_block(batch, |block, _, bytes| {
+            run.add(&self.medium, self.header.image(), block, bytes)
+        })?;
         run.end(&self.medium, self.header.image())
     }
 
@@ -233,7 +242,13 @@ struct Run {
 }
 
 impl Run {
-    fn add<D: Medium>(&mut self, medium: &D, image: u64, block: u32, bytes: &[u8]) -> Result<(), LogError> {
+    fn add<D: Medium>(
+        &mut self,
+        medium: &D,
+        image: u64,
+        block: u32,
+        bytes: &[u8],
+    ) -> Result<(), LogError> {
         let next = self.first + (self.bytes.len() / BLOCK) as u32;
         if self.bytes.is_empty() || next != block || self.bytes.len() >= PIECE {
             self.end(medium, image)?;

@@ -1,7 +1,7 @@
 //! The header of a write-behind log: whose it is, and how large its parts are.
 //!
-//! Two places of 4 KiB at the front are written in turn; the newest one that is whole counts. All numbers little-endian;
-//! the checksum covers everything after itself.
+//! Two places of 4 KiB at the front are written in turn; the newest one that is whole counts. All
+//! numbers little-endian; the checksum covers everything after itself.
 //!
 //! | from | what |
 //! |---:|---|
@@ -96,7 +96,10 @@ impl Header {
     pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        if bytes.len() != BLOCK || bytes.get(..8)? != MAGIC || u32_at(8)? != crc32c(bytes.get(12..)?) {
+        if bytes.len() != BLOCK
+            || bytes.get(..8)? != MAGIC
+            || u32_at(8)? != crc32c(bytes.get(12..)?)
+        {
             return None;
         }
         if u32_at(12)? != VERSION {

@@ -1,18 +1,22 @@
-//! The write-behind log: a second state of an array on a local disk, a stated number of bytes behind at most, for the day
-//! on which all servers are lost. Decision 0018 has the reasons.
+//! The write-behind log: a second state of an array on a local disk, a stated number of bytes
+//! behind at most, for the day on which all servers are lost. Decision 0018 has the reasons.
 //!
-//! What is written to the array is kept in memory, too, in two layers: what came since the last flush, and what the flushes
-//! before it covered. Whoever has time takes the second one and makes it durable as one batch. So the disk is always at a
-//! flush point of the array, and flushes do not wait for it unless the memory is full.
+//! What is written to the array is kept in memory, too, in two layers: what came since the last
+//! flush, and what the flushes before it covered. Whoever has time takes the second one and makes
+//! it durable as one batch. So the disk is always at a flush point of the array, and flushes do not
+//! wait for it unless the memory is full.
 //!
 //! # Invariants
-//! - Writes, discards and flushes of the array are made with the intake held: the log has them in the array's order.
-//! - A layer becomes a batch only after a flush of the array was answered that covers all of it. So no state on the disk is
-//!   newer than what the servers have promised to hold.
-//! - Both layers and the batch under way are never more than the bound together. Where more is to be written the array is
-//!   flushed, if it was not, and the writer carries out the batch itself.
-//! - The disk says whether its image is complete; until it was copied in full it is not, and nobody restores from it.
-//! - What fails here never fails the array. The log is given up until the array is opened again, and marked.
+//! - Writes, discards and flushes of the array are made with the intake held: the log has them in
+//!   the array's order.
+//! - A layer becomes a batch only after a flush of the array was answered that covers all of it. So
+//!   no state on the disk is newer than what the servers have promised to hold.
+//! - Both layers and the batch under way are never more than the bound together. Where more is to
+//!   be written the array is flushed, if it was not, and the writer carries out the batch itself.
+//! - The disk says whether its image is complete; until it was copied in full it is not, and nobody
+//!   restores from it.
+//! - What fails here never fails the array. The log is given up until the array is opened again,
+//!   and marked.
 
 mod batch;
 mod copy;
@@ -70,7 +74,9 @@ pub enum LogError {
     #[error("was given up ({0}): its state is older than promised; --force restores that")]
     Stale(String),
     /// Somebody has opened the array since without it.
-    #[error("was not used when the array was opened last: its state is older; --force restores that")]
+    #[error(
+        "was not used when the array was opened last: its state is older; --force restores that"
+    )]
     Unused,
     /// Its disk.
     #[error("{}", disk_text(.0))]
@@ -157,9 +163,10 @@ pub struct WriteBehind<D> {
 }
 
 impl<D: Medium> WriteBehind<D> {
-    /// Begins to follow an array that was just opened or made, with `disk` as its log was left. What the array has that the
-    /// log has not is brought at once where the bound has room for it; otherwise it is copied, by [`copy`](Self::copy). `blank`: the
-    /// image is zeros. One that was in use may have what the array has lost, such as writes that were copied and never flushed.
+    /// Begins to follow an array that was just opened or made, with `disk` as its log was left.
+    /// What the array has that the log has not is brought at once where the bound has room for it;
+    /// otherwise it is copied, by [`copy`](Self::copy). `blank`: the image is zeros. One that was
+    /// in use may have what the array has lost, such as writes that were copied and never flushed.
     ///
     /// # Errors
     /// [`LogError`]; and the array's, while it is read.
@@ -227,7 +234,12 @@ impl<D: Medium> WriteBehind<D> {
     ///
     /// # Errors
     /// Those of the array alone.
-    pub fn write<F: Fleet>(&self, array: &Array<F>, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+    pub fn write<F: Fleet>(
+        &self,
+        array: &Array<F>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), MediumError> {
         let (mut at, step) = (offset, PIECE.min(self.bound / 2).next_multiple_of(BLOCK));
         for piece in data.chunks(step) {
             let mut intake = self.room(array, piece.len())?;
@@ -251,8 +263,8 @@ impl<D: Medium> WriteBehind<D> {
         Ok(())
     }
 
-    /// The intake, with room for so many bytes. Otherwise what was flushed goes to the disk first, and where nothing was,
-    /// it is.
+    /// The intake, with room for so many bytes. Otherwise what was flushed goes to the disk first,
+    /// and where nothing was, it is.
     fn room<F: Fleet>(
         &self,
         array: &Array<F>,
@@ -278,7 +290,12 @@ impl<D: Medium> WriteBehind<D> {
     ///
     /// # Errors
     /// Those of the array alone.
-    pub fn discard<F: Fleet>(&self, array: &Array<F>, offset: u64, length: u64) -> Result<(), MediumError> {
+    pub fn discard<F: Fleet>(
+        &self,
+        array: &Array<F>,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), MediumError> {
         let mut intake = self.intake.lock();
         array.discard(offset, length)?;
         if self.is_working() {
@@ -295,7 +312,11 @@ impl<D: Medium> WriteBehind<D> {
         self.flush_held(array, &mut self.intake.lock())
     }
 
-    fn flush_held<F: Fleet>(&self, array: &Array<F>, intake: &mut Intake) -> Result<(), MediumError> {
+    fn flush_held<F: Fleet>(
+        &self,
+        array: &Array<F>,
+        intake: &mut Intake,
+    ) -> Result<(), MediumError> {
         array.flush()?;
         if self.is_working() && !intake.fresh.is_empty() {
             intake.seal(Point { time_ms: (self.clock)(), ..array.point() });
@@ -343,10 +364,11 @@ impl<D: Medium> WriteBehind<D> {
         *self.failed.lock() = Some(why.to_owned());
         {
             let mut intake = self.intake.lock();
-            (intake.fresh, intake.flushed, intake.due) = (Layer::default(), Layer::default(), false);
+            (intake.fresh, intake.flushed, intake.due) =
+                (Layer::default(), Layer::default(), false);
         }
-        // In place, so that there is room for it also on a disk that is full. Where even this fails, whoever has the array
-        // open knows, and what was noted outside.
+        // In place, so that there is room for it also on a disk that is full. Where even this
+        // fails, whoever has the array open knows, and what was noted outside.
         let _ = disk.rewrite(|header| header.failed = why.to_owned());
     }
 
@@ -356,7 +378,8 @@ impl<D: Medium> WriteBehind<D> {
         self.wake.notify_one();
     }
 
-    /// Waits until there is something for the disk, or somebody [wakes](Self::wake) it, or time has passed.
+    /// Waits until there is something for the disk, or somebody [wakes](Self::wake) it, or time has
+    /// passed.
     pub fn wait(&self, time: Duration) {
         let mut news = self.news.lock();
         if !*news {

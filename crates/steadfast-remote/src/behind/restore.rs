@@ -1,8 +1,10 @@
-//! From a log to an array: looking at one that is not in use, beginning to use it, and making a new array out of it.
+//! From a log to an array: looking at one that is not in use, beginning to use it, and making a new
+//! array out of it.
 //!
-//! A restored array has an identity of its own, so that no server of the old one is ever taken for one of its members. It
-//! is unfinished until it has everything, and can not be opened before; the log names it as its heir meanwhile and
-//! belongs to the old array until then. So a restore that was cut off is begun again from the same state.
+//! A restored array has an identity of its own, so that no server of the old one is ever taken for
+//! one of its members. It is unfinished until it has everything, and can not be opened before; the
+//! log names it as its heir meanwhile and belongs to the old array until then. So a restore that
+//! was cut off is begun again from the same state.
 
 use steadfast_media::Medium;
 
@@ -56,19 +58,25 @@ impl<D: Medium> Kept<D> {
         Some(self.0.header().failed.as_str()).filter(|why| !why.is_empty())
     }
 
-    /// The flush point that can be restored. `witnessed`: the newest stamp and epoch that anybody knows of. With `force`
-    /// also one that is older than the bound says.
+    /// The flush point that can be restored. `witnessed`: the newest stamp and epoch that anybody
+    /// knows of. With `force` also one that is older than the bound says.
     ///
     /// # Errors
     /// [`LogError::Incomplete`], [`LogError::Stale`], [`LogError::Unused`].
-    pub fn restorable(&self, witnessed: Option<(u64, u64)>, force: bool) -> Result<Point, LogError> {
+    pub fn restorable(
+        &self,
+        witnessed: Option<(u64, u64)>,
+        force: bool,
+    ) -> Result<Point, LogError> {
         let Some((point, true)) = self.newest() else { return Err(LogError::Incomplete) };
         if force {
             return Ok(point);
         }
         match self.failed() {
             Some(why) => Err(LogError::Stale(why.to_owned())),
-            None if witnessed.is_some_and(|(stamp, _)| stamp > point.order.0) => Err(LogError::Unused),
+            None if witnessed.is_some_and(|(stamp, _)| stamp > point.order.0) => {
+                Err(LogError::Unused)
+            }
             None => Ok(point),
         }
     }
@@ -82,11 +90,16 @@ impl<D: Medium> Kept<D> {
         self.0.rewrite(|header| header.heir = heir)
     }
 
-    /// Fills the unfinished array that was [begun](Self::begin), finishes it, and becomes its log: how many bytes it took.
+    /// Fills the unfinished array that was [begun](Self::begin), finishes it, and becomes its log:
+    /// how many bytes it took.
     ///
     /// # Errors
     /// [`RestoreError`]; it can be done again with another new array.
-    pub fn restore<F: Fleet>(&mut self, array: &Array<F>, time_ms: u64) -> Result<u64, RestoreError> {
+    pub fn restore<F: Fleet>(
+        &mut self,
+        array: &Array<F>,
+        time_ms: u64,
+    ) -> Result<u64, RestoreError> {
         let (size, kept) = (array.geometry().size, self.0.header().size);
         if size < kept {
             return Err(RestoreError::TooSmall(size, kept));
@@ -101,7 +114,9 @@ impl<D: Medium> Kept<D> {
             self.0.read(first, bytes)?;
             // Runs of blocks that are something.
             let mut at = 0;
-            for run in bytes.as_chunks::<BLOCK>().0.chunk_by(|one, next| is_zero(one) == is_zero(next)) {
+            for run in
+                bytes.as_chunks::<BLOCK>().0.chunk_by(|one, next| is_zero(one) == is_zero(next))
+            {
                 if !is_zero(&run[0]) {
                     array.append(first + at, run.as_flattened())?;
                     restored += (run.len() * BLOCK) as u64;
@@ -126,8 +141,9 @@ fn is_zero(block: &[u8; BLOCK]) -> bool {
 }
 
 impl<D: Medium> WriteBehind<D> {
-    /// Makes the log of an array that is open; whatever `medium` held is gone. `blank`: it held nothing but zeros. It is to
-    /// be `bound` bytes behind at most, and to read the time from `clock`.
+    /// Makes the log of an array that is open; whatever `medium` held is gone. `blank`: it held
+    /// nothing but zeros. It is to be `bound` bytes behind at most, and to read the time from
+    /// `clock`.
     ///
     /// # Errors
     /// [`LogError`].
@@ -159,7 +175,8 @@ impl<D: Medium> WriteBehind<D> {
         }
         disk.apply_journal()?;
         if disk.header().uuid != uuid {
-            // The restore had ended but for this. What was written since the log does not have: it is copied.
+            // The restore had ended but for this. What was written since the log does not have: it
+            // is copied.
             disk.grow(size)?;
             disk.rewrite(|header| (header.uuid, header.heir, header.size) = (uuid, [0; 16], size))?;
         }

@@ -8,8 +8,8 @@ use super::link::LinkError;
 use super::stream::{ClientTls, Transport};
 use super::wire::Wire;
 use crate::protocol::{
-    ClientFlags, ExportInfo, InfoRequest, OptionKind, OptionReplyHeader, REQUEST_BYTES_MAX, ServerGreeting,
-    option_request, wire,
+    ClientFlags, ExportInfo, InfoRequest, OptionKind, OptionReplyHeader, REQUEST_BYTES_MAX,
+    ServerGreeting, option_request, wire,
 };
 
 /// Replies that one option may have: a server has a handful of things to say.
@@ -93,7 +93,8 @@ pub(super) fn negotiate(
     Ok(Ready { stream, info, structured })
 }
 
-/// Sends an option and takes its replies in: whether it was granted, and what was said about the export.
+/// Sends an option and takes its replies in: whether it was granted, and what was said about the
+/// export.
 fn ask(
     stream: &mut Wire,
     kind: OptionKind,
@@ -102,7 +103,8 @@ fn ask(
 ) -> Result<(bool, ExportInfo), LinkError> {
     stream.write_all(&option_request(kind, payload))?;
     stream.flush()?;
-    let mut info = ExportInfo { block_min: 1, payload_max: REQUEST_BYTES_MAX, ..ExportInfo::default() };
+    let mut info =
+        ExportInfo { block_min: 1, payload_max: REQUEST_BYTES_MAX, ..ExportInfo::default() };
     for _ in 0..REPLIES_MAX {
         if Instant::now() > deadline {
             return Err(LinkError::Io(io::ErrorKind::TimedOut.into()));

@@ -1,10 +1,12 @@
 //! [`Link`]: one connection, in transmission.
 //!
-//! Requests go out first, all of them, and then the replies come in, in whatever order the server likes: bytes that were
-//! read go straight into the caller's buffer, bytes to write come straight from it. A caller who talks to several
-//! servers sends to all before it receives from any, so they work side by side without a thread.
+//! Requests go out first, all of them, and then the replies come in, in whatever order the server
+//! likes: bytes that were read go straight into the caller's buffer, bytes to write come straight
+//! from it. A caller who talks to several servers sends to all before it receives from any, so they
+//! work side by side without a thread.
 //!
-//! After an error other than a refusal the connection is of no more use: nobody knows where the next reply begins.
+//! After an error other than a refusal the connection is of no more use: nobody knows where the
+//! next reply begins.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::time::{Duration, Instant};
@@ -13,8 +15,8 @@ use super::handshake::{self, Endpoint};
 use super::stream::Transport;
 use super::wire::Wire;
 use crate::protocol::{
-    Chunk, ChunkHeader, ChunkKind, Command, CommandFlags, ExportInfo, ProtocolError, ReplyHeader, Request,
-    SimpleReply, parse_reply_header, wire,
+    Chunk, ChunkHeader, ChunkKind, Command, CommandFlags, ExportInfo, ProtocolError, ReplyHeader,
+    Request, SimpleReply, parse_reply_header, wire,
 };
 
 /// Why a connection is of no use.
@@ -108,12 +110,16 @@ impl Link {
         self.info
     }
 
-    /// Sends questions, to be followed by [`receive`](Self::receive) with the same. They are either all reads or hold
-    /// none: otherwise both sides could wait for the other to read.
+    /// Sends questions, to be followed by [`receive`](Self::receive) with the same. They are either
+    /// all reads or hold none: otherwise both sides could wait for the other to read.
     ///
     /// # Errors
     /// The connection is of no more use.
-    pub fn send(&mut self, questions: &[Question<'_>], patience: Duration) -> Result<(), LinkError> {
+    pub fn send(
+        &mut self,
+        questions: &[Question<'_>],
+        patience: Duration,
+    ) -> Result<(), LinkError> {
         self.stream.set_patience(patience)?;
         let mut small = Vec::new();
         for (index, question) in questions.iter().enumerate() {
@@ -146,8 +152,13 @@ impl Link {
     /// Receives the answers to all of `questions`, which were sent last.
     ///
     /// # Errors
-    /// The connection is of no more use; questions without an answer may or may not have been carried out.
-    pub fn receive(&mut self, questions: &mut [Question<'_>], patience: Duration) -> Result<(), LinkError> {
+    /// The connection is of no more use; questions without an answer may or may not have been
+    /// carried out.
+    pub fn receive(
+        &mut self,
+        questions: &mut [Question<'_>],
+        patience: Duration,
+    ) -> Result<(), LinkError> {
         let deadline = Instant::now() + patience;
         self.stream.set_patience(patience)?;
         let mut missing = questions.len();
@@ -200,18 +211,21 @@ impl Link {
         self.stream.read_exact(&mut length)?;
         let chunk = ReplyHeader::with_length(chunk, length)?;
         let first = question.offset;
-        let part = |buffer: &mut [u8], offset: u64, length: u64| -> Option<std::ops::Range<usize>> {
-            let start = usize::try_from(offset.checked_sub(first)?).ok()?;
-            let end = start.checked_add(usize::try_from(length).ok()?)?;
-            (end <= buffer.len()).then_some(start..end)
-        };
+        let part =
+            |buffer: &mut [u8], offset: u64, length: u64| -> Option<std::ops::Range<usize>> {
+                let start = usize::try_from(offset.checked_sub(first)?).ok()?;
+                let end = start.checked_add(usize::try_from(length).ok()?)?;
+                (end <= buffer.len()).then_some(start..end)
+            };
         if chunk.kind == ChunkKind::Data {
             let length = chunk.length.checked_sub(8).ok_or(ProtocolError::Short)?;
             let mut offset = [0; 8];
             self.stream.read_exact(&mut offset)?;
-            let Ask::Read(buffer) = &mut question.ask else { return Err(ProtocolError::Unexpected.into()) };
-            let range =
-                part(buffer, u64::from_be_bytes(offset), length.into()).ok_or(ProtocolError::Unexpected)?;
+            let Ask::Read(buffer) = &mut question.ask else {
+                return Err(ProtocolError::Unexpected.into());
+            };
+            let range = part(buffer, u64::from_be_bytes(offset), length.into())
+                .ok_or(ProtocolError::Unexpected)?;
             self.stream.read_exact(&mut buffer[range])?;
             return Ok(chunk.done.then_some(Ok(())));
         }
@@ -226,7 +240,8 @@ impl Link {
             }
             (Chunk::Hole { .. }, _) => Err(ProtocolError::Unexpected.into()),
             (Chunk::Error(number), _) if chunk.done => Ok(Some(Err(number))),
-            // More chunks follow an error; the bytes of the read are not to be trusted, so the connection goes.
+            // More chunks follow an error; the bytes of the read are not to be trusted, so the
+            // connection goes.
             (Chunk::Error(_), _) => Err(ProtocolError::Unexpected.into()),
         }
     }

@@ -19,7 +19,8 @@ pub struct ClientTls {
     pub server_name: Option<String>,
 }
 
-/// Makes the configuration of a client: authorities are needed, certificate and key only where servers ask for them.
+/// Makes the configuration of a client: authorities are needed, certificate and key only where
+/// servers ask for them.
 ///
 /// # Errors
 /// [`TlsError`], one line each.
@@ -104,7 +105,8 @@ impl Stream {
     pub(super) fn start_tls(&mut self, tls: &ClientTls, host: &str) -> io::Result<()> {
         let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
-        let session = ClientConnection::new(Arc::clone(&tls.config), name).map_err(io::Error::other)?;
+        let session =
+            ClientConnection::new(Arc::clone(&tls.config), name).map_err(io::Error::other)?;
         match std::mem::replace(self, Stream::Gone) {
             Stream::Plain(transport) => {
                 *self = Stream::Tls(Box::new(StreamOwned::new(session, transport)));

@@ -1,11 +1,12 @@
 //! [`TcpFleet`]: servers at the other end of TCP connections.
 //!
-//! Every server has a few connections, and a caller has one of each server that it talks to for itself while it does:
-//! it sends to all, then receives from all. So as many callers work side by side as there are connections, without a
-//! thread of ours. Connections are taken in the order of the servers, so nobody waits in a circle.
+//! Every server has a few connections, and a caller has one of each server that it talks to for
+//! itself while it does: it sends to all, then receives from all. So as many callers work side by
+//! side as there are connections, without a thread of ours. Connections are taken in the order of
+//! the servers, so nobody waits in a circle.
 //!
-//! A new connection is used only if the server shows its proof first. A server without "multi-connection" gets a single
-//! one, on which flushes then cover everything.
+//! A new connection is used only if the server shows its proof first. A server without
+//! "multi-connection" gets a single one, on which flushes then cover everything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,9 +19,11 @@ use super::link::{Ask, Link, LinkError, Question};
 use crate::array::{Call, Contact, Fleet, Outcome};
 use crate::protocol::wire;
 
-/// Questions on one connection before their answers are taken: what is on its way in both directions stays small.
+/// Questions on one connection before their answers are taken: what is on its way in both
+/// directions stays small.
 const QUESTIONS_MAX: usize = 64;
-/// After a failure a server is asked again at the earliest after this time: nobody waits for it with every call.
+/// After a failure a server is asked again at the earliest after this time: nobody waits for it
+/// with every call.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Connections that nobody has used for so long are looked at before they are.
 const IDLE: Duration = Duration::from_millis(100);
@@ -32,7 +35,8 @@ pub struct FleetOptions {
     pub connections: usize,
     /// For a connection to be made.
     pub patience: Duration,
-    /// Where servers are opened under a token: set when one says, or somebody else knows, that there is a newer one.
+    /// Where servers are opened under a token: set when one says, or somebody else knows, that
+    /// there is a newer one.
     pub fenced: Option<Arc<AtomicBool>>,
 }
 
@@ -67,8 +71,9 @@ impl Pool {
         self.failed = None;
     }
 
-    /// Connections that have broken so far. Where nobody has used them for a while they are looked at first: a server that has
-    /// started again is found before anything is sent over one of them, and not by what is then lost.
+    /// Connections that have broken so far. Where nobody has used them for a while they are looked
+    /// at first: a server that has started again is found before anything is sent over one of them,
+    /// and not by what is then lost.
     fn breaks(&mut self) -> u64 {
         if self.used.elapsed() > IDLE {
             self.used = Instant::now();
@@ -132,12 +137,14 @@ impl TcpFleet {
         self.servers.get(server).map(|server| server.pool.lock().endpoint.address.clone())
     }
 
-    /// From now on a server is at another place. Only for one that nothing is expected of: a lost member's.
+    /// From now on a server is at another place. Only for one that nothing is expected of: a lost
+    /// member's.
     pub fn move_to(&self, server: usize, address: &str) {
         let Some(server) = self.servers.get(server) else { return };
         let mut pool = server.pool.lock();
         if pool.endpoint.address != address {
-            pool.endpoint = Arc::new(Endpoint { address: address.to_owned(), ..(*pool.endpoint).clone() });
+            pool.endpoint =
+                Arc::new(Endpoint { address: address.to_owned(), ..(*pool.endpoint).clone() });
             pool.give_up_all();
         }
     }
@@ -219,7 +226,8 @@ impl TcpFleet {
 
     /// One part of a round: at most [`QUESTIONS_MAX`] calls for each server.
     fn part(&self, groups: &mut [(usize, Vec<&mut Call<'_>>)], deadline: Instant) {
-        let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let left =
+            || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let servers: Vec<usize> = groups.iter().map(|(server, _)| *server).collect();
         let mut sent: Vec<Option<(Taken, Vec<Question<'_>>)>> = Vec::new();
         let mut outcomes: Vec<Vec<Outcome>> = Vec::new();
@@ -302,7 +310,10 @@ impl TcpFleet {
 fn outcome_of(error: &LinkError) -> Outcome {
     match error {
         LinkError::Io(error)
-            if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) =>
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+            ) =>
         {
             Outcome::Late
         }

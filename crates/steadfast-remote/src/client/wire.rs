@@ -1,5 +1,5 @@
-//! [`Wire`]: a stream with a buffer for what comes in, so that a reply is one call of the system and not four, and with
-//! time limits that are set only when they change.
+//! [`Wire`]: a stream with a buffer for what comes in, so that a reply is one call of the system
+//! and not four, and with time limits that are set only when they change.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -32,7 +32,8 @@ impl Wire {
     /// Reads and writes give up after `patience`, or up to an eighth later.
     pub(super) fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
         let patience = patience.max(Duration::from_millis(1));
-        // What is left of a time shrinks all the while: not worth two calls of the system each time.
+        // What is left of a time shrinks all the while: not worth two calls of the system each
+        // time.
         if self.patience >= patience && self.patience <= patience + patience / 8 {
             return Ok(());
         }

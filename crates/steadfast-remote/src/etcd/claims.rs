@@ -1,5 +1,5 @@
-//! Claims: an array takes memory of servers when it is made, moves when a server is lost, and gives all back when it is
-//! released.
+//! Claims: an array takes memory of servers when it is made, moves when a server is lost, and gives
+//! all back when it is released.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 
 use super::ownership::Hold;
 use super::records::{
-    ArrayRecord, Claim, Claims, OwnerRecord, PREFIX, Place, ReleasedRecord, ServerRecord, array_key,
-    claims_key, owner_key, released_key, text,
+    ArrayRecord, Claim, Claims, OwnerRecord, PREFIX, Place, ReleasedRecord, ServerRecord,
+    array_key, claims_key, owner_key, released_key, text,
 };
 use super::store::{Change, Entry, Store, StoreError, Transaction};
 use super::{ATTEMPTS, EtcdError};
@@ -37,7 +37,8 @@ pub struct Server {
 impl Server {
     /// Bytes that nobody has claimed.
     pub fn free(&self) -> u64 {
-        let claimed = self.claims.value.values().fold(0_u64, |sum, claim| sum.saturating_add(claim.size));
+        let claimed =
+            self.claims.value.values().fold(0_u64, |sum, claim| sum.saturating_add(claim.size));
         self.record.as_ref().map_or(0, |record| record.size.saturating_sub(claimed))
     }
 
@@ -65,7 +66,8 @@ pub struct Listing {
 }
 
 fn read<T: DeserializeOwned>(entry: &Entry) -> Result<Versioned<T>, EtcdError> {
-    let value = serde_json::from_str(&entry.value).map_err(|_| EtcdError::Garbled(entry.key.clone()))?;
+    let value =
+        serde_json::from_str(&entry.value).map_err(|_| EtcdError::Garbled(entry.key.clone()))?;
     Ok(Versioned { value, revision: entry.revision, lease: entry.lease })
 }
 
@@ -81,7 +83,8 @@ pub fn list(store: &impl Store) -> Result<Listing, EtcdError> {
             Some(("servers", name)) => {
                 let server = listing.servers.entry(name.to_owned()).or_default();
                 server.record = Some(read(&entry)?.value);
-                server.registered = Versioned { value: (), revision: entry.revision, lease: entry.lease };
+                server.registered =
+                    Versioned { value: (), revision: entry.revision, lease: entry.lease };
             }
             Some(("claims", name)) => {
                 listing.servers.entry(name.to_owned()).or_default().claims = read(&entry)?;
@@ -109,8 +112,13 @@ impl Listing {
         self.owners.get(array).map_or(0, |owner| owner.revision)
     }
 
-    /// The `count` servers that fit best: on machines of their own as far as there are so many, and with most memory free.
-    fn pick(&self, count: usize, fits: impl Fn(&Server) -> bool) -> Option<Vec<(&str, &ServerRecord)>> {
+    /// The `count` servers that fit best: on machines of their own as far as there are so many, and
+    /// with most memory free.
+    fn pick(
+        &self,
+        count: usize,
+        fits: impl Fn(&Server) -> bool,
+    ) -> Option<Vec<(&str, &ServerRecord)>> {
         let mut open: Vec<(&str, &Server, &ServerRecord)> = self
             .servers
             .iter()
@@ -120,7 +128,10 @@ impl Listing {
         let mut chosen: Vec<(&str, &ServerRecord)> = Vec::new();
         while chosen.len() < count {
             let beside = |record: &ServerRecord| {
-                chosen.iter().filter(|(_, other)| host(&other.address) == host(&record.address)).count()
+                chosen
+                    .iter()
+                    .filter(|(_, other)| host(&other.address) == host(&record.address))
+                    .count()
             };
             let best = (0..open.len()).min_by_key(|index| {
                 let (name, server, record) = open[*index];
@@ -133,8 +144,15 @@ impl Listing {
     }
 
     /// The claims on a server with those of `array` changed, as a part of a transaction.
-    fn change_claim(&self, server: &str, array: &str, claim: Option<Claim>, into: &mut Transaction) {
-        let known = self.servers.get(server).map(|server| server.claims.clone()).unwrap_or_default();
+    fn change_claim(
+        &self,
+        server: &str,
+        array: &str,
+        claim: Option<Claim>,
+        into: &mut Transaction,
+    ) {
+        let known =
+            self.servers.get(server).map(|server| server.claims.clone()).unwrap_or_default();
         let mut claims = known.value;
         match claim {
             Some(claim) => drop(claims.insert(array.to_owned(), claim)),
@@ -154,8 +172,8 @@ fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
-/// Decides and commits until nobody else was faster. `decide` reads what there is, and either has a result or a transaction
-/// that leads to one.
+/// Decides and commits until nobody else was faster. `decide` reads what there is, and either has a
+/// result or a transaction that leads to one.
 pub(super) fn until_done<S: Store, T>(
     store: &S,
     mut decide: impl FnMut(&Listing) -> Result<Result<T, Transaction>, EtcdError>,
@@ -168,7 +186,8 @@ pub(super) fn until_done<S: Store, T>(
         };
         match store.commit(&transaction) {
             Ok(_) => {}
-            // Made or not: what is read next says so. Who is silent twice is not asked a third time.
+            // Made or not: what is read next says so. Who is silent twice is not asked a third
+            // time.
             Err(error @ StoreError::Unreachable(_)) if silent.is_none() => silent = Some(error),
             Err(error) => return Err(error.into()),
         }
@@ -185,7 +204,8 @@ pub struct Client {
     pub owner: OwnerRecord,
 }
 
-/// Makes an array of `count` members on servers that have room, open for `client` under its first token.
+/// Makes an array of `count` members on servers that have room, open for `client` under its first
+/// token.
 ///
 /// # Errors
 /// [`EtcdError::Exists`], [`EtcdError::NoRoom`], and those of etcd.
@@ -233,7 +253,12 @@ pub fn create(
             ],
         };
         for (member, place) in record.members.iter().enumerate() {
-            listing.change_claim(&place.server, name, Some(Claim { member, size }), &mut transaction);
+            listing.change_claim(
+                &place.server,
+                name,
+                Some(Claim { member, size }),
+                &mut transaction,
+            );
         }
         Ok(Err(transaction))
     })
@@ -296,7 +321,8 @@ pub fn release(store: &impl Store, hold: &Hold) -> Result<(), EtcdError> {
             let left = text(&ReleasedRecord { stamp, epoch });
             transaction.changes.push(Change::Put(released_key(&hold.uuid), left, 0));
         }
-        for (server, _) in listing.servers.iter().filter(|(_, server)| server.claims.value.contains_key(name))
+        for (server, _) in
+            listing.servers.iter().filter(|(_, server)| server.claims.value.contains_key(name))
         {
             listing.change_claim(server, name, None, &mut transaction);
         }
@@ -304,7 +330,8 @@ pub fn release(store: &impl Store, hold: &Hold) -> Result<(), EtcdError> {
     })
 }
 
-/// The newest stamp and epoch of an array with a log, whether it was released or not; `None` where nobody knows.
+/// The newest stamp and epoch of an array with a log, whether it was released or not; `None` where
+/// nobody knows.
 ///
 /// # Errors
 /// Those of etcd.

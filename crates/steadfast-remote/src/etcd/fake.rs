@@ -1,4 +1,5 @@
-//! A store in memory, by a seed: replies are lost, members do not answer, leases end, and other clients come in between.
+//! A store in memory, by a seed: replies are lost, members do not answer, leases end, and other
+//! clients come in between.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -93,7 +94,12 @@ impl Store for Fake<'_> {
             (_, false) => Err(silence()),
             _ => {
                 let keys = self.keys.borrow();
-                Ok(keys.entries.values().filter(|entry| entry.key.starts_with(prefix)).cloned().collect())
+                Ok(keys
+                    .entries
+                    .values()
+                    .filter(|entry| entry.key.starts_with(prefix))
+                    .cloned()
+                    .collect())
             }
         }
     }
@@ -114,9 +120,16 @@ impl Store for Fake<'_> {
                 match change {
                     Change::Put(key, value, lease) => {
                         if *lease != 0 && !keys.leases.contains(lease) {
-                            return Err(StoreError::Refused("requested lease not found".to_owned()));
+                            return Err(StoreError::Refused(
+                                "requested lease not found".to_owned(),
+                            ));
                         }
-                        let entry = Entry { key: key.clone(), value: value.clone(), revision, lease: *lease };
+                        let entry = Entry {
+                            key: key.clone(),
+                            value: value.clone(),
+                            revision,
+                            lease: *lease,
+                        };
                         keys.entries.insert(key.clone(), entry);
                     }
                     Change::Delete(key) => drop(keys.entries.remove(key)),

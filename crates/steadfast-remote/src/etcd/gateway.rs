@@ -1,7 +1,8 @@
 //! [`Gateway`]: etcd (3.4 and later) by the JSON gateway that every member has beside gRPC.
 //!
-//! Members are asked in turn, beginning with the one that answered last. Asking a second one to make a change that the first
-//! may have made is safe: a transaction names the revisions that it was decided on, so it is made once at most.
+//! Members are asked in turn, beginning with the one that answered last. Asking a second one to
+//! make a change that the first may have made is safe: a transaction names the revisions that it
+//! was decided on, so it is made once at most.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +44,8 @@ enum Asked {
 }
 
 impl Gateway {
-    /// Members at these places (`host` or `host:port`); with authorities they must have TLS. Nobody is asked yet.
+    /// Members at these places (`host` or `host:port`); with authorities they must have TLS. Nobody
+    /// is asked yet.
     ///
     /// # Errors
     /// Certificates.
@@ -61,12 +63,14 @@ impl Gateway {
             }
             None => "http",
         };
-        let members = places.iter().map(|place| format!("{scheme}://{}/v3/", with_port(place))).collect();
+        let members =
+            places.iter().map(|place| format!("{scheme}://{}/v3/", with_port(place))).collect();
         Ok(Gateway { agent: config.build().into(), members, last: AtomicUsize::new(0) })
     }
 
     fn ask_one(&self, member: &str, path: &str, body: &[u8]) -> Asked {
-        let request = self.agent.post(format!("{member}{path}")).header("content-type", "application/json");
+        let request =
+            self.agent.post(format!("{member}{path}")).header("content-type", "application/json");
         let answer = request.send(body).and_then(|mut response| {
             let bytes = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec()?;
             Ok((response.status(), bytes))
@@ -116,12 +120,14 @@ impl Store for Gateway {
     }
 
     fn commit(&self, transaction: &Transaction) -> Result<bool, StoreError> {
-        let answer: wire::TransactionAnswer = self.insist("kv/txn", &wire::transaction(transaction))?;
+        let answer: wire::TransactionAnswer =
+            self.insist("kv/txn", &wire::transaction(transaction))?;
         Ok(answer.succeeded)
     }
 
     fn grant(&self, seconds: u64) -> Result<i64, StoreError> {
-        let answer: wire::GrantAnswer = self.insist("lease/grant", &json!({ "TTL": seconds.to_string() }))?;
+        let answer: wire::GrantAnswer =
+            self.insist("lease/grant", &json!({ "TTL": seconds.to_string() }))?;
         Ok(answer.id)
     }
 
@@ -157,9 +163,10 @@ fn tls_config(files: &TlsFiles) -> Result<TlsConfig, TlsError> {
             let path = files.key.as_deref().ok_or(TlsError::Missing("key"))?;
             let wrong = |why: String| TlsError::File(path.to_owned(), why);
             let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-            let key =
-                PrivateKey::from_pem(&bytes).map_err(|_| wrong("holds no key in PEM form".to_owned()))?;
-            let chain: Vec<Certificate<'static>> = tls_certificates(certificate)?.iter().map(own).collect();
+            let key = PrivateKey::from_pem(&bytes)
+                .map_err(|_| wrong("holds no key in PEM form".to_owned()))?;
+            let chain: Vec<Certificate<'static>> =
+                tls_certificates(certificate)?.iter().map(own).collect();
             Some(ClientCert::new_with_certs(&chain, key))
         }
         None => None,

@@ -1,4 +1,5 @@
-//! The gateway against what answers in its place: malformed, refusing, slow, silent, or another one.
+//! The gateway against what answers in its place: malformed, refusing, slow, silent, or another
+//! one.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -110,13 +111,17 @@ fn what_is_no_answer_is_an_error_and_never_an_empty_list() {
 #[test]
 fn the_next_member_is_asked_where_one_does_not_answer_but_not_where_it_refuses() {
     let good = canned("200 OK", r#"{"header":{},"ID":"12"}"#);
-    let unavailable = canned("503 Service Unavailable", r#"{"error":"etcdserver: no leader","code":14}"#);
+    let unavailable =
+        canned("503 Service Unavailable", r#"{"error":"etcdserver: no leader","code":14}"#);
     let noise = canned("502 Bad Gateway", "<html>");
     let refusing = canned("400 Bad Request", r#"{"error":"etcdserver: no","code":3}"#);
     let gateway = |places: &[&str]| gateway(places);
     let members = gateway(&[&closed(), &unavailable.place, &noise.place, &good.place]);
     assert_eq!(members.grant(5), Ok(12));
-    assert_eq!((unavailable.asked.load(Ordering::Relaxed), noise.asked.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!(
+        (unavailable.asked.load(Ordering::Relaxed), noise.asked.load(Ordering::Relaxed)),
+        (1, 1)
+    );
     // The one that answered is asked first from now on.
     assert_eq!(members.grant(5), Ok(12));
     assert_eq!(unavailable.asked.load(Ordering::Relaxed), 1);

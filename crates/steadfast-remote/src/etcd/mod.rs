@@ -1,17 +1,23 @@
-//! Membership, claims and fencing through etcd: which servers there are, whose memory is whose, and who may write.
+//! Membership, claims and fencing through etcd: which servers there are, whose memory is whose, and
+//! who may write.
 //!
-//! - [`store`]: what is needed of etcd, so that a test can take its place; [`gateway`]: etcd itself, by its JSON gateway;
-//! - [`records`]: keys and values; [`claims`]: arrays come, move and go; [`ownership`]: one client writes at a time;
+//! - [`store`]: what is needed of etcd, so that a test can take its place; [`gateway`]: etcd
+//!   itself, by its JSON gateway;
+//! - [`records`]: keys and values; [`claims`]: arrays come, move and go; [`ownership`]: one client
+//!   writes at a time;
 //! - [`registration`]: a server in the list; [`session`]: an array that is open.
 //!
 //! # Invariants
-//! - Every change is one transaction on the revisions that it was decided on. So no two arrays claim the same memory, an
-//!   array's record and its claims always agree, and whoever is cut off in the middle has changed everything or nothing.
-//! - A **token** is given to one client only, and tokens of an array only grow. Servers refuse requests under an older
-//!   one ([`crate::export`]), and the session in the superblock is the token.
-//! - An epoch has consequences only once it is noted here by the client with the newest token. So of two clients that each
-//!   reach a part of the servers one goes on at most.
-//! - What was lost of a reply does not matter: every step begins with reading, and finds what it has done already.
+//! - Every change is one transaction on the revisions that it was decided on. So no two arrays
+//!   claim the same memory, an array's record and its claims always agree, and whoever is cut off
+//!   in the middle has changed everything or nothing.
+//! - A **token** is given to one client only, and tokens of an array only grow. Servers refuse
+//!   requests under an older one ([`crate::export`]), and the session in the superblock is the
+//!   token.
+//! - An epoch has consequences only once it is noted here by the client with the newest token. So
+//!   of two clients that each reach a part of the servers one goes on at most.
+//! - What was lost of a reply does not matter: every step begins with reading, and finds what it
+//!   has done already.
 
 pub mod claims;
 pub mod gateway;

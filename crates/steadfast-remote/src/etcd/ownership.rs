@@ -21,7 +21,12 @@ pub struct Hold {
 impl Hold {
     /// What a client has who has made or taken the array.
     pub fn of(name: &str, record: &ArrayRecord) -> Hold {
-        Hold { name: name.to_owned(), uuid: record.uuid.clone(), token: record.token, logged: false }
+        Hold {
+            name: name.to_owned(),
+            uuid: record.uuid.clone(),
+            token: record.token,
+            logged: false,
+        }
     }
 
     /// The same, of one who keeps a write-behind log.
@@ -31,7 +36,10 @@ impl Hold {
     }
 
     /// The array, if nobody has taken it since.
-    pub(super) fn find<'a>(&self, listing: &'a Listing) -> Result<&'a Versioned<ArrayRecord>, EtcdError> {
+    pub(super) fn find<'a>(
+        &self,
+        listing: &'a Listing,
+    ) -> Result<&'a Versioned<ArrayRecord>, EtcdError> {
         let found = listing.arrays.get(&self.name);
         let ours = |array: &&Versioned<ArrayRecord>| {
             array.value.token == self.token && array.value.uuid == self.uuid
@@ -40,8 +48,8 @@ impl Hold {
     }
 }
 
-/// Opens an array for writing: a new token, which ends all older ones. While another client's lease lives only with
-/// `takeover`.
+/// Opens an array for writing: a new token, which ends all older ones. While another client's lease
+/// lives only with `takeover`.
 ///
 /// # Errors
 /// [`EtcdError::NoArray`], [`EtcdError::InUse`], and those of etcd.
@@ -96,8 +104,8 @@ pub fn note(store: &impl Store, hold: &Hold, order: (u64, u64)) -> Result<(), Et
     })
 }
 
-/// Sees to it that a client is known to have the array open, also after its lease had ended: nobody has
-/// taken the array meanwhile, if the token is still the newest.
+/// Sees to it that a client is known to have the array open, also after its lease had ended: nobody
+/// has taken the array meanwhile, if the token is still the newest.
 ///
 /// # Errors
 /// [`EtcdError::Fenced`], and those of etcd.

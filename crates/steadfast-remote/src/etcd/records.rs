@@ -51,8 +51,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What is remembered of an array with a write-behind log that was released: a log may be all that is left of it, and this
-/// says whether it is the newest.
+/// What is remembered of an array with a write-behind log that was released: a log may be all that
+/// is left of it, and this says whether it is the newest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleasedRecord {
     /// The stamp of the newest superblock that had consequences.
@@ -86,7 +86,8 @@ pub struct Claim {
     pub size: u64,
 }
 
-/// All claims on a server, by the name of the array: one key, so that their sum is decided on at once.
+/// All claims on a server, by the name of the array: one key, so that their sum is decided on at
+/// once.
 pub type Claims = BTreeMap<String, Claim>;
 
 /// Who has an array open, as long as his lease lives.
@@ -135,7 +136,9 @@ pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     match (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(plain) {
         true => Ok(()),
-        false => Err(format!("'{name}' is no name: use 1 to {NAME_MAX} letters, digits, '.', '_' and '-'")),
+        false => Err(format!(
+            "'{name}' is no name: use 1 to {NAME_MAX} letters, digits, '.', '_' and '-'"
+        )),
     }
 }
 

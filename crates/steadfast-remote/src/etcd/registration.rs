@@ -71,7 +71,8 @@ impl Drop for Registration {
     }
 }
 
-/// Writes the record under the lease. A server at the same address was this one: two cannot listen there.
+/// Writes the record under the lease. A server at the same address was this one: two cannot listen
+/// there.
 pub(super) fn register(
     store: &impl Store,
     name: &str,
@@ -81,8 +82,9 @@ pub(super) fn register(
     super::claims::until_done(store, |listing| {
         let key = server_key(name);
         let server = listing.servers.get(name);
-        let (known, registered) =
-            server.map(|server| (server.record.as_ref(), server.registered.clone())).unwrap_or_default();
+        let (known, registered) = server
+            .map(|server| (server.record.as_ref(), server.registered.clone()))
+            .unwrap_or_default();
         if registered.lease == lease && known == Some(record) {
             return Ok(Ok(()));
         }

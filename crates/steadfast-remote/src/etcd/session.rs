@@ -1,8 +1,8 @@
 //! [`Session`]: an array that this process has open for writing, under a token of its own.
 //!
-//! The array goes on without etcd as long as no epoch has to begin: its lease may then end and another client take over, and
-//! the servers refuse what comes from here. That, a newer token in etcd, or an epoch that cannot be noted for that reason
-//! sets `fenced`, once and for all.
+//! The array goes on without etcd as long as no epoch has to begin: its lease may then end and
+//! another client take over, and the servers refuse what comes from here. That, a newer token in
+//! etcd, or an epoch that cannot be noted for that reason sets `fenced`, once and for all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -117,7 +117,8 @@ impl Session {
             let common = Arc::clone(&common);
             move || common.tend()
         });
-        let thread = thread.map_err(|error| StoreError::Unreachable(format!("no thread: {error}")))?;
+        let thread =
+            thread.map_err(|error| StoreError::Unreachable(format!("no thread: {error}")))?;
         Ok(Session { common, thread: Some(thread) })
     }
 

@@ -1,5 +1,6 @@
-//! Several clients make, open, move and release arrays in one store, by a seed: replies are lost, requests never arrive,
-//! leases end, and another client comes in between any two steps. What must hold is looked at after every operation.
+//! Several clients make, open, move and release arrays in one store, by a seed: replies are lost,
+//! requests never arrive, leases end, and another client comes in between any two steps. What must
+//! hold is looked at after every operation.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,7 +35,8 @@ fn client(store: &Fake<'_>, number: u64) -> Client {
 }
 
 fn server(store: &Fake<'_>, number: u64) -> Result<(), EtcdError> {
-    let record = ServerRecord { address: format!("10.0.0.{number}:1"), size: SIZE, quota: QUOTA, used: 0 };
+    let record =
+        ServerRecord { address: format!("10.0.0.{number}:1"), size: SIZE, quota: QUOTA, used: 0 };
     let lease = store.grant(10)?;
     registration::register(store, &format!("s{number}"), &record, lease)
 }
@@ -62,7 +64,8 @@ fn operate(store: &Fake<'_>, world: &RefCell<World>) -> Result<(), String> {
     };
     let result = match (store.below(10), held) {
         (0 | 1, _) => {
-            let (client, uuid) = (client(store, number), format!("uuid{}", client(store, number).lease));
+            let (client, uuid) =
+                (client(store, number), format!("uuid{}", client(store, number).lease));
             let count = 1 + store.below(3) as usize;
             claims::create(store, &name, &uuid, "parity", count, &client).map(|record| {
                 world.borrow_mut().arrays_made += 1;
@@ -81,7 +84,9 @@ fn operate(store: &Fake<'_>, world: &RefCell<World>) -> Result<(), String> {
             let newest = world.borrow().tokens.get(&hold.uuid).copied();
             // Another client may come in between, but never before.
             if noted.is_ok() && store.others.get() == 0 && newest != Some(hold.token) {
-                return Err(format!("{hold:?} could note an epoch although there is token {newest:?}"));
+                return Err(format!(
+                    "{hold:?} could note an epoch although there is token {newest:?}"
+                ));
             }
             noted.map(|()| None)
         }
@@ -135,7 +140,10 @@ fn judge(store: &Fake<'_>) -> Result<(), String> {
         }
         for (array, claim) in &server.claims.value {
             if claimed.insert((array.clone(), claim.member), name.clone()).is_some() {
-                return Err(format!("member {} of {array} has claims on two servers", claim.member));
+                return Err(format!(
+                    "member {} of {array} has claims on two servers",
+                    claim.member
+                ));
             }
         }
     }
@@ -161,7 +169,9 @@ fn run(seed: u64) -> Result<(World, u64), String> {
     let trouble = RefCell::new(None);
     {
         let store = Fake::new(seed);
-        (0..SERVERS).try_for_each(|number| server(&store, number)).map_err(|error| error.to_string())?;
+        (0..SERVERS)
+            .try_for_each(|number| server(&store, number))
+            .map_err(|error| error.to_string())?;
         store.silent.set(if seed.is_multiple_of(3) { 0 } else { 10 });
         store.others.set(if seed.is_multiple_of(4) { 0 } else { 40 });
         *store.other.borrow_mut() = Some(Box::new(|store| {
@@ -214,7 +224,8 @@ fn a_record_of_somebody_else_is_an_error() {
 #[test]
 fn a_name_is_one_servers_until_its_lease_ends() {
     let store = Fake::new(2);
-    let record = |port: u16| ServerRecord { address: format!("h:{port}"), size: 1, quota: 1, used: 0 };
+    let record =
+        |port: u16| ServerRecord { address: format!("h:{port}"), size: 1, quota: 1, used: 0 };
     let (first, second) = (store.grant(10).unwrap(), store.grant(10).unwrap());
     registration::register(&store, "x", &record(1), first).unwrap();
     let refused = registration::register(&store, "x", &record(2), second).unwrap_err();
@@ -232,9 +243,13 @@ fn a_name_is_one_servers_until_its_lease_ends() {
 #[test]
 fn servers_are_chosen_on_machines_of_their_own_and_by_room() {
     let store = Fake::new(3);
-    for (name, address, size) in
-        [("a", "h1:1", 100), ("b", "h1:2", 90), ("c", "h2:1", 50), ("d", "h3:1", 39), ("e", "h2:2", 60)]
-    {
+    for (name, address, size) in [
+        ("a", "h1:1", 100),
+        ("b", "h1:2", 90),
+        ("c", "h2:1", 50),
+        ("d", "h3:1", 39),
+        ("e", "h2:2", 60),
+    ] {
         let record = ServerRecord { address: address.to_owned(), size, quota: 40, used: 0 };
         registration::register(&store, name, &record, store.grant(10).unwrap()).unwrap();
     }

@@ -1,4 +1,5 @@
-//! What is said to etcd's JSON gateway, and what it answers: bytes in base64, 64-bit numbers as text, zeros left out.
+//! What is said to etcd's JSON gateway, and what it answers: bytes in base64, 64-bit numbers as
+//! text, zeros left out.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -47,7 +48,9 @@ pub(super) fn transaction(transaction: &Transaction) -> Value {
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => text.parse().map_err(D::Error::custom),
-        Value::Number(number) => number.as_i64().ok_or_else(|| D::Error::custom("a number too large")),
+        Value::Number(number) => {
+            number.as_i64().ok_or_else(|| D::Error::custom("a number too large"))
+        }
         _ => Err(D::Error::custom("no number")),
     }
 }

@@ -1,11 +1,13 @@
 //! [`Fence`]: the newest client of a name keeps older ones out.
 //!
-//! A client with a **token** opens `NAME@TOKEN`, tokens being given out in growing order by somebody whom all clients trust.
-//! NBD has no word for it; an export name is what every client can choose.
+//! A client with a **token** opens `NAME@TOKEN`, tokens being given out in growing order by
+//! somebody whom all clients trust. NBD has no word for it; an export name is what every client can
+//! choose.
 //!
-//! Invariants: once an open under a token has been answered, no request under a smaller one is carried out, on whichever
-//! connection it comes, however late; what had begun before is over by then. Without a token a name is only read once
-//! somebody had one. A server that restarts knows no tokens, and no bytes either.
+//! Invariants: once an open under a token has been answered, no request under a smaller one is
+//! carried out, on whichever connection it comes, however late; what had begun before is over by
+//! then. Without a token a name is only read once somebody had one. A server that restarts knows no
+//! tokens, and no bytes either.
 
 use std::sync::Arc;
 
@@ -18,7 +20,8 @@ use super::{Export, ExportError, Stretch};
 pub(super) struct Fence(RwLock<u64>);
 
 impl Fence {
-    /// Lets a client with this token in, and keeps all older ones out. `false`: there was a newer one.
+    /// Lets a client with this token in, and keeps all older ones out. `false`: there was a newer
+    /// one.
     pub(super) fn raise(&self, token: u64) -> bool {
         // Waits for requests under way: each is a copy within memory.
         let mut newest = self.0.write();

@@ -1,7 +1,9 @@
-//! [`Granule`]: the bytes that lent memory is taken and given back in; 64 KiB of the heap, or 2 MiB for a huge page.
+//! [`Granule`]: the bytes that lent memory is taken and given back in; 64 KiB of the heap, or 2 MiB
+//! for a huge page.
 //!
-//! A huge granule is a mapping of twice its size, of which the aligned half is used: what is never touched is never taken.
-//! The kernel is asked for huge pages and gives them where it has some; where it has none they are small pages.
+//! A huge granule is a mapping of twice its size, of which the aligned half is used: what is never
+//! touched is never taken. The kernel is asked for huge pages and gives them where it has some;
+//! where it has none they are small pages.
 
 use std::fs;
 use std::ops::{Deref, DerefMut};
@@ -42,7 +44,9 @@ impl GranuleSize {
         if enabled.contains("[never]") {
             return Err("transparent huge pages are switched off on this machine".to_owned());
         }
-        Granule::with(self, 0, &[]).map(drop).ok_or_else(|| "this kernel refuses huge pages".to_owned())
+        Granule::with(self, 0, &[])
+            .map(drop)
+            .ok_or_else(|| "this kernel refuses huge pages".to_owned())
     }
 }
 
@@ -53,7 +57,8 @@ pub(super) enum Granule {
 }
 
 impl Granule {
-    /// `data` from `start` on, and zeros around it; what does not fit is cut off. `None` where there is no memory.
+    /// `data` from `start` on, and zeros around it; what does not fit is cut off. `None` where
+    /// there is no memory.
     pub(super) fn with(size: GranuleSize, start: usize, data: &[u8]) -> Option<Granule> {
         let length = size.bytes() as usize;
         match size {
@@ -70,7 +75,8 @@ impl Granule {
                 let map = MmapMut::map_anon(2 * length).ok()?;
                 map.advise(Advice::HugePage).ok()?;
                 let aligned = map.as_ptr().align_offset(length);
-                let mut granule = (aligned <= length).then_some(Granule::Huge { map, start: aligned })?;
+                let mut granule =
+                    (aligned <= length).then_some(Granule::Huge { map, start: aligned })?;
                 granule.put(start, data);
                 Some(granule)
             }
@@ -101,7 +107,9 @@ impl Deref for Granule {
     fn deref(&self) -> &[u8] {
         match self {
             Granule::Small(bytes) => bytes,
-            Granule::Huge { map, start } => &map[*start..*start + GranuleSize::Huge.bytes() as usize],
+            Granule::Huge { map, start } => {
+                &map[*start..*start + GranuleSize::Huge.bytes() as usize]
+            }
         }
     }
 }
@@ -110,7 +118,9 @@ impl DerefMut for Granule {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
             Granule::Small(bytes) => bytes,
-            Granule::Huge { map, start } => &mut map[*start..*start + GranuleSize::Huge.bytes() as usize],
+            Granule::Huge { map, start } => {
+                &mut map[*start..*start + GranuleSize::Huge.bytes() as usize]
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! [`LentMemory`]: bytes in memory, taken as they are written and given back as they are trimmed.
 //!
-//! Invariants: a granule that is absent reads as zeros; a granule is present only while it is counted in the pool, and
-//! what the pool has counted never exceeds its limit; two levels of tables, so that what is never touched costs 16 bytes
-//! for each 64 MiB, or 2 GiB in huge pages.
+//! Invariants: a granule that is absent reads as zeros; a granule is present only while it is
+//! counted in the pool, and what the pool has counted never exceeds its limit; two levels of
+//! tables, so that what is never touched costs 16 bytes for each 64 MiB, or 2 GiB in huge pages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -142,7 +142,9 @@ impl Export for LentMemory {
             let source = &data[piece.at..piece.at + piece.length];
             let mut granule = self.granule_made(piece.granule).ok_or(ExportError::Invalid)?.write();
             match granule.as_mut() {
-                Some(bytes) => bytes[piece.start..piece.start + piece.length].copy_from_slice(source),
+                Some(bytes) => {
+                    bytes[piece.start..piece.start + piece.length].copy_from_slice(source)
+                }
                 None => *granule = Some(self.take(piece.start, source)?),
             }
         }
@@ -164,12 +166,16 @@ impl Export for LentMemory {
     }
 
     fn stretch(&self, offset: u64, length: u64) -> Stretch {
-        let hole_at = |index| self.granule(index).is_none_or(|granule: &Place| granule.read().is_none());
+        let hole_at =
+            |index| self.granule(index).is_none_or(|granule: &Place| granule.read().is_none());
         let mut pieces = self.pieces(offset, length);
         let Some(first) = pieces.next() else { return Stretch { length, hole: false } };
         let hole = hole_at(first.granule);
         let same = pieces.take_while(|piece| hole_at(piece.granule) == hole);
-        Stretch { length: same.fold(first.length as u64, |sum, piece| sum + piece.length as u64), hole }
+        Stretch {
+            length: same.fold(first.length as u64, |sum, piece| sum + piece.length as u64),
+            hole,
+        }
     }
 }
 

@@ -61,8 +61,9 @@ pub struct Stretch {
 /// Something that can be served: an array of bytes.
 ///
 /// Requests come from several threads at once, lie inside the export and are aligned to
-/// [`block_min`](Self::block_min). Every connection sees what was answered on any other, and a flush on one covers what
-/// was answered on all: that is what is told to clients as "multi-connection".
+/// [`block_min`](Self::block_min). Every connection sees what was answered on any other, and a
+/// flush on one covers what was answered on all: that is what is told to clients as
+/// "multi-connection".
 pub trait Export: Send + Sync {
     /// Bytes.
     fn size(&self) -> u64;

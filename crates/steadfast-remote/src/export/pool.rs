@@ -1,8 +1,9 @@
 //! [`MemoryPool`]: memory lent to clients by name, each within a quota, all within a limit.
 //!
-//! A name that nobody has asked for yet is made on the first connection. When the last connection of a name has ended,
-//! its lease runs; when that has run out, the memory is free again. A client that comes back in time finds its bytes.
-//! `NAME@TOKEN` is the same memory, for the newest client alone that has a token.
+//! A name that nobody has asked for yet is made on the first connection. When the last connection
+//! of a name has ended, its lease runs; when that has run out, the memory is free again. A client
+//! that comes back in time finds its bytes. `NAME@TOKEN` is the same memory, for the newest client
+//! alone that has a token.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ pub struct PoolOptions {
     pub limit: u64,
     /// Bytes that one name shows and may use.
     pub quota: u64,
-    /// How long memory is kept after the last connection of its name has ended; `None`: until the server ends.
+    /// How long memory is kept after the last connection of its name has ended; `None`: until the
+    /// server ends.
     pub lease: Option<Duration>,
     /// Most names at a time.
     pub names_max: usize,
@@ -87,7 +89,9 @@ impl Catalogue for MemoryPool {
             let mut loans = self.loans.lock();
             if !loans.contains_key(name) && loans.len() >= self.options.names_max {
                 // A name that holds nothing and that nobody has open is as good as a new one.
-                loans.retain(|_, loan| Arc::strong_count(&loan.memory) > 1 || loan.memory.resident() > 0);
+                loans.retain(|_, loan| {
+                    Arc::strong_count(&loan.memory) > 1 || loan.memory.resident() > 0
+                });
                 if loans.len() >= self.options.names_max {
                     return Err(Refusal::Policy);
                 }

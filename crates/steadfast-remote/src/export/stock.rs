@@ -1,12 +1,13 @@
 //! [`Stock`]: how much a server lends, and granules that came back and are still warm.
 //!
-//! A client that appends and trims, as an array does, takes as many granules as it gives back. Memory that the kernel has just
-//! given is a page fault and a page of zeros for each 4 KiB; a granule that has come back is neither. So some are kept for
-//! whoever needs one next.
+//! A client that appends and trims, as an array does, takes as many granules as it gives back.
+//! Memory that the kernel has just given is a page fault and a page of zeros for each 4 KiB; a
+//! granule that has come back is neither. So some are kept for whoever needs one next.
 //!
-//! Invariants: what is counted never exceeds the limit, and what is lent and kept together never the most that was lent at a
-//! time; at most an eighth of the limit is kept; what nobody has needed between two looks of [`Stock::tend`] goes back to the
-//! kernel; nobody sees what somebody else had in a granule.
+//! Invariants: what is counted never exceeds the limit, and what is lent and kept together never
+//! the most that was lent at a time; at most an eighth of the limit is kept; what nobody has needed
+//! between two looks of [`Stock::tend`] goes back to the kernel; nobody sees what somebody else had
+//! in a granule.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,8 +50,8 @@ impl Stock {
         (self.limit / 8 / self.size.bytes()) as usize
     }
 
-    /// A granule with `data` from `start` on, and zeros around it. `None` where the limit or the memory of the machine is
-    /// reached.
+    /// A granule with `data` from `start` on, and zeros around it. `None` where the limit or the
+    /// memory of the machine is reached.
     pub(super) fn take(&self, start: usize, data: &[u8]) -> Option<Granule> {
         let bytes = self.size.bytes();
         let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
@@ -123,10 +124,13 @@ mod tests {
             stock.give(granule);
         }
         assert_eq!((stock.used(), stock.kept()), (0, 4));
-        for (start, length) in [(0, 10), (500, 10), (SMALL as usize - 10, 10), (0, SMALL as usize), (0, 0)] {
+        for (start, length) in
+            [(0, 10), (500, 10), (SMALL as usize - 10, 10), (0, SMALL as usize), (0, 0)]
+        {
             let granule = stock.take(start, &vec![9; length]).unwrap();
-            let right =
-                |(at, byte): (usize, &u8)| *byte == 9 * u8::from((start..start + length).contains(&at));
+            let right = |(at, byte): (usize, &u8)| {
+                *byte == 9 * u8::from((start..start + length).contains(&at))
+            };
             assert!(granule.iter().enumerate().all(right), "{start}+{length}");
         }
     }

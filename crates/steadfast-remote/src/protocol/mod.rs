@@ -1,11 +1,12 @@
 //! The NBD protocol as bytes: what both sides say, parsed and put together without any I/O.
 //!
-//! Fixed newstyle negotiation with the options GO, INFO, LIST, EXPORT_NAME, STARTTLS, STRUCTURED_REPLY and the meta
-//! contexts; requests and replies of the transmission phase, simple and structured. Numbers are big-endian.
+//! Fixed newstyle negotiation with the options GO, INFO, LIST, EXPORT_NAME, STARTTLS,
+//! STRUCTURED_REPLY and the meta contexts; requests and replies of the transmission phase, simple
+//! and structured. Numbers are big-endian.
 //!
-//! Invariants: every parser takes a slice and returns a value or a [`ProtocolError`], never panics, and allocates
-//! nothing by a length that it has read; the lengths themselves are bounded by [`OPTION_BYTES_MAX`] and
-//! [`REQUEST_BYTES_MAX`] before anybody reserves room for them.
+//! Invariants: every parser takes a slice and returns a value or a [`ProtocolError`], never panics,
+//! and allocates nothing by a length that it has read; the lengths themselves are bounded by
+//! [`OPTION_BYTES_MAX`] and [`REQUEST_BYTES_MAX`] before anybody reserves room for them.
 
 mod negotiation;
 mod reply;
@@ -13,15 +14,16 @@ mod request;
 pub mod wire;
 
 pub use negotiation::{
-    ClientFlags, ExportInfo, InfoRequest, MetaContextRequest, OptionHeader, OptionKind, OptionReplyHeader,
-    ServerGreeting, option_reply, option_request,
+    ClientFlags, ExportInfo, InfoRequest, MetaContextRequest, OptionHeader, OptionKind,
+    OptionReplyHeader, ServerGreeting, option_reply, option_request,
 };
 pub use reply::{
     AllocationExtent, Chunk, ChunkHeader, ChunkKind, ReplyHeader, SimpleReply, parse_reply_header,
 };
 pub use request::{Command, CommandFlags, Request};
 
-/// Longest payload of an option that is looked at, bytes: two names of 4,096 bytes and some numbers fit.
+/// Longest payload of an option that is looked at, bytes: two names of 4,096 bytes and some numbers
+/// fit.
 pub const OPTION_BYTES_MAX: u32 = 16 << 10;
 /// Longest export name or meta context, bytes, as the protocol has it.
 pub const NAME_BYTES_MAX: usize = 4096;
@@ -95,13 +97,15 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
-    /// Every parser of both sides on noise, with the right magic numbers in front as often as not: none panics (overflow
-    /// checks are on), none takes longer than its input.
+    /// Every parser of both sides on noise, with the right magic numbers in front as often as not:
+    /// none panics (overflow checks are on), none takes longer than its input.
     #[test]
     fn parsers_survive_noise() {
         let mut state = 7_u64;
         let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             state >> 33
         };
         let magic: [&[u8]; 6] = [
@@ -115,8 +119,9 @@ mod tests {
         for _ in 0..100_000 {
             let length = (next() % 80) as usize;
             let sparse = next() % 2 == 0;
-            let mut bytes: Vec<u8> =
-                (0..length).map(|_| if sparse && next() % 4 != 0 { 0 } else { next() as u8 }).collect();
+            let mut bytes: Vec<u8> = (0..length)
+                .map(|_| if sparse && next() % 4 != 0 { 0 } else { next() as u8 })
+                .collect();
             if next() % 2 == 0 {
                 let front = magic[(next() % 6) as usize];
                 let count = front.len().min(bytes.len());

@@ -19,7 +19,8 @@ impl ServerGreeting {
         let mut bytes = [0; Self::BYTES];
         bytes[0..8].copy_from_slice(&wire::NBDMAGIC.to_be_bytes());
         bytes[8..16].copy_from_slice(&wire::IHAVEOPT.to_be_bytes());
-        bytes[16..18].copy_from_slice(&(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES).to_be_bytes());
+        bytes[16..18]
+            .copy_from_slice(&(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES).to_be_bytes());
         bytes
     }
 
@@ -60,7 +61,8 @@ impl ClientFlags {
     /// Reads the flags.
     ///
     /// # Errors
-    /// [`ProtocolError::NotFixedNewstyle`], also for flags that nobody has defined: they would change what follows.
+    /// [`ProtocolError::NotFixedNewstyle`], also for flags that nobody has defined: they would
+    /// change what follows.
     pub fn parse(bytes: [u8; 4]) -> Result<ClientFlags, ProtocolError> {
         let flags = u32::from_be_bytes(bytes);
         let known = u32::from(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES);
@@ -197,7 +199,11 @@ impl OptionReplyHeader {
         if cursor.u64()? != wire::OPTION_REPLY_MAGIC {
             return Err(ProtocolError::Magic);
         }
-        let header = OptionReplyHeader { option: cursor.u32()?, reply: cursor.u32()?, length: cursor.u32()? };
+        let header = OptionReplyHeader {
+            option: cursor.u32()?,
+            reply: cursor.u32()?,
+            length: cursor.u32()?,
+        };
         match header.length {
             length if length > OPTION_BYTES_MAX => Err(ProtocolError::Length(length.into())),
             _ => Ok(header),

@@ -144,7 +144,8 @@ impl Chunk {
 pub enum ReplyHeader {
     /// A simple one, complete but for the bytes of a read.
     Simple(SimpleReply),
-    /// A chunk, of which 4 more bytes (its length) are to be read: see [`ReplyHeader::with_length`].
+    /// A chunk, of which 4 more bytes (its length) are to be read: see
+    /// [`ReplyHeader::with_length`].
     Chunk(ChunkHeader),
 }
 
@@ -217,7 +218,10 @@ mod tests {
     #[test]
     fn payloads_are_checked() {
         assert_eq!(Chunk::parse(ChunkKind::Error, &5_u32.to_be_bytes()), Ok(Chunk::Error(5)));
-        assert_eq!(Chunk::parse(ChunkKind::Error, &0_u32.to_be_bytes()), Ok(Chunk::Error(wire::EIO)));
+        assert_eq!(
+            Chunk::parse(ChunkKind::Error, &0_u32.to_be_bytes()),
+            Ok(Chunk::Error(wire::EIO))
+        );
         assert_eq!(Chunk::parse(ChunkKind::Error, &[0; 3]), Err(ProtocolError::Short));
         assert_eq!(Chunk::parse(ChunkKind::Hole, &[0; 11]), Err(ProtocolError::Short));
         assert_eq!(Chunk::parse(ChunkKind::Other(true), &[]), Ok(Chunk::Error(wire::EIO)));

@@ -131,9 +131,14 @@ mod tests {
     fn anything_else_is_refused() {
         assert_eq!(Request::parse(&[0; 28]), Err(ProtocolError::Magic));
         for length in 0..Request::BYTES {
-            let bytes =
-                Request { command: Command::Flush, flags: CommandFlags(0), cookie: 1, offset: 0, length: 0 }
-                    .encode();
+            let bytes = Request {
+                command: Command::Flush,
+                flags: CommandFlags(0),
+                cookie: 1,
+                offset: 0,
+                length: 0,
+            }
+            .encode();
             assert!(Request::parse(&bytes[..length]).is_err());
         }
     }

@@ -12,7 +12,8 @@ use super::transmit::transmit;
 use crate::export::Catalogue;
 use crate::protocol::{ClientFlags, ServerGreeting};
 
-/// Serves one client on `stream` until it goes, breaks the protocol, or `stop` is set and it is idle.
+/// Serves one client on `stream` until it goes, breaks the protocol, or `stop` is set and it is
+/// idle.
 ///
 /// With `tls` a client has to begin TLS before it gets to see anything.
 ///
@@ -45,10 +46,14 @@ pub fn serve_stream<S: Accepted>(
             let Some(config) = tls else { return Err(io::ErrorKind::InvalidData.into()) };
             wire.flush()?;
             let stream = wire.into_stream().ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "the client has sent something before TLS")
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the client has sent something before TLS",
+                )
             })?;
             let session = rustls::ServerConnection::new(config).map_err(io::Error::other)?;
-            let mut wire = Wire::new(rustls::StreamOwned::new(session, stream), stop, limits.stall_time)?;
+            let mut wire =
+                Wire::new(rustls::StreamOwned::new(session, stream), stop, limits.stall_time)?;
             wire.set_deadline(deadline);
             match negotiate(&mut wire, catalogue, flags, Security::Tls)? {
                 Negotiated::Transmit(session) => {

@@ -26,7 +26,8 @@ pub fn is_loopback(address: &SocketAddr) -> bool {
     match address.ip() {
         IpAddr::V4(address) => address.is_loopback(),
         IpAddr::V6(address) => {
-            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
+            address.is_loopback()
+                || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
         }
     }
 }
@@ -55,7 +56,8 @@ impl Server {
     ) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        // Waits by sleeping between two looks: accept has no timeout, and the end must not depend on a client.
+        // Waits by sleeping between two looks: accept has no timeout, and the end must not depend
+        // on a client.
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared { stop: AtomicBool::new(false), seats: Arc::default() });
         let thread = std::thread::Builder::new().name("nbd-accept".into()).spawn({

@@ -1,15 +1,17 @@
 //! The NBD server: accepts, negotiates, and answers.
 //!
-//! One thread a connection, and requests of a connection are answered in their order: what is served is memory or a
-//! file, where a request costs microseconds, and a client that wants more at once opens more connections. No executor,
-//! no hand-over between threads.
+//! One thread a connection, and requests of a connection are answered in their order: what is
+//! served is memory or a file, where a request costs microseconds, and a client that wants more at
+//! once opens more connections. No executor, no hand-over between threads.
 //!
 //! # What bounds it
-//! - connections: [`Limits::connections_max`], and [`Limits::connections_per_peer`]; one more gets the place of one
-//!   that is idle, and is closed at once where none is;
-//! - negotiation, that of TLS included: [`Limits::negotiation_time`] in all, and a number of options;
+//! - connections: [`Limits::connections_max`], and [`Limits::connections_per_peer`]; one more gets
+//!   the place of one that is idle, and is closed at once where none is;
+//! - negotiation, that of TLS included: [`Limits::negotiation_time`] in all, and a number of
+//!   options;
 //! - memory: [`PIECE`] for input and output of a connection each, however long a request is;
-//! - slow clients: a message that has begun has to go on, in both directions, within [`Limits::stall_time`].
+//! - slow clients: a message that has begun has to go on, in both directions, within
+//!   [`Limits::stall_time`].
 
 mod connection;
 mod listen;

@@ -81,7 +81,8 @@ pub(super) fn negotiate<S: Accepted>(
         }
         let mut payload = vec![0; length as usize];
         wire.read_exact(&mut payload)?;
-        let mut refuse = |reply: u32, text: &str| wire.put(&option_reply(kind, reply, text.as_bytes()));
+        let mut refuse =
+            |reply: u32, text: &str| wire.put(&option_reply(kind, reply, text.as_bytes()));
         let before_tls = matches!(kind, OptionKind::StartTls | OptionKind::Abort);
         if security == Security::TlsRequired && !before_tls {
             if kind == OptionKind::ExportName {
@@ -186,7 +187,8 @@ pub(super) fn negotiate<S: Accepted>(
                 }
                 wire.put(&reply)?;
                 let name = std::str::from_utf8(&payload).ok();
-                let allocation = structured && allocation.is_some() && allocation.as_deref() == name;
+                let allocation =
+                    structured && allocation.is_some() && allocation.as_deref() == name;
                 return Ok(Negotiated::Transmit(Session { export, structured, allocation }));
             }
             OptionKind::Unknown(_) => refuse(wire::REP_ERR_UNSUP, "unknown option")?,

@@ -1,8 +1,10 @@
-//! Who is connected: the places that there are for connections, and who gives one up when all are taken.
+//! Who is connected: the places that there are for connections, and who gives one up when all are
+//! taken.
 //!
-//! A connection that waits for the next request of its client can be ended without harm: a client that comes back
-//! connects anew. So one more client gets the place of a connection that is idle: of the peer that has the most of them
-//! the one that has been idle longest. No peer has more than its share, so that the others always find a place.
+//! A connection that waits for the next request of its client can be ended without harm: a client
+//! that comes back connects anew. So one more client gets the place of a connection that is idle:
+//! of the peer that has the most of them the one that has been idle longest. No peer has more than
+//! its share, so that the others always find a place.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -64,13 +66,19 @@ impl Seats {
         seated
     }
 
-    fn try_take(self: &Arc<Self>, socket: TcpStream, peer: IpAddr, limits: &Limits) -> Option<Seated> {
+    fn try_take(
+        self: &Arc<Self>,
+        socket: TcpStream,
+        peer: IpAddr,
+        limits: &Limits,
+    ) -> Option<Seated> {
         let mut taken = locked(&self.taken);
         let of = |taken: &[Arc<Seat>], peer| taken.iter().filter(|seat| seat.peer == peer).count();
         let share = limits.connections_per_peer.unwrap_or(limits.connections_max);
         let crowded = of(&taken, peer) >= share;
         if crowded || taken.len() >= limits.connections_max {
-            let candidates = taken.iter().enumerate().filter(|(_, seat)| !crowded || seat.peer == peer);
+            let candidates =
+                taken.iter().enumerate().filter(|(_, seat)| !crowded || seat.peer == peer);
             let idle = candidates.filter_map(|(at, seat)| {
                 let idle = seat.idle().filter(|idle| *idle >= limits.idle_time)?;
                 Some((of(&taken, seat.peer), idle, at))
@@ -79,7 +87,8 @@ impl Seats {
             // Its thread finds the end of its input.
             let _ = taken.swap_remove(at).socket.shutdown(Shutdown::Both);
         }
-        let seat = Arc::new(Seat { peer, socket: socket.try_clone().ok()?, idle_since: Mutex::new(None) });
+        let seat =
+            Arc::new(Seat { peer, socket: socket.try_clone().ok()?, idle_since: Mutex::new(None) });
         taken.push(Arc::clone(&seat));
         Some(Seated { seats: Arc::clone(self), seat, socket })
     }
@@ -169,7 +178,8 @@ mod tests {
             seats.take(socket, format!("{peer}:1").parse().unwrap(), &limits)
         };
         let crowd: Vec<Seated> = (0..3).map(|_| take("10.0.0.1").expect("a place")).collect();
-        // Nobody is idle: the fourth of this peer finds none, another peer does, and then all places are taken.
+        // Nobody is idle: the fourth of this peer finds none, another peer does, and then all
+        // places are taken.
         assert!(take("10.0.0.1").is_none());
         let other = take("10.0.0.2").expect("a place");
         assert!(take("10.0.0.3").is_none());

@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes of input and of output that a connection holds at most, each: a step of a request, and what is around it.
+/// Bytes of input and of output that a connection holds at most, each: a step of a request, and
+/// what is around it.
 pub const PIECE: usize = (256 << 10) + 4096;
 
 /// How long a read of the socket waits before it looks whether the server ends.
@@ -20,15 +21,16 @@ pub trait Accepted: Read + Write + Send {
     /// What the operating system says.
     fn set_patience(&self, read: Duration, write: Duration) -> io::Result<()>;
 
-    /// When reads and writes end in any case; `None` for never. Whoever cannot keep to it is [`Timed`].
+    /// When reads and writes end in any case; `None` for never. Whoever cannot keep to it is
+    /// [`Timed`].
     fn set_deadline(&mut self, _deadline: Option<Instant>) {}
 
     /// Whether the server waits for the client's next request.
     fn set_idle(&self, _idle: bool) {}
 }
 
-/// A stream that keeps to a deadline, however slowly bytes come: what is above it, as the handshake of TLS, may read many
-/// times before it answers.
+/// A stream that keeps to a deadline, however slowly bytes come: what is above it, as the handshake
+/// of TLS, may read many times before it answers.
 pub(super) struct Timed<S> {
     stream: S,
     deadline: Option<Instant>,
@@ -121,8 +123,8 @@ pub(super) enum Next {
     Over,
 }
 
-/// A buffered connection. Output is sent when the input has run dry, so that the answers to many requests in flight go
-/// out together.
+/// A buffered connection. Output is sent when the input has run dry, so that the answers to many
+/// requests in flight go out together.
 pub(super) struct Wire<'s, S> {
     stream: S,
     input: Vec<u8>,
@@ -171,20 +173,22 @@ impl<'s, S: Accepted> Wire<'s, S> {
         next
     }
 
-    /// The stream itself, for another layer around it. Fails while bytes have arrived that were meant for this one:
-    /// what was sent in the clear must not be taken for what comes through TLS.
+    /// The stream itself, for another layer around it. Fails while bytes have arrived that were
+    /// meant for this one: what was sent in the clear must not be taken for what comes through TLS.
     pub(super) fn into_stream(self) -> Option<S> {
         (self.start == self.end && self.put == 0).then_some(self.stream)
     }
 
-    /// Fills `buffer`. `between` says that no message has begun, so that the client may wait for ever, or go.
+    /// Fills `buffer`. `between` says that no message has begun, so that the client may wait for
+    /// ever, or go.
     pub(super) fn read(&mut self, buffer: &mut [u8], between: bool) -> io::Result<Next> {
         let mut filled = 0;
         let mut since = Instant::now();
         while filled < buffer.len() {
             if self.start < self.end {
                 let count = (self.end - self.start).min(buffer.len() - filled);
-                buffer[filled..filled + count].copy_from_slice(&self.input[self.start..self.start + count]);
+                buffer[filled..filled + count]
+                    .copy_from_slice(&self.input[self.start..self.start + count]);
                 (self.start, filled) = (self.start + count, filled + count);
                 continue;
             }
@@ -262,7 +266,8 @@ impl<'s, S: Accepted> Wire<'s, S> {
         Ok(())
     }
 
-    /// Room for `length` bytes at the end of the output, at most [`PIECE`], for `fill`; where that fails they are zeros.
+    /// Room for `length` bytes at the end of the output, at most [`PIECE`], for `fill`; where that
+    /// fails they are zeros.
     pub(super) fn put_with<E>(
         &mut self,
         length: usize,

@@ -1,7 +1,7 @@
 //! Certificates and keys, from files to what rustls takes.
 //!
-//! rustls has no external pre-shared keys, so there are certificates only: the server shows one, and asks clients for
-//! one of the same authority where a list of authorities is given.
+//! rustls has no external pre-shared keys, so there are certificates only: the server shows one,
+//! and asks clients for one of the same authority where a list of authorities is given.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,9 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     let fail = |error| TlsError::File(path.to_owned(), text(error));
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(fail)?.collect();
     match found.map_err(fail)? {
-        found if found.is_empty() => Err(TlsError::File(path.to_owned(), "holds no certificate".to_owned())),
+        found if found.is_empty() => {
+            Err(TlsError::File(path.to_owned(), "holds no certificate".to_owned()))
+        }
         found => Ok(found),
     }
 }
@@ -59,15 +61,17 @@ pub(crate) fn identity(
     let certificate = files.certificate.as_deref().ok_or(TlsError::Missing("certificate"))?;
     let key = files.key.as_deref().ok_or(TlsError::Missing("key"))?;
     let chain = certificates(certificate)?;
-    let key =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::File(key.to_owned(), text(error)))?;
+    let key = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| TlsError::File(key.to_owned(), text(error)))?;
     Ok((chain, key))
 }
 
 pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
-        roots.add(certificate).map_err(|error| TlsError::File(path.to_owned(), error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| TlsError::File(path.to_owned(), error.to_string()))?;
     }
     Ok(roots)
 }
@@ -76,7 +80,8 @@ pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// What a server needs for TLS. With authorities, clients without a certificate of theirs are refused.
+/// What a server needs for TLS. With authorities, clients without a certificate of theirs are
+/// refused.
 ///
 /// # Errors
 /// [`TlsError`], one line each.
@@ -89,14 +94,16 @@ pub fn server_config(files: &TlsFiles) -> Result<Arc<rustls::ServerConfig>, TlsE
     let builder = match &files.authorities {
         Some(path) => {
             let roots = Arc::new(authorities(path)?);
-            let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(roots, provider())
-                .build()
-                .map_err(|error| unusable(error.to_string()))?;
+            let verifier =
+                rustls::server::WebPkiClientVerifier::builder_with_provider(roots, provider())
+                    .build()
+                    .map_err(|error| unusable(error.to_string()))?;
             builder.with_client_cert_verifier(verifier)
         }
         None => builder.with_no_client_auth(),
     };
-    let config = builder.with_single_cert(chain, key).map_err(|error| unusable(error.to_string()))?;
+    let config =
+        builder.with_single_cert(chain, key).map_err(|error| unusable(error.to_string()))?;
     Ok(Arc::new(config))
 }
 

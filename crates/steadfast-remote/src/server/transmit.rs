@@ -7,7 +7,8 @@ use super::negotiate::{ALLOCATION_CONTEXT, Session};
 use super::stream::{Accepted, Next, PIECE, Wire};
 use crate::export::{Export, ExportError};
 use crate::protocol::{
-    AllocationExtent, ChunkHeader, ChunkKind, Command, REQUEST_BYTES_MAX, Request, SimpleReply, wire,
+    AllocationExtent, ChunkHeader, ChunkKind, Command, REQUEST_BYTES_MAX, Request, SimpleReply,
+    wire,
 };
 
 /// Bytes moved at once: input, output and the export's locks are held for no more.
@@ -44,7 +45,8 @@ pub(super) fn transmit<S: Accepted>(wire: &mut Wire<'_, S>, session: &Session) -
                 error_chunk(wire, request.cookie, number)?;
             }
             answer => {
-                let reply = SimpleReply { error: answer.err().unwrap_or(0), cookie: request.cookie };
+                let reply =
+                    SimpleReply { error: answer.err().unwrap_or(0), cookie: request.cookie };
                 wire.put(&reply.encode())?;
             }
         }
@@ -85,7 +87,9 @@ fn simple(export: &dyn Export, request: &Request) -> Result<(), u32> {
             let flags = if zeroes { wire::CMD_FLAG_NO_HOLE } else { 0 };
             admit(export, request, wire::CMD_FLAG_FUA | flags, wire::ENOSPC)?;
             number(match zeroes {
-                true => export.write_zeroes(offset, length, request.flags.has(wire::CMD_FLAG_NO_HOLE)),
+                true => {
+                    export.write_zeroes(offset, length, request.flags.has(wire::CMD_FLAG_NO_HOLE))
+                }
                 false => export.trim(offset, length),
             })?;
             match request.flags.has(wire::CMD_FLAG_FUA) {
@@ -97,7 +101,8 @@ fn simple(export: &dyn Export, request: &Request) -> Result<(), u32> {
     }
 }
 
-/// A write: all of its bytes are read, whatever comes of it, and never more of them at a time than a step.
+/// A write: all of its bytes are read, whatever comes of it, and never more of them at a time than
+/// a step.
 fn write<S: Accepted>(
     wire: &mut Wire<'_, S>,
     session: &Session,
@@ -110,7 +115,8 @@ fn write<S: Accepted>(
     }
     let export = &*session.export;
     // More flags than are known may mean another payload; it is read as the length says.
-    let mut answer = changes(export).and_then(|()| admit(export, request, wire::CMD_FLAG_FUA, wire::ENOSPC));
+    let mut answer =
+        changes(export).and_then(|()| admit(export, request, wire::CMD_FLAG_FUA, wire::ENOSPC));
     let length = request.length as usize;
     scratch.resize(scratch.len().max(length.min(STEP)), 0);
     // Whole blocks, so that each step is aligned as the request is.
@@ -138,7 +144,11 @@ fn error_chunk<S: Accepted>(wire: &mut Wire<'_, S>, cookie: u64, number: u32) ->
     wire.put(&0_u16.to_be_bytes())
 }
 
-fn read<S: Accepted>(wire: &mut Wire<'_, S>, session: &Session, request: &Request) -> io::Result<()> {
+fn read<S: Accepted>(
+    wire: &mut Wire<'_, S>,
+    session: &Session,
+    request: &Request,
+) -> io::Result<()> {
     let export = &*session.export;
     let flags = if session.structured { wire::CMD_FLAG_DF } else { 0 };
     let mut admitted = admit(export, request, flags, wire::EINVAL);
@@ -193,7 +203,8 @@ fn read_simple<S: Accepted>(
             wire.truncate_output(start);
             wire.put(&SimpleReply { error: error.number(), cookie: request.cookie }.encode())
         }
-        // Success was promised and the bytes are not there: a simple reply has no other way to say so.
+        // Success was promised and the bytes are not there: a simple reply has no other way to say
+        // so.
         Err(error) => Err(io::Error::other(error)),
     }
 }
@@ -226,13 +237,19 @@ fn read_in_chunks<S: Accepted>(
                 wire.flush()?;
             }
             let start = wire.output_length();
-            let header =
-                ChunkHeader { done: done && sure, kind: ChunkKind::Data, cookie, length: share as u32 + 8 };
+            let header = ChunkHeader {
+                done: done && sure,
+                kind: ChunkKind::Data,
+                cookie,
+                length: share as u32 + 8,
+            };
             wire.put(&header.encode())?;
             wire.put(&offset.to_be_bytes())?;
             match pour(wire, export, offset, share)? {
                 Ok(()) if done && !sure => {
-                    wire.put(&ChunkHeader { done, kind: ChunkKind::None, cookie, length: 0 }.encode())?;
+                    wire.put(
+                        &ChunkHeader { done, kind: ChunkKind::None, cookie, length: 0 }.encode(),
+                    )?;
                 }
                 Ok(()) => {}
                 Err(error) => {
@@ -248,7 +265,11 @@ fn read_in_chunks<S: Accepted>(
     Ok(())
 }
 
-fn block_status<S: Accepted>(wire: &mut Wire<'_, S>, session: &Session, request: &Request) -> io::Result<()> {
+fn block_status<S: Accepted>(
+    wire: &mut Wire<'_, S>,
+    session: &Session,
+    request: &Request,
+) -> io::Result<()> {
     let export = &*session.export;
     if let Err(number) = admit(export, request, wire::CMD_FLAG_REQ_ONE, wire::EINVAL) {
         return error_chunk(wire, request.cookie, number);
@@ -263,7 +284,9 @@ fn block_status<S: Accepted>(wire: &mut Wire<'_, S>, session: &Session, request:
         }
         let stretch = export.stretch(request.offset + at, length - at);
         let share = stretch.length.clamp(1, length - at);
-        payload.extend_from_slice(&AllocationExtent { length: share as u32, hole: stretch.hole }.encode());
+        payload.extend_from_slice(
+            &AllocationExtent { length: share as u32, hole: stretch.hole }.encode(),
+        );
         at += share;
     }
     let header = ChunkHeader {

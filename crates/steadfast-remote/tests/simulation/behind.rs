@@ -1,5 +1,5 @@
-//! Arrays with a write-behind log, in worlds in which all servers are lost now and then: what is restored is a flush point,
-//! and no more blocks than the bound are older than at the last one.
+//! Arrays with a write-behind log, in worlds in which all servers are lost now and then: what is
+//! restored is a flush point, and no more blocks than the bound are older than at the last one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -92,7 +92,19 @@ impl Pair {
         let bytes = (bound * BLOCK) as u64;
         let log = WriteBehind::create(disk.clone(), &array, bytes, true, clock).unwrap();
         let (now, flushed, since) = (State::new(), State::new(), BTreeMap::new());
-        Pair { fleet, notebook, array, disk, log, bound, now, flushed, since, points: Vec::new(), next: 1 }
+        Pair {
+            fleet,
+            notebook,
+            array,
+            disk,
+            log,
+            bound,
+            now,
+            flushed,
+            since,
+            points: Vec::new(),
+            next: 1,
+        }
     }
 
     fn blocks(&self) -> u64 {
@@ -161,7 +173,8 @@ impl Pair {
         self.fleet.revive_client();
         let array = Array::open(self.fleet.clone(), options(&self.notebook));
         self.array = array.map_err(|error| format!("does not open: {error}"))?;
-        let kept = Kept::look(self.disk.clone()).map_err(|error| error.to_string())?.ok_or("no log")?;
+        let kept =
+            Kept::look(self.disk.clone()).map_err(|error| error.to_string())?.ok_or("no log")?;
         let log = WriteBehind::open(kept, &self.array, (self.bound * BLOCK) as u64, clock);
         self.log = log.map_err(|error| format!("the log: {error}"))?;
         let mut bytes = vec![0; BLOCK];
@@ -189,7 +202,9 @@ impl Pair {
         let matching = self.points.iter().rev().find(|point| is(found, point));
         let point = matching.ok_or("what was restored was never a flush point")?;
         match self.points.last().map_or(0, |last| differences(point, last)) {
-            behind if behind > self.bound => Err(format!("{behind} blocks are older than they may be")),
+            behind if behind > self.bound => {
+                Err(format!("{behind} blocks are older than they may be"))
+            }
             _ => Ok(point.clone()),
         }
     }
@@ -225,8 +240,8 @@ fn restored(image: &MemoryMedium) -> Result<Vec<u8>, LogError> {
     Ok(contents(&array))
 }
 
-/// The power fails at each request to the log's disk in turn: the array goes on, and what is left of the log is a flush
-/// point.
+/// The power fails at each request to the log's disk in turn: the array goes on, and what is left
+/// of the log is a flush point.
 #[test]
 fn the_power_of_the_log_may_fail_at_any_moment() {
     let mut checked = 0;
@@ -260,7 +275,8 @@ fn the_power_of_the_log_may_fail_at_any_moment() {
         let cuts = pair.disk.corner_cases().chain((0..3).map(Survival::Seeded));
         for survival in cuts {
             let found = restored(&pair.disk.power_cut_with(survival)).unwrap();
-            pair.judge(&found).unwrap_or_else(|what| panic!("request {request}, {survival:?}: {what}"));
+            pair.judge(&found)
+                .unwrap_or_else(|what| panic!("request {request}, {survival:?}: {what}"));
             checked += 1;
         }
         // The array has noticed nothing.
@@ -273,7 +289,8 @@ fn the_power_of_the_log_may_fail_at_any_moment() {
     assert!(checked > 300, "{checked}");
 }
 
-/// A log that was given up says so as long as it can say anything, and is whole again once it was copied anew.
+/// A log that was given up says so as long as it can say anything, and is whole again once it was
+/// copied anew.
 #[test]
 fn a_log_that_fails_is_not_taken_for_a_current_one() {
     for action in [Action::Fail(ErrorClass::Permanent), Action::FailTorn(ErrorClass::Permanent)] {
@@ -353,9 +370,14 @@ fn world(seed: u64, tally: &mut Tally) -> Result<(), String> {
                 pair.write(random.below(span), 1)?;
                 pair.flush()?;
                 for member in pair.array.lost() {
-                    let mut rebuild =
-                        pair.array.begin_rebuild(member, member).map_err(|error| error.to_string())?;
-                    while pair.array.rebuild_step(&mut rebuild).map_err(|error| error.to_string())?
+                    let mut rebuild = pair
+                        .array
+                        .begin_rebuild(member, member)
+                        .map_err(|error| error.to_string())?;
+                    while pair
+                        .array
+                        .rebuild_step(&mut rebuild)
+                        .map_err(|error| error.to_string())?
                         != Progress::Done
                     {}
                 }

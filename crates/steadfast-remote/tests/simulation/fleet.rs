@@ -1,6 +1,7 @@
-//! Servers and a network in one process, driven by a seed: requests are dropped, answered too late, carried out after
-//! their time or twice, connections break, servers die and come back empty or without what they had not flushed, lie, or
-//! cannot be reached; and the client dies in the middle of a round.
+//! Servers and a network in one process, driven by a seed: requests are dropped, answered too late,
+//! carried out after their time or twice, connections break, servers die and come back empty or
+//! without what they had not flushed, lie, or cannot be reached; and the client dies in the middle
+//! of a round.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -251,7 +252,8 @@ impl SimFleet {
         self.world.lock().hold = hold;
     }
 
-    /// The write after so many others behind this offset is not answered, and arrives when somebody says so.
+    /// The write after so many others behind this offset is not answered, and arrives when somebody
+    /// says so.
     pub fn keep_write(&self, offset: u64, writes: u64) {
         self.world.lock().keeps = Some((offset, writes));
     }
@@ -262,7 +264,8 @@ impl SimFleet {
     }
 
     /// So many calls to these servers, as bits, are not answered; what they ask for is done or not.
-    /// `only_reads`: of what is behind the superblocks, so that each of them can still show its own.
+    /// `only_reads`: of what is behind the superblocks, so that each of them can still show its
+    /// own.
     pub fn stall(&self, servers: u32, calls: u64, only_reads: bool) {
         self.world.lock().stall = (servers, calls, only_reads);
     }
@@ -347,8 +350,8 @@ impl World {
         }
         let random = &mut self.random;
         let Some(server) = self.servers.get_mut(call.server) else { return Outcome::Lost };
-        // Writes from before arrive, soon or never: nobody can tell a segment that is used again from the one that a
-        // client had in mind a long time ago.
+        // Writes from before arrive, soon or never: nobody can tell a segment that is used again
+        // from the one that a client had in mind a long time ago.
         for (offset, late) in std::mem::take(&mut server.delayed) {
             match random.below(4) {
                 0 => server.arrive(offset, &late),
@@ -466,7 +469,13 @@ impl Fleet for SimFleet {
         }
         server.proof = None;
         server.connected = Some(server.incarnation);
-        Ok(Contact { size: self.size, block_min: 1, fua: server.fua, flush: true, trim: server.trim })
+        Ok(Contact {
+            size: self.size,
+            block_min: 1,
+            fua: server.fua,
+            flush: true,
+            trim: server.trim,
+        })
     }
 
     fn set_proof(&self, server: usize, offset: u64, bytes: &[u8]) {

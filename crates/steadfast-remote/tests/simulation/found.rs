@@ -58,8 +58,9 @@ fn at_once(notebook: &Arc<Notebook>) -> ArrayOptions {
     ArrayOptions { late_ms: 0, ..options(notebook) }
 }
 
-/// A client dies at its `calls`-th call while it does `what`, and all that it still sends arrives only after the next one
-/// has opened the array, written and flushed. Whether it has died, and not come to its end before.
+/// A client dies at its `calls`-th call while it does `what`, and all that it still sends arrives
+/// only after the next one has opened the array, written and flushed. Whether it has died, and not
+/// come to its end before.
 pub fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
     let context = format!("{policy} on {servers}, {calls} calls, opening {opening}");
     let (fleet, notebook, array) = make(policy, servers);
@@ -83,8 +84,11 @@ pub fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
         next.write(block * BLOCK as u64, &fill(3, block)).unwrap();
     }
     next.flush().unwrap();
-    let expected: Vec<u64> =
-        before.iter().enumerate().map(|(block, version)| if block < 12 { 3 } else { *version }).collect();
+    let expected: Vec<u64> = before
+        .iter()
+        .enumerate()
+        .map(|(block, version)| if block < 12 { 3 } else { *version })
+        .collect();
     fleet.deliver();
     assert_eq!(versions(&next), expected, "{context}");
     drop(next);
@@ -112,8 +116,9 @@ fn what_a_dead_client_sent_hides_nothing_when_it_arrives_late() {
     }
 }
 
-/// The power of a whole rack goes at the `calls`-th call of the client: it dies, and each server comes back with what it had flushed and
-/// some of the rest. Whether that happened, and not the end before.
+/// The power of a whole rack goes at the `calls`-th call of the client: it dies, and each server
+/// comes back with what it had flushed and some of the rest. Whether that happened, and not the end
+/// before.
 pub fn rack(policy: Policy, servers: usize, calls: u64, seed: u64) -> bool {
     let context = format!("{policy} on {servers}, {calls} calls, seed {seed}");
     let (fleet, notebook, array) = make_with(policy, servers, seed);
@@ -258,7 +263,8 @@ fn a_copy_that_is_wrong_is_put_right_whichever_it_is() {
         for (wrong, repaired) in repaired.iter_mut().enumerate() {
             let before = array.status().repaired;
             assert_eq!(fleet.damage(wrong, &fill(2, block)[..64]), 1);
-            // What is long is read from both, and where it begins decides which of them a block comes from.
+            // What is long is read from both, and where it begins decides which of them a block
+            // comes from.
             for first in 0..BLOCKS as usize {
                 let bytes = &mut found[first * BLOCK..];
                 array.read((first * BLOCK) as u64, bytes).unwrap();
@@ -275,8 +281,9 @@ fn a_copy_that_is_wrong_is_put_right_whichever_it_is() {
     assert!(repaired_from_both > 0);
 }
 
-/// Small flushes to an array that is full, so that what they leave behind is packed from memory; then, at the `calls`-th call,
-/// the power of all servers goes. Whether that happened, and how many blocks were packed.
+/// Small flushes to an array that is full, so that what they leave behind is packed from memory;
+/// then, at the `calls`-th call, the power of all servers goes. Whether that happened, and how many
+/// blocks were packed.
 pub fn packed(policy: Policy, servers: usize, calls: u64, seed: u64) -> (bool, u64) {
     const FLUSHES: u64 = 90;
     let context = format!("{policy} on {servers}, {calls} calls, seed {seed}");
@@ -291,7 +298,8 @@ pub fn packed(policy: Policy, servers: usize, calls: u64, seed: u64) -> (bool, u
     let mut one = |array: &Array<_>, flushed: &mut Vec<u64>| {
         version += 1;
         let block = version * 37 % blocks;
-        let done = array.write(block * BLOCK as u64, &fill(version, block)).and_then(|()| array.flush());
+        let done =
+            array.write(block * BLOCK as u64, &fill(version, block)).and_then(|()| array.flush());
         let before = flushed[block as usize];
         flushed[block as usize] = version;
         done.map_err(|_| (block, before, version))
@@ -311,7 +319,8 @@ pub fn packed(policy: Policy, servers: usize, calls: u64, seed: u64) -> (bool, u
         next.read(block * BLOCK as u64, &mut found).expect(&context);
         let newest = flushed[block as usize];
         // What was under way may be there or not.
-        let older = cut.and_then(|(cut, before, _)| (cut == block).then_some(before)).unwrap_or(newest);
+        let older =
+            cut.and_then(|(cut, before, _)| (cut == block).then_some(before)).unwrap_or(newest);
         assert!(
             found == fill(newest, block) || found == fill(older, block),
             "{context}: block {block} is neither {older} nor {newest}"

@@ -1,4 +1,5 @@
-//! Parity in place: clients die, and servers are lost, while whole groups are written without the log.
+//! Parity in place: clients die, and servers are lost, while whole groups are written without the
+//! log.
 
 use std::ops::Range;
 
@@ -31,8 +32,9 @@ fn groups_survive_the_client_and_a_server() {
     }
 }
 
-/// Groups are written over what the log has, again and again, somebody tidies meanwhile, and the client dies at its `calls`-th call. The
-/// power of all servers goes. Whether the client has died before its end.
+/// Groups are written over what the log has, again and again, somebody tidies meanwhile, and the
+/// client dies at its `calls`-th call. The power of all servers goes. Whether the client has died
+/// before its end.
 pub fn dies_committing(calls: u64, seed: u64) -> bool {
     let context = format!("{calls} calls, seed {seed}");
     let mut full = Full::empty(3, SIZES[seed as usize % 2], seed);
@@ -75,8 +77,9 @@ fn a_commit_survives_the_client_and_the_power_at_any_moment() {
     }
 }
 
-/// A living client's write of a group, the one after `writes` others, is not answered in time, and arrives after much else was written.
-/// Nobody is lost for it, and it hurts nothing. Whether there were so many writes.
+/// A living client's write of a group, the one after `writes` others, is not answered in time, and
+/// arrives after much else was written. Nobody is lost for it, and it hurts nothing. Whether there
+/// were so many writes.
 pub fn late_in_a_place(servers: usize, writes: u64) -> bool {
     let context = format!("{servers} servers, {writes} writes");
     // Nothing else goes home.
@@ -153,9 +156,10 @@ fn groups_are_where_they_were_when_the_next_client_opens_the_array() {
     }
 }
 
-/// Who keeps a copy beside the servers (`behind`) asks the next client what has changed since a flush, by checksums that a commit has
-/// packed with others or not. A client dies at its `calls`-th call, if there are so many; whatever of the last write is there is told.
-/// The calls in which others' checksums were packed.
+/// Who keeps a copy beside the servers (`behind`) asks the next client what has changed since a
+/// flush, by checksums that a commit has packed with others or not. A client dies at its `calls`-th
+/// call, if there are so many; whatever of the last write is there is told. The calls in which
+/// others' checksums were packed.
 fn changes_are_told(calls: Option<u64>, seed: u64) -> Vec<Range<u64>> {
     let context = format!("{calls:?} calls, seed {seed}");
     let mut full = Full::empty(16, 3 << 20, seed);
@@ -195,7 +199,8 @@ fn changes_are_told(calls: Option<u64>, seed: u64) -> Vec<Range<u64>> {
     packing
 }
 
-/// Some calls of commits that pack checksums of other groups, too; with STEADFAST_DEATHS=all every one, in three worlds.
+/// Some calls of commits that pack checksums of other groups, too; with STEADFAST_DEATHS=all every
+/// one, in three worlds.
 #[test]
 fn whoever_keeps_a_copy_learns_of_every_group_that_was_written() {
     let (seeds, commits, step) = match every_death() {

@@ -47,8 +47,8 @@ impl Full {
         Full { groups: true, ..Full::fresh(POLICY, servers, size, u64::MAX, seed) }
     }
 
-    /// So many blocks of checksums that those of a few are packed again and again while the others stay: they have segments of
-    /// their own, and what is written is covered by the first of them.
+    /// So many blocks of checksums that those of a few are packed again and again while the others
+    /// stay: they have segments of their own, and what is written is covered by the first of them.
     fn packing() -> Full {
         Full::sized(POLICY, 16, 3 << 20, 900, 1)
     }
@@ -57,7 +57,9 @@ impl Full {
         let mut full = Full::fresh(policy, servers, size, hot, seed);
         // Some blocks are never written, and none in whole groups.
         let blocks = full.flushed.len() as u64 - 5;
-        (0..blocks).step_by(20).for_each(|first| full.write(first, 20.min(blocks - first)).unwrap());
+        (0..blocks)
+            .step_by(20)
+            .for_each(|first| full.write(first, 20.min(blocks - first)).unwrap());
         full.flush("filled");
         while full.array().status().cleaned == 0 {
             full.one().unwrap();
@@ -93,7 +95,8 @@ impl Full {
 
     pub fn write(&mut self, first: u64, count: u64) -> Result<(), steadfast_media::MediumError> {
         self.version += 1;
-        let bytes: Vec<u8> = (first..first + count).flat_map(|block| fill(self.version, block)).collect();
+        let bytes: Vec<u8> =
+            (first..first + count).flat_map(|block| fill(self.version, block)).collect();
         self.under_way.extend((first..first + count).map(|block| (block, self.version)));
         self.array().write(first * BLOCK as u64, &bytes)
     }
@@ -159,9 +162,11 @@ impl Full {
             self.array()
                 .read(block * BLOCK as u64, &mut found)
                 .unwrap_or_else(|error| panic!("{context}: {error}"));
-            let newer = self.under_way.iter().filter(|(of, _)| *of == block).map(|(_, version)| *version);
-            let known =
-                newer.chain([self.flushed[block as usize]]).find(|version| found == fill(*version, block));
+            let newer =
+                self.under_way.iter().filter(|(of, _)| *of == block).map(|(_, version)| *version);
+            let known = newer
+                .chain([self.flushed[block as usize]])
+                .find(|version| found == fill(*version, block));
             let Some(known) = known else {
                 let is = (0..=self.version).find(|version| found == fill(*version, block));
                 panic!("{context}: block {block} is {is:?}, not {}", self.flushed[block as usize]);
@@ -172,8 +177,9 @@ impl Full {
     }
 }
 
-/// A client dies at its `calls`-th call while the log is full; the power of all servers goes, and one of them comes back with
-/// nothing. It is rebuilt, and another one goes. Whether the client has died before its end.
+/// A client dies at its `calls`-th call while the log is full; the power of all servers goes, and
+/// one of them comes back with nothing. It is rebuilt, and another one goes. Whether the client has
+/// died before its end.
 pub fn dies(servers: usize, calls: u64, seed: u64, lost: usize) -> bool {
     dies_in(Full::new(servers, seed), calls, lost, &format!("{servers} servers, seed {seed}"))
 }
@@ -234,7 +240,8 @@ pub fn every_death() -> bool {
     std::env::var("STEADFAST_DEATHS").is_ok_and(|text| text == "all")
 }
 
-/// Every fifth call, with one of the servers; with STEADFAST_DEATHS=all every call, with each of them.
+/// Every fifth call, with one of the servers; with STEADFAST_DEATHS=all every call, with each of
+/// them.
 #[test]
 fn blocks_on_their_way_home_survive_the_client_and_a_server() {
     let all = every_death();
@@ -244,13 +251,15 @@ fn blocks_on_their_way_home_survive_the_client_and_a_server() {
             let some = if all { 0..servers } else { turn..turn + 1 };
             some.into_iter().all(|lost| dies(servers, calls, 1 + calls % 3, lost))
         };
-        let deaths = (0..).step_by(if all { 1 } else { 5 }).take_while(|calls| died(*calls)).count();
+        let deaths =
+            (0..).step_by(if all { 1 } else { 5 }).take_while(|calls| died(*calls)).count();
         println!("{servers} servers: {deaths} deaths");
         assert!(deaths > 50, "{servers}: {deaths}");
     }
 }
 
-/// Every eleventh call of those during which checksums are packed; with STEADFAST_DEATHS=all every one.
+/// Every eleventh call of those during which checksums are packed; with STEADFAST_DEATHS=all every
+/// one.
 #[test]
 fn checksums_that_are_packed_survive_the_client_and_a_server() {
     let packing = packing();
@@ -259,8 +268,9 @@ fn checksums_that_are_packed_survive_the_client_and_a_server() {
     assert!(some.into_iter().all(|calls| dies_packing(*calls)));
 }
 
-/// A client dies, the next one writes a little, and only then the power of all servers goes, with every mark that the first one had not
-/// flushed: of a block that is at home an older version may be in a segment that says nothing of that any more. Whether it has died.
+/// A client dies, the next one writes a little, and only then the power of all servers goes, with
+/// every mark that the first one had not flushed: of a block that is at home an older version may
+/// be in a segment that says nothing of that any more. Whether it has died.
 fn power_goes_later(calls: u64, more: u64, seed: u64) -> bool {
     let context = format!("{calls} calls, {more} more, seed {seed}");
     let mut full = Full::new(3, seed);
@@ -284,8 +294,9 @@ fn power_goes_later(calls: u64, more: u64, seed: u64) -> bool {
 
 #[test]
 fn marks_that_nobody_has_flushed_bring_nothing_old_back() {
-    let died =
-        |calls: &u64| [15, 30, 45].into_iter().all(|more| power_goes_later(*calls, more, 1 + calls % 5));
+    let died = |calls: &u64| {
+        [15, 30, 45].into_iter().all(|more| power_goes_later(*calls, more, 1 + calls % 5))
+    };
     let deaths = (0..).take_while(died).count();
     assert!(deaths > 30, "{deaths}");
 }
@@ -326,8 +337,9 @@ pub fn first_home(array: &Array<Arc<SimFleet>>) -> u64 {
     (64 << 10) + u64::from(status.segments.1) * u64::from(status.segment_bytes)
 }
 
-/// A living client's write to a home, the one after `writes` others, is not answered in time, and arrives after much else was brought
-/// home. Then another server goes, if the array had that one for good. Whether there were so many writes.
+/// A living client's write to a home, the one after `writes` others, is not answered in time, and
+/// arrives after much else was brought home. Then another server goes, if the array had that one
+/// for good. Whether there were so many writes.
 pub fn late_at_home(servers: usize, writes: u64) -> bool {
     let context = format!("{servers} servers, {writes} writes");
     let mut full = Full::new(servers, 1 + writes % 4);
@@ -355,13 +367,15 @@ pub fn late_at_home(servers: usize, writes: u64) -> bool {
 #[test]
 fn what_a_living_client_wrote_home_hides_nothing_when_it_arrives_late() {
     for (servers, step) in [(3, 1), (6, 5)] {
-        let late = (0..40).step_by(step).take_while(|writes| late_at_home(servers, *writes)).count();
+        let late =
+            (0..40).step_by(step).take_while(|writes| late_at_home(servers, *writes)).count();
         assert!(late > 30 / step, "{servers}: {late}");
     }
 }
 
-/// Two servers or more do not answer for some calls, from the `calls`-th on, while blocks go home. What is refused is refused, but
-/// nothing that was flushed is hurt by it, once they answer again. Whether anything was refused.
+/// Two servers or more do not answer for some calls, from the `calls`-th on, while blocks go home.
+/// What is refused is refused, but nothing that was flushed is hurt by it, once they answer again.
+/// Whether anything was refused.
 pub fn stalls(servers: usize, start: u64, calls: u64) -> bool {
     let context = format!("{servers} servers, {calls} calls from {start} on");
     let mut full = Full::new(servers, 1 + start % 5);
@@ -401,7 +415,8 @@ fn who_does_not_answer_is_not_taken_for_wrong() {
     }
 }
 
-/// One client after the other dies after a few calls, each in what it does with what the one before has left.
+/// One client after the other dies after a few calls, each in what it does with what the one before
+/// has left.
 fn die_again_and_again(servers: usize, calls: u64) {
     let context = format!("{servers} servers, {calls} calls each");
     let mut full = Full::new(servers, 1 + calls % 4);
@@ -424,11 +439,14 @@ fn clients_that_die_one_after_the_other_use_no_room_up() {
     }
 }
 
-/// A server has everything in the log wrong, checksums of homes among it, and another one is gone: more than the policy survives.
+/// A server has everything in the log wrong, checksums of homes among it, and another one is gone:
+/// more than the policy survives.
 #[test]
 fn what_cannot_be_known_is_refused_and_the_rest_goes_on() {
     let faults = [(0, 1), (1, 2), (2, 0), (1, 0)];
-    for ((wrong, gone), groups) in faults.into_iter().flat_map(|fault| [(fault, false), (fault, true)]) {
+    for ((wrong, gone), groups) in
+        faults.into_iter().flat_map(|fault| [(fault, false), (fault, true)])
+    {
         let context = format!("{wrong} is wrong, {gone} is gone, groups: {groups}");
         let mut full = match groups {
             true => Full::groups(3, SIZE, 1 + wrong as u64),
@@ -436,7 +454,8 @@ fn what_cannot_be_known_is_refused_and_the_rest_goes_on() {
         };
         (0..30).for_each(|_| full.one().expect(&context));
         full.flush(&context);
-        // The last record has nobody behind it who says that it was flushed: it may count as never written.
+        // The last record has nobody behind it who says that it was flushed: it may count as never
+        // written.
         full.write(7, 1).expect(&context);
         full.array().flush().expect(&context);
         full.note();
@@ -449,7 +468,10 @@ fn what_cannot_be_known_is_refused_and_the_rest_goes_on() {
             for block in (0..full.flushed.len() as u64).filter(|block| *block != 7) {
                 match full.array().read(block * BLOCK as u64, &mut found) {
                     Ok(()) => {
-                        assert!(found == fill(full.flushed[block as usize], block), "{context}: {block}")
+                        assert!(
+                            found == fill(full.flushed[block as usize], block),
+                            "{context}: {block}"
+                        )
                     }
                     Err(_) => refused += 1,
                 }
@@ -483,7 +505,8 @@ fn rebuild_from_nothing(full: &mut Full, server: usize, context: &str) {
     rebuild(full.array(), server);
 }
 
-/// A block at home is wrong, and what puts it right is not answered in time: that costs the member, as with any write home.
+/// A block at home is wrong, and what puts it right is not answered in time: that costs the member,
+/// as with any write home.
 #[test]
 fn a_home_that_is_put_right_late_costs_the_member() {
     let mut late = 0;

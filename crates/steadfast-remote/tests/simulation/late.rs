@@ -1,5 +1,5 @@
-//! What a dead client had sent, and what arrives of it when: while the next one waits, which then finds all of it, or, where nobody waits,
-//! after that one has written.
+//! What a dead client had sent, and what arrives of it when: while the next one waits, which then
+//! finds all of it, or, where nobody waits, after that one has written.
 
 use steadfast_remote::array::Policy;
 
@@ -7,7 +7,8 @@ use crate::found::SIZE;
 use crate::homes::{Full, every_death};
 use crate::seeds;
 
-const POLICIES: [(Policy, usize); 3] = [(Policy::ParityInPlace, 3), (Policy::Parity, 3), (Policy::Mirror, 2)];
+const POLICIES: [(Policy, usize); 3] =
+    [(Policy::ParityInPlace, 3), (Policy::Parity, 3), (Policy::Mirror, 2)];
 
 fn full(policy: Policy, servers: usize, seed: u64) -> Full {
     Full::sized(policy, servers, SIZE, u64::MAX, seed)
@@ -21,7 +22,8 @@ fn with_groups(policy: Policy, servers: usize, seed: u64) -> Full {
     }
 }
 
-/// The client writes until it dies, after so many calls; what it sends then is kept. Whether it has died.
+/// The client writes until it dies, after so many calls; what it sends then is kept. Whether it has
+/// died.
 fn die(full: &mut Full, calls: u64) -> bool {
     full.fleet.hold(true);
     full.fleet.arm_death(calls);
@@ -30,7 +32,8 @@ fn die(full: &mut Full, calls: u64) -> bool {
     !ended
 }
 
-/// The next client goes on; then arrives what nobody has waited for; it goes on, and others open the array.
+/// The next client goes on; then arrives what nobody has waited for; it goes on, and others open
+/// the array.
 fn goes_on(full: &mut Full, more: u64, context: &str) {
     full.check(&format!("{context}, opened"));
     (0..more).for_each(|_| full.one().expect(context));
@@ -49,7 +52,8 @@ fn goes_on(full: &mut Full, more: u64, context: &str) {
     assert!(full.array().lost().is_empty(), "{context}: {:?} are lost", full.array().lost());
 }
 
-/// A client dies, the next one waits, and all that the first one sent has arrived by then or never does. Whether it has died.
+/// A client dies, the next one waits, and all that the first one sent has arrived by then or never
+/// does. Whether it has died.
 pub fn waited(policy: Policy, servers: usize, seed: u64, calls: u64, more: u64) -> bool {
     let context = format!("{policy} on {servers}, seed {seed}, {calls} calls, {more} more");
     let mut full = with_groups(policy, servers, seed);
@@ -59,23 +63,25 @@ pub fn waited(policy: Policy, servers: usize, seed: u64, calls: u64, more: u64) 
     died
 }
 
-/// With STEADFAST_DEATHS=all every death, otherwise every eleventh; STEADFAST_SEEDS as for the worlds.
+/// With STEADFAST_DEATHS=all every death, otherwise every eleventh; STEADFAST_SEEDS as for the
+/// worlds.
 #[test]
 fn what_a_dead_client_sent_has_arrived_when_the_next_one_looks() {
     let step = if every_death() { 1 } else { 11 };
     for (policy, servers) in POLICIES {
         for seed in seeds(1..4) {
             let first = seed % step;
-            let died = |calls: &u64| waited(policy, servers, seed, *calls, calls % 7 + calls % 3 * 10);
+            let died =
+                |calls: &u64| waited(policy, servers, seed, *calls, calls % 7 + calls % 3 * 10);
             let deaths = (first..).step_by(step as usize).take_while(died).count();
             assert!(deaths > 5, "{policy}, seed {seed}: {deaths}");
         }
     }
 }
 
-/// The logs of these servers are the smallest: half of their free segments, the limit of late writes where nobody waits, are a few, and
-/// one flush may take them. So the next client has only opened the array, but for one world, in which nothing happens within five flushes
-/// either.
+/// The logs of these servers are the smallest: half of their free segments, the limit of late
+/// writes where nobody waits, are a few, and one flush may take them. So the next client has only
+/// opened the array, but for one world, in which nothing happens within five flushes either.
 #[test]
 fn what_nobody_has_waited_for_hides_nothing_at_first() {
     let died = |seed, calls, more| {
@@ -92,7 +98,11 @@ fn what_nobody_has_waited_for_hides_nothing_at_first() {
             (0..if again { 12 } else { 0 }).for_each(|_| full.one().expect(&context));
             full.reopen(&context);
             full.check(&format!("{context}, opened again"));
-            assert!(full.array().lost().is_empty(), "{context}: {:?} are lost", full.array().lost());
+            assert!(
+                full.array().lost().is_empty(),
+                "{context}: {:?} are lost",
+                full.array().lost()
+            );
             died
         })
     };
@@ -105,10 +115,18 @@ fn what_nobody_has_waited_for_hides_nothing_at_first() {
     }
 }
 
-/// An array is closed, or its client dies; the next one dies, too, while it opens it or soon after; the one after that goes on.
-/// Whether the second one has died, and not come to an end before.
-pub fn dies_opening(policy: Policy, servers: usize, seed: u64, closed: bool, calls: u64, more: u64) -> bool {
-    let context = format!("{policy} on {servers}, seed {seed}, closed: {closed}, {calls} calls, {more} more");
+/// An array is closed, or its client dies; the next one dies, too, while it opens it or soon after;
+/// the one after that goes on. Whether the second one has died, and not come to an end before.
+pub fn dies_opening(
+    policy: Policy,
+    servers: usize,
+    seed: u64,
+    closed: bool,
+    calls: u64,
+    more: u64,
+) -> bool {
+    let context =
+        format!("{policy} on {servers}, seed {seed}, closed: {closed}, {calls} calls, {more} more");
     let mut full = with_groups(policy, servers, seed);
     match closed {
         true => full.array().close().expect(&context),
@@ -125,7 +143,9 @@ pub fn dies_opening(policy: Policy, servers: usize, seed: u64, closed: bool, cal
             // Nobody has looked at what became of this: his flushes say nothing of it.
             let before = std::mem::take(&mut full.under_way);
             let died = (0..3).any(|_| full.one().is_err());
-            let open = before.into_iter().filter(|(block, version)| full.flushed[*block as usize] < *version);
+            let open = before
+                .into_iter()
+                .filter(|(block, version)| full.flushed[*block as usize] < *version);
             full.under_way = open.chain(std::mem::take(&mut full.under_way)).collect();
             died
         }
@@ -148,8 +168,9 @@ fn clients_that_die_while_they_open_an_array_do_no_harm() {
     for (policy, servers) in POLICIES {
         for seed in seeds(1..4) {
             let closed = seed % 3 != 0;
-            let died =
-                |calls: &u64| dies_opening(policy, servers, seed, closed, *calls, calls % 5 + calls % 3 * 8);
+            let died = |calls: &u64| {
+                dies_opening(policy, servers, seed, closed, *calls, calls % 5 + calls % 3 * 8)
+            };
             let deaths = (seed % step..).step_by(step as usize).take_while(died).count();
             assert!(deaths > 5, "{policy}, seed {seed}: {deaths}");
         }
@@ -189,7 +210,9 @@ fn who_opens_a_closed_array_does_not_wait() {
         full.array().close().unwrap();
         // From then on nothing is written.
         let changes = full.fleet.changes();
-        assert!(full.one().is_err() && full.array().tidy().is_err() && full.array().drain(0).is_err());
+        assert!(
+            full.one().is_err() && full.array().tidy().is_err() && full.array().drain(0).is_err()
+        );
         assert!(full.array().begin_rebuild(0, 0).is_err() && full.array().close().is_err());
         assert_eq!(full.fleet.changes(), changes, "{policy}");
         full.reopen("closed");

@@ -1,8 +1,8 @@
 //! Arrays on simulated servers and a simulated network, judged by a model of the medium.
 //!
-//! The model: a block reads as what was written to it last. After a crash of the client it is what was flushed last or
-//! anything written since, and then stays that. No wrong byte, ever; no error while no more servers are hurt than the
-//! policy survives.
+//! The model: a block reads as what was written to it last. After a crash of the client it is what
+//! was flushed last or anything written since, and then stays that. No wrong byte, ever; no error
+//! while no more servers are hurt than the policy survives.
 //!
 //! `STEADFAST_SEEDS=0..2000 cargo test -p steadfast-remote --test simulation` runs more worlds.
 
@@ -40,7 +40,10 @@ fn nothing_flushed_is_lost_and_nothing_wrong_is_read() {
     println!("{tally:?}");
     assert!(failed.is_empty(), "seeds {failed:?}");
     // The worlds are worth something only if all of this happens in them.
-    assert!(tally.crashes > 50 && tally.losses > 50 && tally.rebuilt > 10 && tally.cleaned > 50, "{tally:?}");
+    assert!(
+        tally.crashes > 50 && tally.losses > 50 && tally.rebuilt > 10 && tally.cleaned > 50,
+        "{tally:?}"
+    );
     assert!(tally.looks > 20 && tally.outages > 3, "{tally:?}");
     assert!(tally.reconstructed > 100 && tally.packed > 100 && tally.groups > 20, "{tally:?}");
 }

@@ -1,4 +1,5 @@
-//! What an array has to refuse: more losses than it survives, and servers of whose state nobody can be sure.
+//! What an array has to refuse: more losses than it survives, and servers of whose state nobody can
+//! be sure.
 
 use std::sync::Arc;
 
@@ -56,7 +57,10 @@ fn every_number_of_losses_is_survived_that_is_promised_and_not_one_more() {
         drop(array);
         fleet.revive_client();
         let opened = Array::open(fleet, ArrayOptions { degraded: true, ..ArrayOptions::default() });
-        assert!(matches!(opened.err(), Some(ArrayError::TooManyLost | ArrayError::NoArray)), "{policy}");
+        assert!(
+            matches!(opened.err(), Some(ArrayError::TooManyLost | ArrayError::NoArray)),
+            "{policy}"
+        );
     }
 }
 
@@ -95,7 +99,8 @@ fn a_stale_server_alone_is_refused() {
     let opened = Array::open(fleet.clone(), ArrayOptions::default());
     assert_eq!(opened.err(), Some(ArrayError::Unsure(1)));
     // Whoever insists gets the old state.
-    let insisted = Array::open(fleet, ArrayOptions { degraded: true, ..ArrayOptions::default() }).unwrap();
+    let insisted =
+        Array::open(fleet, ArrayOptions { degraded: true, ..ArrayOptions::default() }).unwrap();
     reads_right(&insisted, 1);
 }
 
@@ -142,8 +147,8 @@ fn a_spare_takes_over() {
     assert_eq!(array.status().members[2], (State::Good, 3));
 }
 
-/// An epoch that cannot be noted stops everything; once it can be the array goes on with all that it had, and does not where
-/// another client has opened it meanwhile.
+/// An epoch that cannot be noted stops everything; once it can be the array goes on with all that
+/// it had, and does not where another client has opened it meanwhile.
 #[test]
 fn an_array_goes_on_once_its_epoch_is_noted_unless_it_was_taken_over() {
     for taken in [false, true] {
@@ -153,7 +158,9 @@ fn an_array_goes_on_once_its_epoch_is_noted_unless_it_was_taken_over() {
         let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
         let write = |array: &Array<_>, version: u64| {
             (0..40)
-                .try_for_each(|block| array.write(block * BLOCK as u64, &fill(block + version, block)))
+                .try_for_each(|block| {
+                    array.write(block * BLOCK as u64, &fill(block + version, block))
+                })
                 .and_then(|()| array.flush())
         };
         write(&array, 1).unwrap();
@@ -167,7 +174,9 @@ fn an_array_goes_on_once_its_epoch_is_noted_unless_it_was_taken_over() {
             let other = Array::open(fleet.clone(), options(&notebook)).unwrap();
             write(&other, 9).unwrap();
             assert!(matches!(array.resume(), Err(ArrayError::Witness(_))));
-            assert!(array.read(0, &mut [0; BLOCK]).is_err() && array.write(0, &[0; BLOCK]).is_err());
+            assert!(
+                array.read(0, &mut [0; BLOCK]).is_err() && array.write(0, &[0; BLOCK]).is_err()
+            );
             reads_right(&other, 9);
             continue;
         }

@@ -25,7 +25,8 @@ fn fails(bug: Sabotage, world: impl FnOnce()) -> bool {
     failed
 }
 
-/// Memory that has come back goes to another client, and to the same one in its next life; `start` is where he writes first.
+/// Memory that has come back goes to another client, and to the same one in its next life; `start`
+/// is where he writes first.
 fn memory_comes_back(start: usize) {
     let pool = MemoryPool::new(PoolOptions {
         limit: 64 << 16,
@@ -42,7 +43,8 @@ fn memory_comes_back(start: usize) {
         next.write(start as u64, &[9; 100]).unwrap();
         let mut found = [1; 4 << 16];
         next.read(0, &mut found).unwrap();
-        let right = |(at, byte): (usize, &u8)| *byte == 9 * u8::from((start..start + 100).contains(&at));
+        let right =
+            |(at, byte): (usize, &u8)| *byte == 9 * u8::from((start..start + 100).contains(&at));
         assert!(found.iter().enumerate().all(right), "old contents are seen");
     }
 }
@@ -115,8 +117,8 @@ impl Fleet for Hooked {
     }
 }
 
-/// A block is read from a copy that is wrong; before it is put right everything is overwritten, and segments are used
-/// again. Then the other copy is lost.
+/// A block is read from a copy that is wrong; before it is put right everything is overwritten, and
+/// segments are used again. Then the other copy is lost.
 fn moved_meanwhile(turns: usize, server: usize) {
     let rounds = AtomicUsize::new(usize::MAX);
     let fleet = SimFleet::new(2, SIZE, 1);
@@ -147,7 +149,8 @@ fn repairs_of_what_has_moved_are_found() {
     for turns in 1..40 {
         for server in 0..2 {
             moved_meanwhile(turns, server);
-            found += u32::from(fails(Sabotage::RepairWhereItWas, || moved_meanwhile(turns, server)));
+            found +=
+                u32::from(fails(Sabotage::RepairWhereItWas, || moved_meanwhile(turns, server)));
         }
     }
     assert!(found > 0);
@@ -165,7 +168,8 @@ fn marks_ahead_of_the_flush_of_what_was_packed_are_found() {
     }
 }
 
-/// A block that waits is written again in one piece with others, and what the array holds in memory is read.
+/// A block that waits is written again in one piece with others, and what the array holds in memory
+/// is read.
 fn written_over(policy: Policy, servers: usize) {
     let fleet = Arc::new(SimFleet::new(servers, SIZE, 1));
     let notebook = Arc::new(Notebook::default());
@@ -223,17 +227,20 @@ fn checksums_marked_ahead_of_what_was_packed_are_found() {
         let mut died = true;
         fails(Sabotage::PackedIsFlushed, || died = dies_packing(calls)) || !died
     };
-    let found = packing().into_iter().step_by(7).find(|calls| fails(*calls)).expect("a death that hurts");
+    let found =
+        packing().into_iter().step_by(7).find(|calls| fails(*calls)).expect("a death that hurts");
     assert!(dies_packing(found), "not found within {found} calls");
 }
 
-/// Some death of a client that writes groups, of those that `groups.rs` survives, is not survived with the bug.
+/// Some death of a client that writes groups, of those that `groups.rs` survives, is not survived
+/// with the bug.
 fn some_death_with_groups_is_found(bug: Sabotage) {
     let fails = |seed, calls| {
         let mut died = true;
         fails(bug, || died = dies_committing(calls, seed)) && died
     };
-    let found = (1..40).find_map(|seed| (0..60).find(|calls| fails(seed, *calls)).map(|calls| (seed, calls)));
+    let found = (1..40)
+        .find_map(|seed| (0..60).find(|calls| fails(seed, *calls)).map(|calls| (seed, calls)));
     let (seed, calls) = found.expect("a death that hurts");
     println!("{bug:?}: seed {seed}, {calls} calls");
     dies_committing(calls, seed);
@@ -256,13 +263,15 @@ fn marks_ahead_of_a_commit_are_found() {
 
 #[test]
 fn places_used_again_too_early_are_found() {
-    let found = (0..30).find(|writes| fails(Sabotage::SpoiledIsFree, || _ = late_in_a_place(3, *writes)));
+    let found =
+        (0..30).find(|writes| fails(Sabotage::SpoiledIsFree, || _ = late_in_a_place(3, *writes)));
     assert!(late_in_a_place(3, found.expect("a write that hurts")));
 }
 
 #[test]
 fn homes_written_twice_are_found() {
-    let found = (0..60).find(|writes| fails(Sabotage::HomeWrittenTwice, || _ = late_at_home(3, *writes)));
+    let found =
+        (0..60).find(|writes| fails(Sabotage::HomeWrittenTwice, || _ = late_at_home(3, *writes)));
     assert!(late_at_home(3, found.expect("a write that hurts")));
 }
 
@@ -276,8 +285,9 @@ fn silence_taken_for_loss_is_found() {
 #[test]
 fn late_writes_that_nobody_waits_for_are_found() {
     let policy = Policy::ParityInPlace;
-    let fails =
-        |calls: &u64| fails(Sabotage::LateIgnored, || _ = waited(policy, 3, 1 + calls % 5, *calls, 20));
+    let fails = |calls: &u64| {
+        fails(Sabotage::LateIgnored, || _ = waited(policy, 3, 1 + calls % 5, *calls, 20))
+    };
     let found = (0..200).find(fails).expect("a death that hurts");
     waited(policy, 3, 1 + found % 5, found, 20);
 }

@@ -1,5 +1,5 @@
-//! A volume of the file system on an array: after a crash of the client, with servers lost, it is at its last
-//! transaction point.
+//! A volume of the file system on an array: after a crash of the client, with servers lost, it is
+//! at its last transaction point.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::world::options;
 fn a_volume_survives_its_client_and_a_server() {
     for seed in 0..6 {
         let (policy, servers) =
-            [(Policy::Mirror, 2), (Policy::Parity, 3), (Policy::ParityInPlace, 3)][seed as usize % 3];
+            [(Policy::Mirror, 2), (Policy::Parity, 3), (Policy::ParityInPlace, 3)]
+                [seed as usize % 3];
         let fleet = Arc::new(SimFleet::new(servers, 8 << 20, seed));
         let notebook = Arc::new(Notebook::default());
         let create = CreateOptions { policy, uuid: [2; 16], spares: 0 };
@@ -36,7 +37,10 @@ fn a_volume_survives_its_client_and_a_server() {
             let found = (read("a"), read("b"));
             assert_eq!(found.0, found.1, "seed {seed}");
             let number = found.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            assert!(number == version || number == version + 1, "seed {seed}: {number}, not {version}");
+            assert!(
+                number == version || number == version + 1,
+                "seed {seed}: {number}, not {version}"
+            );
             version = number;
             fleet.arm_death(2 + random.below(120));
             loop {
@@ -58,7 +62,9 @@ fn a_volume_survives_its_client_and_a_server() {
             let array = Array::open(fleet.clone(), options(&notebook)).unwrap();
             for member in array.lost() {
                 let mut rebuild = array.begin_rebuild(member, member).unwrap();
-                while array.rebuild_step(&mut rebuild).unwrap() != steadfast_remote::array::Progress::Done {}
+                while array.rebuild_step(&mut rebuild).unwrap()
+                    != steadfast_remote::array::Progress::Done
+                {}
             }
             drop(array);
             fleet.revive_client();

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use steadfast_media::Medium;
-use steadfast_remote::array::{Array, ArrayOptions, BLOCK, CreateOptions, Policy, Progress, Rebuild, State};
+use steadfast_remote::array::{
+    Array, ArrayOptions, BLOCK, CreateOptions, Policy, Progress, Rebuild, State,
+};
 
 use crate::fleet::{Notebook, Random, SimFleet, Trouble};
 
@@ -68,8 +70,8 @@ pub struct World {
     truth: BTreeMap<u64, Truth>,
     blocks: u64,
     next: u64,
-    /// Servers that something was done to; they count against what the policy survives until they are rebuilt or, with
-    /// `true`, have been heard of in good order.
+    /// Servers that something was done to; they count against what the policy survives until they
+    /// are rebuilt or, with `true`, have been heard of in good order.
     hurt: BTreeMap<usize, bool>,
     rebuild: Option<(usize, Rebuild)>,
     history: String,
@@ -81,7 +83,8 @@ pub fn fill(number: u64, block: u64) -> Vec<u8> {
         0 => vec![0; BLOCK],
         _ => (0..BLOCK as u64 / 8)
             .flat_map(|index| {
-                (number.wrapping_mul(0x9e37_79b9) ^ block << 40 ^ index << 20 ^ number).to_le_bytes()
+                (number.wrapping_mul(0x9e37_79b9) ^ block << 40 ^ index << 20 ^ number)
+                    .to_le_bytes()
             })
             .collect(),
     }
@@ -107,7 +110,8 @@ impl World {
         let hold = [16 << 20, 0, 64 << 10][(seed / 18 % 3) as usize];
         let options = ArrayOptions { hold_bytes: hold, ..options(&notebook) };
         let create = CreateOptions { policy, uuid: [seed as u8; 16], spares };
-        let array = Array::create(fleet.clone(), &create, options).expect("an array on good servers");
+        let array =
+            Array::create(fleet.clone(), &create, options).expect("an array on good servers");
         let blocks = array.geometry().size / BLOCK as u64;
         World {
             fleet,
@@ -155,9 +159,17 @@ impl World {
     fn out_of_order(&self) -> usize {
         let status = self.array().status();
         let seats: Vec<usize> = status.members.iter().map(|(_, seat)| *seat).collect();
-        let lost: Vec<usize> =
-            status.members.iter().filter(|(state, _)| *state != State::Good).map(|(_, seat)| *seat).collect();
-        let more = self.hurt.keys().filter(|server| seats.contains(server) && !lost.contains(server)).count();
+        let lost: Vec<usize> = status
+            .members
+            .iter()
+            .filter(|(state, _)| *state != State::Good)
+            .map(|(_, seat)| *seat)
+            .collect();
+        let more = self
+            .hurt
+            .keys()
+            .filter(|server| seats.contains(server) && !lost.contains(server))
+            .count();
         lost.len() + more
     }
 
@@ -180,7 +192,8 @@ impl World {
         }
     }
 
-    /// After an operation that has failed: right if the client has died, or an epoch could not be noted, wrong otherwise.
+    /// After an operation that has failed: right if the client has died, or an epoch could not be
+    /// noted, wrong otherwise.
     fn failed(&mut self, what: &str, error: &dyn std::fmt::Display) -> Result<(), String> {
         match self.fleet.is_dead() {
             true => self.reopen(),
@@ -189,7 +202,8 @@ impl World {
         }
     }
 
-    /// The witness is there again, and the array goes on. What was being written has either happened or not.
+    /// The witness is there again, and the array goes on. What was being written has either
+    /// happened or not.
     fn resume(&mut self) -> Result<(), String> {
         self.history += " N";
         self.tally.outages += 1;
@@ -205,9 +219,15 @@ impl World {
         };
         for (index, bytes) in found.chunks_exact(BLOCK).enumerate() {
             let block = index as u64;
-            let Some(truth) = self.truth.get_mut(&block).filter(|truth| !truth.anything) else { continue };
-            let known =
-                truth.maybe.iter().chain([&truth.now]).copied().find(|number| bytes == fill(*number, block));
+            let Some(truth) = self.truth.get_mut(&block).filter(|truth| !truth.anything) else {
+                continue;
+            };
+            let known = truth
+                .maybe
+                .iter()
+                .chain([&truth.now])
+                .copied()
+                .find(|number| bytes == fill(*number, block));
             let known = known.ok_or_else(|| format!("block {block} is none of what it may be"))?;
             let before = std::mem::replace(&mut truth.now, known);
             truth.maybe.push(before);
@@ -323,13 +343,14 @@ impl World {
         Ok(())
     }
 
-    /// All blocks. A discard is not written anywhere, so after a crash a discarded block may be looked for where something
-    /// else is by now, and not be readable: of those alone.
+    /// All blocks. A discard is not written anywhere, so after a crash a discarded block may be
+    /// looked for where something else is by now, and not be readable: of those alone.
     fn everything(&self, array: &Array<Arc<SimFleet>>) -> Result<Vec<u8>, String> {
         self.all_but(array, |truth| truth.anything)
     }
 
-    /// All blocks, for one who only looks: what was not flushed may be on too few servers, and he does not change that.
+    /// All blocks, for one who only looks: what was not flushed may be on too few servers, and he
+    /// does not change that.
     fn looked_at(&self, array: &Array<Arc<SimFleet>>) -> Result<Vec<u8>, String> {
         self.all_but(array, |truth| truth.anything || !truth.maybe.is_empty())
     }
@@ -356,7 +377,9 @@ impl World {
     }
 
     fn check_all(&mut self) -> Result<(), String> {
-        let found = self.everything(self.array()).map_err(|error| format!("reading everything: {error}"))?;
+        let found = self
+            .everything(self.array())
+            .map_err(|error| format!("reading everything: {error}"))?;
         self.compare(0, &found)
     }
 
@@ -366,12 +389,15 @@ impl World {
         for block in first..first + count {
             self.truth.insert(block, Truth { anything: true, ..Truth::default() });
         }
-        self.array().discard(first * BLOCK as u64, count * BLOCK as u64).map_err(|error| error.to_string())
+        self.array()
+            .discard(first * BLOCK as u64, count * BLOCK as u64)
+            .map_err(|error| error.to_string())
     }
 
     /// Something happens to a server, if the policy survives one more.
     fn trouble(&mut self) -> Result<(), String> {
-        let seats: Vec<usize> = self.array().status().members.iter().map(|(_, seat)| *seat).collect();
+        let seats: Vec<usize> =
+            self.array().status().members.iter().map(|(_, seat)| *seat).collect();
         let server = seats[self.random.below(seats.len() as u64) as usize];
         if self.out_of_order() >= self.parity || self.hurt.contains_key(&server) {
             return Ok(());
@@ -443,7 +469,9 @@ impl World {
                         return Ok(());
                     }
                     // It was lost again.
-                    Err(_) if self.array().status().members[member].0 != State::Rebuilding => return Ok(()),
+                    Err(_) if self.array().status().members[member].0 != State::Rebuilding => {
+                        return Ok(());
+                    }
                     Err(error) => return self.failed("rebuild", &error),
                 }
             }
@@ -510,13 +538,17 @@ impl World {
         let read_only = ArrayOptions { read_only: true, ..self.options() };
         let array = Array::open(self.fleet.clone(), read_only)
             .map_err(|error| format!("nobody can look: {error}"))?;
-        let found = self.looked_at(&array).map_err(|error| format!("looking at everything: {error}"))?;
+        let found =
+            self.looked_at(&array).map_err(|error| format!("looking at everything: {error}"))?;
         for (index, bytes) in found.chunks_exact(BLOCK).enumerate() {
             let block = index as u64;
             let truth = self.truth.get(&block).cloned().unwrap_or_default();
             let mut candidates = truth.maybe.iter().chain([&truth.now]);
             let unreadable = !truth.maybe.is_empty() && bytes == [0x55; BLOCK];
-            if !truth.anything && !unreadable && !candidates.any(|number| bytes == fill(*number, block)) {
+            if !truth.anything
+                && !unreadable
+                && !candidates.any(|number| bytes == fill(*number, block))
+            {
                 return Err(format!("block {block} looks like none of what it may be"));
             }
         }
@@ -561,7 +593,8 @@ impl World {
         }
         let array = opened.map_err(|error| format!("does not open: {error}"))?;
         self.array = Some(array);
-        let found = self.everything(self.array()).map_err(|error| format!("after opening: {error}"))?;
+        let found =
+            self.everything(self.array()).map_err(|error| format!("after opening: {error}"))?;
         for (index, bytes) in found.chunks_exact(BLOCK).enumerate() {
             let block = index as u64;
             let Some(truth) = self.truth.get_mut(&block) else {
@@ -574,9 +607,14 @@ impl World {
                 continue;
             }
             let candidates = truth.maybe.iter().chain([&truth.now]).copied();
-            let known =
-                candidates.into_iter().find(|number| bytes == fill(*number, block)).ok_or_else(|| {
-                    format!("block {block} is none of what it may be: {} or {:?}", truth.now, truth.maybe)
+            let known = candidates
+                .into_iter()
+                .find(|number| bytes == fill(*number, block))
+                .ok_or_else(|| {
+                    format!(
+                        "block {block} is none of what it may be: {} or {:?}",
+                        truth.now, truth.maybe
+                    )
                 })?;
             *truth = Truth { now: known, ..Truth::default() };
         }

@@ -57,7 +57,10 @@ fn what_parity_in_place_costs() {
         let redundancy = servers as f64 / (servers as f64 - 1.0);
         // Both send everything once, but for the groups of which a piece of 1 MiB has only a part.
         let parts = if (PIECE / BLOCK).is_multiple_of(16 * (servers - 1)) { 0.0 } else { 0.15 };
-        assert!(home.0 < (1.05 + 2.0 * parts) * redundancy && home.1 < parts + 0.01, "{servers}: {home:?}");
+        assert!(
+            home.0 < (1.05 + 2.0 * parts) * redundancy && home.1 < parts + 0.01,
+            "{servers}: {home:?}"
+        );
         assert!(log.0 < 1.2 * redundancy, "{servers}: {log:?}");
     }
 }
@@ -69,9 +72,10 @@ fn more_of_what_is_lent_is_room() {
     assert!(log < 0.8 && home > 0.89, "{log}, {home}");
 }
 
-/// Every block once in an order without any, one by one and without a flush, and again: more servers put more of a stripe into the log
-/// for each block that is brought home, and more checksums. Bytes sent for each byte
-/// written the second time, and the most for any write, as a part of what all servers lend.
+/// Every block once in an order without any, one by one and without a flush, and again: more
+/// servers put more of a stripe into the log for each block that is brought home, and more
+/// checksums. Bytes sent for each byte written the second time, and the most for any write, as a
+/// part of what all servers lend.
 fn scattered(servers: usize, size: usize) -> (f64, f64) {
     let fleet = Arc::new(Counting::new(servers, size, size));
     let create = CreateOptions { policy: Policy::ParityInPlace, uuid: [5; 16], spares: 0 };
@@ -87,7 +91,9 @@ fn scattered(servers: usize, size: usize) -> (f64, f64) {
         sent = 0;
         for (write, block) in order.iter().enumerate() {
             let done = array.write(block * BLOCK as u64, &[turn; BLOCK]);
-            done.unwrap_or_else(|error| panic!("{servers} servers, turn {turn}, write {write}: {error}"));
+            done.unwrap_or_else(|error| {
+                panic!("{servers} servers, turn {turn}, write {write}: {error}")
+            });
             let count = fleet.take();
             sent += count.written;
             most = most.max(count.written);
@@ -106,7 +112,8 @@ fn scattered(servers: usize, size: usize) -> (f64, f64) {
 fn scattered_writes_never_use_up_the_log() {
     for (servers, mebibytes) in [(3, 16), (6, 16), (9, 16), (16, 16)] {
         let (sent, most) = scattered(servers, mebibytes << 20);
-        // What is staged, and what goes home, for each block; and no write brings all of the log home, which is half of all here.
+        // What is staged, and what goes home, for each block; and no write brings all of the log
+        // home, which is half of all here.
         assert!(sent < servers as f64 + 4.0 && most < 0.15, "{servers} servers: {sent}, {most}");
         println!(
             "{servers} servers of {mebibytes} MiB: {sent:.2} bytes for each, at most {most:.4} of all in a write"

@@ -1,6 +1,8 @@
-//! What small synced writes cost, counted: bytes and requests that servers get, and what cleaning adds to them.
+//! What small synced writes cost, counted: bytes and requests that servers get, and what cleaning
+//! adds to them.
 //!
-//! `cargo test -p steadfast-remote --test traffic -- --nocapture` prints the tables of docs/REMOTE.md. Nothing here depends on time.
+//! `cargo test -p steadfast-remote --test traffic -- --nocapture` prints the tables of
+//! docs/REMOTE.md. Nothing here depends on time.
 
 mod counting;
 mod in_place;
@@ -23,7 +25,11 @@ const POLICIES: [(Policy, usize); 5] = [
     (Policy::Erasure { data: 4, parity: 2 }, 6),
 ];
 
-fn array(policy: Policy, servers: usize, hold_bytes: u64) -> (Arc<Counting>, Array<Arc<Counting>>, u64) {
+fn array(
+    policy: Policy,
+    servers: usize,
+    hold_bytes: u64,
+) -> (Arc<Counting>, Array<Arc<Counting>>, u64) {
     let fleet = Arc::new(Counting::new(servers, SIZE, SIZE));
     let create = CreateOptions { policy, uuid: [5; 16], spares: 0 };
     let options = ArrayOptions { hold_bytes, ..ArrayOptions::default() };
@@ -41,11 +47,18 @@ fn a_small_flush_sends_its_bytes_to_as_few_servers_as_survive() {
         array.write(0, &[7; BLOCK]).unwrap();
         array.flush().unwrap();
         let count = fleet.take();
-        println!("| {policy} on {servers} | {} | {} | {} |", count.written, count.requests, count.rounds);
+        println!(
+            "| {policy} on {servers} | {} | {} | {} |",
+            count.written, count.requests, count.rounds
+        );
         let (data, parity) = policy.shards(servers).unwrap();
         let copies = 1 + parity;
         assert_eq!(count.written as usize, copies * BLOCK + (data + parity) * 512, "{policy}");
-        assert_eq!((count.requests as usize, count.rounds, count.read), (servers, 1, 0), "{policy}");
+        assert_eq!(
+            (count.requests as usize, count.rounds, count.read),
+            (servers, 1, 0),
+            "{policy}"
+        );
     }
 }
 
@@ -74,9 +87,16 @@ impl Places {
     }
 }
 
-/// Each of `percent` of the blocks written once, then synced writes of single blocks, `hot` of ten of them to a twentieth of
-/// those. Counted from when cleaning is needed all the time: bytes written and read for each byte.
-fn small_writes(policy: Policy, servers: usize, hold: u64, hot: u64, percent: u64) -> (f64, f64, u64) {
+/// Each of `percent` of the blocks written once, then synced writes of single blocks, `hot` of ten
+/// of them to a twentieth of those. Counted from when cleaning is needed all the time: bytes
+/// written and read for each byte.
+fn small_writes(
+    policy: Policy,
+    servers: usize,
+    hold: u64,
+    hot: u64,
+    percent: u64,
+) -> (f64, f64, u64) {
     let (fleet, array, blocks) = array(policy, servers, hold);
     let blocks = blocks * percent / 100;
     let mut places = Places::new(blocks, hot);
@@ -106,7 +126,9 @@ fn small_writes(policy: Policy, servers: usize, hold: u64, hot: u64, percent: u6
 
 #[test]
 fn small_flushes_are_packed_without_being_read() {
-    println!("| policy | written to | without: sent | read | rounds | with: sent | read | rounds |");
+    println!(
+        "| policy | written to | without: sent | read | rounds | with: sent | read | rounds |"
+    );
     println!("|---|---|---:|---:|---:|---:|---:|---:|");
     for (policy, servers) in POLICIES {
         for (hot, places) in [(0, "anywhere"), (9, "mostly a twentieth")] {
@@ -123,7 +145,10 @@ fn small_flushes_are_packed_without_being_read() {
                 // Nothing is partly filled.
                 1 => assert!((with.0, with.1) == (sent, read), "{policy}: {with:?}"),
                 _ => {
-                    assert!(with.1 < 0.8 * read && with.0 < 1.05 * sent, "{policy}: {with:?}, {read} without")
+                    assert!(
+                        with.1 < 0.8 * read && with.0 < 1.05 * sent,
+                        "{policy}: {with:?}, {read} without"
+                    )
                 }
             }
         }

@@ -24,7 +24,8 @@ use crate::volume::Volume;
 /// Bytes of data read at once.
 const READ_SIZE: usize = 1 << 20;
 
-/// Steps up the tree that looking for circles takes at most, on a volume that is damaged in any case.
+/// Steps up the tree that looking for circles takes at most, on a volume that is damaged in any
+/// case.
 const CIRCLE_STEPS: u64 = 1 << 20;
 
 /// What is known of one inode.
@@ -93,7 +94,9 @@ impl BadData<'_> {
         let block = |byte: usize| self.extent.address.0 + (byte / self.block_size) as u64;
         let (first, last) = (block(self.from), block(self.to - 1));
         let text = match first == last {
-            true => format!("inode {}: data at block {first} does not match its checksum", self.inode.0),
+            true => {
+                format!("inode {}: data at block {first} does not match its checksum", self.inode.0)
+            }
             false => {
                 format!(
                     "inode {}: data at blocks {first} to {last} does not match its checksums",
@@ -103,7 +106,8 @@ impl BadData<'_> {
         };
         let start = self.index.saturating_mul(self.block_size as u64);
         let bytes = start.saturating_add(self.from as u64)..start.saturating_add(self.to as u64);
-        let at = At { block: Some(BlockAddress(first)), ..At::inode(self.inode) }.remedy(Remedy::Data);
+        let at =
+            At { block: Some(BlockAddress(first)), ..At::inode(self.inode) }.remedy(Remedy::Data);
         reporter.damaged_at(at.bytes(bytes), text);
         self.from = self.to;
     }
@@ -173,16 +177,28 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
     }
 
-    fn begin_inode(&mut self, number: InodeNumber, suffix: u64, value: &[u8], reporter: &mut Reporter<'_>) {
+    fn begin_inode(
+        &mut self,
+        number: InodeNumber,
+        suffix: u64,
+        value: &[u8],
+        reporter: &mut Reporter<'_>,
+    ) {
         self.highest = self.highest.max(number.0);
         if suffix != 0 {
-            reporter.damaged_at(At::inode(number), format!("inode {}: a second attribute key", number.0));
+            reporter.damaged_at(
+                At::inode(number),
+                format!("inode {}: a second attribute key", number.0),
+            );
             return;
         }
         let inode = match Inode::decode(value) {
             Ok(inode) => inode,
             Err(error) => {
-                reporter.damaged_at(At::inode(number), format!("inode {}: {}", number.0, reason(&error)));
+                reporter.damaged_at(
+                    At::inode(number),
+                    format!("inode {}: {}", number.0, reason(&error)),
+                );
                 return;
             }
         };
@@ -201,12 +217,25 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             orphan: false,
         };
         self.inodes.insert(number, known);
-        self.current =
-            Some(Current { number, inode, blocks: 0, end: 0, inline: None, symlink: 0, xattrs: false });
+        self.current = Some(Current {
+            number,
+            inode,
+            blocks: 0,
+            end: 0,
+            inline: None,
+            symlink: 0,
+            xattrs: false,
+        });
     }
 
     /// A key of the current inode other than its attributes.
-    fn part(&mut self, key: &Key, kind: Kind, value: &[u8], reporter: &mut Reporter<'_>) -> Result<()> {
+    fn part(
+        &mut self,
+        key: &Key,
+        kind: Kind,
+        value: &[u8],
+        reporter: &mut Reporter<'_>,
+    ) -> Result<()> {
         let Some(current) = &mut self.current else { return Err(Error::Stale(key.inode_number())) };
         let wrong = |reason| Err(Error::CorruptMetadata { address: Default::default(), reason });
         match kind {
@@ -220,7 +249,12 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
                 }
                 let number = current.number;
                 let suffix = key.suffix();
-                self.names.push(Name { inode: entry.inode, directory: number, suffix, kind: entry.kind });
+                self.names.push(Name {
+                    inode: entry.inode,
+                    directory: number,
+                    suffix,
+                    kind: entry.kind,
+                });
                 if let Some(directory) = self.inodes.get_mut(&number) {
                     directory.entries_seen += 1;
                     directory.directories_seen += u64::from(entry.kind == FileKind::Directory);
@@ -247,8 +281,15 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         Ok(())
     }
 
-    /// Reads the data of an extent, which begins at block `index` of the file, and compares it with its checksums.
-    pub fn verify(&self, inode: InodeNumber, index: u64, extent: &Extent, reporter: &mut Reporter<'_>) {
+    /// Reads the data of an extent, which begins at block `index` of the file, and compares it with
+    /// its checksums.
+    pub fn verify(
+        &self,
+        inode: InodeNumber,
+        index: u64,
+        extent: &Extent,
+        reporter: &mut Reporter<'_>,
+    ) {
         reporter.advance(u64::from(extent.length));
         if !self.read_data || extent.unwritten {
             return;
@@ -272,10 +313,12 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
                 let start = index.saturating_add(done as u64).saturating_mul(block_size);
                 let end = start.saturating_add(count as u64 * block_size);
                 let at = At { block: Some(address), ..At::inode(inode) };
-                let text = format!("inode {}: data at block {}: {}", inode.0, address.0, reason(error));
+                let text =
+                    format!("inode {}: data at block {}: {}", inode.0, address.0, reason(error));
                 reporter.damaged_at(at.bytes(start..end), text);
             }
-            for (piece, (bytes, expected)) in bytes.chunks_exact(granule).zip(checksums.by_ref()).enumerate()
+            for (piece, (bytes, expected)) in
+                bytes.chunks_exact(granule).zip(checksums.by_ref()).enumerate()
             {
                 if read.is_ok() && self.volume.crc(bytes) != *expected {
                     let from = done * block_size + piece * granule;
@@ -292,9 +335,11 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         let number = current.number.0;
         let inode = &current.inode;
         let at = || At::inode(current.number);
-        // Where keys are lost the extents that are left cannot add up, and the loss is reported already.
+        // Where keys are lost the extents that are left cannot add up, and the loss is reported
+        // already.
         if inode.blocks != current.blocks && !reporter.tree_damaged {
-            let text = format!("inode {number} counts {} blocks and has {}", inode.blocks, current.blocks);
+            let text =
+                format!("inode {number} counts {} blocks and has {}", inode.blocks, current.blocks);
             reporter.damaged_at(at().remedy(Remedy::Blocks(current.blocks)), text);
         }
         if inode.has(FLAG_RECLAIMING) {
@@ -312,8 +357,14 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
                 reporter.damaged_at(at(), text);
             }
         }
-        if inode.kind == FileKind::Symlink && current.symlink != inode.size && !reporter.tree_damaged {
-            let text = format!("symlink {number}: target of {} bytes, size {}", current.symlink, inode.size);
+        if inode.kind == FileKind::Symlink
+            && current.symlink != inode.size
+            && !reporter.tree_damaged
+        {
+            let text = format!(
+                "symlink {number}: target of {} bytes, size {}",
+                current.symlink, inode.size
+            );
             reporter.damaged_at(at(), text);
         }
         if current.xattrs
@@ -328,7 +379,8 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
     fn read_xattrs(&self, inode: InodeNumber) -> Result<()> {
         let reader = self.volume.reader()?;
         for name in xattr::list(&reader, inode)? {
-            xattr::find(&reader, &self.volume.parameters(), inode, &name)?.ok_or(Error::NoAttribute)?;
+            xattr::find(&reader, &self.volume.parameters(), inode, &name)?
+                .ok_or(Error::NoAttribute)?;
         }
         Ok(())
     }
@@ -340,16 +392,20 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             let at = At::inode(*inode);
             match self.inodes.get_mut(inode) {
                 None => {
-                    let text =
-                        format!("directory {} names inode {}, which is not there", directory.0, inode.0);
+                    let text = format!(
+                        "directory {} names inode {}, which is not there",
+                        directory.0, inode.0
+                    );
                     reporter.damaged_at(at, text);
                 }
                 Some(known) => {
                     known.names += 1;
                     known.named_in = *directory;
                     if known.kind != *kind {
-                        let text =
-                            format!("directory {} has the wrong type for inode {}", directory.0, inode.0);
+                        let text = format!(
+                            "directory {} has the wrong type for inode {}",
+                            directory.0, inode.0
+                        );
                         reporter.damaged_at(at, text);
                     }
                 }
@@ -374,7 +430,10 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         self.check_circles(reporter);
         self.check_reachable(&numbers, reporter);
         if inodes != numbers.len() as u64 {
-            reporter.damaged(format!("the metaroot counts {inodes} inodes, {} are there", numbers.len()));
+            reporter.damaged(format!(
+                "the metaroot counts {inodes} inodes, {} are there",
+                numbers.len()
+            ));
         }
         if next_inode <= self.highest {
             reporter.damaged(format!("the next inode number {next_inode} is in use"));
@@ -384,8 +443,8 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
     }
 
-    /// Ends the last inode where [`finish`](Self::finish) is not called, and looks up the paths of what was found. `root`
-    /// is the tree that was visited.
+    /// Ends the last inode where [`finish`](Self::finish) is not called, and looks up the paths of
+    /// what was found. `root` is the tree that was visited.
     pub fn locate(&mut self, root: &Root, reporter: &mut Reporter<'_>) {
         self.end_inode(reporter);
         if reporter.has_places() {
@@ -394,8 +453,8 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
     }
 
-    /// No directory is below itself. Only one with a name too many can be, or one that does not lead to the root, which
-    /// [`check_reachable`](Self::check_reachable) finds.
+    /// No directory is below itself. Only one with a name too many can be, or one that does not
+    /// lead to the root, which [`check_reachable`](Self::check_reachable) finds.
     fn check_circles(&self, reporter: &mut Reporter<'_>) {
         let mut steps = CIRCLE_STEPS;
         for Name { inode, directory, .. } in &self.names {
@@ -407,7 +466,9 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             let mut at = *directory;
             while at != *inode && at != InodeNumber::ROOT && steps > 0 {
                 steps -= 1;
-                let Some(above) = self.inodes.get(&at).filter(|above| above.names > 0) else { break };
+                let Some(above) = self.inodes.get(&at).filter(|above| above.names > 0) else {
+                    break;
+                };
                 at = above.named_in;
             }
             if at == *inode {
@@ -484,8 +545,10 @@ fn check_links(number: InodeNumber, known: &Known, reporter: &mut Reporter<'_>) 
             reporter.damaged_at(at().remedy(links.unwrap_or_default()), text);
         }
         if known.entries != known.entries_seen {
-            let text =
-                format!("directory {inode} counts {} entries and has {}", known.entries, known.entries_seen);
+            let text = format!(
+                "directory {inode} counts {} entries and has {}",
+                known.entries, known.entries_seen
+            );
             reporter.damaged_at(at().remedy(Remedy::Entries(known.entries_seen)), text);
         }
         if known.names > 0 && known.parent != known.named_in {
@@ -500,7 +563,8 @@ fn check_links(number: InodeNumber, known: &Known, reporter: &mut Reporter<'_>) 
             );
         }
     } else if u64::from(known.links) != known.names {
-        // Without a name, or with a name though it says that it is removed: one of the two is wrong, and which one is not told.
+        // Without a name, or with a name though it says that it is removed: one of the two is
+        // wrong, and which one is not told.
         let links = u32::try_from(known.names).ok().filter(|names| *names > 0 && known.links > 0);
         reporter.damaged_at(
             at().remedy(links.map_or(Remedy::None, Remedy::Links)),

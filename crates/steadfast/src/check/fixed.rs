@@ -51,14 +51,18 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
             && found.generation < newest.generation);
         if copy != SlotCopy::Valid(*newest) && !older {
             let generation = newest.generation.0;
-            let text = format!("one copy of metaroot generation {generation} is damaged, at byte {offset}");
-            reporter.degraded_at(At::block(block_of(superblock, offset)).remedy(Remedy::Copy), text);
+            let text = format!(
+                "one copy of metaroot generation {generation} is damaged, at byte {offset}"
+            );
+            reporter
+                .degraded_at(At::block(block_of(superblock, offset)).remedy(Remedy::Copy), text);
         }
     }
     let other = 1 - slot;
     let offsets = superblock.metaroot_offsets(other);
     let copies = offsets.map(|offset| Metaroot::read_copy(medium, superblock, platform, offset));
-    let valid = |copy: &SlotCopy| matches!(copy, SlotCopy::Valid(found) if found.generation.0 % 2 == other);
+    let valid =
+        |copy: &SlotCopy| matches!(copy, SlotCopy::Valid(found) if found.generation.0 % 2 == other);
     let at = At::block(block_of(superblock, offsets[0]));
     if !copies.iter().any(valid) && !copies.contains(&SlotCopy::Blank) {
         let text = format!(
@@ -69,16 +73,19 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
         return;
     }
     for (offset, copy) in offsets.into_iter().zip(&copies) {
-        // A power cut leaves a copy that is older, or blank still, but where units are small also a torn one.
+        // A power cut leaves a copy that is older, or blank still, but where units are small also a
+        // torn one.
         if *copy == SlotCopy::Invalid && medium.geometry().atomic_unit as usize >= STRUCTURE_SIZE {
             let text = format!("one copy of metaroot slot {other} is damaged, at byte {offset}");
-            reporter.degraded_at(At::block(block_of(superblock, offset)).remedy(Remedy::Copy), text);
+            reporter
+                .degraded_at(At::block(block_of(superblock, offset)).remedy(Remedy::Copy), text);
         }
     }
 }
 
-/// Reports a gap in the intent log: records that were acknowledged and cannot be reached any more. (Damage to the very last
-/// record cannot be told from a record that a power cut has torn, which is no damage.)
+/// Reports a gap in the intent log: records that were acknowledged and cannot be reached any more.
+/// (Damage to the very last record cannot be told from a record that a power cut has torn, which is
+/// no damage.)
 pub(super) fn check_log<M: Medium, P: Platform>(
     volume: &Volume<M, P>,
     metaroot: &Metaroot,

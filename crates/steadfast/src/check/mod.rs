@@ -1,8 +1,10 @@
-//! Offline verification of a whole volume: every copy of every node, every data checksum, every reference and count.
+//! Offline verification of a whole volume: every copy of every node, every data checksum, every
+//! reference and count.
 //!
-//! The check itself reads only; [`repair()`] writes what needs no guess. The check looks at two states: the durable one (newest metaroot), whose nodes and allocation bitmaps
-//! are on the medium, and the one that opening reaches, which adds the intent log. Where the log is empty they are
-//! the same, and one pass serves for both.
+//! The check itself reads only; [`repair()`] writes what needs no guess. The check looks at two
+//! states: the durable one (newest metaroot), whose nodes and allocation bitmaps are on the medium,
+//! and the one that opening reaches, which adds the intent log. Where the log is empty they are the
+//! same, and one pass serves for both.
 
 mod files;
 mod fixed;
@@ -39,8 +41,8 @@ use walk::{Copies, walk};
 /// Verifies the volume on `medium`. `progress` is called now and then.
 ///
 /// # Errors
-/// Where the volume cannot be found at all: no superblock, no metaroot, or parameters that this version does not know.
-/// Damage inside it is no error: it is in the report.
+/// Where the volume cannot be found at all: no superblock, no metaroot, or parameters that this
+/// version does not know. Damage inside it is no error: it is in the report.
 pub fn check<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,
@@ -55,8 +57,12 @@ pub fn check<M: Medium, P: Platform>(
     }
     fixed::check_metaroots(medium, &superblock, platform, &metaroot, &mut reporter);
 
-    let open_options =
-        OpenOptions { read_only: true, cache_size: options.cache_size, access_times: false, recover: false };
+    let open_options = OpenOptions {
+        read_only: true,
+        cache_size: options.cache_size,
+        access_times: false,
+        recover: false,
+    };
     let found = (superblock.clone(), superblock_damaged);
     let opened = Volume::open_found(medium, open_options.clone(), platform, found);
     let opens = opened.is_ok();
@@ -83,8 +89,8 @@ pub fn check<M: Medium, P: Platform>(
     reporter.finish()
 }
 
-/// The superblock, and whether a copy is bad. The second copy of a volume that is smaller than its medium is not at the end of
-/// that, where opening looks.
+/// The superblock, and whether a copy is bad. The second copy of a volume that is smaller than its
+/// medium is not at the end of that, where opening looks.
 fn find_superblock<M: Medium, P: Platform>(medium: &M, platform: &P) -> Result<(Superblock, bool)> {
     match Superblock::read(&medium, platform) {
         Err(error @ (Error::NotSteadfast | Error::SuperblockDamaged)) => {
@@ -94,7 +100,8 @@ fn find_superblock<M: Medium, P: Platform>(medium: &M, platform: &P) -> Result<(
     }
 }
 
-/// Verifies the state of the newest metaroot: nodes in all copies, allocation, and (where no log is to be replayed) files.
+/// Verifies the state of the newest metaroot: nodes in all copies, allocation, and (where no log is
+/// to be replayed) files.
 fn check_durable<M: Medium, P: Platform>(
     volume: &Volume<M, P>,
     superblock: &Superblock,
@@ -124,7 +131,13 @@ fn check_durable<M: Medium, P: Platform>(
         }
         walk::Event::Item(key, value) => {
             usage.item(&key, value, reporter);
-            directory.item((&key, value), metaroot, &mut usage, |run| store.contains(run), reporter);
+            directory.item(
+                (&key, value),
+                metaroot,
+                &mut usage,
+                |run| store.contains(run),
+                reporter,
+            );
             if replayed {
                 reporter.advance(usage::blocks_of(&key, value));
             } else {
@@ -139,12 +152,13 @@ fn check_durable<M: Medium, P: Platform>(
         return;
     }
     if nodes != metaroot.nodes {
-        reporter.damaged(format!("the metaroot counts {} nodes, the tree has {nodes}", metaroot.nodes));
+        reporter
+            .damaged(format!("the metaroot counts {} nodes, the tree has {nodes}", metaroot.nodes));
     }
     usage.compare(metaroot.used_blocks, reporter);
     usage.compare_references(metaroot.snapshots.shared_extents, reporter);
-    // Behind a log the data of this tree is not looked at: what the records have freed may be gone. What a snapshot
-    // holds, too, has to be there.
+    // Behind a log the data of this tree is not looked at: what the records have freed may be gone.
+    // What a snapshot holds, too, has to be there.
     let data = options.data.then_some(Data { files: &files, shared_too: replayed });
     directory.verify(store, metaroot, &mut seen, &mut usage, data.as_ref(), reporter);
     // What snapshots have lost makes nothing of the live state uncertain.

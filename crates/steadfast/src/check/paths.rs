@@ -52,7 +52,8 @@ impl<'a, M: Medium, P: Platform> Names<'a, M, P> {
         (paths.collect(), more)
     }
 
-    /// The path from the root; from `<directory N>` where the way up is lost; `None` where there is no name at all.
+    /// The path from the root; from `<directory N>` where the way up is lost; `None` where there is
+    /// no name at all.
     fn path(&self, inode: InodeNumber) -> Option<Vec<u8>> {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         let mut at = inode;

@@ -1,12 +1,14 @@
 //! Repair: what a check has found and what needs no guess is put right.
 //!
-//! - A bad copy is written again where the other one is good: a pass of the [scrub](crate::scrub) does that.
-//! - A count, a parent or an orphan record that contradicts what it counts is set to what is there; but only where nothing else
-//!   is wrong with the structure. With keys missing, what is there is not what was there.
+//! - A bad copy is written again where the other one is good: a pass of the [scrub](crate::scrub)
+//!   does that.
+//! - A count, a parent or an orphan record that contradicts what it counts is set to what is there;
+//!   but only where nothing else is wrong with the structure. With keys missing, what is there is
+//!   not what was there.
 //! - Everything else stays as it is. Where there is nothing to do nothing is written.
 //!
-//! A repair is made of ordinary transactions and of copies that no power cut spoils on both sides, so it can be interrupted
-//! at any moment and begun again.
+//! A repair is made of ordinary transactions and of copies that no power cut spoils on both sides,
+//! so it can be interrupted at any moment and begun again.
 
 use alloc::vec::Vec;
 
@@ -45,15 +47,18 @@ impl RepairReport {
 
     /// What was wrong and is not any more.
     pub fn repaired(&self) -> impl Iterator<Item = &Finding> {
-        let left = |finding: &&Finding| !self.after.findings.iter().any(|left| left.text == finding.text);
+        let left =
+            |finding: &&Finding| !self.after.findings.iter().any(|left| left.text == finding.text);
         self.before.findings.iter().filter(left)
     }
 }
 
-/// Checks the volume on `medium`, repairs what is safe, and checks again what was changed. `progress` is of the checks.
+/// Checks the volume on `medium`, repairs what is safe, and checks again what was changed.
+/// `progress` is of the checks.
 ///
 /// # Errors
-/// As [`check`]; those of opening the volume for writing and of writing. The volume is then as after a power cut.
+/// As [`check`]; those of opening the volume for writing and of writing. The volume is then as
+/// after a power cut.
 pub fn repair<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,
@@ -67,8 +72,12 @@ pub fn repair<M: Medium, P: Platform>(
         return Ok(RepairReport { after: before.clone(), before, ..RepairReport::default() });
     }
     let found = find_superblock(medium, platform)?;
-    let open_options =
-        OpenOptions { read_only: false, cache_size: options.cache_size, access_times: false, recover: false };
+    let open_options = OpenOptions {
+        read_only: false,
+        cache_size: options.cache_size,
+        access_times: false,
+        recover: false,
+    };
     let opened = Volume::open_found(medium, open_options, platform, found);
     let volume = match opened.and_then(|volume| volume.catch_up().map(|()| volume)) {
         // What opening needs is lost: the check has said so.
@@ -89,8 +98,9 @@ pub fn repair<M: Medium, P: Platform>(
         copies = scrub.report().healed;
     }
     // The slot of the older metaroot is no copy of anything: the next checkpoint writes it.
-    volume
-        .update(SpaceClass::Freeing, |tx| Inode::load(tx, InodeNumber::ROOT)?.store(tx, InodeNumber::ROOT))?;
+    volume.update(SpaceClass::Freeing, |tx| {
+        Inode::load(tx, InodeNumber::ROOT)?.store(tx, InodeNumber::ROOT)
+    })?;
     volume.checkpoint()?;
     volume.close()?;
     let after = check(medium, platform, options, progress)?;
@@ -101,8 +111,8 @@ pub fn repair<M: Medium, P: Platform>(
     Ok(RepairReport { counts: fixes.len() as u64, copies, before, after })
 }
 
-/// The findings whose right value is derivable: none where the structure has damage of another kind, or where there are more
-/// findings than are kept, so that nobody knows.
+/// The findings whose right value is derivable: none where the structure has damage of another
+/// kind, or where there are more findings than are kept, so that nobody knows.
 fn fixes(report: &CheckReport) -> Vec<Finding> {
     let all_known = report.findings.len() as u64 == report.damaged + report.degraded;
     let guess = report.findings.iter().any(|finding| finding.remedy == Remedy::None);

@@ -56,7 +56,8 @@ pub enum Remedy {
     /// Nothing: what is right cannot be derived from what is left.
     #[default]
     None,
-    /// Nothing either, but only the content of a file is lost: references and counts do not depend on it.
+    /// Nothing either, but only the content of a file is lost: references and counts do not depend
+    /// on it.
     Data,
     /// The other copy is good: write the bad one again.
     Copy,
@@ -85,7 +86,8 @@ pub struct Finding {
     pub block: Option<BlockAddress>,
     /// The file or directory that is affected, where it is one.
     pub inode: Option<InodeNumber>,
-    /// Which of its bytes are affected, where it is a part; the end is `u64::MAX` where it is not known.
+    /// Which of its bytes are affected, where it is a part; the end is `u64::MAX` where it is not
+    /// known.
     pub bytes: Option<Range<u64>>,
     /// Paths of what is affected, as far as names can be read, at most [`PATHS_MAX`].
     pub paths: Vec<Vec<u8>>,
@@ -185,7 +187,8 @@ pub(super) struct Reporter<'a> {
     pub report: CheckReport,
     /// A part of the tree cannot be read: counts cannot add up.
     pub tree_damaged: bool,
-    /// The name of the snapshot whose tree is being looked at: what is found there is not part of the live tree.
+    /// The name of the snapshot whose tree is being looked at: what is found there is not part of
+    /// the live tree.
     pub snapshot: Option<String>,
     /// What the finding with the same index is about.
     places: Vec<At>,
@@ -240,8 +243,16 @@ impl<'a> Reporter<'a> {
                     false => format!("snapshot {name:?}: {text}"),
                 };
             }
-            let finding =
-                Finding { severity, text, block, inode, bytes, paths: Vec::new(), more_paths: 0, remedy };
+            let finding = Finding {
+                severity,
+                text,
+                block,
+                inode,
+                bytes,
+                paths: Vec::new(),
+                more_paths: 0,
+                remedy,
+            };
             self.report.findings.push(finding);
             self.places.push(at);
         }
@@ -252,7 +263,8 @@ impl<'a> Reporter<'a> {
         self.places.iter().any(|at| at.inode.is_some() || at.keys.is_some())
     }
 
-    /// Fills in the paths of every finding that has none yet; `paths` gives them, and how many there are beyond.
+    /// Fills in the paths of every finding that has none yet; `paths` gives them, and how many
+    /// there are beyond.
     pub fn locate(&mut self, mut paths: impl FnMut(&At) -> (Vec<Vec<u8>>, u64)) {
         for (finding, at) in self.report.findings.iter_mut().zip(&self.places) {
             if finding.paths.is_empty() && (at.inode.is_some() || at.keys.is_some()) {
@@ -271,8 +283,8 @@ impl<'a> Reporter<'a> {
         self.places.iter().skip(mark).any(|at| at.inode.is_some() || at.keys.is_some())
     }
 
-    /// As [`locate`](Self::locate) for findings since the mark, in a tree that is not the live one: nobody else looks up
-    /// their paths after this.
+    /// As [`locate`](Self::locate) for findings since the mark, in a tree that is not the live one:
+    /// nobody else looks up their paths after this.
     pub fn locate_since(&mut self, mark: usize, mut paths: impl FnMut(&At) -> (Vec<Vec<u8>>, u64)) {
         for (finding, at) in self.report.findings.iter_mut().zip(&mut self.places).skip(mark) {
             let at = core::mem::take(at);

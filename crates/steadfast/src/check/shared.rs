@@ -1,5 +1,5 @@
-//! The counts of shared blocks against the extents that name them. Their keys come before those of files, so every count is
-//! known when the first extent is met.
+//! The counts of shared blocks against the extents that name them. Their keys come before those of
+//! files, so every count is known when the first extent is met.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -32,12 +32,18 @@ impl References {
     }
 
     /// An extent names `run`: returns the parts that are shared, and those that are not.
-    pub fn take(&mut self, run: BlockRun, reporter: &mut Reporter<'_>) -> (Vec<BlockRun>, Vec<BlockRun>) {
+    pub fn take(
+        &mut self,
+        run: BlockRun,
+        reporter: &mut Reporter<'_>,
+    ) -> (Vec<BlockRun>, Vec<BlockRun>) {
         let (mut shared, mut alone) = (Vec::new(), Vec::new());
-        let part = |start: u64, end: u64| BlockRun { start: BlockAddress(start), count: end - start };
+        let part =
+            |start: u64, end: u64| BlockRun { start: BlockAddress(start), count: end - start };
         let mut at = run.start.0;
         while at < run.end() {
-            let before = self.missing.range(..=at).next_back().map(|(start, entry)| (*start, *entry));
+            let before =
+                self.missing.range(..=at).next_back().map(|(start, entry)| (*start, *entry));
             let Some((start, (end, left))) = before.filter(|(_, (end, _))| *end > at) else {
                 let next = self.missing.range(at..).next().map_or(run.end(), |(start, _)| *start);
                 let next = next.min(run.end());
@@ -67,12 +73,15 @@ impl References {
     /// All extents have been visited.
     pub fn finish(&self, counted: u64, reporter: &mut Reporter<'_>) {
         for (start, (end, left)) in self.missing.iter().filter(|(_, (_, left))| *left > 0) {
-            let text = format!("blocks {start}..{end} have {left} extents less than their count says");
+            let text =
+                format!("blocks {start}..{end} have {left} extents less than their count says");
             reporter.damaged_at(At::block(BlockAddress(*start)), text);
         }
         if counted != self.keys {
-            reporter
-                .damaged(format!("the metaroot counts {counted} shared extents, {} are there", self.keys));
+            reporter.damaged(format!(
+                "the metaroot counts {counted} shared extents, {} are there",
+                self.keys
+            ));
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Snapshots against the dead lists: every block that a snapshot needs and the live tree does not is in the right list, with
-//! the right birth, and nothing else is.
+//! Snapshots against the dead lists: every block that a snapshot needs and the live tree does not
+//! is in the right list, with the right birth, and nothing else is.
 //!
-//! The life of a block is one interval, so going from the newest snapshot to the oldest, what a tree has and no newer one
-//! has died between the two: it is in the list of this snapshot, or in that of one between them that is being deleted and
-//! whose list has not been worked off. Subtrees that a newer tree has are not looked at again, so a check reads each node
-//! once, however many snapshots hold it.
+//! The life of a block is one interval, so going from the newest snapshot to the oldest, what a
+//! tree has and no newer one has died between the two: it is in the list of this snapshot, or in
+//! that of one between them that is being deleted and whose list has not been worked off. Subtrees
+//! that a newer tree has are not looked at again, so a check reads each node once, however many
+//! snapshots hold it.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -86,13 +87,17 @@ impl Directory {
     ) {
         let (key, value) = item;
         match key.kind() {
-            Some(Kind::Extent) if decode_birth(value).is_some_and(|birth| birth > metaroot.generation) => {
+            Some(Kind::Extent)
+                if decode_birth(value).is_some_and(|birth| birth > metaroot.generation) =>
+            {
                 let inode = key.inode_number().0;
                 reporter.damaged(format!("inode {inode}: an extent from a later generation"));
             }
             Some(Kind::Snapshot) => match Record::decode(Generation(key.suffix()), value) {
                 Ok(record) => self.records.push(record),
-                Err(error) => reporter.damaged(format!("snapshot {}: {}", key.suffix(), reason(&error))),
+                Err(error) => {
+                    reporter.damaged(format!("snapshot {}: {}", key.suffix(), reason(&error)))
+                }
             },
             Some(Kind::DeadList) => {
                 let generation = key.dead_list_generation();
@@ -123,13 +128,18 @@ impl Directory {
         let newest = self.records.iter().rev().find(|record| !record.deleting);
         let newest = newest.map_or(Generation(0), |record| record.generation);
         if counts.newest != newest {
-            let text =
-                format!("the metaroot says snapshot {} is the newest, it is {}", counts.newest.0, newest.0);
+            let text = format!(
+                "the metaroot says snapshot {} is the newest, it is {}",
+                counts.newest.0, newest.0
+            );
             reporter.damaged(text);
         }
         if counts.keys != self.records.len() as u64 {
-            let text =
-                format!("the metaroot counts {} snapshots, {} are there", counts.keys, self.records.len());
+            let text = format!(
+                "the metaroot counts {} snapshots, {} are there",
+                counts.keys,
+                self.records.len()
+            );
             reporter.damaged(text);
         }
         let dead = usage.dead_blocks();
@@ -146,15 +156,20 @@ impl Directory {
                 counts.shared_nodes, self.old_nodes
             ));
         }
-        let mut names: Vec<&str> =
-            self.records.iter().filter(|record| !record.deleting).map(|record| &record.name[..]).collect();
+        let mut names: Vec<&str> = self
+            .records
+            .iter()
+            .filter(|record| !record.deleting)
+            .map(|record| &record.name[..])
+            .collect();
         names.sort_unstable();
         for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
             reporter.damaged(format!("two snapshots have the name {:?}", pair[0]));
         }
     }
 
-    /// Verifies every snapshot's tree and the dead lists. The live tree has been visited: `usage` has its blocks.
+    /// Verifies every snapshot's tree and the dead lists. The live tree has been visited: `usage`
+    /// has its blocks.
     pub fn verify<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -195,7 +210,8 @@ impl Directory {
         }
         let has = |generation| self.records.iter().any(|record| record.generation == generation);
         for generation in usage.dead_generations().filter(|generation| !has(*generation)) {
-            reporter.damaged(format!("a dead list of snapshot {}, which is not there", generation.0));
+            reporter
+                .damaged(format!("a dead list of snapshot {}, which is not there", generation.0));
         }
     }
 }
@@ -236,7 +252,12 @@ impl Expected {
     }
 
     /// Takes `start..end`, born in `birth`, out; returns the part of it that is not there.
-    fn remove(&mut self, start: u64, end: u64, birth: Generation) -> Option<(u64, u64, &'static str)> {
+    fn remove(
+        &mut self,
+        start: u64,
+        end: u64,
+        birth: Generation,
+    ) -> Option<(u64, u64, &'static str)> {
         let mut at = start;
         while at < end {
             let Some((from, (to, born))) =
@@ -273,7 +294,8 @@ impl Expected {
     }
 }
 
-/// Looks up the paths of what was found in a snapshot since `mark`: its names are not those of the live tree.
+/// Looks up the paths of what was found in a snapshot since `mark`: its names are not those of the
+/// live tree.
 fn locate<M: Medium, P: Platform>(
     store: &Store<M, P>,
     record: &Record,
@@ -300,7 +322,8 @@ fn locate<M: Medium, P: Platform>(
     reporter.locate_since(mark, |at| names.affected(at));
 }
 
-/// Compares with its checksums what a snapshot has in common with the live tree, which has been visited.
+/// Compares with its checksums what a snapshot has in common with the live tree, which has been
+/// visited.
 fn verify_shared_data<M: Medium, P: Platform>(
     store: &Store<M, P>,
     record: &Record,
@@ -351,35 +374,45 @@ fn verify_tree<M: Medium, P: Platform>(
         parts.iter().map(|(from, to)| to - from).sum::<u64>()
     };
     reporter.snapshot = Some(name.clone());
-    walk(store, &record.root, Copies::All, Some(nodes), reporter, &mut |event, reporter| match event {
-        Event::Node(pointer) => {
-            for start in pointer.copies() {
-                let run = BlockRun { start, count: node_blocks };
-                if take(usage, run, pointer.generation, reporter) != node_blocks {
-                    reporter.damaged(format!(
-                        "snapshot {name:?}: its node at block {} is in use for something newer",
-                        start.0
-                    ));
+    walk(
+        store,
+        &record.root,
+        Copies::All,
+        Some(nodes),
+        reporter,
+        &mut |event, reporter| match event {
+            Event::Node(pointer) => {
+                for start in pointer.copies() {
+                    let run = BlockRun { start, count: node_blocks };
+                    if take(usage, run, pointer.generation, reporter) != node_blocks {
+                        reporter.damaged(format!(
+                            "snapshot {name:?}: its node at block {} is in use for something newer",
+                            start.0
+                        ));
+                    }
                 }
             }
-        }
-        Event::Item(key, value) if key.kind() == Some(Kind::Extent) => {
-            let extent = match Extent::decode(value, granules) {
-                Ok(extent) if store.contains(extent.run()) => extent,
-                other => {
-                    let error = other.err().unwrap_or(Error::NotFound);
-                    let inode = key.inode_number().0;
-                    reporter.damaged(format!("snapshot {name:?}: inode {inode}: {}", reason(&error)));
-                    return;
+            Event::Item(key, value) if key.kind() == Some(Kind::Extent) => {
+                let extent = match Extent::decode(value, granules) {
+                    Ok(extent) if store.contains(extent.run()) => extent,
+                    other => {
+                        let error = other.err().unwrap_or(Error::NotFound);
+                        let inode = key.inode_number().0;
+                        reporter.damaged(format!(
+                            "snapshot {name:?}: inode {inode}: {}",
+                            reason(&error)
+                        ));
+                        return;
+                    }
+                };
+                if take(usage, extent.run(), extent.birth, reporter) > 0
+                    && let Some(files) = files
+                {
+                    files.verify(key.inode_number(), key.suffix(), &extent, reporter);
                 }
-            };
-            if take(usage, extent.run(), extent.birth, reporter) > 0
-                && let Some(files) = files
-            {
-                files.verify(key.inode_number(), key.suffix(), &extent, reporter);
             }
-        }
-        Event::Item(..) => {}
-    });
+            Event::Item(..) => {}
+        },
+    );
     reporter.snapshot = None;
 }

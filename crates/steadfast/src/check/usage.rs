@@ -40,11 +40,20 @@ impl<'a> Usage<'a> {
     }
 
     /// `count` blocks from `start` on belong to `owner`.
-    pub fn take(&mut self, start: BlockAddress, count: u64, owner: &str, reporter: &mut Reporter<'_>) {
+    pub fn take(
+        &mut self,
+        start: BlockAddress,
+        count: u64,
+        owner: &str,
+        reporter: &mut Reporter<'_>,
+    ) {
         let size = u64::from(self.superblock.group_blocks);
         let end = start.0.saturating_add(count);
         if start.0 < self.superblock.first_block() || end > self.superblock.end_block() {
-            reporter.damaged(format!("{owner} uses blocks {}..{end}, which are no data blocks", start.0));
+            reporter.damaged(format!(
+                "{owner} uses blocks {}..{end}, which are no data blocks",
+                start.0
+            ));
             return;
         }
         let mut block = start.0;
@@ -53,15 +62,21 @@ impl<'a> Usage<'a> {
             let bitmap = self.found.entry(block / size).or_insert_with(|| Bitmap::new(size));
             let low = block % size;
             if bitmap.set(low, low + stop - block, true) != stop - block {
-                reporter
-                    .damaged(format!("{owner} uses blocks {block}..{stop}, of which some are used twice"));
+                reporter.damaged(format!(
+                    "{owner} uses blocks {block}..{stop}, of which some are used twice"
+                ));
             }
             block = stop;
         }
     }
 
     /// The dead list of a snapshot names `run`, which can be allocated.
-    pub fn take_dead(&mut self, run: BlockRun, generation: Generation, reporter: &mut Reporter<'_>) {
+    pub fn take_dead(
+        &mut self,
+        run: BlockRun,
+        generation: Generation,
+        reporter: &mut Reporter<'_>,
+    ) {
         if self.dead_lists.last() != Some(&generation) {
             self.dead_lists.push(generation);
         }
@@ -116,7 +131,9 @@ impl<'a> Usage<'a> {
         let size = u64::from(self.superblock.group_blocks);
         parts(run, size).any(|(group, from, to)| {
             let zeros = |bitmap: &Bitmap| bitmap.zeros(from).filter(|(low, _)| *low == from);
-            self.found.get(&group).is_some_and(|bitmap| zeros(bitmap).is_none_or(|(_, high)| high < to))
+            self.found
+                .get(&group)
+                .is_some_and(|bitmap| zeros(bitmap).is_none_or(|(_, high)| high < to))
         })
     }
 
@@ -153,7 +170,9 @@ impl<'a> Usage<'a> {
                 let mut bitmap = Bitmap::new(u64::from(self.superblock.group_blocks));
                 match decode_group(Some(value), &self.allocatable(key.suffix()), &mut bitmap) {
                     Ok(()) => drop(self.stored.insert(key.suffix(), bitmap)),
-                    Err(reason) => reporter.damaged(format!("bitmap of group {}: {reason}", key.suffix())),
+                    Err(reason) => {
+                        reporter.damaged(format!("bitmap of group {}: {reason}", key.suffix()))
+                    }
                 }
             }
             _ => {}
@@ -169,8 +188,8 @@ impl<'a> Usage<'a> {
         bitmap
     }
 
-    /// Compares what the live tree uses and the dead lists name with the bitmaps and with the metaroot's count. Before any
-    /// snapshot is looked at.
+    /// Compares what the live tree uses and the dead lists name with the bitmaps and with the
+    /// metaroot's count. Before any snapshot is looked at.
     pub fn compare(&self, counted: u64, reporter: &mut Reporter<'_>) {
         let size = u64::from(self.superblock.group_blocks);
         let empty = Bitmap::new(size);
@@ -207,7 +226,8 @@ impl<'a> Usage<'a> {
         reporter.report.used_blocks = used;
         reporter.report.snapshot_blocks = self.dead_blocks();
         if used != counted {
-            reporter.damaged(format!("the metaroot counts {counted} used blocks, {used} are in use"));
+            reporter
+                .damaged(format!("the metaroot counts {counted} used blocks, {used} are in use"));
         }
     }
 }

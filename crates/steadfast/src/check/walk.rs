@@ -32,7 +32,8 @@ pub(super) enum Event<'a> {
     Item(Key, &'a [u8]),
 }
 
-/// A node still to be visited, with the range that its keys must lie in: `low..high`, no bound where `None`.
+/// A node still to be visited, with the range that its keys must lie in: `low..high`, no bound
+/// where `None`.
 struct Pending {
     pointer: NodePointer,
     level: u8,
@@ -40,8 +41,8 @@ struct Pending {
     high: Option<Key>,
 }
 
-/// Visits every node and item below `root`, but not what `seen` says another tree has too. What cannot be read is reported
-/// and skipped.
+/// Visits every node and item below `root`, but not what `seen` says another tree has too. What
+/// cannot be read is reported and skipped.
 pub(super) fn walk<M: Medium, P: Platform>(
     store: &Store<M, P>,
     root: &Root,
@@ -50,8 +51,10 @@ pub(super) fn walk<M: Medium, P: Platform>(
     reporter: &mut Reporter<'_>,
     visit: &mut dyn FnMut(Event<'_>, &mut Reporter<'_>),
 ) {
-    let mut stack = vec![Pending { pointer: root.pointer, level: root.level(), low: Key::MIN, high: None }];
-    // No tree has more nodes than fit the volume; one that seems to leads to the same nodes again and again.
+    let mut stack =
+        vec![Pending { pointer: root.pointer, level: root.level(), low: Key::MIN, high: None }];
+    // No tree has more nodes than fit the volume; one that seems to leads to the same nodes again
+    // and again.
     let mut left = store.superblock_now().usable_blocks() / store.superblock.node_blocks();
     while let Some(next) = stack.pop() {
         if left == 0 {
@@ -127,7 +130,8 @@ fn read<M: Medium, P: Platform>(
     }
     let none = Error::CorruptMetadata { address: next.pointer.addresses[0], reason: "no copy" };
     let node = good.ok_or(failure.unwrap_or(none))?;
-    let corrupt = |reason| Err(Error::CorruptMetadata { address: next.pointer.addresses[0], reason });
+    let corrupt =
+        |reason| Err(Error::CorruptMetadata { address: next.pointer.addresses[0], reason });
     if node.level() != next.level {
         return corrupt("node on the wrong level");
     }
@@ -141,13 +145,17 @@ fn check_bounds(node: &Node, place: &Pending, reporter: &mut Reporter<'_>) {
     if node.count() == 0 {
         return;
     }
-    // The first key of a branch is only a lower bound; it may lie below the range after removals on its left.
+    // The first key of a branch is only a lower bound; it may lie below the range after removals on
+    // its left.
     let first_counts = node.level() == 0;
     let low = first_counts && node.key(0) < place.low;
     let high = place.high.is_some_and(|high| node.key(node.count() - 1) >= high);
     if low || high {
         let address = place.pointer.addresses[0];
-        let at = At { keys: Some((node.key(0), Some(node.key(node.count() - 1)))), ..At::block(address) };
+        let at = At {
+            keys: Some((node.key(0), Some(node.key(node.count() - 1)))),
+            ..At::block(address)
+        };
         reporter.damaged_at(at, format!("node at block {} has keys outside its range", address.0));
     }
 }

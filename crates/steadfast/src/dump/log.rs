@@ -14,7 +14,8 @@ use crate::types::Lsn;
 use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// The records of the intent log, one line for each group, or the mutations of the one that has number `lsn` in it.
+    /// The records of the intent log, one line for each group, or the mutations of the one that has
+    /// number `lsn` in it.
     ///
     /// # Errors
     /// `NotFound` where there is no such record; those of reading the log.

@@ -1,7 +1,9 @@
-//! What is on a volume, field by field, as lines of text for people: for those who debug the format or write a reader.
+//! What is on a volume, field by field, as lines of text for people: for those who debug the format
+//! or write a reader.
 //!
-//! Nothing here changes or repairs anything, and nothing is taken for granted: a structure that fails its checks is shown
-//! as far as it can be, with what is wrong. Structures are named as in docs/FORMAT.md.
+//! Nothing here changes or repairs anything, and nothing is taken for granted: a structure that
+//! fails its checks is shown as far as it can be, with what is wrong. Structures are named as in
+//! docs/FORMAT.md.
 
 mod log;
 mod structures;
@@ -30,8 +32,8 @@ pub use structures::{metaroots, superblocks};
 pub type Lines<'a> = dyn FnMut(String) + 'a;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// The node whose first copy is at block `address`: header and items. No pointer leads there, so its checksum is
-    /// shown and not checked.
+    /// The node whose first copy is at block `address`: header and items. No pointer leads there,
+    /// so its checksum is shown and not checked.
     ///
     /// # Errors
     /// `CorruptMetadata` where there is no node of this volume; the medium's.
@@ -60,7 +62,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for index in 0..node.count() {
             match node.level() {
                 0 => self.dump_item(&node.key(index), node.value(index), lines),
-                _ => lines(format!("  {:?} -> {}", node.key(index), pointer_text(&node.child(index)))),
+                _ => lines(format!(
+                    "  {:?} -> {}",
+                    node.key(index),
+                    pointer_text(&node.child(index))
+                )),
             }
         }
         Ok(())
@@ -99,7 +105,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if any { Ok(()) } else { Err(Error::Stale(inode)) }
     }
 
-    /// Every node of the tree that opening reaches, indented by level. Nodes that cannot be read are shown as such.
+    /// Every node of the tree that opening reaches, indented by level. Nodes that cannot be read
+    /// are shown as such.
     ///
     /// # Errors
     /// None but `OutOfMemory`; what is damaged is in the text.
@@ -118,9 +125,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             left -= 1;
             match store.node(&pointer, level) {
-                Err(error) => {
-                    lines(format!("{indent}level {level} from {low:?} {}: {error}", pointer_text(&pointer)))
-                }
+                Err(error) => lines(format!(
+                    "{indent}level {level} from {low:?} {}: {error}",
+                    pointer_text(&pointer)
+                )),
                 Ok(node) => {
                     lines(format!(
                         "{indent}level {level} from {low:?} {}: {} items, {} bytes free",
@@ -149,7 +157,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 fn pointer_text(pointer: &NodePointer) -> String {
     let copies: Vec<String> = pointer.copies().map(|address| format!("{}", address.0)).collect();
     let crc = u32::from_le_bytes(pointer.digest[..4].try_into().unwrap_or_default());
-    format!("blocks {} (generation {}, crc {crc:#010x})", copies.join(" and "), pointer.generation.0)
+    format!(
+        "blocks {} (generation {}, crc {crc:#010x})",
+        copies.join(" and "),
+        pointer.generation.0
+    )
 }
 
 fn hex(bytes: &[u8]) -> String {

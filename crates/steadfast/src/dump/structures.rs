@@ -16,7 +16,11 @@ use crate::types::Timestamp;
 ///
 /// # Errors
 /// Where neither leads to a volume: as [`Volume::open`](crate::Volume::open).
-pub fn superblocks(medium: &impl Medium, platform: &impl Platform, lines: &mut Lines<'_>) -> Result<()> {
+pub fn superblocks(
+    medium: &impl Medium,
+    platform: &impl Platform,
+    lines: &mut Lines<'_>,
+) -> Result<()> {
     let (good, damaged) = Superblock::read(&medium, platform)?;
     let state = if damaged { ", the other copy is damaged or missing" } else { ", both copies" };
     lines(format!("superblock: version {}{state}", good.version));
@@ -35,7 +39,10 @@ pub fn superblocks(medium: &impl Medium, platform: &impl Platform, lines: &mut L
             good.features_compatible, good.features_read_only, good.features_incompatible
         ),
     );
-    row("blocks", format!("{} of {} bytes = {} bytes", good.blocks, good.block_size, good.byte_size()));
+    row(
+        "blocks",
+        format!("{} of {} bytes = {} bytes", good.blocks, good.block_size, good.byte_size()),
+    );
     row("node size", format!("{} bytes", good.node_size));
     row("metadata copies", format!("{}", good.metadata_copies));
     row("group", format!("{} blocks", good.group_blocks));
@@ -51,7 +58,11 @@ pub fn superblocks(medium: &impl Medium, platform: &impl Platform, lines: &mut L
 ///
 /// # Errors
 /// Those of reading the superblock. What is wrong with a metaroot is in the text.
-pub fn metaroots(medium: &impl Medium, platform: &impl Platform, lines: &mut Lines<'_>) -> Result<()> {
+pub fn metaroots(
+    medium: &impl Medium,
+    platform: &impl Platform,
+    lines: &mut Lines<'_>,
+) -> Result<()> {
     let (superblock, _) = Superblock::read(&medium, platform)?;
     let newest = Metaroot::read_newest(medium, &superblock, platform);
     for slot in 0..2 {
@@ -68,7 +79,8 @@ pub fn metaroots(medium: &impl Medium, platform: &impl Platform, lines: &mut Lin
                 }
                 None => lines(format!("{place}: not valid")),
                 Some(found) => {
-                    let mark = if newest.as_ref() == Ok(&found) { " (the durable state)" } else { "" };
+                    let mark =
+                        if newest.as_ref() == Ok(&found) { " (the durable state)" } else { "" };
                     lines(format!("{place}: generation {}{mark}", found.generation.0));
                     show(&found, lines);
                 }

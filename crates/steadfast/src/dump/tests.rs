@@ -25,9 +25,11 @@ fn lines(dump: impl FnOnce(&mut dyn FnMut(String))) -> String {
 
 fn sample() -> (Arc<MemoryMedium>, TestVolume) {
     let medium = Arc::new(MemoryMedium::new(2 << 20, 512).unwrap());
-    let options = FormatOptions { block_size: 512, label: "dumped".into(), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, label: "dumped".into(), ..FormatOptions::default() };
     TestVolume::format(&medium, &options, &TestPlatform::new()).unwrap();
-    let volume = TestVolume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
+    let volume =
+        TestVolume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     let caller = Caller::default();
     let root = InodeNumber::ROOT;
     for number in 0..40 {
@@ -57,12 +59,15 @@ fn shows_everything() {
     let text = lines(|out| volume.dump_tree(out).unwrap());
     assert!(text.contains("level 1") && text.lines().count() > 5, "{text}");
     let leaf = text.lines().rfind(|line| line.contains("level 0")).unwrap();
-    let block: u64 = leaf.split("blocks ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let block: u64 =
+        leaf.split("blocks ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     // Only what was written out is on the medium.
     volume.checkpoint().unwrap();
     let text = lines(|out| volume.dump_tree(out).unwrap());
-    let on_medium =
-        text.split("blocks ").filter_map(|part| part.split(' ').next()?.parse().ok()).collect::<Vec<u64>>();
+    let on_medium = text
+        .split("blocks ")
+        .filter_map(|part| part.split(' ').next()?.parse().ok())
+        .collect::<Vec<u64>>();
     assert!(!on_medium.is_empty() && block > 0);
     for block in on_medium {
         let text = lines(|out| volume.dump_node(BlockAddress(block), out).unwrap());
@@ -84,7 +89,10 @@ fn shows_everything() {
     assert!(lines(|out| volume.dump_key(&key, out).unwrap()).contains("blocks in use"));
     let missing = Key::new(InodeNumber(999), Kind::Inode, 0);
     assert_eq!(volume.dump_key(&missing, &mut |_| {}), Err(Error::NotFound));
-    assert_eq!(volume.dump_inode(InodeNumber(999), &mut |_| {}), Err(Error::Stale(InodeNumber(999))));
+    assert_eq!(
+        volume.dump_inode(InodeNumber(999), &mut |_| {}),
+        Err(Error::Stale(InodeNumber(999)))
+    );
 }
 
 #[test]

@@ -21,10 +21,12 @@ const CHECKSUMS_SHOWN: usize = 8;
 pub(super) fn text(superblock: &Superblock, key: &Key, value: &[u8]) -> String {
     let known = match key.kind() {
         Some(Kind::Inode) => Inode::decode(value).ok().map(|inode| inode_text(&inode)),
-        Some(Kind::Dirent) => Dirent::decode(value)
-            .ok()
-            .map(|entry| format!("{:?} {} inode {}", entry.kind, name_text(&entry.name), entry.inode.0)),
-        Some(Kind::Xattr) => Some(format!("piece {}: {}", key.suffix() & 0xffff, bytes_text(value))),
+        Some(Kind::Dirent) => Dirent::decode(value).ok().map(|entry| {
+            format!("{:?} {} inode {}", entry.kind, name_text(&entry.name), entry.inode.0)
+        }),
+        Some(Kind::Xattr) => {
+            Some(format!("piece {}: {}", key.suffix() & 0xffff, bytes_text(value)))
+        }
         Some(Kind::Symlink | Kind::Inline) => Some(bytes_text(value)),
         Some(Kind::Extent) => {
             let per_block = superblock.block_size / superblock.checksum_granule().max(1);
@@ -87,7 +89,9 @@ fn group_text(value: &[u8]) -> Option<String> {
 
 fn bytes_text(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
-        Ok(text) if bytes.len() <= SHOWN && !text.chars().any(char::is_control) => format!("{text:?}"),
+        Ok(text) if bytes.len() <= SHOWN && !text.chars().any(char::is_control) => {
+            format!("{text:?}")
+        }
         _ => format!("{} bytes: {}", bytes.len(), shown(bytes)),
     }
 }

@@ -1,8 +1,8 @@
-//! POSIX access control lists, in the encoding of the attributes `system.posix_acl_access` and `…_default`: a version
-//! word (2) and entries of 8 bytes (tag, permissions, id), little endian.
+//! POSIX access control lists, in the encoding of the attributes `system.posix_acl_access` and
+//! `…_default`: a version word (2) and entries of 8 bytes (tag, permissions, id), little endian.
 //!
-//! The core does not check access with them (the kernel does); it keeps them valid, in step with the permission bits,
-//! and hands default ACLs down to new inodes, as acl(5) says.
+//! The core does not check access with them (the kernel does); it keeps them valid, in step with
+//! the permission bits, and hands default ACLs down to new inodes, as acl(5) says.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,8 @@ const HEADER_LEN: usize = 4;
 const ENTRY_LEN: usize = 8;
 const ID_NONE: u32 = u32::MAX;
 
-/// Whom an entry is about, with the tag numbers of the encoding; their order is the order of the entries.
+/// Whom an entry is about, with the tag numbers of the encoding; their order is the order of the
+/// entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 enum Tag {
@@ -48,11 +49,12 @@ pub(crate) struct Acl {
 }
 
 impl Acl {
-    /// Decodes and checks an attribute value; `None` for one without entries, which stands for "no ACL".
+    /// Decodes and checks an attribute value; `None` for one without entries, which stands for "no
+    /// ACL".
     ///
     /// # Errors
-    /// `InvalidArgument` where it is not a valid ACL (entries sorted, the three base entries once each, a mask where
-    /// there are named entries).
+    /// `InvalidArgument` where it is not a valid ACL (entries sorted, the three base entries once
+    /// each, a mask where there are named entries).
     pub fn parse(value: &[u8]) -> Result<Option<Acl>> {
         const BAD: Error = Error::InvalidArgument("not a valid POSIX ACL");
         if value.is_empty() {
@@ -88,7 +90,11 @@ impl Acl {
         let acl = Acl { entries };
         let has = |tag| acl.entries.iter().any(|entry| entry.tag == tag);
         let named = has(Tag::User) || has(Tag::Group);
-        if !has(Tag::UserObject) || !has(Tag::GroupObject) || !has(Tag::Other) || (named && !has(Tag::Mask)) {
+        if !has(Tag::UserObject)
+            || !has(Tag::GroupObject)
+            || !has(Tag::Other)
+            || (named && !has(Tag::Mask))
+        {
             return Err(BAD);
         }
         Ok(Some(acl))
@@ -117,7 +123,8 @@ impl Acl {
         self.entries.iter().any(|entry| entry.tag == Tag::Mask)
     }
 
-    /// The nine permission bits that go with this ACL: the group bits are the mask where there is one.
+    /// The nine permission bits that go with this ACL: the group bits are the mask where there is
+    /// one.
     pub fn permissions(&self) -> u32 {
         let has_mask = self.has_mask();
         self.entries.iter().fold(0, |bits, entry| {
@@ -137,7 +144,8 @@ impl Acl {
         self.change_base(|_, new| new, bits);
     }
 
-    /// A new inode made with these permission bits: the base entries keep what the bits allow as well.
+    /// A new inode made with these permission bits: the base entries keep what the bits allow as
+    /// well.
     pub fn restrict(&mut self, bits: u32) {
         self.change_base(|old, new| old & new, bits);
     }

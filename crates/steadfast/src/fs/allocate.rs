@@ -1,7 +1,8 @@
 //! fallocate: reserve space, punch holes, zero ranges.
 //!
-//! Whole blocks are handled in the map, in bounded steps; the partial blocks at both ends of a punched or zeroed range are
-//! written with zeros first, so that an error for want of space comes before anything else has changed.
+//! Whole blocks are handled in the map, in bounded steps; the partial blocks at both ends of a
+//! punched or zeroed range are written with zeros first, so that an error for want of space comes
+//! before anything else has changed.
 
 use alloc::vec::Vec;
 
@@ -25,18 +26,27 @@ use crate::volume::Volume;
 const STEP_KEYS: usize = 56;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Changes the allocation of `length` bytes from `offset`, as fallocate(2) does in the given mode. Allocated space
-    /// reads as zeros, and writing to it needs no new data blocks.
+    /// Changes the allocation of `length` bytes from `offset`, as fallocate(2) does in the given
+    /// mode. Allocated space reads as zeros, and writing to it needs no new data blocks.
     ///
     /// # Errors
-    /// `InvalidArgument` (length 0), `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`; `NoSpace` before anything
-    /// that a reader sees has changed, unless the range to be zeroed is in more than about 48 pieces.
-    pub fn allocate(&self, inode: InodeNumber, offset: u64, length: u64, mode: AllocateMode) -> Result<()> {
+    /// `InvalidArgument` (length 0), `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`;
+    /// `NoSpace` before anything that a reader sees has changed, unless the range to be zeroed is
+    /// in more than about 48 pieces.
+    pub fn allocate(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        length: u64,
+        mode: AllocateMode,
+    ) -> Result<()> {
         if length == 0 {
             return Err(Error::InvalidArgument("length is 0"));
         }
-        let end =
-            offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        let end = offset
+            .checked_add(length)
+            .filter(|end| *end <= FILE_SIZE_MAX)
+            .ok_or(Error::FileTooLarge)?;
         {
             let _guard = self.inode_lock(inode);
             let size = Inode::load_regular(&self.reader()?, inode)?.size;
@@ -94,11 +104,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if grow {
             self.prepare_growth(inode, end, None)?;
         }
-        self.update(SpaceClass::Normal, |tx| publish::finish_allocation(tx, inode, grow.then_some(end)))
+        self.update(SpaceClass::Normal, |tx| {
+            publish::finish_allocation(tx, inode, grow.then_some(end))
+        })
     }
 
-    /// Fails with `NoSpace` where the volume cannot hold the blocks that the range lacks (`holes`) or all of it, also when what
-    /// was removed before has come back.
+    /// Fails with `NoSpace` where the volume cannot hold the blocks that the range lacks (`holes`)
+    /// or all of it, also when what was removed before has come back.
     fn check_space(&self, inode: InodeNumber, offset: u64, end: u64, holes: bool) -> Result<()> {
         let parameters = self.parameters();
         let (from, to) = (parameters.block_of(offset), parameters.blocks_for(end));
@@ -178,7 +190,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if attributes.has(FLAG_INLINE) {
             return self.zero(inode, offset, end.min(size).min(parameters.inline_max as u64));
         }
-        // Behind the end of the file there is nothing to keep: a range that reaches it takes the whole last block.
+        // Behind the end of the file there is nothing to keep: a range that reaches it takes the
+        // whole last block.
         let whole_end = if end >= size { end.next_multiple_of(block) } else { end / block * block };
         let whole_start = offset.next_multiple_of(block);
         if whole_start >= whole_end {
@@ -192,7 +205,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         while at < to {
             at = self.update(class, |tx| {
                 let mut attributes = Inode::load_regular(tx, inode)?;
-                let done = map::clear(tx, &parameters, (inode, &mut attributes), at, to, STEP_KEYS)?;
+                let done =
+                    map::clear(tx, &parameters, (inode, &mut attributes), at, to, STEP_KEYS)?;
                 attributes.touch(tx.now());
                 attributes.store(tx, inode)?;
                 Ok(done)
@@ -202,7 +216,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Writes zeros to a range within one block (or two that meet), where it has data.
-    fn zero_mapped(&self, parameters: &Parameters, inode: InodeNumber, from: u64, end: u64) -> Result<()> {
+    fn zero_mapped(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        from: u64,
+        end: u64,
+    ) -> Result<()> {
         let mut at = from;
         while at < end {
             let index = parameters.block_of(at);

@@ -71,7 +71,8 @@ pub struct Attributes {
     pub size: u64,
     /// Bytes allocated on the medium.
     pub allocated: u64,
-    /// The file was cut short, and `allocated` still falls while background work gives the blocks back.
+    /// The file was cut short, and `allocated` still falls while background work gives the blocks
+    /// back.
     pub shrinking: bool,
     /// Preferred I/O size, bytes.
     pub block_size: u32,
@@ -148,7 +149,8 @@ pub struct SetAttributes {
     pub modified: Option<SetTime>,
     /// Change time, for a caller that keeps times itself (a kernel's write-back cache).
     pub changed: Option<Timestamp>,
-    /// Clear set-user-id, and set-group-id of a group-executable file, as a write by an unprivileged user does.
+    /// Clear set-user-id, and set-group-id of a group-executable file, as a write by an
+    /// unprivileged user does.
     pub drop_privileges: bool,
 }
 
@@ -161,8 +163,8 @@ pub struct DirectoryEntry {
     pub inode: InodeNumber,
     /// Its type.
     pub kind: FileKind,
-    /// Pass this to `read_directory` to continue behind this entry; stays valid whatever else changes. At least 3,
-    /// below 2^63.
+    /// Pass this to `read_directory` to continue behind this entry; stays valid whatever else
+    /// changes. At least 3, below 2^63.
     pub cookie: u64,
 }
 
@@ -176,8 +178,9 @@ pub enum RenameMode {
     NoReplace,
     /// Both exist and change places (RENAME_EXCHANGE).
     Exchange,
-    /// Replace it, or fail as `NoReplace` does, and leave a *whiteout* behind: a character device with the number 0 under the old
-    /// name, by which overlay file systems know that a name of a lower layer is gone (RENAME_WHITEOUT).
+    /// Replace it, or fail as `NoReplace` does, and leave a *whiteout* behind: a character device
+    /// with the number 0 under the old name, by which overlay file systems know that a name of a
+    /// lower layer is gone (RENAME_WHITEOUT).
     Whiteout {
         /// Owner of the whiteout.
         caller: Caller,
@@ -240,14 +243,15 @@ pub struct Statistics {
     pub blocks: u64,
     /// Blocks not in use, counting those that become reusable at the next checkpoint.
     pub blocks_free: u64,
-    /// Blocks of data that one new file can still take: free less the reserve, what a checkpoint needs, and the nodes
-    /// that map the data.
+    /// Blocks of data that one new file can still take: free less the reserve, what a checkpoint
+    /// needs, and the nodes that map the data.
     pub blocks_available: u64,
     /// Blocks in use that only snapshots hold.
     pub blocks_snapshots: u64,
     /// Freed blocks that become reusable at the next durable checkpoint.
     pub blocks_almost_free: u64,
-    /// Blocks handed out to writes that are under way, not yet part of any file; they count as free.
+    /// Blocks handed out to writes that are under way, not yet part of any file; they count as
+    /// free.
     pub blocks_reserved: u64,
     /// Inodes in use.
     pub inodes: u64,

@@ -70,7 +70,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Some(guard)
             }
         };
-        let changed = self.update(class, |tx| change::set_attributes(tx, &parameters, inode, set))?;
+        let changed =
+            self.update(class, |tx| change::set_attributes(tx, &parameters, inode, set))?;
         drop(guard);
         self.event(match set.size {
             Some(_) => TransactionMask::TRUNCATE,
@@ -87,14 +88,24 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         xattr::get(&self.reader()?, &self.parameters(), inode, name)
     }
 
-    /// Sets an extended attribute. POSIX ACLs are checked, and the access ACL and the permission bits follow each other.
+    /// Sets an extended attribute. POSIX ACLs are checked, and the access ACL and the permission
+    /// bits follow each other.
     ///
     /// # Errors
-    /// `AlreadyExists` and `NoAttribute` as `mode` asks; `Unsupported` (namespace); `NotPermitted` (on this type);
-    /// `InvalidArgument` (not an ACL); `NameTooLong`; `ValueTooLong`; `NoSpace`; `Stale`.
-    pub fn set_xattr(&self, inode: InodeNumber, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
+    /// `AlreadyExists` and `NoAttribute` as `mode` asks; `Unsupported` (namespace); `NotPermitted`
+    /// (on this type); `InvalidArgument` (not an ACL); `NameTooLong`; `ValueTooLong`; `NoSpace`;
+    /// `Stale`.
+    pub fn set_xattr(
+        &self,
+        inode: InodeNumber,
+        name: &[u8],
+        value: &[u8],
+        mode: SetXattrMode,
+    ) -> Result<()> {
         let parameters = self.parameters();
-        self.update(SpaceClass::Normal, |tx| xattr::set(tx, &parameters, inode, name, value, mode))?;
+        self.update(SpaceClass::Normal, |tx| {
+            xattr::set(tx, &parameters, inode, name, value, mode)
+        })?;
         self.event(TransactionMask::ATTRIBUTE)
     }
 
@@ -116,7 +127,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         xattr::list(&self.reader()?, inode)
     }
 
-    /// Renews the access time as relatime does. A failure is nobody's concern: the access itself has succeeded.
+    /// Renews the access time as relatime does. A failure is nobody's concern: the access itself
+    /// has succeeded.
     pub(crate) fn note_access(&self, inode: InodeNumber, seen: &Inode) {
         let now = self.platform().now();
         if !self.access_times() || !access_is_due(seen, now) {

@@ -1,7 +1,8 @@
 //! Clones: a range of a file gets the blocks of another one, which both then share (FICLONERANGE).
 //!
-//! Extents are copied with their births and checksums, a few a batch. Neither file can change the other's bytes
-//! afterwards: written blocks are never overwritten, and unwritten ones, which are, become holes of the copy.
+//! Extents are copied with their births and checksums, a few a batch. Neither file can change the
+//! other's bytes afterwards: written blocks are never overwritten, and unwritten ones, which are,
+//! become holes of the copy.
 
 use alloc::vec::Vec;
 
@@ -42,14 +43,16 @@ struct Range {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes `length` bytes of `to` from `to_offset` on the same as those of `from` from `from_offset` on, sharing their
-    /// blocks; `length` 0 means up to the end of the source. Returns the number of bytes. Offsets and length are multiples of
-    /// the block size, but the range may end at the source's end where that is not before the target's. Files that are kept
+    /// Makes `length` bytes of `to` from `to_offset` on the same as those of `from` from
+    /// `from_offset` on, sharing their blocks; `length` 0 means up to the end of the source.
+    /// Returns the number of bytes. Offsets and length are multiples of the block size, but the
+    /// range may end at the source's end where that is not before the target's. Files that are kept
     /// in the tree are copied. A long range is done in steps, in order.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is not aligned, behind the source's end, or overlaps; `NoSpace`, `FileTooLarge`,
-    /// `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`; what was shared before the error stays.
+    /// `InvalidArgument` for what is not aligned, behind the source's end, or overlaps; `NoSpace`,
+    /// `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`; what was shared before
+    /// the error stays.
     pub fn clone_range(
         &self,
         from: InodeNumber,
@@ -68,14 +71,24 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The data locks of two inodes, in one order for all callers.
-    fn two_inode_locks(&self, a: InodeNumber, b: InodeNumber) -> [Option<MutexGuard<'_, P::Mutex, ()>>; 2] {
-        let (low, high) = if self.inode_lock_index(a) <= self.inode_lock_index(b) { (a, b) } else { (b, a) };
+    fn two_inode_locks(
+        &self,
+        a: InodeNumber,
+        b: InodeNumber,
+    ) -> [Option<MutexGuard<'_, P::Mutex, ()>>; 2] {
+        let (low, high) =
+            if self.inode_lock_index(a) <= self.inode_lock_index(b) { (a, b) } else { (b, a) };
         let first = self.inode_lock(low);
         let two = self.inode_lock_index(low) != self.inode_lock_index(high);
         [Some(first), two.then(|| self.inode_lock(high))]
     }
 
-    fn clone_locked(&self, from: (InodeNumber, u64), to: (InodeNumber, u64), length: u64) -> Result<u64> {
+    fn clone_locked(
+        &self,
+        from: (InodeNumber, u64),
+        to: (InodeNumber, u64),
+        length: u64,
+    ) -> Result<u64> {
         let parameters = self.parameters();
         let (source, target) = {
             let reader = self.reader()?;
@@ -86,11 +99,17 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             length => length,
         };
         let end = from.1.checked_add(length).filter(|end| *end <= source.size);
-        let end = end.ok_or(Error::InvalidArgument("the range ends behind the end of the source"))?;
+        let end =
+            end.ok_or(Error::InvalidArgument("the range ends behind the end of the source"))?;
         let to_end =
-            to.1.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+            to.1.checked_add(length)
+                .filter(|end| *end <= FILE_SIZE_MAX)
+                .ok_or(Error::FileTooLarge)?;
         let whole = |bytes: u64| bytes.is_multiple_of(parameters.block());
-        if !whole(from.1) || !whole(to.1) || !(whole(end) || (end == source.size && to_end >= target.size)) {
+        if !whole(from.1)
+            || !whole(to.1)
+            || !(whole(end) || (end == source.size && to_end >= target.size))
+        {
             return Err(Error::InvalidArgument("the range does not begin and end with blocks"));
         }
         if from.0 == to.0 && from.1 < to_end && to.1 < end {
@@ -100,9 +119,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         result.map(|()| length)
     }
 
-    /// Shares as much as can be shared of the `length` bytes of a copy, from its beginning on. Returns how many bytes that
-    /// was, also where there is an error: 0 where the beginning has to be copied, because it is not a block, or is kept in
-    /// the tree and can stay so.
+    /// Shares as much as can be shared of the `length` bytes of a copy, from its beginning on.
+    /// Returns how many bytes that was, also where there is an error: 0 where the beginning has to
+    /// be copied, because it is not a block, or is kept in the tree and can stay so.
     pub(super) fn share_front(
         &self,
         from: (InodeNumber, u64),
@@ -130,7 +149,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.check_writable()?;
         let parameters = self.parameters();
         let reader = self.reader()?;
-        let (source, target) = (Inode::load_regular(&reader, from.0)?, Inode::load_regular(&reader, to.0)?);
+        let (source, target) =
+            (Inode::load_regular(&reader, from.0)?, Inode::load_regular(&reader, to.0)?);
         let end = from.1.saturating_add(length).min(source.size);
         let bytes = end.saturating_sub(from.1);
         let whole = |bytes: u64| bytes.is_multiple_of(parameters.block());
@@ -141,8 +161,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok((whole(from.1) && whole(to.1) && end > from.1 && !small).then_some((source, end)))
     }
 
-    /// Shares the blocks from `from` to byte `end` of the source, which the caller has found possible and holds the locks
-    /// for. Returns how many bytes that went well for.
+    /// Shares the blocks from `from` to byte `end` of the source, which the caller has found
+    /// possible and holds the locks for. Returns how many bytes that went well for.
     fn share_blocks(
         &self,
         source: &Inode,
@@ -185,7 +205,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         (((range.from_at - first) * parameters.block()).min(length), result)
     }
 
-    /// Writes the part of a range that the source keeps in the tree. Returns the number of blocks written.
+    /// Writes the part of a range that the source keeps in the tree. Returns the number of blocks
+    /// written.
     fn copy_inline(
         &self,
         parameters: &Parameters,
@@ -193,22 +214,30 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         to: (InodeNumber, u64),
         end: u64,
     ) -> Result<u64> {
-        let value = self.reader()?.get(&Key::new(from.0, Kind::Inline, 0))?.map(|found| found.value);
+        let value =
+            self.reader()?.get(&Key::new(from.0, Kind::Inline, 0))?.map(|found| found.value);
         let value = value.unwrap_or_default();
         let start = usize::try_from(from.1).unwrap_or(usize::MAX).min(value.len());
         let stop = usize::try_from(end).unwrap_or(usize::MAX).min(value.len());
-        let Some(data) = value.get(start..stop).filter(|data| !data.is_empty()) else { return Ok(0) };
+        let Some(data) = value.get(start..stop).filter(|data| !data.is_empty()) else {
+            return Ok(0);
+        };
         let mut whole = memory::copy(data)?;
-        // The rest of the last block is in the range, too, and reads as zeros, or is behind the end of the target.
-        let padded = (data.len() as u64).next_multiple_of(parameters.block()).min(end - from.1) as usize;
-        whole.try_reserve_exact(padded.saturating_sub(data.len())).map_err(|_| Error::OutOfMemory)?;
+        // The rest of the last block is in the range, too, and reads as zeros, or is behind the end
+        // of the target.
+        let padded =
+            (data.len() as u64).next_multiple_of(parameters.block()).min(end - from.1) as usize;
+        whole
+            .try_reserve_exact(padded.saturating_sub(data.len()))
+            .map_err(|_| Error::OutOfMemory)?;
         whole.resize(padded.max(data.len()), 0);
         self.write_locked(to.0, to.1, &whole)?;
         Ok(parameters.blocks_for(whole.len() as u64))
     }
 }
 
-/// One step: shares the first extents of the range, and stores the target. Returns the number of blocks that are done.
+/// One step: shares the first extents of the range, and stores the target. Returns the number of
+/// blocks that are done.
 fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range) -> Result<u64> {
     let mut parts: Vec<Mapped> = Vec::new();
     let mut end = range.from_end;
@@ -226,7 +255,8 @@ fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range
     let stale = Inode::load_regular(tx, range.from)?.has(FLAG_TAIL_STALE);
     let mut target = Inode::load_regular(tx, range.to)?;
     let to_end = range.to_at + (end - range.from_at);
-    let done = map::clear(tx, parameters, (range.to, &mut target), range.to_at, to_end, STEP_CLEARED)?;
+    let done =
+        map::clear(tx, parameters, (range.to, &mut target), range.to_at, to_end, STEP_CLEARED)?;
     let blocks = done - range.to_at;
     for part in parts.iter().filter(|part| !part.extent.unwritten) {
         if part.index >= range.from_at + blocks {
@@ -244,7 +274,10 @@ fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range
     let reached = done.saturating_mul(parameters.block()).min(range.size);
     if reached >= target.size {
         target.size = reached;
-        target.set(FLAG_TAIL_STALE, last && range.tail && stale && !planted(Sabotage::CloneForgetsStaleTail));
+        target.set(
+            FLAG_TAIL_STALE,
+            last && range.tail && stale && !planted(Sabotage::CloneForgetsStaleTail),
+        );
     }
     target.touch(tx.now());
     target.store(tx, range.to)?;

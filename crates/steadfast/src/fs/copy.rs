@@ -1,9 +1,10 @@
-//! Copying between files: blocks are shared wherever source and target are at the same place within a block, and the rest
-//! is read and written.
+//! Copying between files: blocks are shared wherever source and target are at the same place within
+//! a block, and the rest is read and written.
 //!
-//! With offsets that differ by whole blocks only the bytes in front of the first whole block and behind the last one are
-//! moved; the last block of the source is shared, too, where the target ends with it. What is small enough to be kept in the
-//! tree is copied, so that a copy of a small file is one.
+//! With offsets that differ by whole blocks only the bytes in front of the first whole block and
+//! behind the last one are moved; the last block of the source is shared, too, where the target
+//! ends with it. What is small enough to be kept in the tree is copied, so that a copy of a small
+//! file is one.
 
 use steadfast_media::Medium;
 
@@ -23,14 +24,16 @@ const COPY_BYTES: u64 = 256 << 10;
 type Place = (InodeNumber, u64);
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// copy_file_range: copies up to `length` bytes, returns how many (fewer only at the end of the source, or where an
-    /// error follows that the next call would report). Whole blocks are shared between both files, as by
-    /// [`clone_range`](Self::clone_range), where the offsets differ by whole blocks; the rest is written in pieces of at
-    /// most 256 KiB. All of it is one event for the transaction mask.
+    /// copy_file_range: copies up to `length` bytes, returns how many (fewer only at the end of the
+    /// source, or where an error follows that the next call would report). Whole blocks are shared
+    /// between both files, as by [`clone_range`](Self::clone_range), where the offsets differ by
+    /// whole blocks; the rest is written in pieces of at most 256 KiB. All of it is one event for
+    /// the transaction mask.
     ///
     /// # Errors
-    /// `InvalidArgument` where source and target overlap in one file; those of [`read`](Self::read),
-    /// [`write`](Self::write) and [`clone_range`](Self::clone_range) where nothing was copied yet.
+    /// `InvalidArgument` where source and target overlap in one file; those of
+    /// [`read`](Self::read), [`write`](Self::write) and [`clone_range`](Self::clone_range) where
+    /// nothing was copied yet.
     pub fn copy_range(
         &self,
         from: InodeNumber,
@@ -48,7 +51,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if from == to && from_offset.abs_diff(to_offset) < length {
             return Err(Error::InvalidArgument("source and target overlap"));
         }
-        to_offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        to_offset
+            .checked_add(length)
+            .filter(|end| *end <= FILE_SIZE_MAX)
+            .ok_or(Error::FileTooLarge)?;
         let mut done = 0;
         while done < length {
             let places = ((from, from_offset + done), (to, to_offset + done));
@@ -66,7 +72,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(done)
     }
 
-    /// Copies some bytes, returns how many: 0 without an error at the end of the source, which may have come closer.
+    /// Copies some bytes, returns how many: 0 without an error at the end of the source, which may
+    /// have come closer.
     fn copy_some(&self, from: Place, to: Place, length: u64) -> (u64, Result<()>) {
         let block = self.parameters().block();
         let mut piece = length.min(COPY_BYTES);

@@ -1,8 +1,9 @@
-//! Making inodes: with a name ([`create`]), without one yet ([`create_unnamed`]), or for a name that another one has given up
-//! ([`whiteout`]).
+//! Making inodes: with a name ([`create`]), without one yet ([`create_unnamed`]), or for a name
+//! that another one has given up ([`whiteout`]).
 //!
-//! A new inode takes its group, and a new directory set-group-id as well, from a set-group-id directory. Permission bits
-//! come from the caller, cut by the directory's default ACL or, where it has none, by the umask.
+//! A new inode takes its group, and a new directory set-group-id as well, from a set-group-id
+//! directory. Permission bits come from the caller, cut by the directory's default ACL or, where it
+//! has none, by the umask.
 
 use crate::error::{Error, Result};
 use crate::fs::attr::{Caller, FileKind, NewNode};
@@ -40,7 +41,8 @@ fn new_inode<K: Keyspace>(
     caller: &Caller,
 ) -> Result<(InodeNumber, Inode)> {
     let inode = tx.keyspace().allocate_inode()?;
-    let mut attributes = Inode::new(kind, permissions & PERMISSIONS, caller.uid, caller.gid, tx.now());
+    let mut attributes =
+        Inode::new(kind, permissions & PERMISSIONS, caller.uid, caller.gid, tx.now());
     if kind == FileKind::Symlink {
         attributes.permissions = 0o777;
     }
@@ -57,8 +59,9 @@ fn new_inode<K: Keyspace>(
 /// Creates an inode called `name`.
 ///
 /// # Errors
-/// `InvalidName`, `NameTooLong`, `AlreadyExists`, `NotADirectory`, `NotFound` (the directory was removed, or the target of
-/// a symbolic link is empty), `ValueTooLong` (target), `TooManyLinks`, `DirectoryFull`.
+/// `InvalidName`, `NameTooLong`, `AlreadyExists`, `NotADirectory`, `NotFound` (the directory was
+/// removed, or the target of a symbolic link is empty), `ValueTooLong` (target), `TooManyLinks`,
+/// `DirectoryFull`.
 pub(crate) fn create<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -74,7 +77,8 @@ pub(crate) fn create<K: Keyspace>(
         return Err(Error::NotFound);
     }
     let kind = kind_of(node);
-    let (inode, mut attributes) = new_inode(tx, parameters, (directory, &parent), kind, permissions, caller)?;
+    let (inode, mut attributes) =
+        new_inode(tx, parameters, (directory, &parent), kind, permissions, caller)?;
     // Before the rest, because a name that exists is the error that matters most.
     dirent::insert(tx, parameters, directory, name, inode, kind)?;
     attributes.links = 1;
@@ -130,7 +134,8 @@ pub(crate) fn create_unnamed<K: Keyspace>(
     Ok((inode, attributes))
 }
 
-/// Creates a whiteout, a character device with the number 0 and no permissions, whose name in `directory` the caller enters.
+/// Creates a whiteout, a character device with the number 0 and no permissions, whose name in
+/// `directory` the caller enters.
 ///
 /// # Errors
 /// `NotADirectory`.

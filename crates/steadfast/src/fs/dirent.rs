@@ -1,9 +1,10 @@
 //! Directory entries, stored under the hash of their name.
 //!
-//! The suffix of a [`Kind::Dirent`] key is `hash << 4 | probe`: 59 bits of the keyed name hash (0 is stored as 1) and one
-//! of 16 slots for names that share a hash. It is at least 16 and below 2^63, never changes while the name exists, and
-//! so it *is* the cookie of readdir. A name may be in any slot of its hash: a lookup ranges over all of them, and removal
-//! needs no tombstone. The value, little endian:
+//! The suffix of a [`Kind::Dirent`] key is `hash << 4 | probe`: 59 bits of the keyed name hash (0
+//! is stored as 1) and one of 16 slots for names that share a hash. It is at least 16 and below
+//! 2^63, never changes while the name exists, and so it *is* the cookie of readdir. A name may be
+//! in any slot of its hash: a lookup ranges over all of them, and removal needs no tombstone. The
+//! value, little endian:
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -38,8 +39,8 @@ pub(crate) struct Dirent {
 }
 
 impl Dirent {
-    /// Decodes a value. A name with a slash in it, or `..`, can only come from malice, and is dangerous above: there it is
-    /// a part of a path.
+    /// Decodes a value. A name with a slash in it, or `..`, can only come from malice, and is
+    /// dangerous above: there it is a part of a path.
     pub fn decode(value: &[u8]) -> Result<Dirent> {
         let (Target { inode, kind }, name) = Target::decode(value)?;
         if !name::is_name(name) {
@@ -59,7 +60,8 @@ pub(crate) struct Target {
 impl Target {
     /// Decodes a value; the rest is the name.
     fn decode(value: &[u8]) -> Result<(Target, &[u8])> {
-        let (header, name) = value.split_first_chunk::<HEADER_LEN>().ok_or(damaged("entry: too short"))?;
+        let (header, name) =
+            value.split_first_chunk::<HEADER_LEN>().ok_or(damaged("entry: too short"))?;
         let (inode, kind) = header.split_first_chunk::<8>().ok_or(damaged("entry: too short"))?;
         let kind = kind.first().and_then(|kind| FileKind::from_u8(*kind));
         let inode = InodeNumber(u64::from_le_bytes(*inode));
@@ -164,8 +166,8 @@ pub(crate) fn replace<K: Keyspace>(
     tx.put(key, encode(inode, kind, name)?)
 }
 
-/// Passes the entries whose cookies are larger than `cookie` to `visit`, in their order, each with its cookie and what
-/// decoding it gave, until that says `false`.
+/// Passes the entries whose cookies are larger than `cookie` to `visit`, in their order, each with
+/// its cookie and what decoding it gave, until that says `false`.
 pub(crate) fn following(
     view: &impl KeyspaceRead,
     directory: InodeNumber,
@@ -194,7 +196,14 @@ mod tests {
         let directory = InodeNumber(1);
         let add = |name: &str, inode: u64| {
             retry(&keyspace, SpaceClass::Normal, |tx| {
-                insert_at(tx, 160, directory, name.as_bytes(), InodeNumber(inode), FileKind::Regular)
+                insert_at(
+                    tx,
+                    160,
+                    directory,
+                    name.as_bytes(),
+                    InodeNumber(inode),
+                    FileKind::Regular,
+                )
             })
         };
         for i in 0..16 {
@@ -202,8 +211,10 @@ mod tests {
         }
         assert_eq!(add("n3", 1), Err(Error::AlreadyExists));
         assert_eq!(add("new", 1), Err(Error::DirectoryFull));
-        retry(&keyspace, SpaceClass::Normal, |tx| tx.delete(&Key::new(directory, Kind::Dirent, 165)))
-            .unwrap();
+        retry(&keyspace, SpaceClass::Normal, |tx| {
+            tx.delete(&Key::new(directory, Kind::Dirent, 165))
+        })
+        .unwrap();
         assert_eq!(add("n9", 1), Err(Error::AlreadyExists), "found behind the gap");
         add("new", 1).unwrap();
         let mut behind = None;

@@ -1,4 +1,5 @@
-//! A keyspace in memory for tests: a sorted map that checks the rules of the seam and answers `Conflict` at random.
+//! A keyspace in memory for tests: a sorted map that checks the rules of the seam and answers
+//! `Conflict` at random.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -7,7 +8,9 @@ use core::cell::{Cell, RefCell};
 use crate::error::{Error, Result};
 use crate::extent;
 use crate::key::{Key, Kind};
-use crate::keyspace::{BATCH_MUTATIONS_MAX, Batch, Keyspace, KeyspaceRead, Value, Version, Versioned};
+use crate::keyspace::{
+    BATCH_MUTATIONS_MAX, Batch, Keyspace, KeyspaceRead, Value, Version, Versioned,
+};
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
 
 /// The test double. Single-threaded; the clock moves one second with every commit.
@@ -85,21 +88,27 @@ fn blocks(key: &Key, value: Option<&[u8]>) -> Vec<u64> {
 impl KeyspaceRead for MemoryKeyspace {
     fn get(&self, key: &Key) -> Result<Option<Versioned>> {
         let map = self.map.borrow();
-        Ok(map.get(key).map(|(value, version)| Versioned { value: value.clone(), version: *version }))
+        Ok(map
+            .get(key)
+            .map(|(value, version)| Versioned { value: value.clone(), version: *version }))
     }
 
     fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {
         assert!(from <= to, "empty range {from:?}..={to:?}");
         let map = self.map.borrow();
         let found = map.range(*from..=*to).next();
-        Ok(found.map(|(key, (value, version))| (*key, Versioned { value: value.clone(), version: *version })))
+        Ok(found.map(|(key, (value, version))| {
+            (*key, Versioned { value: value.clone(), version: *version })
+        }))
     }
 
     fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {
         assert!(from <= to, "empty range {from:?}..={to:?}");
         let map = self.map.borrow();
         let found = map.range(*from..=*to).next_back();
-        Ok(found.map(|(key, (value, version))| (*key, Versioned { value: value.clone(), version: *version })))
+        Ok(found.map(|(key, (value, version))| {
+            (*key, Versioned { value: value.clone(), version: *version })
+        }))
     }
 
     fn value_len_max(&self) -> usize {
@@ -109,7 +118,9 @@ impl KeyspaceRead for MemoryKeyspace {
 
 impl Keyspace for MemoryKeyspace {
     fn commit(&self, batch: Batch) -> Result<()> {
-        if self.conflict_one_in.get() > 0 && self.random().is_multiple_of(self.conflict_one_in.get()) {
+        if self.conflict_one_in.get() > 0
+            && self.random().is_multiple_of(self.conflict_one_in.get())
+        {
             return Err(Error::Conflict);
         }
         let mut map = self.map.borrow_mut();
@@ -167,8 +178,9 @@ impl Keyspace for MemoryKeyspace {
     }
 
     fn reserve(&self, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
-        let free =
-            |block: &u64| !self.used.borrow().contains(block) && !self.reserved.borrow().contains(block);
+        let free = |block: &u64| {
+            !self.used.borrow().contains(block) && !self.reserved.borrow().contains(block)
+        };
         let start = goal.map(|goal| goal.0).filter(free).unwrap_or(self.next_block.get());
         let count = (start..start + blocks.clamp(1, 40)).take_while(free).count() as u64;
         self.reserved.borrow_mut().extend(start..start + count);

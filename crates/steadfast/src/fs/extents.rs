@@ -14,7 +14,8 @@ use crate::platform::Platform;
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
-/// A run of blocks of a file. What no extent covers is a hole, or the data of a small file that is kept with its attributes.
+/// A run of blocks of a file. What no extent covers is a hole, or the data of a small file that is
+/// kept with its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileExtent {
     /// Index of its first block in the file.
@@ -28,12 +29,17 @@ pub struct FileExtent {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// At most `limit` extents of a regular file from block `from` of the file on, in order. Neighbours that lie together are two,
-    /// as in the tree.
+    /// At most `limit` extents of a regular file from block `from` of the file on, in order.
+    /// Neighbours that lie together are two, as in the tree.
     ///
     /// # Errors
     /// `IsADirectory`, `NotARegularFile`, `Stale`; `CorruptMetadata`, and the medium's error.
-    pub fn file_extents(&self, inode: InodeNumber, from: u64, limit: usize) -> Result<Vec<FileExtent>> {
+    pub fn file_extents(
+        &self,
+        inode: InodeNumber,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<FileExtent>> {
         let reader = self.reader()?;
         Inode::load_regular(&reader, inode)?;
         let granules = self.parameters().granules_per_block();
@@ -44,7 +50,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let extent = Extent::decode(&value.value, granules)?;
             let (address, blocks) = (extent.address, u64::from(extent.length));
             let unwritten = extent.unwritten;
-            memory::push(&mut found, FileExtent { index: key.suffix(), address, blocks, unwritten })?;
+            memory::push(
+                &mut found,
+                FileExtent { index: key.suffix(), address, blocks, unwritten },
+            )?;
             next = key.successor();
         }
         Ok(found)

@@ -1,4 +1,5 @@
-//! Open files: handles that keep their inode alive, for programs that use a volume without a kernel in front of it.
+//! Open files: handles that keep their inode alive, for programs that use a volume without a kernel
+//! in front of it.
 
 use alloc::vec::Vec;
 
@@ -94,7 +95,8 @@ impl FileOptions {
     }
 }
 
-/// An open regular file. It stays usable when its name is removed; its space comes back after the last handle is gone.
+/// An open regular file. It stays usable when its name is removed; its space comes back after the
+/// last handle is gone.
 pub struct File<'v, M: Medium, P: Platform> {
     volume: &'v Volume<M, P>,
     inode: InodeNumber,
@@ -127,9 +129,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`, `AlreadyExists`, `IsADirectory`, `NotARegularFile`, `InvalidArgument` (neither `read` nor `write`, or
-    /// `truncate` without `write`), those of [`resolve`](Self::resolve) and [`create`](Self::create).
-    pub fn open_file(&self, path: impl AsRef<[u8]>, options: &FileOptions) -> Result<File<'_, M, P>> {
+    /// `NotFound`, `AlreadyExists`, `IsADirectory`, `NotARegularFile`, `InvalidArgument` (neither
+    /// `read` nor `write`, or `truncate` without `write`), those of [`resolve`](Self::resolve) and
+    /// [`create`](Self::create).
+    pub fn open_file(
+        &self,
+        path: impl AsRef<[u8]>,
+        options: &FileOptions,
+    ) -> Result<File<'_, M, P>> {
         if !options.read && !options.write {
             return Err(Error::InvalidArgument("open for reading or writing"));
         }
@@ -268,7 +275,8 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
     /// Closes the file. Dropping it does the same and hides errors.
     ///
     /// # Errors
-    /// Those of the transaction point, where the mask has `close` and the file was open for writing.
+    /// Those of the transaction point, where the mask has `close` and the file was open for
+    /// writing.
     pub fn close(mut self) -> Result<()> {
         self.finish()
     }

@@ -31,8 +31,8 @@
 //! | 5 | ACL_ACCESS | has the attribute `system.posix_acl_access` |
 //! | 6 | ACL_DEFAULT | has the attribute `system.posix_acl_default` |
 //!
-//! Invariants: an orphan key exists exactly where links is 0 or TRUNCATING is set; INLINE and extents exclude each
-//! other; "blocks" is the sum of the lengths of the extents.
+//! Invariants: an orphan key exists exactly where links is 0 or TRUNCATING is set; INLINE and
+//! extents exclude each other; "blocks" is the sum of the lengths of the extents.
 
 use alloc::vec::Vec;
 
@@ -134,7 +134,8 @@ impl Inode {
     /// # Errors
     /// `CorruptMetadata` where a field is out of range.
     pub fn decode(value: &[u8]) -> Result<Inode> {
-        let bytes: &[u8; INODE_LEN] = value.try_into().map_err(|_| damaged("inode: wrong length"))?;
+        let bytes: &[u8; INODE_LEN] =
+            value.try_into().map_err(|_| damaged("inode: wrong length"))?;
         let mode = u32_at(bytes, 0);
         let kind = FileKind::from_mode(mode).ok_or(damaged("inode: unknown type"))?;
         if mode >> 16 != 0 {
@@ -193,7 +194,8 @@ impl Inode {
         if inode == InodeNumber::SYSTEM {
             return Err(Error::Stale(inode));
         }
-        view.get_with(&Key::inode(inode), |value, _| Inode::decode(value))?.ok_or(Error::Stale(inode))?
+        view.get_with(&Key::inode(inode), |value, _| Inode::decode(value))?
+            .ok_or(Error::Stale(inode))?
     }
 
     /// Reads a directory.
@@ -262,8 +264,8 @@ impl Inode {
 
     /// What `stat` shows.
     pub fn attributes(&self, inode: InodeNumber, parameters: &Parameters) -> Attributes {
-        // What lives in the tree is shown as the 512-byte units it would fill: some programs take a file with a size
-        // and no blocks for one that holds nothing but zeros.
+        // What lives in the tree is shown as the 512-byte units it would fill: some programs take a
+        // file with a size and no blocks for one that holds nothing but zeros.
         let in_tree = self.kind == FileKind::Symlink || self.has(FLAG_INLINE);
         let allocated = match in_tree {
             true => self.size.min(parameters.inline_max.max(4096) as u64).next_multiple_of(512),

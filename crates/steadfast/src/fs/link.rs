@@ -14,8 +14,8 @@ use crate::types::InodeNumber;
 /// Gives an inode another name, or an unnamed one its first.
 ///
 /// # Errors
-/// `NotPermitted` for a directory; `AlreadyExists`, `TooManyLinks`, `NotFound` (the directory or the inode was removed),
-/// and what a name can be.
+/// `NotPermitted` for a directory; `AlreadyExists`, `TooManyLinks`, `NotFound` (the directory or
+/// the inode was removed), and what a name can be.
 pub(crate) fn link<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -52,8 +52,8 @@ pub(crate) fn link<K: Keyspace>(
     Ok(attributes)
 }
 
-/// Removes a name of something that is not a directory. `acquired` says whether an inode is open: it then stays as an
-/// orphan.
+/// Removes a name of something that is not a directory. `acquired` says whether an inode is open:
+/// it then stays as an orphan.
 ///
 /// # Errors
 /// `NotFound`, `IsADirectory`, `NotADirectory`, and what a name can be.
@@ -115,7 +115,8 @@ pub(crate) fn check_empty<K: Keyspace>(tx: &Tx<'_, K>, directory: InodeNumber) -
     dirent::following(tx, directory, 0, &mut |_, entry| entry.and(Err(Error::DirectoryNotEmpty)))
 }
 
-/// Takes one link from an inode (all from a directory); the last one makes it go, at once where it is small and not open.
+/// Takes one link from an inode (all from a directory); the last one makes it go, at once where it
+/// is small and not open.
 pub(crate) fn drop_link<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,

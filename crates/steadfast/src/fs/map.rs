@@ -1,7 +1,8 @@
 //! The map of a file: which extents hold which blocks.
 //!
-//! Invariant: the extents of a file do not overlap, so at most one of them starts at or before a block and holds it.
-//! Blocks that no extent holds are a hole. All indexes are in blocks from the start of the file.
+//! Invariant: the extents of a file do not overlap, so at most one of them starts at or before a
+//! block and holds it. Blocks that no extent holds are a hole. All indexes are in blocks from the
+//! start of the file.
 
 use crate::error::Result;
 use crate::extent::{EXTENT_UNWRITTEN_BLOCKS_MAX, Extent, written_blocks_max};
@@ -33,7 +34,8 @@ impl Mapped {
     /// The part within `from..end`, which it overlaps.
     pub fn clip(&self, from: u64, end: u64) -> Result<Mapped> {
         let (from, end) = (from.max(self.index), end.min(self.end()));
-        let part = self.extent.slice((from - self.index) as u32, end.saturating_sub(from) as u32)?;
+        let part =
+            self.extent.slice((from - self.index) as u32, end.saturating_sub(from) as u32)?;
         Ok(Mapped { index: from, extent: part })
     }
 }
@@ -98,8 +100,8 @@ pub(crate) fn preceding(
     found.map(|found| decode(parameters, found)).transpose()
 }
 
-/// Makes `from..end` a hole, changing at most `budget` keys (at least 2). Returns the index up to which it is done. The
-/// caller stores the inode, whose block count is updated.
+/// Makes `from..end` a hole, changing at most `budget` keys (at least 2). Returns the index up to
+/// which it is done. The caller stores the inode, whose block count is updated.
 pub(crate) fn clear<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -140,8 +142,8 @@ pub(crate) fn clear<K: Keyspace>(
     Ok(at)
 }
 
-/// Adds an extent where there is a hole; it joins the one in front of it where both are one run of blocks of one birth
-/// and fit one item. The caller stores the inode, whose block count is updated.
+/// Adds an extent where there is a hole; it joins the one in front of it where both are one run of
+/// blocks of one birth and fit one item. The caller stores the inode, whose block count is updated.
 pub(crate) fn insert<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -212,7 +214,8 @@ mod tests {
     fn extents(keyspace: &MemoryKeyspace) -> Vec<(u64, u32)> {
         let mut found = Vec::new();
         let mut from = 0;
-        while let Some(mapped) = starting(keyspace, &Parameters::for_tests(), INODE, from, u64::MAX).unwrap()
+        while let Some(mapped) =
+            starting(keyspace, &Parameters::for_tests(), INODE, from, u64::MAX).unwrap()
         {
             if !mapped.extent.unwritten {
                 let expected = (mapped.index..mapped.end()).map(|i| i as u32);
@@ -267,9 +270,13 @@ mod tests {
         punch(&keyspace, 15, 50);
         assert_eq!(extents(&keyspace), [(12, 3), (50, 50)]);
         let parameters = Parameters::for_tests();
-        let at =
-            |from, end| overlap(&keyspace, &parameters, INODE, from, end).unwrap().map(|found| found.index);
-        assert_eq!((at(0, 12), at(0, 13), at(14, 15), at(15, 50)), (None, Some(12), Some(12), None));
+        let at = |from, end| {
+            overlap(&keyspace, &parameters, INODE, from, end).unwrap().map(|found| found.index)
+        };
+        assert_eq!(
+            (at(0, 12), at(0, 13), at(14, 15), at(15, 50)),
+            (None, Some(12), Some(12), None)
+        );
         punch(&keyspace, 0, u64::MAX);
         assert_eq!(extents(&keyspace), []);
         assert_eq!(keyspace.blocks_reserved(), 0);

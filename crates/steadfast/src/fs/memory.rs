@@ -1,4 +1,5 @@
-//! Growing memory so that running out of it is an error of the operation and not the end of the program.
+//! Growing memory so that running out of it is an error of the operation and not the end of the
+//! program.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -71,8 +72,9 @@ struct Counted<T> {
     value: MaybeUninit<T>,
 }
 
-/// A shared value. [`Arc`] cannot report that there is no memory, so as much as it needs is allocated and given back first;
-/// what is left is another thread that takes the last few bytes in between.
+/// A shared value. [`Arc`] cannot report that there is no memory, so as much as it needs is
+/// allocated and given back first; what is left is another thread that takes the last few bytes in
+/// between.
 pub(crate) fn shared<T>(value: T) -> Result<Arc<T>> {
     let mut probe: Vec<Counted<T>> = Vec::new();
     probe.try_reserve_exact(1).map_err(|_| Error::OutOfMemory)?;

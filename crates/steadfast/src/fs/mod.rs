@@ -1,8 +1,9 @@
 //! The POSIX semantics: names, attributes, links, files; written over the [`crate::keyspace`] seam.
 //!
-//! Every operation is a function over a transaction (`tx::Tx`) that can be run again when it meets a conflict and
-//! changes at most 64 keys; larger work goes in steps that each leave a consistent file system. Callers are the methods
-//! of [`crate::Volume`] in this directory; below is the keyspace, and for the bytes of files the volume's data plane.
+//! Every operation is a function over a transaction (`tx::Tx`) that can be run again when it meets
+//! a conflict and changes at most 64 keys; larger work goes in steps that each leave a consistent
+//! file system. Callers are the methods of [`crate::Volume`] in this directory; below is the
+//! keyspace, and for the bytes of files the volume's data plane.
 
 mod acl;
 mod allocate;
@@ -44,8 +45,8 @@ pub(crate) mod xattr;
 mod zero;
 
 pub use attr::{
-    AllocateMode, Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode, SeekTo, SetAttributes,
-    SetTime, SetXattrMode, Statistics,
+    AllocateMode, Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode, SeekTo,
+    SetAttributes, SetTime, SetXattrMode, Statistics,
 };
 pub use extents::FileExtent;
 pub use file::{File, FileOptions};

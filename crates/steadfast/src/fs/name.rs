@@ -1,7 +1,8 @@
 //! Names: what is allowed, and the keyed hash that orders them.
 //!
-//! The hash is SipHash-2-4 of the bytes, keyed with 16 bytes of the superblock, so that nobody can make many names
-//! collide on purpose. A name is any bytes but `/` and NUL; `.` and `..` are not names.
+//! The hash is SipHash-2-4 of the bytes, keyed with 16 bytes of the superblock, so that nobody can
+//! make many names collide on purpose. A name is any bytes but `/` and NUL; `.` and `..` are not
+//! names.
 
 use siphasher::sip::SipHasher24;
 
@@ -22,9 +23,13 @@ pub(crate) fn check(name: &[u8], parameters: &Parameters) -> Result<()> {
     Ok(())
 }
 
-/// Whether these bytes can name something in a directory, whatever the volume's limit of their number.
+/// Whether these bytes can name something in a directory, whatever the volume's limit of their
+/// number.
 pub(crate) fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
+    !name.is_empty()
+        && name != b"."
+        && name != b".."
+        && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
 /// The keyed hash.

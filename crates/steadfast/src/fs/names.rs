@@ -54,7 +54,8 @@ pub(crate) fn look_up(
     Ok((inode, load_named(view, inode)?))
 }
 
-/// Whether what goes wrong with an entry ends the list, or is the answer because there is nothing before it.
+/// Whether what goes wrong with an entry ends the list, or is the answer because there is nothing
+/// before it.
 fn ends_list<T>(items: &[T], error: Error) -> Result<bool> {
     if items.is_empty() { Err(error) } else { Ok(false) }
 }
@@ -72,8 +73,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(found.attributes(inode, &parameters))
     }
 
-    /// Up to `count` entries behind `cookie` (0 starts). `.` and `..` come first with cookies 1 and 2. Entries that exist
-    /// all the time are seen exactly once, whatever else changes between calls. An empty list ends the directory.
+    /// Up to `count` entries behind `cookie` (0 starts). `.` and `..` come first with cookies 1 and
+    /// 2. Entries that exist all the time are seen exactly once, whatever else changes between
+    /// calls. An empty list ends the directory.
     ///
     /// # Errors
     /// `NotADirectory`, `Stale`.
@@ -86,9 +88,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.list(directory, cookie, count, |_, entry| Ok(entry))
     }
 
-    /// Like [`read_directory`](Self::read_directory), with the attributes of each entry, consistent with each other. An
-    /// entry whose inode is damaged ends the list, or is the error where it is the first: go past it with
-    /// `read_directory`.
+    /// Like [`read_directory`](Self::read_directory), with the attributes of each entry, consistent
+    /// with each other. An entry whose inode is damaged ends the list, or is the error where it is
+    /// the first: go past it with `read_directory`.
     ///
     /// # Errors
     /// `NotADirectory`, `Stale`.
@@ -156,8 +158,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Creates an inode called `name`; `permissions` before umask or default ACL.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidName`, `NameTooLong`, `NotADirectory`, `NotFound` (the directory was removed, or an empty
-    /// symbolic link), `ValueTooLong` (symbolic link over 4,095 bytes), `TooManyLinks`, `NoSpace`.
+    /// `AlreadyExists`, `InvalidName`, `NameTooLong`, `NotADirectory`, `NotFound` (the directory
+    /// was removed, or an empty symbolic link), `ValueTooLong` (symbolic link over 4,095 bytes),
+    /// `TooManyLinks`, `NoSpace`.
     pub fn create(
         &self,
         directory: InodeNumber,
@@ -178,8 +181,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(attributes.attributes(inode, &parameters))
     }
 
-    /// O_TMPFILE: a regular file without a name, already acquired (see [`acquire`](Self::acquire)) once;
-    /// [`link`](Self::link) can name it.
+    /// O_TMPFILE: a regular file without a name, already acquired (see [`acquire`](Self::acquire))
+    /// once; [`link`](Self::link) can name it.
     ///
     /// # Errors
     /// `NotADirectory`, `NotFound` (the directory was removed), `NoSpace`.
@@ -190,7 +193,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         caller: &Caller,
     ) -> Result<Attributes> {
         let parameters = self.parameters();
-        // Counted inside the attempt, so that nobody reclaims the file between its commit and the count.
+        // Counted inside the attempt, so that nobody reclaims the file between its commit and the
+        // count.
         let counted = Cell::new(None);
         let uncount = || counted.take().map_or((), |inode| self.release(inode));
         let created = self.update(SpaceClass::Normal, |tx| {
@@ -212,18 +216,23 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Gives an inode another name, or one of [`create_unnamed`](Self::create_unnamed) its first.
     ///
     /// # Errors
-    /// `NotPermitted` (a directory), `AlreadyExists`, `NotFound` (the directory or the inode was removed), `TooManyLinks`,
-    /// `InvalidName`, `NameTooLong`, `NoSpace`.
-    pub fn link(&self, inode: InodeNumber, directory: InodeNumber, name: &[u8]) -> Result<Attributes> {
+    /// `NotPermitted` (a directory), `AlreadyExists`, `NotFound` (the directory or the inode was
+    /// removed), `TooManyLinks`, `InvalidName`, `NameTooLong`, `NoSpace`.
+    pub fn link(
+        &self,
+        inode: InodeNumber,
+        directory: InodeNumber,
+        name: &[u8],
+    ) -> Result<Attributes> {
         let parameters = self.parameters();
-        let attributes =
-            self.update(SpaceClass::Normal, |tx| link::link(tx, &parameters, inode, directory, name))?;
+        let attributes = self
+            .update(SpaceClass::Normal, |tx| link::link(tx, &parameters, inode, directory, name))?;
         self.event(TransactionMask::LINK)?;
         Ok(attributes.attributes(inode, &parameters))
     }
 
-    /// Removes a name of anything but a directory. Works on a full volume. The inode stays while it has other names or is
-    /// acquired; the space of a large file comes back in the background.
+    /// Removes a name of anything but a directory. Works on a full volume. The inode stays while it
+    /// has other names or is acquired; the space of a large file comes back in the background.
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, `NotADirectory`, `InvalidName`.
@@ -250,8 +259,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Renames `from_name` in `from` to `to_name` in `to`. Two names of one inode are left alone.
     ///
     /// # Errors
-    /// `NotFound`, `AlreadyExists` (NoReplace, Whiteout that does not replace), `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty`, `MoveIntoSelf`,
-    /// `TooManyLinks`, `InvalidName`, `NameTooLong`, `NoSpace`.
+    /// `NotFound`, `AlreadyExists` (NoReplace, Whiteout that does not replace), `NotADirectory`,
+    /// `IsADirectory`, `DirectoryNotEmpty`, `MoveIntoSelf`, `TooManyLinks`, `InvalidName`,
+    /// `NameTooLong`, `NoSpace`.
     pub fn rename(
         &self,
         from: InodeNumber,
@@ -269,12 +279,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         // A name goes for the one that comes; a whiteout comes besides.
         let adds = matches!(mode, RenameMode::Whiteout { .. });
         let class = if adds { SpaceClass::Normal } else { SpaceClass::Rewrite };
-        self.removing(class, |tx, acquired| rename::rename(tx, &parameters, from, to, mode, acquired))?;
+        self.removing(class, |tx, acquired| {
+            rename::rename(tx, &parameters, from, to, mode, acquired)
+        })?;
         self.event(TransactionMask::RENAME)
     }
 
-    /// Runs an operation that may end inodes, and tells it which ones are open. The counts are locked for a moment only;
-    /// see [`acquire`](Self::acquire) for why that is enough.
+    /// Runs an operation that may end inodes, and tells it which ones are open. The counts are
+    /// locked for a moment only; see [`acquire`](Self::acquire) for why that is enough.
     fn removing(
         &self,
         class: SpaceClass,
@@ -296,7 +308,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let length = usize::try_from(attributes.size).ok().filter(|length| *length <= SYMLINK_MAX);
         let length = length.ok_or(damaged("symbolic link: size out of range"))?;
         let mut target = Vec::new();
-        pieces::load(&reader, Place { inode, kind: Kind::Symlink, suffix: 0 }, 0, &mut target, length)?;
+        pieces::load(
+            &reader,
+            Place { inode, kind: Kind::Symlink, suffix: 0 },
+            0,
+            &mut target,
+            length,
+        )?;
         drop(reader);
         self.note_access(inode, &attributes);
         Ok(target)

@@ -1,5 +1,5 @@
-//! Open files: counts in memory that keep an inode alive while it has no name, and the transaction points of close and
-//! fsync.
+//! Open files: counts in memory that keep an inode alive while it has no name, and the transaction
+//! points of close and fsync.
 
 use steadfast_media::Medium;
 
@@ -16,7 +16,8 @@ use crate::volume::Volume;
 const HELD_MAX: usize = 1024;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Keeps the inode alive while it has no name, until as many [`release`](Self::release) calls. Counts are in memory.
+    /// Keeps the inode alive while it has no name, until as many [`release`](Self::release) calls.
+    /// Counts are in memory.
     ///
     /// # Errors
     /// `Stale` where the inode is gone; `OutOfMemory`.
@@ -29,8 +30,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         found
     }
 
-    /// Whoever removes an inode looks at the count within its transaction. One that has looked before the inode was counted
-    /// may not have committed yet: an empty transaction waits for it, and then the inode is gone or stays.
+    /// Whoever removes an inode looks at the count within its transaction. One that has looked
+    /// before the inode was counted may not have committed yet: an empty transaction waits for it,
+    /// and then the inode is gone or stays.
     fn look_up_counted(&self, inode: InodeNumber, first: bool) -> Result<()> {
         if first {
             match self.update(SpaceClass::Freeing, |_| Ok(())) {
@@ -59,7 +61,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.open_counts().lock().contains_key(&inode)
     }
 
-    /// Takes back one [`acquire`](Self::acquire). Never blocks for long: reclaiming the space is background work.
+    /// Takes back one [`acquire`](Self::acquire). Never blocks for long: reclaiming the space is
+    /// background work.
     pub fn release(&self, inode: InodeNumber) {
         let mut counts = self.open_counts().lock();
         if let Some(count) = counts.get_mut(&inode) {
@@ -71,7 +74,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Call when a descriptor that was open for writing is closed: a transaction point if the mask has `close`.
+    /// Call when a descriptor that was open for writing is closed: a transaction point if the mask
+    /// has `close`.
     ///
     /// # Errors
     /// Those of the transaction point.
@@ -80,7 +84,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.event(TransactionMask::CLOSE)
     }
 
-    /// fsync and fdatasync: a transaction point if the mask has `fsync`. Both make everything accepted so far durable.
+    /// fsync and fdatasync: a transaction point if the mask has `fsync`. Both make everything
+    /// accepted so far durable.
     ///
     /// # Errors
     /// Those of the transaction point.
@@ -89,8 +94,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.event(TransactionMask::FSYNC)
     }
 
-    /// One bounded step of giving back the space of removed and truncated files. Returns whether there may be more to do
-    /// at once. What a power cut left is found and continued like everything else.
+    /// One bounded step of giving back the space of removed and truncated files. Returns whether
+    /// there may be more to do at once. What a power cut left is found and continued like
+    /// everything else.
     ///
     /// # Errors
     /// Those of a commit. Damage in one orphan leaves only that one behind.
@@ -102,7 +108,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 return Ok(false);
             };
             behind = inode.0;
-            let truncating = || Inode::load(&self.reader()?, inode).map(|found| found.has(FLAG_TRUNCATING));
+            let truncating =
+                || Inode::load(&self.reader()?, inode).map(|found| found.has(FLAG_TRUNCATING));
             if self.is_acquired(inode) && !truncating().unwrap_or(false) {
                 continue;
             }
@@ -113,7 +120,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             match step {
                 Ok(Progress::Done | Progress::More) => return Ok(true),
                 Ok(Progress::Held) | Err(Error::CorruptMetadata { .. }) => {}
-                // With `volume full` masked out there may be no space even for this until somebody commits or rolls back.
+                // With `volume full` masked out there may be no space even for this until somebody
+                // commits or rolls back.
                 Err(Error::NoSpace) => {
                     self.wake_reclaim();
                     return Ok(false);

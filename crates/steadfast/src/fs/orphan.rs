@@ -1,8 +1,10 @@
-//! Orphans: inodes that have no name, or extents behind their end, and whose space is still to be given back.
+//! Orphans: inodes that have no name, or extents behind their end, and whose space is still to be
+//! given back.
 //!
-//! The key is (0, Orphan, inode number), the value one byte, 0. The record is written in the batch that makes the inode an
-//! orphan and goes in the batch that ends it, so whatever a power cut leaves is found again without a search. Each step
-//! removes at most [`STEP_KEYS`] keys and leaves a state from which the next one continues.
+//! The key is (0, Orphan, inode number), the value one byte, 0. The record is written in the batch
+//! that makes the inode an orphan and goes in the batch that ends it, so whatever a power cut
+//! leaves is found again without a search. Each step removes at most [`STEP_KEYS`] keys and leaves
+//! a state from which the next one continues.
 
 use alloc::vec::Vec;
 
@@ -62,13 +64,18 @@ fn body(inode: InodeNumber) -> (Key, Key) {
 }
 
 /// Up to `limit` keys of an inode with the blocks that they hold, and whether these are all.
-fn keys<K: Keyspace>(tx: &Tx<'_, K>, inode: InodeNumber, limit: usize) -> Result<(Vec<(Key, u64)>, bool)> {
+fn keys<K: Keyspace>(
+    tx: &Tx<'_, K>,
+    inode: InodeNumber,
+    limit: usize,
+) -> Result<(Vec<(Key, u64)>, bool)> {
     let (from, last) = body(inode);
     let (mut found, mut all) = (Vec::new(), true);
     tx.scan(&from, &last, &mut |key, value, _| {
         all = found.len() < limit;
         if all {
-            let run = if key.kind() == Some(Kind::Extent) { extent::decode_run(value) } else { None };
+            let run =
+                if key.kind() == Some(Kind::Extent) { extent::decode_run(value) } else { None };
             memory::push(&mut found, (*key, run.map_or(0, |run| run.count)))?;
         }
         Ok(all)
@@ -76,8 +83,8 @@ fn keys<K: Keyspace>(tx: &Tx<'_, K>, inode: InodeNumber, limit: usize) -> Result
     Ok((found, all))
 }
 
-/// Ends an inode that has just lost its last name: deletes it where that is little work and nobody has it open, and else
-/// leaves it as an orphan.
+/// Ends an inode that has just lost its last name: deletes it where that is little work and nobody
+/// has it open, and else leaves it as an orphan.
 pub(crate) fn bury<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,
@@ -93,7 +100,11 @@ pub(crate) fn bury<K: Keyspace>(
             }
             tx.delete(&Key::inode(inode))?;
             // With a name it was an orphan only while it was being truncated.
-            return if attributes.has(FLAG_TRUNCATING) { tx.delete(&Key::orphan(inode)) } else { Ok(()) };
+            return if attributes.has(FLAG_TRUNCATING) {
+                tx.delete(&Key::orphan(inode))
+            } else {
+                Ok(())
+            };
         }
     }
     record(tx, inode)

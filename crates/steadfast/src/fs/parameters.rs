@@ -44,6 +44,12 @@ impl Parameters {
 impl Parameters {
     /// Parameters for tests: 512-byte blocks.
     pub fn for_tests() -> Parameters {
-        Parameters { block_size: 512, granule: 512, inline_max: 128, name_max: 255, hash_key: [7; 16] }
+        Parameters {
+            block_size: 512,
+            granule: 512,
+            inline_max: 128,
+            name_max: 255,
+            hash_key: [7; 16],
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Operations by path, for programs that use a volume without a kernel in front of it.
 //!
-//! A path is bytes with slashes between names; it starts at the root whether it begins with a slash or not. `.`, `..` and
-//! symbolic links work as in POSIX; at most [`LINKS_MAX`] links are followed. Names are looked up one after the other, so
-//! a path walk is as atomic as it is on any POSIX system: each step is.
+//! A path is bytes with slashes between names; it starts at the root whether it begins with a slash
+//! or not. `.`, `..` and symbolic links work as in POSIX; at most [`LINKS_MAX`] links are followed.
+//! Names are looked up one after the other, so a path walk is as atomic as it is on any POSIX
+//! system: each step is.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -22,7 +23,8 @@ use crate::volume::Volume;
 /// Most symbolic links that one path walk follows.
 pub const LINKS_MAX: usize = 40;
 
-/// Names that a path walk looks up with one look at the tree, so that changes need not wait for a long path.
+/// Names that a path walk looks up with one look at the tree, so that changes need not wait for a
+/// long path.
 const NAMES_AT_ONCE: usize = 64;
 
 /// Entries read at once.
@@ -32,7 +34,8 @@ const LIST_CHUNK: usize = 64;
 pub(crate) struct Walked {
     /// The directory of the last name.
     pub directory: InodeNumber,
-    /// The last name; empty where the path ends in a directory that was reached without one (`/`, `a/..`).
+    /// The last name; empty where the path ends in a directory that was reached without one (`/`,
+    /// `a/..`).
     pub name: Vec<u8>,
     /// What is there.
     pub found: Option<Attributes>,
@@ -40,11 +43,13 @@ pub(crate) struct Walked {
 
 /// How far a walk came with one look at the tree.
 enum Walk {
-    /// The end of the path: directory, where in the path the last name is (empty: there is none), what is there.
+    /// The end of the path: directory, where in the path the last name is (empty: there is none),
+    /// what is there.
     End(InodeNumber, Range<usize>, Option<Attributes>),
     /// A directory on the way, and how much of the path is behind it.
     On(InodeNumber, usize),
-    /// A symbolic link to follow, the directory that it is in, and how much of the path is behind it.
+    /// A symbolic link to follow, the directory that it is in, and how much of the path is behind
+    /// it.
     Link(InodeNumber, InodeNumber, usize),
 }
 
@@ -56,7 +61,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         })
     }
 
-    /// Follows a path, and passes to `end` where it leads, without a copy of the name; see [`Walked`].
+    /// Follows a path, and passes to `end` where it leads, without a copy of the name; see
+    /// [`Walked`].
     fn walk_to<T>(
         &self,
         path: &[u8],
@@ -83,7 +89,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                         return Err(Error::SymlinkLoop);
                     }
                     let mut target = self.read_link(link)?;
-                    directory = if target.first() == Some(&b'/') { InodeNumber::ROOT } else { parent };
+                    directory =
+                        if target.first() == Some(&b'/') { InodeNumber::ROOT } else { parent };
                     memory::extend(&mut target, &rest[behind..])?;
                     followed = target;
                     rest = &followed;
@@ -92,8 +99,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Follows a path from a directory to its end, or to a link that is followed, or [`NAMES_AT_ONCE`] names. A slash at the
-    /// end asks for a directory.
+    /// Follows a path from a directory to its end, or to a link that is followed, or
+    /// [`NAMES_AT_ONCE`] names. A slash at the end asks for a directory.
     fn walk_on(&self, directory: InodeNumber, path: &[u8], follow: bool) -> Result<Walk> {
         let parameters = self.parameters();
         let reader = self.reader()?;
@@ -120,7 +127,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if last {
                 let dots = name == b"." || name == b"..";
                 let (directory, name) = if dots { (found.0, 0..0) } else { (at.0, start..end) };
-                return Ok(Walk::End(directory, name, Some(found.1.attributes(found.0, &parameters))));
+                return Ok(Walk::End(
+                    directory,
+                    name,
+                    Some(found.1.attributes(found.0, &parameters)),
+                ));
             }
             at = found;
             start = end;
@@ -131,7 +142,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Walk::On(at.0, start))
     }
 
-    /// The attributes of what a path leads to. `follow`: the last name may be a symbolic link, and it is followed.
+    /// The attributes of what a path leads to. `follow`: the last name may be a symbolic link, and
+    /// it is followed.
     ///
     /// ```
     /// # use steadfast::{FormatOptions, OpenOptions, Volume, testing::TestPlatform};
@@ -152,7 +164,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.walk_to(path.as_ref(), follow, |_, _, found| found.ok_or(Error::NotFound))
     }
 
-    /// The directory of a path's last name, and that name, for an operation that creates or removes it.
+    /// The directory of a path's last name, and that name, for an operation that creates or removes
+    /// it.
     fn parent(&self, path: &[u8]) -> Result<Walked> {
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
         let walked = self.walk(&path[..end], false)?;
@@ -165,7 +178,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// All bytes of a file.
     ///
     /// # Errors
-    /// Those of [`resolve`](Self::resolve) and [`read`](Self::read); `OutOfMemory` where the file is larger than memory.
+    /// Those of [`resolve`](Self::resolve) and [`read`](Self::read); `OutOfMemory` where the file
+    /// is larger than memory.
     pub fn file_read_all(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         self.open_file(path, &FileOptions::new().read(true))?.read_all()
     }
@@ -198,10 +212,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         file.close()
     }
 
-    /// Makes a directory and those above it that do not exist, with permissions 0755. That it exists is no error.
+    /// Makes a directory and those above it that do not exist, with permissions 0755. That it
+    /// exists is no error.
     ///
     /// # Errors
-    /// `NotADirectory` where something else has one of the names; those of [`create`](Self::create).
+    /// `NotADirectory` where something else has one of the names; those of
+    /// [`create`](Self::create).
     pub fn create_directory_all(&self, path: impl AsRef<[u8]>) -> Result<Attributes> {
         let path = path.as_ref();
         let mut made = self.attributes(InodeNumber::ROOT)?;
@@ -233,7 +249,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// Those of [`create`](Self::create).
-    pub fn create_symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<Attributes> {
+    pub fn create_symlink(
+        &self,
+        target: impl AsRef<[u8]>,
+        path: impl AsRef<[u8]>,
+    ) -> Result<Attributes> {
         let at = self.parent(path.as_ref())?;
         let node = NewNode::Symlink(target.as_ref());
         self.create(at.directory, &at.name, node, 0o777, &Caller::default())
@@ -263,14 +283,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// Those of [`resolve`](Self::resolve) and [`rename`](Self::rename).
-    pub fn rename_path(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, mode: RenameMode) -> Result<()> {
+    pub fn rename_path(
+        &self,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+        mode: RenameMode,
+    ) -> Result<()> {
         let from = self.parent(from.as_ref())?;
         let to = self.parent(to.as_ref())?;
         self.rename(from.directory, &from.name, to.directory, &to.name, mode)
     }
 
-    /// Removes a file, or a directory with everything in it. Symbolic links are removed, not followed. An error leaves
-    /// what was not reached yet; under a mask without `unlink` and `rmdir` the removal is part of one transaction.
+    /// Removes a file, or a directory with everything in it. Symbolic links are removed, not
+    /// followed. An error leaves what was not reached yet; under a mask without `unlink` and
+    /// `rmdir` the removal is part of one transaction.
     ///
     /// ```
     /// # use steadfast::{Error, FormatOptions, OpenOptions, Volume, testing::TestPlatform};

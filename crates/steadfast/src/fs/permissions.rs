@@ -1,5 +1,6 @@
-//! Permission bits and POSIX ACLs together: the access ACL and the bits are kept in step both ways, and new inodes take
-//! theirs from the default ACL of their directory or, where it has none, from the umask.
+//! Permission bits and POSIX ACLs together: the access ACL and the bits are kept in step both ways,
+//! and new inodes take theirs from the default ACL of their directory or, where it has none, from
+//! the umask.
 
 use crate::error::{Error, Result};
 use crate::fs::acl::Acl;
@@ -11,15 +12,16 @@ use crate::fs::xattr::{ACL_ACCESS, ACL_DEFAULT, HEADER_LEN, erase, find, store};
 use crate::keyspace::{Keyspace, KeyspaceRead};
 use crate::types::InodeNumber;
 
-/// Most pieces of an ACL: a directory's is copied twice, to its new subdirectory, in the batch that makes it.
+/// Most pieces of an ACL: a directory's is copied twice, to its new subdirectory, in the batch that
+/// makes it.
 const ACL_PIECES_MAX: usize = 16;
 
-/// Sets one of the two ACLs from an attribute value. An access ACL sets the permission bits as well, and is stored only
-/// where they cannot say it alone. The caller stores the inode.
+/// Sets one of the two ACLs from an attribute value. An access ACL sets the permission bits as
+/// well, and is stored only where they cannot say it alone. The caller stores the inode.
 ///
 /// # Errors
-/// `InvalidArgument` (not an ACL), `NotPermitted` (a default ACL on something else than a directory), `ValueTooLong`,
-/// `AlreadyExists` and `NoAttribute` as `mode` asks.
+/// `InvalidArgument` (not an ACL), `NotPermitted` (a default ACL on something else than a
+/// directory), `ValueTooLong`, `AlreadyExists` and `NoAttribute` as `mode` asks.
 pub(crate) fn set_acl<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -72,7 +74,8 @@ fn put_acl<K: Keyspace>(
     Ok(())
 }
 
-/// chmod: sets the permission bits in the inode, which the caller stores, and in the access ACL where there is one.
+/// chmod: sets the permission bits in the inode, which the caller stores, and in the access ACL
+/// where there is one.
 pub(crate) fn change_permissions<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -93,8 +96,8 @@ pub(crate) fn change_permissions<K: Keyspace>(
     Ok(())
 }
 
-/// Gives a new inode its permission bits and ACLs: from the default ACL of its directory, or else from the umask.
-/// The caller stores the inode.
+/// Gives a new inode its permission bits and ACLs: from the default ACL of its directory, or else
+/// from the umask. The caller stores the inode.
 pub(crate) fn inherit<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -110,7 +113,8 @@ pub(crate) fn inherit<K: Keyspace>(
     if directory.1.has(FLAG_ACL_DEFAULT)
         && let Some((_, stored)) = find(tx, parameters, directory.0, ACL_DEFAULT)?
     {
-        default = Acl::parse(&stored.into_value()).map_err(|_| damaged("default ACL is not valid"))?;
+        default =
+            Acl::parse(&stored.into_value()).map_err(|_| damaged("default ACL is not valid"))?;
     }
     let Some(default) = default else {
         attributes.permissions &= !(umask & 0o777);
@@ -141,7 +145,9 @@ mod tests {
 
     fn put(keyspace: &MemoryKeyspace, name: &str, value: &[u8], mode: SetXattrMode) -> Result<()> {
         let parameters = Parameters::for_tests();
-        retry(keyspace, SpaceClass::Normal, |tx| set(tx, &parameters, INODE, name.as_bytes(), value, mode))
+        retry(keyspace, SpaceClass::Normal, |tx| {
+            set(tx, &parameters, INODE, name.as_bytes(), value, mode)
+        })
     }
 
     fn value(keyspace: &MemoryKeyspace, name: &str) -> Result<Vec<u8>> {
@@ -157,8 +163,13 @@ mod tests {
         .unwrap();
         keyspace.conflict_one_in.set(4);
         let load = || Inode::load(&keyspace, INODE).unwrap();
-        let acl =
-            encode_for_tests(&[(1, 7, NONE), (2, 6, 9), (4, 5, NONE), (0x10, 6, NONE), (0x20, 0, NONE)]);
+        let acl = encode_for_tests(&[
+            (1, 7, NONE),
+            (2, 6, 9),
+            (4, 5, NONE),
+            (0x10, 6, NONE),
+            (0x20, 0, NONE),
+        ]);
         put(&keyspace, "system.posix_acl_access", &acl, SetXattrMode::Any).unwrap();
         assert_eq!(load().permissions, 0o760);
         assert_eq!(value(&keyspace, "system.posix_acl_access").unwrap(), acl);
@@ -168,8 +179,13 @@ mod tests {
             inode.store(tx, INODE)
         })
         .unwrap();
-        let changed =
-            encode_for_tests(&[(1, 7, NONE), (2, 6, 9), (4, 5, NONE), (0x10, 1, NONE), (0x20, 5, NONE)]);
+        let changed = encode_for_tests(&[
+            (1, 7, NONE),
+            (2, 6, 9),
+            (4, 5, NONE),
+            (0x10, 1, NONE),
+            (0x20, 5, NONE),
+        ]);
         assert_eq!(value(&keyspace, "system.posix_acl_access").unwrap(), changed);
         let minimal = encode_for_tests(&[(1, 6, NONE), (4, 4, NONE), (0x20, 4, NONE)]);
         put(&keyspace, "system.posix_acl_access", &minimal, SetXattrMode::Any).unwrap();

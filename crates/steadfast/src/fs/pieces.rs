@@ -1,7 +1,8 @@
 //! Values that are larger than one item: cut into pieces under consecutive suffixes.
 //!
-//! A reader joins pieces until it has the length that it expects, so the length of a piece is the writer's choice.
-//! A value has at most [`PIECES_MAX`] pieces, so that writing one fits a batch beside the rest of its operation.
+//! A reader joins pieces until it has the length that it expects, so the length of a piece is the
+//! writer's choice. A value has at most [`PIECES_MAX`] pieces, so that writing one fits a batch
+//! beside the rest of its operation.
 
 use alloc::vec::Vec;
 
@@ -82,7 +83,8 @@ pub(crate) fn load(
     let mut piece = first;
     while value.len() < length {
         let found = if piece < PIECES_MAX { view.get(&place.key(piece))? } else { None };
-        let found = found.filter(|found| !found.value.is_empty()).ok_or(damaged("value: piece missing"))?;
+        let found =
+            found.filter(|found| !found.value.is_empty()).ok_or(damaged("value: piece missing"))?;
         memory::extend(value, &found.value)?;
         piece += 1;
     }

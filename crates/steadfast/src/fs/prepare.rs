@@ -1,6 +1,6 @@
-//! Bringing a file into the state that a change of its data or size starts from: no inline data where extents are to be,
-//! no extents left behind its end, no stale bytes in its last block. Nothing here changes what a reader sees. Callers hold
-//! the inode's data lock.
+//! Bringing a file into the state that a change of its data or size starts from: no inline data
+//! where extents are to be, no extents left behind its end, no stale bytes in its last block.
+//! Nothing here changes what a reader sees. Callers hold the inode's data lock.
 
 use alloc::vec::Vec;
 
@@ -19,8 +19,8 @@ use crate::types::InodeNumber;
 use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Moves inline data to blocks, so that the file can have extents. A truncation to nothing that goes on makes the file
-    /// an inline one at its end, so it is brought to an end first.
+    /// Moves inline data to blocks, so that the file can have extents. A truncation to nothing that
+    /// goes on makes the file an inline one at its end, so it is brought to an end first.
     pub(crate) fn spill(&self, inode: InodeNumber) -> Result<()> {
         let parameters = self.parameters();
         let attributes = Inode::load_regular(&self.reader()?, inode)?;
@@ -38,13 +38,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             Some(value) => self.write_extents(&parameters, inode, 0, &value, false).map(drop),
             None => {
                 let plan = Plan { from: 0, end: 0, parts: Vec::new(), size: 0, times: false };
-                self.update(SpaceClass::Normal, |tx| publish::publish(tx, &parameters, inode, &plan))
+                self.update(SpaceClass::Normal, |tx| {
+                    publish::publish(tx, &parameters, inode, &plan)
+                })
             }
         }
     }
 
-    /// Prepares a file for an end of `size` bytes: finishes a pending truncation and zeroes a stale tail, unless the blocks
-    /// about to be written include it.
+    /// Prepares a file for an end of `size` bytes: finishes a pending truncation and zeroes a stale
+    /// tail, unless the blocks about to be written include it.
     pub(crate) fn prepare_growth(
         &self,
         inode: InodeNumber,
@@ -62,7 +64,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 continue;
             }
             let tail = parameters.block_of(attributes.size);
-            if !attributes.has(FLAG_TAIL_STALE) || blocks.is_some_and(|blocks| blocks.contains(&tail)) {
+            if !attributes.has(FLAG_TAIL_STALE)
+                || blocks.is_some_and(|blocks| blocks.contains(&tail))
+            {
                 return Ok(());
             }
             return self.zero_tail(&parameters, inode, attributes.size);

@@ -1,4 +1,5 @@
-//! Making written blocks part of a file, in one batch: what the control plane does at the end of a write.
+//! Making written blocks part of a file, in one batch: what the control plane does at the end of a
+//! write.
 
 use alloc::vec::Vec;
 
@@ -13,7 +14,8 @@ use crate::key::{Key, Kind};
 use crate::keyspace::{Keyspace, KeyspaceRead};
 use crate::types::{BlockRun, Generation, InodeNumber};
 
-/// Most keys that the extents of one batch change; the rest is for the inode and what joins or splits beside them.
+/// Most keys that the extents of one batch change; the rest is for the inode and what joins or
+/// splits beside them.
 pub(crate) const EXTENT_CHANGES_MAX: usize = 58;
 
 /// Blocks that hold new data of a file.
@@ -23,7 +25,8 @@ pub(crate) struct Part {
     pub index: u64,
     /// Where they are.
     pub run: BlockRun,
-    /// Set where they belonged to an unwritten extent of the file and were written in place; else they are reserved.
+    /// Set where they belonged to an unwritten extent of the file and were written in place; else
+    /// they are reserved.
     pub in_place: Option<Generation>,
     /// Of each granule; empty: unwritten.
     pub checksums: Vec<u32>,
@@ -40,8 +43,8 @@ pub(crate) struct Plan {
     pub parts: Vec<Part>,
     /// The file is at least this long afterwards, bytes.
     pub size: u64,
-    /// Whether the file's times change. Not where a reader sees no difference: such a step may be followed by one that
-    /// fails, and then nothing has happened.
+    /// Whether the file's times change. Not where a reader sees no difference: such a step may be
+    /// followed by one that fails, and then nothing has happened.
     pub times: bool,
 }
 
@@ -70,7 +73,8 @@ pub(crate) fn publish<K: Keyspace>(
     if done != plan.end {
         return Err(Error::Unsupported("data range in too many pieces"));
     }
-    let extent_max = written_blocks_max(parameters.block_size, parameters.granule, tx.value_len_max());
+    let extent_max =
+        written_blocks_max(parameters.block_size, parameters.granule, tx.value_len_max());
     for part in &plan.parts {
         let birth = part.in_place.unwrap_or(tx.keyspace().generation());
         let mut done = 0;
@@ -80,13 +84,18 @@ pub(crate) fn publish<K: Keyspace>(
                 true => part.run.count,
                 false => u64::from(extent_max).min(part.run.count - done),
             };
-            let run = BlockRun { start: crate::types::BlockAddress(part.run.start.0 + done), count: length };
+            let run = BlockRun {
+                start: crate::types::BlockAddress(part.run.start.0 + done),
+                count: length,
+            };
             let mut extent = Extent::new_unwritten(run, birth)?;
             if !unwritten {
                 let per_block = parameters.granules_per_block() as usize;
-                let part =
-                    part.checksums.get(done as usize * per_block..(done + length) as usize * per_block);
-                extent.checksums = memory::copy(part.ok_or(Error::InvalidArgument("checksums missing"))?)?;
+                let part = part
+                    .checksums
+                    .get(done as usize * per_block..(done + length) as usize * per_block);
+                extent.checksums =
+                    memory::copy(part.ok_or(Error::InvalidArgument("checksums missing"))?)?;
                 extent.unwritten = false;
             }
             let mapped = Mapped { index: part.index + done, extent };

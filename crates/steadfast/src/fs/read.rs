@@ -1,6 +1,8 @@
-//! Reading data: look up where it is, pin it, and move it to the caller outside all locks, each granule checked.
+//! Reading data: look up where it is, pin it, and move it to the caller outside all locks, each
+//! granule checked.
 //!
-//! One call sees one state of up to [`STEP_BYTES`] (in up to [`STEP_EXTENTS`] extents); a longer one is read in steps.
+//! One call sees one state of up to [`STEP_BYTES`] (in up to [`STEP_EXTENTS`] extents); a longer
+//! one is read in steps.
 
 use alloc::vec::Vec;
 
@@ -29,7 +31,8 @@ struct Step {
     extents: Vec<Mapped>,
 }
 
-/// Finds the extents of `length` bytes from `offset`, which lie within the file; fewer bytes where there are many.
+/// Finds the extents of `length` bytes from `offset`, which lie within the file; fewer bytes where
+/// there are many.
 fn plan(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
@@ -57,11 +60,13 @@ fn plan(
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Fills the front of `buffer` from byte `offset`, returns how many bytes (fewer only at the end of the file). Holes
-    /// read as zeros. Every byte is checked; up to 1 MiB in up to 256 extents is one state of the file.
+    /// Fills the front of `buffer` from byte `offset`, returns how many bytes (fewer only at the
+    /// end of the file). Holes read as zeros. Every byte is checked; up to 1 MiB in up to 256
+    /// extents is one state of the file.
     ///
     /// # Errors
-    /// `CorruptData` where data does not match its checksum; `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`.
+    /// `CorruptData` where data does not match its checksum; `IsADirectory`, `NotARegularFile`,
+    /// `Stale`, `Medium`.
     pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.read_with(inode, offset, buffer, true)
     }
@@ -70,11 +75,22 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn read_unnoticed(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub fn read_unnoticed(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
         self.read_with(inode, offset, buffer, false)
     }
 
-    fn read_with(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8], note: bool) -> Result<usize> {
+    fn read_with(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        buffer: &mut [u8],
+        note: bool,
+    ) -> Result<usize> {
         let (count, attributes) = self.read_data(inode, offset, buffer)?;
         if note && !buffer.is_empty() {
             self.note_access(inode, &attributes);
@@ -82,7 +98,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(count)
     }
 
-    /// Like [`read`](Self::read) without renewing the access time; also returns the attributes seen first.
+    /// Like [`read`](Self::read) without renewing the access time; also returns the attributes seen
+    /// first.
     pub(crate) fn read_data(
         &self,
         inode: InodeNumber,
@@ -93,7 +110,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         loop {
             let (mut from, rest) = (offset.saturating_add(done as u64), &mut buffer[done..]);
             let (count, attributes) = match self.read_step(inode, from, rest) {
-                // What was just rolled back may be in use for something else by now: look it up once more.
+                // What was just rolled back may be in use for something else by now: look it up
+                // once more.
                 Err(Error::CorruptData { .. }) => {
                     self.note_repeated_read();
                     self.read_step(inode, from, rest)?
@@ -109,7 +127,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    fn read_step(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<(usize, Inode)> {
+    fn read_step(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(usize, Inode)> {
         let parameters = self.parameters();
         let reader = self.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
@@ -139,7 +162,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok((step.length, attributes))
     }
 
-    /// Fills `buffer`, which is the file from `offset`, with the extents and with zeros between them.
+    /// Fills `buffer`, which is the file from `offset`, with the extents and with zeros between
+    /// them.
     fn read_extents(
         &self,
         parameters: &Parameters,
@@ -161,7 +185,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 let into = at % block;
                 let piece = if into == 0 && to - at >= block {
                     let length = (to - at) / block * block;
-                    let target = &mut buffer[(at - offset) as usize..(at - offset + length) as usize];
+                    let target =
+                        &mut buffer[(at - offset) as usize..(at - offset + length) as usize];
                     self.read_checked(parameters, inode, mapped, at / block, target)?;
                     length
                 } else {
@@ -181,7 +206,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Reads whole blocks from block `index` of the file, which `mapped` holds, and checks each granule.
+    /// Reads whole blocks from block `index` of the file, which `mapped` holds, and checks each
+    /// granule.
     fn read_checked(
         &self,
         parameters: &Parameters,
@@ -211,7 +237,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Looks for a copy of a granule that matches its checksum on a medium that keeps several, and reports the bad ones.
+    /// Looks for a copy of a granule that matches its checksum on a medium that keeps several, and
+    /// reports the bad ones.
     fn read_other_copy(&self, position: u64, bytes: &mut [u8], expected: u32) -> bool {
         let medium = &self.store().medium;
         let copies = medium.copies();

@@ -1,12 +1,14 @@
-//! Moving the blocks of files without changing the files: what making a volume smaller and defragmenting need.
+//! Moving the blocks of files without changing the files: what making a volume smaller and
+//! defragmenting need.
 //!
-//! A move copies blocks with the checksums that they have, bad ones included: what could not be read before cannot be read
-//! afterwards, and never reads as something else. It is one batch, which only goes through where the file still has
-//! exactly the extents that were copied; times and size stay. Each step is bounded in bytes and in keys.
+//! A move copies blocks with the checksums that they have, bad ones included: what could not be
+//! read before cannot be read afterwards, and never reads as something else. It is one batch, which
+//! only goes through where the file still has exactly the extents that were copied; times and size
+//! stay. Each step is bounded in bytes and in keys.
 //!
-//! Blocks that several extents name would be there once more for the one that moves. Defragmenting leaves them where they
-//! are: moving takes more room than it saves seeks, and people clone files to save room. Making a volume smaller moves them
-//! once ([`crate::volume`], `move_shared`).
+//! Blocks that several extents name would be there once more for the one that moves. Defragmenting
+//! leaves them where they are: moving takes more room than it saves seeks, and people clone files
+//! to save room. Making a volume smaller moves them once ([`crate::volume`], `move_shared`).
 
 use alloc::vec::Vec;
 
@@ -37,7 +39,8 @@ pub struct Fragmentation {
     pub blocks: u64,
     /// Extents: one key each; long runs are in several, whose length is capped.
     pub extents: u64,
-    /// Runs of blocks that follow each other in the file and on the volume; 1 is as good as it gets.
+    /// Runs of blocks that follow each other in the file and on the volume; 1 is as good as it
+    /// gets.
     pub runs: u64,
 }
 
@@ -74,12 +77,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// One bounded step of bringing the blocks of a regular file together; the file can be in use. Returns where to go on,
-    /// `None` at the end of the file. Space that a step frees comes back with the next checkpoint.
+    /// One bounded step of bringing the blocks of a regular file together; the file can be in use.
+    /// Returns where to go on, `None` at the end of the file. Space that a step frees comes back
+    /// with the next checkpoint.
     ///
     /// # Errors
-    /// `IsADirectory`, `NotARegularFile`, `Stale`, `ReadOnly`, `Poisoned`, `Held`, and the medium's. Where there is no
-    /// room to bring blocks together they stay where they are.
+    /// `IsADirectory`, `NotARegularFile`, `Stale`, `ReadOnly`, `Poisoned`, `Held`, and the
+    /// medium's. Where there is no room to bring blocks together they stay where they are.
     pub fn defragment_step(
         &self,
         inode: InodeNumber,
@@ -114,7 +118,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Some(DefragmentCursor { block: next, goal }))
     }
 
-    /// The start of a free run for this many blocks, or of the longest that is found near the place where new data goes.
+    /// The start of a free run for this many blocks, or of the longest that is found near the place
+    /// where new data goes.
     fn place_for(&self, blocks: u64) -> Result<Option<BlockAddress>> {
         match self.reserve(blocks.max(1), 1, None, SpaceClass::Normal) {
             Ok(run) => {
@@ -126,8 +131,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Extents of a file from block `from` on, as many as one step can move: written ones that follow each other without
-    /// a hole, or one that is unwritten or shared. Only such as are `wanted`.
+    /// Extents of a file from block `from` on, as many as one step can move: written ones that
+    /// follow each other without a hole, or one that is unwritten or shared. Only such as are
+    /// `wanted`.
     fn neighbours(
         &self,
         inode: InodeNumber,
@@ -141,7 +147,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (mut at, mut blocks) = (from, 0);
         while let Some(mapped) = map::starting(&reader, &parameters, inode, at, u64::MAX)? {
             blocks += u64::from(mapped.extent.length);
-            let alone = mapped.extent.unwritten || self.is_shared(reader.root(), mapped.extent.run())?;
+            let alone =
+                mapped.extent.unwritten || self.is_shared(reader.root(), mapped.extent.run())?;
             let follows = old.last().is_none_or(|last| last.end() == mapped.index && !alone);
             let full = old.len() == STEP_EXTENTS || blocks * parameters.block() > STEP_BYTES;
             if !old.is_empty() && (!follows || full || !wanted(&mapped)) {
@@ -160,8 +167,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(old)
     }
 
-    /// Moves extents whose blocks are `wanted` to somewhere else, a few from block `from` of the file on; for making a
-    /// volume smaller. Returns where to go on in the file.
+    /// Moves extents whose blocks are `wanted` to somewhere else, a few from block `from` of the
+    /// file on; for making a volume smaller. Returns where to go on in the file.
     pub(crate) fn move_away(
         &self,
         inode: InodeNumber,
@@ -175,12 +182,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         loop {
             let Some(last) = old.last() else { return Ok(None) };
             let next = last.end();
-            match self.move_extents(inode, &old, rest.as_ref(), None, SpaceClass::Freeing, &|_| true) {
+            match self
+                .move_extents(inode, &old, rest.as_ref(), None, SpaceClass::Freeing, &|_| true)
+            {
                 Err(Error::NoSpace) if old.len() > 1 => old.truncate(old.len() / 2),
                 Err(Error::NoSpace) if last.extent.length > 1 => {
                     let half = last.index + u64::from(last.extent.length / 2);
                     let end = rest.as_ref().map_or(last.end(), Mapped::end);
-                    let whole = map::overlap(&self.reader()?, &self.parameters(), inode, last.index, end)?;
+                    let whole =
+                        map::overlap(&self.reader()?, &self.parameters(), inode, last.index, end)?;
                     let whole = whole.ok_or(Error::Busy)?;
                     rest = Some(whole.clip(half, end)?);
                     old = memory::collect([whole.clip(whole.index, half)?])?;
@@ -190,8 +200,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Moves extents that follow each other to new blocks, if `accept` likes those. Returns where the new ones end. `rest`:
-    /// what the last extent has behind the part that moves. The caller holds the inode's lock.
+    /// Moves extents that follow each other to new blocks, if `accept` likes those. Returns where
+    /// the new ones end. `rest`: what the last extent has behind the part that moves. The caller
+    /// holds the inode's lock.
     fn move_extents(
         &self,
         inode: InodeNumber,
@@ -206,8 +217,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let runs = self.reserve_runs(blocks, goal, class)?;
         let give_back = |runs: &[BlockRun]| runs.iter().for_each(|run| self.release_blocks(*run));
         let parameters = self.parameters();
-        let extent_max =
-            written_blocks_max(parameters.block_size, parameters.granule, self.reader()?.value_len_max());
+        let extent_max = written_blocks_max(
+            parameters.block_size,
+            parameters.granule,
+            self.reader()?.value_len_max(),
+        );
         let pieces: usize = runs.iter().map(|run| extents_needed(run.count, extent_max)).sum();
         if pieces > STEP_EXTENTS || !accept(&runs) {
             give_back(&runs);
@@ -219,8 +233,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 let mut attributes = Inode::load_regular(tx, inode)?;
                 let checksums = take_out(tx, inode, &mut attributes, old, rest)?;
                 let file = (inode, &mut attributes);
-                let new =
-                    New { runs: &runs, checksums: &checksums, unwritten: first.extent.unwritten, extent_max };
+                let new = New {
+                    runs: &runs,
+                    checksums: &checksums,
+                    unwritten: first.extent.unwritten,
+                    extent_max,
+                };
                 put_in(tx, file, first.index, &new)?;
                 attributes.store(tx, inode)
             })
@@ -291,14 +309,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-/// How often the next block of the file is not the next one on the volume, when the blocks before these runs end at
-/// `goal` (0: not known).
+/// How often the next block of the file is not the next one on the volume, when the blocks before
+/// these runs end at `goal` (0: not known).
 fn breaks(goal: u64, runs: impl Iterator<Item = BlockRun>) -> usize {
     let mut previous = (goal != 0).then_some(goal);
     runs.filter(|run| previous.replace(run.end()).is_some_and(|end| end != run.start.0)).count()
 }
 
-/// Removes exactly these extents from a file, but for the `rest` of the last one; returns their checksums.
+/// Removes exactly these extents from a file, but for the `rest` of the last one; returns their
+/// checksums.
 ///
 /// # Errors
 /// `Busy` where the file does not have them any more.
@@ -362,8 +381,11 @@ fn put_in<K: Keyspace>(
             let mut extent =
                 Extent::new_unwritten(BlockRun { start: BlockAddress(at), count: length }, birth)?;
             if !new.unwritten {
-                let part = new.checksums.get(done as usize * per_block..(done + length) as usize * per_block);
-                extent.checksums = memory::copy(part.ok_or(Error::InvalidArgument("checksums missing"))?)?;
+                let part = new
+                    .checksums
+                    .get(done as usize * per_block..(done + length) as usize * per_block);
+                extent.checksums =
+                    memory::copy(part.ok_or(Error::InvalidArgument("checksums missing"))?)?;
                 extent.unwritten = false;
             }
             attributes.blocks = attributes.blocks.saturating_add(length);

@@ -1,4 +1,5 @@
-//! Changing names: replace, refuse to replace, exchange, leave a whiteout behind; within one directory or across two.
+//! Changing names: replace, refuse to replace, exchange, leave a whiteout behind; within one
+//! directory or across two.
 
 use crate::error::{Error, Result};
 use crate::fs::attr::{Caller, FileKind, RenameMode};
@@ -26,8 +27,8 @@ pub(crate) struct Side<'a> {
 /// Renames `from` to `to`. Names of the same inode are left alone, as POSIX has it.
 ///
 /// # Errors
-/// `NotFound`, `AlreadyExists` (NoReplace), `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty`, `MoveIntoSelf`,
-/// `TooManyLinks`, `DirectoryFull`, and what a name can be.
+/// `NotFound`, `AlreadyExists` (NoReplace), `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty`,
+/// `MoveIntoSelf`, `TooManyLinks`, `DirectoryFull`, and what a name can be.
 pub(crate) fn rename<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -67,7 +68,11 @@ fn is_directory(entry: &Target) -> bool {
 }
 
 /// Fails with `MoveIntoSelf` where `directory` is `moved` or below it.
-fn check_not_below<K: Keyspace>(tx: &Tx<'_, K>, directory: InodeNumber, moved: InodeNumber) -> Result<()> {
+fn check_not_below<K: Keyspace>(
+    tx: &Tx<'_, K>,
+    directory: InodeNumber,
+    moved: InodeNumber,
+) -> Result<()> {
     let mut at = directory;
     for _ in 0..DEPTH_MAX {
         if at == moved {
@@ -101,7 +106,11 @@ fn update_directory<K: Keyspace>(
 }
 
 /// The entry `entry` is now in `directory`.
-fn update_moved<K: Keyspace>(tx: &mut Tx<'_, K>, entry: &Target, directory: InodeNumber) -> Result<()> {
+fn update_moved<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    entry: &Target,
+    directory: InodeNumber,
+) -> Result<()> {
     let mut attributes = Inode::load(tx, entry.inode)?;
     attributes.changed = tx.now();
     if attributes.kind == FileKind::Directory {

@@ -13,7 +13,8 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// The first byte of data at or after `offset`, or the first of a hole; unwritten extents are holes, the end is one.
+/// The first byte of data at or after `offset`, or the first of a hole; unwritten extents are
+/// holes, the end is one.
 fn find(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
@@ -44,11 +45,12 @@ fn find(
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// SEEK_DATA and SEEK_HOLE: the first offset at or after `offset` that is data, or in a hole. The end of the file
-    /// counts as a hole, and allocated space without data is one.
+    /// SEEK_DATA and SEEK_HOLE: the first offset at or after `offset` that is data, or in a hole.
+    /// The end of the file counts as a hole, and allocated space without data is one.
     ///
     /// # Errors
-    /// `NoSuchOffset`: `offset` is at or behind the end, or no data follows. `IsADirectory`, `NotARegularFile`, `Stale`.
+    /// `NoSuchOffset`: `offset` is at or behind the end, or no data follows. `IsADirectory`,
+    /// `NotARegularFile`, `Stale`.
     pub fn seek(&self, inode: InodeNumber, offset: u64, to: SeekTo) -> Result<u64> {
         let reader = self.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;

@@ -1,8 +1,9 @@
 //! Setting the size of a file.
 //!
-//! Shrinking needs no data I/O and no space: it removes extents (more than a batch holds: in steps, see
-//! [`orphan`]) and leaves the last partial block as it is, marked TAIL_STALE. Growing leaves a hole; before it, the caller has
-//! finished a pending truncation and zeroed a stale tail, because both would show through.
+//! Shrinking needs no data I/O and no space: it removes extents (more than a batch holds: in steps,
+//! see [`orphan`]) and leaves the last partial block as it is, marked TAIL_STALE. Growing leaves a
+//! hole; before it, the caller has finished a pending truncation and zeroed a stale tail, because
+//! both would show through.
 
 use crate::error::{Error, Result};
 use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};

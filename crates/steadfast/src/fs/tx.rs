@@ -1,11 +1,11 @@
-//! One attempt at an operation: reads that remember what they relied on, writes that the operation itself sees at
-//! once, and a batch at the end.
+//! One attempt at an operation: reads that remember what they relied on, writes that the operation
+//! itself sees at once, and a batch at the end.
 //!
 //! Invariants:
 //! - nothing reaches the keyspace before [`Tx::commit`]; dropping a `Tx` undoes it;
-//! - every value that was read becomes a precondition. A *range* is guarded by the inode key of its owner: whoever adds
-//!   or removes a key of an inode (an entry, an attribute, an extent) also writes its inode key, and every reader of a
-//!   range has read that key;
+//! - every value that was read becomes a precondition. A *range* is guarded by the inode key of its
+//!   owner: whoever adds or removes a key of an inode (an entry, an attribute, an extent) also
+//!   writes its inode key, and every reader of a range has read that key;
 //! - the mutations are sorted by key, at most one a key, and remove only keys that exist.
 
 use alloc::vec::Vec;
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::key::Key;
 use crate::keyspace::{
-    BATCH_MUTATIONS_MAX, Batch, Keyspace, KeyspaceRead, Mutation, Precondition, SpaceClass, Value, Version,
-    Versioned, Visit,
+    BATCH_MUTATIONS_MAX, Batch, Keyspace, KeyspaceRead, Mutation, Precondition, SpaceClass, Value,
+    Version, Versioned, Visit,
 };
 use crate::types::Timestamp;
 
@@ -103,7 +103,9 @@ impl<'k, K: Keyspace> Tx<'k, K> {
         match (self.position(key), exists) {
             (Ok(at), true) => self.writes[at].value = None,
             (Ok(at), false) => drop(self.writes.remove(at)),
-            (Err(at), true) => memory::insert(&mut self.writes, at, Mutation { key: *key, value: None })?,
+            (Err(at), true) => {
+                memory::insert(&mut self.writes, at, Mutation { key: *key, value: None })?
+            }
             (Err(_), false) => {}
         }
         Ok(())
@@ -117,7 +119,11 @@ impl<'k, K: Keyspace> Tx<'k, K> {
         if self.writes.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::Unsupported("operation changes too many keys"));
         }
-        Ok(Batch { mutations: self.writes, preconditions: self.seen.into_inner(), class: self.class })
+        Ok(Batch {
+            mutations: self.writes,
+            preconditions: self.seen.into_inner(),
+            class: self.class,
+        })
     }
 
     /// Applies the transaction; one without changes succeeds at once.
@@ -196,7 +202,8 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
         };
         let (Ok(first) | Err(first)) = self.position(from);
         let own = self.writes[first..].iter().take_while(|write| write.key <= *to);
-        let own = own.filter_map(|write| write.value.as_ref().map(|value| (write.key, value))).next();
+        let own =
+            own.filter_map(|write| write.value.as_ref().map(|value| (write.key, value))).next();
         self.choose(below, own, |own, below| own < below)
     }
 
@@ -219,7 +226,8 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
             Err(at) => at,
         };
         let own = self.writes[..behind].iter().rev().take_while(|write| write.key >= *from);
-        let own = own.filter_map(|write| write.value.as_ref().map(|value| (write.key, value))).next();
+        let own =
+            own.filter_map(|write| write.value.as_ref().map(|value| (write.key, value))).next();
         self.choose(below, own, |own, below| own > below)
     }
 
@@ -237,16 +245,18 @@ impl<K: Keyspace> Tx<'_, K> {
         own_first: impl Fn(&Key, &Key) -> bool,
     ) -> Result<Option<(Key, Versioned)>> {
         match (below, own) {
-            (Some((key, _)), Some((own_key, value))) if own_first(&own_key, &key) => {
-                Ok(Some((own_key, Versioned { value: memory::copy(value)?, version: Version::default() })))
-            }
+            (Some((key, _)), Some((own_key, value))) if own_first(&own_key, &key) => Ok(Some((
+                own_key,
+                Versioned { value: memory::copy(value)?, version: Version::default() },
+            ))),
             (Some((key, found)), _) => {
                 self.note(&key, Some(found.version))?;
                 Ok(Some((key, found)))
             }
-            (None, Some((key, value))) => {
-                Ok(Some((key, Versioned { value: memory::copy(value)?, version: Version::default() })))
-            }
+            (None, Some((key, value))) => Ok(Some((
+                key,
+                Versioned { value: memory::copy(value)?, version: Version::default() },
+            ))),
             (None, None) => Ok(None),
         }
     }

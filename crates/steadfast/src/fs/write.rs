@@ -1,11 +1,13 @@
 //! Writing data: prepare, reserve, write outside all locks, publish in one batch.
 //!
-//! Blocks that the committed state refers to are never overwritten: new data goes to newly reserved blocks, or into blocks
-//! of an unwritten extent, which nothing refers to as data. The inode's data lock is held from the first look at the old
-//! state to the commit, so that partial blocks can be read, changed and replaced.
+//! Blocks that the committed state refers to are never overwritten: new data goes to newly reserved
+//! blocks, or into blocks of an unwritten extent, which nothing refers to as data. The inode's data
+//! lock is held from the first look at the old state to the commit, so that partial blocks can be
+//! read, changed and replaced.
 //!
-//! One call of up to [`STEP_BYTES`] is one batch, unless the old or the new data are in so many pieces that they do not fit
-//! one ([`EXTENT_CHANGES_MAX`]); then it is split at block boundaries, in order.
+//! One call of up to [`STEP_BYTES`] is one batch, unless the old or the new data are in so many
+//! pieces that they do not fit one ([`EXTENT_CHANGES_MAX`]); then it is split at block boundaries,
+//! in order.
 
 use alloc::vec::Vec;
 
@@ -32,8 +34,8 @@ const STEP_BYTES: usize = 1 << 20;
 /// Most old extents that one batch replaces.
 const OLD_EXTENTS_MAX: usize = 48;
 
-/// The new content of whole blocks: of the first and the last ones, which also keep old bytes, copies; the caller's bytes
-/// between them.
+/// The new content of whole blocks: of the first and the last ones, which also keep old bytes,
+/// copies; the caller's bytes between them.
 struct Image<'a> {
     head: Vec<u8>,
     middle: &'a [u8],
@@ -82,13 +84,14 @@ impl Old {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Writes all of `data` at byte `offset` or fails. `sync`: the descriptor has O_SYNC or O_DSYNC.
-    /// Atomic as a whole up to 1 MiB, as long as the range is in fewer than about 48 pieces; more is written as several
-    /// operations, in order.
+    /// Writes all of `data` at byte `offset` or fails. `sync`: the descriptor has O_SYNC or
+    /// O_DSYNC. Atomic as a whole up to 1 MiB, as long as the range is in fewer than about 48
+    /// pieces; more is written as several operations, in order.
     ///
     /// # Errors
-    /// `NoSpace` (nothing of this piece is written), `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`;
-    /// `CorruptData` where a block is damaged that would keep some of its old bytes.
+    /// `NoSpace` (nothing of this piece is written), `FileTooLarge`, `IsADirectory`,
+    /// `NotARegularFile`, `Stale`, `Medium`; `CorruptData` where a block is damaged that would keep
+    /// some of its old bytes.
     pub fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], sync: bool) -> Result<()> {
         {
             let _guard = self.inode_lock(inode);
@@ -143,7 +146,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let inline_max = parameters.inline_max.min(reader.value_len_max());
             let attributes = Inode::load_regular(&reader, inode)?;
             let inline = match attributes.has(FLAG_INLINE) {
-                true => Some(reader.get(&Key::new(inode, Kind::Inline, 0))?.map(|found| found.value)),
+                true => {
+                    Some(reader.get(&Key::new(inode, Kind::Inline, 0))?.map(|found| found.value))
+                }
                 false => None,
             };
             (inline_max, inline)
@@ -157,14 +162,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if let Some(Some(value)) = inline
             && parameters.block_of(offset) > parameters.blocks_for(value.len() as u64)
         {
-            // Far behind the inline data: that goes to blocks of its own first, which changes nothing that is visible.
+            // Far behind the inline data: that goes to blocks of its own first, which changes
+            // nothing that is visible.
             self.write_extents(&parameters, inode, 0, &value, false)?;
         }
         self.write_extents(&parameters, inode, offset, data, true)
     }
 
-    /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` that covered. `times`: see
-    /// [`Plan::times`].
+    /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` that
+    /// covered. `times`: see [`Plan::times`].
     pub(crate) fn write_extents(
         &self,
         parameters: &Parameters,
@@ -185,8 +191,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let written = if plan.end < parameters.blocks_for(old.inline as u64) {
             Err(Error::NoSpace)
         } else {
-            self.write_parts(parameters, &mut plan, &image)
-                .and_then(|()| self.update(class, |tx| publish::publish(tx, parameters, inode, &plan)))
+            self.write_parts(parameters, &mut plan, &image).and_then(|()| {
+                self.update(class, |tx| publish::publish(tx, parameters, inode, &plan))
+            })
         };
         if let Err(error) = written {
             self.release_parts(&plan.parts);
@@ -195,8 +202,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(plan.size.saturating_sub(offset) as usize)
     }
 
-    /// Looks at what is in the way of a write to `offset..end`. Unwritten extents are pinned: they may be written in place,
-    /// and the file may be removed meanwhile.
+    /// Looks at what is in the way of a write to `offset..end`. Unwritten extents are pinned: they
+    /// may be written in place, and the file may be removed meanwhile.
     fn old_extents(
         &self,
         parameters: &Parameters,
@@ -207,7 +214,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let reader = self.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
         let from = parameters.block_of(offset);
-        let mut old = Old { extents: Vec::new(), end: parameters.blocks_for(end), goal: None, inline: 0 };
+        let mut old =
+            Old { extents: Vec::new(), end: parameters.blocks_for(end), goal: None, inline: 0 };
         if attributes.has(FLAG_INLINE) {
             let value = reader.get(&Key::new(inode, Kind::Inline, 0))?;
             old.inline = value.map_or(0, |found| found.value.len());
@@ -264,7 +272,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.read_data(inode, end, behind)?;
         }
         let middle = data.get(
-            (head_end - offset) as usize..(tail_start.min(end) - offset).max(head_end - offset) as usize,
+            (head_end - offset) as usize
+                ..(tail_start.min(end) - offset).max(head_end - offset) as usize,
         );
         let mut tail = Vec::new();
         if end > tail_start {
@@ -276,10 +285,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Image { head, middle: middle.unwrap_or_default(), tail })
     }
 
-    /// What a write may use up: one that replaces blocks which are the file's alone gives back as many as it takes.
+    /// What a write may use up: one that replaces blocks which are the file's alone gives back as
+    /// many as it takes.
     fn class_of_write(&self, from: u64, old: &Old) -> SpaceClass {
-        let alone = |mapped: &Mapped| mapped.extent.unwritten || self.is_unshared(mapped.extent.birth);
-        let replaces = old.mapped(from) == old.end.saturating_sub(from) && old.extents.iter().all(alone);
+        let alone =
+            |mapped: &Mapped| mapped.extent.unwritten || self.is_unshared(mapped.extent.birth);
+        let replaces =
+            old.mapped(from) == old.end.saturating_sub(from) && old.extents.iter().all(alone);
         if replaces { SpaceClass::Rewrite } else { SpaceClass::Normal }
     }
 
@@ -291,14 +303,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         old: &Old,
         class: SpaceClass,
     ) -> Result<Plan> {
-        let extent_max =
-            written_blocks_max(parameters.block_size, parameters.granule, self.reader()?.value_len_max());
+        let extent_max = written_blocks_max(
+            parameters.block_size,
+            parameters.granule,
+            self.reader()?.value_len_max(),
+        );
         let mut room = EXTENT_CHANGES_MAX.saturating_sub(old.extents.len() + 2);
         let mut plan = Plan { from, end: from, parts: Vec::new(), size: 0, times: true };
         let mut goal = old.goal;
         while plan.end < old.end && room > 0 {
             let at = plan.end;
-            let unwritten = old.extents.iter().find(|mapped| mapped.extent.unwritten && mapped.end() > at);
+            let unwritten =
+                old.extents.iter().find(|mapped| mapped.extent.unwritten && mapped.end() > at);
             // At most as many blocks as there is room to publish, however long the runs turn out.
             let most = (old.end - at).min(u64::from(extent_max) * room as u64);
             let part = match unwritten {
@@ -338,7 +354,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Computes the checksums of all parts and writes them.
-    fn write_parts(&self, parameters: &Parameters, plan: &mut Plan, image: &Image<'_>) -> Result<()> {
+    fn write_parts(
+        &self,
+        parameters: &Parameters,
+        plan: &mut Plan,
+        image: &Image<'_>,
+    ) -> Result<()> {
         let block = parameters.block_size as usize;
         let granule = parameters.granule as usize;
         for part in &mut plan.parts {

@@ -1,8 +1,8 @@
 //! Extended attributes.
 //!
-//! An attribute is one value in pieces (see [`pieces`]) under [`Kind::Xattr`]. The suffix of piece n is
-//! `hash << 20 | probe << 16 | n`: 44 bits of the keyed hash of the name and one of 16 slots for names that share it. The
-//! joined pieces are, little endian:
+//! An attribute is one value in pieces (see [`pieces`]) under [`Kind::Xattr`]. The suffix of piece
+//! n is `hash << 20 | probe << 16 | n`: 44 bits of the keyed hash of the name and one of 16 slots
+//! for names that share it. The joined pieces are, little endian:
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -11,8 +11,8 @@
 //! | 5 | n | the name with its namespace, as `user.mime_type` |
 //! | 5 + n | v | the value |
 //!
-//! The two POSIX ACLs are attributes as well; flags in the inode say that they exist. The access ACL and the permission
-//! bits are kept in step both ways: see [`permissions`].
+//! The two POSIX ACLs are attributes as well; flags in the inode say that they exist. The access
+//! ACL and the permission bits are kept in step both ways: see [`permissions`].
 
 use alloc::vec::Vec;
 
@@ -97,7 +97,8 @@ pub(crate) fn find(
         // Slots may have gaps: go to the next one that is taken.
         let from = slot_suffix(name, parameters, probe);
         let last = slot_suffix(name, parameters, PROBES - 1);
-        let found = view.next(&Key::new(inode, Kind::Xattr, from), &Key::new(inode, Kind::Xattr, last))?;
+        let found =
+            view.next(&Key::new(inode, Kind::Xattr, from), &Key::new(inode, Kind::Xattr, last))?;
         let Some((key, _)) = found else {
             return Ok(None);
         };
@@ -105,8 +106,9 @@ pub(crate) fn find(
         if place.suffix != from {
             continue;
         }
-        let first =
-            view.get(&Key::new(inode, Kind::Xattr, from))?.ok_or(damaged("attribute: piece missing"))?;
+        let first = view
+            .get(&Key::new(inode, Kind::Xattr, from))?
+            .ok_or(damaged("attribute: piece missing"))?;
         let stored = Stored::load(view, place, first.value, true)?;
         if stored.name() == name {
             return Ok(Some((place, stored)));
@@ -239,11 +241,13 @@ pub(crate) fn erase<K: Keyspace>(
     }
 }
 
-/// Sets an attribute. An access ACL sets the permission bits as well and is stored only where they cannot say it alone.
+/// Sets an attribute. An access ACL sets the permission bits as well and is stored only where they
+/// cannot say it alone.
 ///
 /// # Errors
-/// `AlreadyExists` and `NoAttribute` as `mode` asks; `Unsupported` namespace; `NotPermitted`: `user.` on something else
-/// than a file or directory, a default ACL on something else than a directory; `ValueTooLong`: over 64 KiB or 48 items.
+/// `AlreadyExists` and `NoAttribute` as `mode` asks; `Unsupported` namespace; `NotPermitted`:
+/// `user.` on something else than a file or directory, a default ACL on something else than a
+/// directory; `ValueTooLong`: over 64 KiB or 48 items.
 pub(crate) fn set<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -301,14 +305,18 @@ mod tests {
     fn with_inode(kind: FileKind) -> MemoryKeyspace {
         let keyspace = MemoryKeyspace::new(5);
         keyspace.conflict_one_in.set(4);
-        retry(&keyspace, SpaceClass::Normal, |tx| Inode::new(kind, 0o644, 1, 2, tx.now()).store(tx, INODE))
-            .unwrap();
+        retry(&keyspace, SpaceClass::Normal, |tx| {
+            Inode::new(kind, 0o644, 1, 2, tx.now()).store(tx, INODE)
+        })
+        .unwrap();
         keyspace
     }
 
     fn put(keyspace: &MemoryKeyspace, name: &str, value: &[u8], mode: SetXattrMode) -> Result<()> {
         let parameters = Parameters::for_tests();
-        retry(keyspace, SpaceClass::Normal, |tx| set(tx, &parameters, INODE, name.as_bytes(), value, mode))
+        retry(keyspace, SpaceClass::Normal, |tx| {
+            set(tx, &parameters, INODE, name.as_bytes(), value, mode)
+        })
     }
 
     fn value(keyspace: &MemoryKeyspace, name: &str) -> Result<Vec<u8>> {
@@ -333,11 +341,16 @@ mod tests {
         names.sort();
         assert_eq!(names, [&b"security.b"[..], long.as_bytes(), b"user.a"]);
         for name in names {
-            retry(&keyspace, SpaceClass::Freeing, |tx| remove(tx, &Parameters::for_tests(), INODE, &name))
-                .unwrap();
+            retry(&keyspace, SpaceClass::Freeing, |tx| {
+                remove(tx, &Parameters::for_tests(), INODE, &name)
+            })
+            .unwrap();
         }
         assert_eq!(keyspace.keys(), [Key::inode(INODE)]);
-        assert_eq!(put(&keyspace, "user.a", &[0; 70000], SetXattrMode::Any), Err(Error::ValueTooLong));
+        assert_eq!(
+            put(&keyspace, "user.a", &[0; 70000], SetXattrMode::Any),
+            Err(Error::ValueTooLong)
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Making a range of a file read as zeros in one batch: all of it or, where there is no space, nothing.
+//! Making a range of a file read as zeros in one batch: all of it or, where there is no space,
+//! nothing.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -37,9 +38,9 @@ struct Edge {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes the bytes `offset..end` of a file without inline data read as zeros and makes the file at least `size` bytes
-    /// long. `false`: the range is in too many pieces for one batch, and nothing was done. The caller holds the inode's
-    /// data lock.
+    /// Makes the bytes `offset..end` of a file without inline data read as zeros and makes the file
+    /// at least `size` bytes long. `false`: the range is in too many pieces for one batch, and
+    /// nothing was done. The caller holds the inode's data lock.
     ///
     /// # Errors
     /// `NoSpace`, `CorruptData` (of a block that keeps a part), `Medium`; nothing has changed then.
@@ -54,14 +55,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let block = parameters.block();
         let old_size = Inode::load_regular(&self.reader()?, inode)?.size;
-        // Behind the end of the file there is nothing to keep: a range that reaches it takes the whole last block.
+        // Behind the end of the file there is nothing to keep: a range that reaches it takes the
+        // whole last block.
         let reaches = end + u64::from(planted(Sabotage::HoleTakesLastByte)) >= old_size;
         let end = if reaches { end.next_multiple_of(block) } else { end };
         let (mut from, mut to) = (parameters.block_of(offset), parameters.blocks_for(end));
         let mut edges = Vec::new();
         for index in [from, to - 1] {
             let start = index * block;
-            let zeroed = (offset.max(start) - start) as usize..(end.min(start + block) - start) as usize;
+            let zeroed =
+                (offset.max(start) - start) as usize..(end.min(start + block) - start) as usize;
             let known = edges.last().is_some_and(|edge: &Edge| edge.index == index);
             if zeroed.len() as u64 == block || known {
                 continue;
@@ -79,16 +82,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let to = to.max(from);
         let Some(old) = self.old_pieces(&parameters, inode, from, to)? else { return Ok(false) };
         let mut plan = Plan { from, end: to, parts: Vec::new(), size, times: true };
-        let done = self.zero_parts(&parameters, inode, &edges, &old, whole, &mut plan).and_then(|fits| {
-            let class = match plan.parts.is_empty() {
-                true => self.class_of_hole(old.first().is_some_and(|first| first.surrounds(from, to))),
-                false => SpaceClass::Normal,
-            };
-            if fits {
-                self.update(class, |tx| publish::publish(tx, &parameters, inode, &plan))?;
-            }
-            Ok(fits)
-        });
+        let done =
+            self.zero_parts(&parameters, inode, &edges, &old, whole, &mut plan).and_then(|fits| {
+                let class = match plan.parts.is_empty() {
+                    true => self
+                        .class_of_hole(old.first().is_some_and(|first| first.surrounds(from, to))),
+                    false => SpaceClass::Normal,
+                };
+                if fits {
+                    self.update(class, |tx| publish::publish(tx, &parameters, inode, &plan))?;
+                }
+                Ok(fits)
+            });
         if !matches!(done, Ok(true)) {
             self.release_parts(&plan.parts);
         }
@@ -117,8 +122,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Some(old))
     }
 
-    /// Finds blocks for all parts of the plan and writes those that keep data. `false`: there are too many. What was
-    /// reserved is in the plan in any case.
+    /// Finds blocks for all parts of the plan and writes those that keep data. `false`: there are
+    /// too many. What was reserved is in the plan in any case.
     fn zero_parts(
         &self,
         parameters: &Parameters,
@@ -139,7 +144,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     at = next_edge.map_or(plan.end, |edge| edge.index);
                     continue;
                 }
-                _ => self.unwritten_part(at, next_edge.map_or(plan.end, |edge| edge.index), old, goal)?,
+                _ => self.unwritten_part(
+                    at,
+                    next_edge.map_or(plan.end, |edge| edge.index),
+                    old,
+                    goal,
+                )?,
             };
             at += part.run.count;
             goal = Some(BlockAddress(part.run.end()));
@@ -181,12 +191,23 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The first unwritten blocks of `at..end`: those that are there already, or new ones.
-    fn unwritten_part(&self, at: u64, end: u64, old: &[Mapped], goal: Option<BlockAddress>) -> Result<Part> {
+    fn unwritten_part(
+        &self,
+        at: u64,
+        end: u64,
+        old: &[Mapped],
+        goal: Option<BlockAddress>,
+    ) -> Result<Part> {
         let next = old.iter().find(|mapped| mapped.extent.unwritten && mapped.end() > at);
         match next {
             Some(mapped) if mapped.index <= at => {
                 let kept = mapped.clip(at, end)?.extent;
-                Ok(Part { index: at, run: kept.run(), in_place: Some(kept.birth), checksums: Vec::new() })
+                Ok(Part {
+                    index: at,
+                    run: kept.run(),
+                    in_place: Some(kept.birth),
+                    checksums: Vec::new(),
+                })
             }
             next => {
                 let end = next.map_or(end, |mapped| mapped.index.min(end));

@@ -1,6 +1,8 @@
-//! Reading and writing little-endian fields one after the other, with bounds checks and without panics.
+//! Reading and writing little-endian fields one after the other, with bounds checks and without
+//! panics.
 
-/// Takes fields from the front of a byte slice; past the end every field reads as zero and `overrun` is set.
+/// Takes fields from the front of a byte slice; past the end every field reads as zero and
+/// `overrun` is set.
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

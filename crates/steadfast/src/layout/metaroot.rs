@@ -7,7 +7,8 @@ use steadfast_media::Medium;
 
 use super::slots::Slots;
 use super::{
-    DIGEST_SIZE, Digest, FieldReader, FieldWriter, STRUCTURE_DIGEST, STRUCTURE_SIZE, Superblock, digest_of,
+    DIGEST_SIZE, Digest, FieldReader, FieldWriter, STRUCTURE_DIGEST, STRUCTURE_SIZE, Superblock,
+    digest_of,
 };
 use crate::error::Result;
 use crate::fs::memory;
@@ -32,10 +33,12 @@ pub struct LogPosition {
     pub epoch: u64,
 }
 
-/// What a state knows of snapshots and clones without looking at their keys. Field order is the order on the medium.
+/// What a state knows of snapshots and clones without looking at their keys. Field order is the
+/// order on the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SnapshotCounts {
-    /// Generation of the newest snapshot that is not being deleted; 0: none. Blocks born later belong to no snapshot.
+    /// Generation of the newest snapshot that is not being deleted; 0: none. Blocks born later
+    /// belong to no snapshot.
     pub newest: Generation,
     /// Snapshot keys, also of those that are being deleted.
     pub keys: u64,
@@ -77,8 +80,9 @@ pub enum SlotCopy {
     Invalid,
 }
 
-/// Bytes that are read to see a metaroot: no more than the medium writes whole. What lies behind it in its cell must not
-/// decide whether it can be read, or a write of the cell that was interrupted twice could bring it back.
+/// Bytes that are read to see a metaroot: no more than the medium writes whole. What lies behind it
+/// in its cell must not decide whether it can be read, or a write of the cell that was interrupted
+/// twice could bring it back.
 pub(super) fn read_size(medium: &impl Medium) -> usize {
     STRUCTURE_SIZE.next_multiple_of(medium.geometry().atomic_unit.max(1) as usize)
 }
@@ -100,9 +104,10 @@ impl Metaroot {
     /// Reads the newest valid metaroot.
     ///
     /// # Errors
-    /// `NoMetaroot`, or the medium's error where neither copy of a slot can be read: the newest state may be there, and an
-    /// older one must not pass for it. But not where the medium says that reading will never succeed: so it is with what a
-    /// power cut has interrupted, on flash or a disk whose checksums no longer match.
+    /// `NoMetaroot`, or the medium's error where neither copy of a slot can be read: the newest
+    /// state may be there, and an older one must not pass for it. But not where the medium says
+    /// that reading will never succeed: so it is with what a power cut has interrupted, on flash or
+    /// a disk whose checksums no longer match.
     pub fn read_newest(
         medium: &impl Medium,
         superblock: &Superblock,
@@ -130,12 +135,17 @@ impl Metaroot {
     }
 
     /// The metaroot in a cell that was read, if it is valid.
-    pub fn in_cell(cell: &[u8], superblock: &Superblock, platform: &impl Platform) -> Option<Metaroot> {
+    pub fn in_cell(
+        cell: &[u8],
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> Option<Metaroot> {
         Self::decode(cell, superblock, platform)
     }
 
-    /// Whether there is a metaroot on the medium, at this moment, that shows another writer to whoever has written this one last: a
-    /// newer one, another one of the same generation, or one of another volume. What cannot be read shows nothing.
+    /// Whether there is a metaroot on the medium, at this moment, that shows another writer to
+    /// whoever has written this one last: a newer one, another one of the same generation, or one
+    /// of another volume. What cannot be read shows nothing.
     pub fn is_overtaken(
         &self,
         medium: &impl Medium,
@@ -215,7 +225,11 @@ impl Metaroot {
     }
 
     /// Its cell on the medium: the structure of 512 bytes and zeros behind it.
-    pub(super) fn cell(&self, superblock: &Superblock, platform: &impl Platform) -> Result<Vec<u8>> {
+    pub(super) fn cell(
+        &self,
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> Result<Vec<u8>> {
         let mut bytes = memory::zeroed(superblock.cell_size() as usize)?;
         FieldWriter::new(&mut bytes)
             .bytes(&MAGIC)
@@ -246,9 +260,9 @@ impl Metaroot {
         Ok(bytes)
     }
 
-    /// Writes both copies of this generation's slot, the second one when `flush` has made the first one durable: so no
-    /// power cut spoils both. Durable when it returns; the second copy is with the next flush, which comes before anything
-    /// is written to this slot again.
+    /// Writes both copies of this generation's slot, the second one when `flush` has made the first
+    /// one durable: so no power cut spoils both. Durable when it returns; the second copy is with
+    /// the next flush, which comes before anything is written to this slot again.
     pub fn write(
         &self,
         medium: &impl Medium,
@@ -257,7 +271,8 @@ impl Metaroot {
         flush: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let slot = if planted(Sabotage::OneMetarootSlot) { 0 } else { self.generation.0 };
-        // Memory for it comes before the first copy: a metaroot is not left half written for want of it.
+        // Memory for it comes before the first copy: a metaroot is not left half written for want
+        // of it.
         let cell = self.cell(superblock, platform)?;
         let [first, second] = superblock.metaroot_offsets(slot);
         medium.write(first, &cell)?;
@@ -268,7 +283,8 @@ impl Metaroot {
         Ok(medium.write(second, &cell)?)
     }
 
-    /// Writes the copy at byte `offset`, one of those of this generation's slot. Durable after a flush.
+    /// Writes the copy at byte `offset`, one of those of this generation's slot. Durable after a
+    /// flush.
     pub fn write_copy(
         &self,
         medium: &impl Medium,

@@ -4,8 +4,8 @@
 //! cell 0       cell 1        cell 2        log          blocks …         cell −3       cell −2       cell −1
 //! superblock A metaroot 0/A  metaroot 1/A  intent log   nodes and data   metaroot 0/B  metaroot 1/B  superblock B
 //! ```
-//! A cell is the larger of a block and 512 bytes, so that no two of these structures share an atomic unit.
-//! Generation `g` of the metaroot is written to slot `g mod 2`, both copies.
+//! A cell is the larger of a block and 512 bytes, so that no two of these structures share an
+//! atomic unit. Generation `g` of the metaroot is written to slot `g mod 2`, both copies.
 
 mod fields;
 mod metaroot;
@@ -16,8 +16,8 @@ pub use fields::{Reader as FieldReader, Writer as FieldWriter};
 pub use metaroot::{LogPosition, Metaroot, SlotCopy, SnapshotCounts};
 pub use slots::Slots;
 pub use superblock::{
-    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, RESERVE_NODES_MIN, Superblock, VERSION,
-    blocks_min, reserve_blocks,
+    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, RESERVE_NODES_MIN, Superblock,
+    VERSION, blocks_min, reserve_blocks,
 };
 
 /// Size of superblock and metaroot in bytes, whatever the block size.

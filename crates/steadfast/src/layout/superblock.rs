@@ -1,10 +1,13 @@
-//! The superblock: what only a change of size or of the names changes after format. Two copies, at the two ends of the volume.
+//! The superblock: what only a change of size or of the names changes after format. Two copies, at
+//! the two ends of the volume.
 
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::{DIGEST_SIZE, FieldReader, FieldWriter, STRUCTURE_DIGEST, STRUCTURE_SIZE, cell_size, digest_of};
+use super::{
+    DIGEST_SIZE, FieldReader, FieldWriter, STRUCTURE_DIGEST, STRUCTURE_SIZE, cell_size, digest_of,
+};
 use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::platform::Platform;
@@ -14,21 +17,25 @@ use crate::types::{BlockAddress, BlockRun, Timestamp};
 pub const VERSION: u32 = 1;
 /// Compatible features known to this code: others may be ignored.
 pub const FEATURES_COMPATIBLE: u64 = 0;
-/// Read-only-compatible features known to this code: with others the volume can be read but not written.
+/// Read-only-compatible features known to this code: with others the volume can be read but not
+/// written.
 pub const FEATURES_READ_ONLY: u64 = 0;
 /// Incompatible features known to this code: with others the volume cannot be opened.
 pub const FEATURES_INCOMPATIBLE: u64 = 0;
 
 /// Largest reserve, bytes.
 const RESERVE_MAX: u64 = 32 << 20;
-/// The reserve holds at least this many nodes (all copies): what removals and the next checkpoint may need.
+/// The reserve holds at least this many nodes (all copies): what removals and the next checkpoint
+/// may need.
 pub const RESERVE_NODES_MIN: u64 = 8;
-/// Nodes (all copies) that fit the smallest volume. Below about 19 a full one can refuse to remove a file.
+/// Nodes (all copies) that fit the smallest volume. Below about 19 a full one can refuse to remove
+/// a file.
 const NODES_MIN: u64 = 24;
 /// Blocks of the smallest volume.
 const BLOCKS_MIN: u64 = 64;
 
-/// Blocks that files cannot take on a volume with `usable` blocks, where a node takes `node_cost` in all copies.
+/// Blocks that files cannot take on a volume with `usable` blocks, where a node takes `node_cost`
+/// in all copies.
 pub fn reserve_blocks(usable: u64, block_size: u32, node_cost: u64) -> u64 {
     let share = (usable / 64).min(RESERVE_MAX / u64::from(block_size));
     share.max(RESERVE_NODES_MIN * node_cost).min(usable / 4)
@@ -68,10 +75,12 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Reads the volume's superblock from whichever copy is good. The flag says that one copy was bad.
+    /// Reads the volume's superblock from whichever copy is good. The flag says that one copy was
+    /// bad.
     ///
-    /// The second copy is at the end of the volume, which is looked for at the end of the medium for every
-    /// possible cell size, since the first copy, which tells the sizes, may be the bad one.
+    /// The second copy is at the end of the volume, which is looked for at the end of the medium
+    /// for every possible cell size, since the first copy, which tells the sizes, may be the bad
+    /// one.
     pub fn read(medium: &impl Medium, platform: &impl Platform) -> Result<(Superblock, bool)> {
         let size = medium.geometry().size;
         let (superblock, damaged) = match Self::read_at(medium, platform, 0) {
@@ -80,7 +89,9 @@ impl Superblock {
                 let damaged = first.byte_size() <= size && second.as_ref() != Ok(&first);
                 (first, damaged)
             }
-            Err(error @ (Error::UnsupportedVersion(_) | Error::UnsupportedFeatures(_))) => return Err(error),
+            Err(error @ (Error::UnsupportedVersion(_) | Error::UnsupportedFeatures(_))) => {
+                return Err(error);
+            }
             Err(error @ Error::UnsupportedParameter(_)) => return Err(error),
             Err(first_error) => {
                 let found = (7..=16).map(|shift| 1u32 << shift).find_map(|block_size| {
@@ -105,7 +116,12 @@ impl Superblock {
     ///
     /// # Errors
     /// The medium's, or what is wrong with the copy.
-    pub fn verify_copy(&self, medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<()> {
+    pub fn verify_copy(
+        &self,
+        medium: &impl Medium,
+        platform: &impl Platform,
+        offset: u64,
+    ) -> Result<()> {
         match Self::read_at(medium, platform, offset)? {
             found if found == *self => Ok(()),
             _ => Err(Error::SuperblockDamaged),
@@ -113,12 +129,21 @@ impl Superblock {
     }
 
     /// Writes the copy at byte `offset` again. Durable after a flush.
-    pub fn write_copy(&self, medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<()> {
+    pub fn write_copy(
+        &self,
+        medium: &impl Medium,
+        platform: &impl Platform,
+        offset: u64,
+    ) -> Result<()> {
         Ok(medium.write(offset, &self.cell(platform)?)?)
     }
 
     /// Reads the copy at byte `offset`, wherever the volume ends.
-    pub fn read_at(medium: &impl Medium, platform: &impl Platform, offset: u64) -> Result<Superblock> {
+    pub fn read_at(
+        medium: &impl Medium,
+        platform: &impl Platform,
+        offset: u64,
+    ) -> Result<Superblock> {
         let unit = u64::from(medium.geometry().atomic_unit).max(STRUCTURE_SIZE as u64);
         let aligned = offset - offset % unit;
         let mut buffer = memory::zeroed(unit as usize)?;
@@ -210,7 +235,8 @@ impl Superblock {
         Ok(bytes)
     }
 
-    /// Everything that later code takes for granted, so that no image can make it overflow or divide by zero.
+    /// Everything that later code takes for granted, so that no image can make it overflow or
+    /// divide by zero.
     pub fn validate(&self) -> Result<()> {
         let bad = |what| Err(Error::UnsupportedParameter(what));
         if !self.block_size.is_power_of_two() || !(128..=65536).contains(&self.block_size) {
@@ -250,8 +276,9 @@ impl Superblock {
         Ok(())
     }
 
-    /// Destroys what an earlier volume has left where a second copy is looked for when the first one is bad: at the end of
-    /// the medium, which may be longer than the new volume, or of other blocks. Durable after a flush.
+    /// Destroys what an earlier volume has left where a second copy is looked for when the first
+    /// one is bad: at the end of the medium, which may be longer than the new volume, or of other
+    /// blocks. Durable after a flush.
     ///
     /// # Errors
     /// The medium's, when it is written; `OutOfMemory`.
@@ -260,7 +287,9 @@ impl Superblock {
         let unit = u64::from(geometry.atomic_unit).max(STRUCTURE_SIZE as u64);
         for cell in (9..=16).map(|shift| 1u64 << shift) {
             let end = geometry.size - geometry.size % cell;
-            let Some(offset) = end.checked_sub(cell).filter(|offset| offset % unit == 0) else { continue };
+            let Some(offset) = end.checked_sub(cell).filter(|offset| offset % unit == 0) else {
+                continue;
+            };
             match Self::read_at(medium, platform, offset) {
                 // What cannot be read is no superblock.
                 Err(Error::NotSteadfast | Error::Medium(_)) => {}
@@ -285,12 +314,14 @@ impl Superblock {
         }
         let mut resized = Superblock { blocks, ..self.clone() };
         let node_cost = self.node_blocks() * u64::from(self.metadata_copies);
-        resized.reserve_blocks = reserve_blocks(resized.usable_blocks(), self.block_size, node_cost);
+        resized.reserve_blocks =
+            reserve_blocks(resized.usable_blocks(), self.block_size, node_cost);
         resized.validate().map_err(|_| Error::InvalidArgument("size of the volume"))?;
         Ok(resized)
     }
 
-    /// The uuid by which people and other programs know the volume. Its structures keep the one of format.
+    /// The uuid by which people and other programs know the volume. Its structures keep the one of
+    /// format.
     pub fn known_uuid(&self) -> [u8; 16] {
         if self.given_uuid == [0; 16] { self.uuid } else { self.given_uuid }
     }

@@ -1,9 +1,10 @@
 //! Finding the groups of the log, one after the other.
 //!
-//! Of a [group](super::group) the headers in both its blocks are looked at, and only the record that counts is read in full:
-//! the newer one, or the other where that is torn. Where the record in the first block is the one that the group behind
-//! names as its predecessor, it is the newest, and the second block is not looked at. No block is read twice: what a look
-//! ahead has read is kept until the search gets there.
+//! Of a [group](super::group) the headers in both its blocks are looked at, and only the record
+//! that counts is read in full: the newer one, or the other where that is torn. Where the record in
+//! the first block is the one that the group behind names as its predecessor, it is the newest, and
+//! the second block is not looked at. No block is read twice: what a look ahead has read is kept
+//! until the search gets there.
 
 use alloc::vec::Vec;
 
@@ -111,7 +112,11 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
     }
 
     /// The group that begins at `start`, of at most `room` blocks; otherwise what is there instead.
-    pub fn group(&mut self, start: &LogPosition, room: u64) -> Result<core::result::Result<Group, Remains>> {
+    pub fn group(
+        &mut self,
+        start: &LogPosition,
+        room: u64,
+    ) -> Result<core::result::Result<Group, Remains>> {
         let ring = self.store.superblock.log.count;
         let second = (start.block + 1) % ring;
         let first = self.look(start.block, start, room)?;
@@ -150,7 +155,8 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         }
     }
 
-    /// What the header in block `at` says: a record of at most `room` blocks of the group that begins at `start`, or not.
+    /// What the header in block `at` says: a record of at most `room` blocks of the group that
+    /// begins at `start`, or not.
     fn look(&mut self, at: u64, start: &LogPosition, room: u64) -> Result<Candidate> {
         let block_size = u64::from(self.store.superblock.block_size);
         if (RECORD_HEADER as u64).div_ceil(block_size) > room {
@@ -171,7 +177,8 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         Ok(Candidate::Begun(Begun { header, at, blocks, bytes }))
     }
 
-    /// Whether the next group names this record, in the first block of a group of two, as the one before it.
+    /// Whether the next group names this record, in the first block of a group of two, as the one
+    /// before it.
     fn is_followed(&mut self, begun: &Begun, room: u64) -> Result<bool> {
         if begun.header.index == 0 || room < 3 {
             return Ok(false);
@@ -203,9 +210,14 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
             memory::extend(&mut bytes, &rest)?;
         }
         let record = Record::decode(&bytes, header.payload, |bytes| store.crc(bytes))?;
-        let Some(record) = record.filter(Record::is_well_formed) else { return Ok(Candidate::Torn) };
+        let Some(record) = record.filter(Record::is_well_formed) else {
+            return Ok(Candidate::Torn);
+        };
         let Header { lsn, index, payload, .. } = header;
-        Ok(Candidate::Whole(Found { record, place: Place { lsn, index, block: at, blocks, payload } }))
+        Ok(Candidate::Whole(Found {
+            record,
+            place: Place { lsn, index, block: at, blocks, payload },
+        }))
     }
 
     fn header(&self, bytes: &[u8]) -> Option<Header> {
@@ -220,7 +232,8 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         }
     }
 
-    /// Keeps the first bytes of a block for the next group. Of more than two blocks the search has passed the oldest.
+    /// Keeps the first bytes of a block for the next group. Of more than two blocks the search has
+    /// passed the oldest.
     fn keep(&mut self, at: u64, bytes: Vec<u8>) -> Result<()> {
         if self.ahead.len() > 1 {
             self.ahead.remove(0);
@@ -267,7 +280,9 @@ mod tests {
                 ..FormatOptions::default()
             };
             Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
-            let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
+            let open = || {
+                Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap()
+            };
             let volume = open();
             for round in 0..150u64 {
                 let long = round % 19 == 7;
@@ -275,21 +290,23 @@ mod tests {
                     let name = alloc::format!("{round}-{part}-{}", "long".repeat(20));
                     let caller = Caller::default();
                     let root = InodeNumber::ROOT;
-                    let made =
-                        volume.create(root, name.as_bytes(), NewNode::Regular, 0o600, &caller).unwrap();
+                    let made = volume
+                        .create(root, name.as_bytes(), NewNode::Regular, 0o600, &caller)
+                        .unwrap();
                     volume.write(made.inode, 0, &[round as u8; 100], false).unwrap();
                 }
                 volume.transact().unwrap();
             }
             let superblock = volume.superblock().clone();
             let store = volume.store();
-            let durable = Metaroot::read_newest(&store.medium, &superblock, &store.platform).unwrap();
+            let durable =
+                Metaroot::read_newest(&store.medium, &superblock, &store.platform).unwrap();
             medium.take_records();
             let found = replay(store, durable.log, durable.generation).unwrap();
             assert_eq!(found.points(), 150, "blocks of {block_size}");
             let groups = found.len();
-            let log =
-                superblock.log.start.0 * u64::from(block_size)..superblock.log.end() * u64::from(block_size);
+            let log = superblock.log.start.0 * u64::from(block_size)
+                ..superblock.log.end() * u64::from(block_size);
             let records = medium.take_records();
             let reads = records.iter().filter(|record| record.operation == MediumOperation::Read);
             let mut reads: Vec<_> = reads
@@ -298,7 +315,11 @@ mod tests {
                 .collect();
             reads.sort_unstable();
             assert!(reads.is_sorted_by(|a, b| a.1 <= b.0), "blocks of {block_size}: {reads:?}");
-            assert!(groups > 3 && reads.len() < 3 * groups + 3, "{groups} groups, {} reads", reads.len());
+            assert!(
+                groups > 3 && reads.len() < 3 * groups + 3,
+                "{groups} groups, {} reads",
+                reads.len()
+            );
         }
     }
 }

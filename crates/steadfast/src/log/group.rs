@@ -1,15 +1,19 @@
 //! Groups of records: many small transaction points in the room of two blocks.
 //!
-//! A record of a few changes is much shorter than a block. The records of a group take turns in two neighbouring blocks, and
-//! each holds the mutations of the whole group so far, so the newest one stands for all. While it is being written the
-//! other block has the record before it, which is durable: nothing that was acknowledged is ever at risk. The group ends when the
-//! next record would be longer than a block, and with every checkpoint and mount; then the log goes on behind its blocks.
+//! A record of a few changes is much shorter than a block. The records of a group take turns in two
+//! neighbouring blocks, and each holds the mutations of the whole group so far, so the newest one
+//! stands for all. While it is being written the other block has the record before it, which is
+//! durable: nothing that was acknowledged is ever at risk. The group ends when the next record
+//! would be longer than a block, and with every checkpoint and mount; then the log goes on behind
+//! its blocks.
 //!
-//! To the chain a group is one record: each names the digest of the last record *before the group*, and numbers are counted
-//! on within it. Replay reads both blocks and takes the newer record that is whole.
+//! To the chain a group is one record: each names the digest of the last record *before the group*,
+//! and numbers are counted on within it. Replay reads both blocks and takes the newer record that
+//! is whole.
 //!
-//! Writing alternately to two places is how SQLite, LMDB and many others keep their newest header; that a redo record may
-//! replace those that it repeats is the log rewriting of main-memory databases.
+//! Writing alternately to two places is how SQLite, LMDB and many others keep their newest header;
+//! that a redo record may replace those that it repeats is the log rewriting of main-memory
+//! databases.
 
 use alloc::vec::Vec;
 
@@ -35,8 +39,8 @@ pub(super) struct Group {
     length: usize,
 }
 
-/// Bytes, as a part of a block, by which a record may be shorter than the two of which it is made. They have a header each, and
-/// changes of the same keys.
+/// Bytes, as a part of a block, by which a record may be shorter than the two of which it is made.
+/// They have a header each, and changes of the same keys.
 const SHARED: usize = 4;
 
 /// The next record: what is in it, and where it goes.
@@ -54,14 +58,16 @@ pub struct Next {
 }
 
 impl Log {
-    /// Where a record with these mutations goes, and with which others; `None` where the log has no room for it.
+    /// Where a record with these mutations goes, and with which others; `None` where the log has no
+    /// room for it.
     ///
     /// # Errors
     /// `OutOfMemory`; nothing has changed then.
     pub fn next(&self, builder: RecordBuilder) -> Result<Option<Next>> {
         let block_size = self.block_size as usize;
         let alone = builder.body(block_size)?;
-        // What is clearly too long is not tried: to join and pack it takes longer than all else of a mark.
+        // What is clearly too long is not tried: to join and pack it takes longer than all else of
+        // a mark.
         if let Some(group) = &self.group
             && group.length + alone.len() <= block_size + block_size / SHARED
             && group.payload.len() + builder.payload().len() <= GAIN_MAX * block_size
@@ -70,30 +76,39 @@ impl Log {
             let body = joined.body(block_size)?;
             let blocks = u64::from(group.index == 0);
             let index = group.index + 1;
-            // Who reads the log looks at the first block of a group, and at the second only where the newest record is not in the
-            // first: so a group does not end in the second one, as far as that can be told.
+            // Who reads the log looks at the first block of a group, and at the second only where
+            // the newest record is not in the first: so a group does not end in the second one, as
+            // far as that can be told.
             let grown = body.len().saturating_sub(group.length);
             let ends_behind = index % 2 == 1 && body.len() + grown > block_size && self.has_room(1);
             if body.len() <= block_size && self.has_room(blocks) && !ends_behind {
-                let turn = if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };
+                let turn =
+                    if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };
                 let at = (group.start + turn) % self.region.count;
                 let (start, previous) = (group.start, group.previous);
                 let length = body.len();
-                let group = Some(Group { start, index, previous, payload: joined.into_payload(), length });
+                let group =
+                    Some(Group { start, index, previous, payload: joined.into_payload(), length });
                 return Ok(Some(Next { body, at, index, previous, blocks, group }));
             }
         }
         let length = alone.len();
         let blocks = length.div_ceil(block_size) as u64;
-        // A file's content must not be found as a record that nothing leads to: a checkpoint takes it instead.
+        // A file's content must not be found as a record that nothing leads to: a checkpoint takes
+        // it instead.
         let forged = alone.has_false_start(block_size);
         if !self.has_room(blocks) || forged {
             return Ok(None);
         }
         let (start, previous) = (self.position.block, self.position.previous);
         let may_go_on = self.may_group && blocks == 1;
-        let group =
-            may_go_on.then(|| Group { start, index: 0, previous, payload: builder.into_payload(), length });
+        let group = may_go_on.then(|| Group {
+            start,
+            index: 0,
+            previous,
+            payload: builder.into_payload(),
+            length,
+        });
         Ok(Some(Next { body: alone, at: start, index: 0, previous, blocks, group }))
     }
 }

@@ -1,5 +1,5 @@
-//! The headers that the blocks of the ring begin with, whatever they belong to: read in long requests, block by block only
-//! where the medium cannot read one of these.
+//! The headers that the blocks of the ring begin with, whatever they belong to: read in long
+//! requests, block by block only where the medium cannot read one of these.
 
 use steadfast_media::Medium;
 
@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::fs::memory;
 use crate::layout::Superblock;
 
-/// Bytes that are read at once: a multiple of every block size. Fewer where there is no memory for so many.
+/// Bytes that are read at once: a multiple of every block size. Fewer where there is no memory for
+/// so many.
 const CHUNK: u64 = 64 << 10;
 
 /// What a block of the ring begins with.
@@ -20,7 +21,8 @@ pub(super) enum Start {
     Unreadable,
 }
 
-/// Tells `visit` of each of the `count` blocks from block `first` of the ring on, in order, that begins with either.
+/// Tells `visit` of each of the `count` blocks from block `first` of the ring on, in order, that
+/// begins with either.
 ///
 /// # Errors
 /// The medium's, what `visit` returns; `OutOfMemory`.

@@ -1,13 +1,15 @@
 //! The intent log: what was committed since the last checkpoint, as key mutations.
 //!
-//! The log is a ring of blocks. Every record is one *mark*: all mutations since the mark before it, made durable with one
-//! flush, so a record is a transaction point. Small ones share two blocks in a [group]. Records are chained: each holds
-//! the LSN that follows its predecessor's, the digest of the record before its group, and the epoch (mount) that wrote it, which
-//! never goes down; so neither a torn record nor a left-over from an earlier round of the ring can be taken for the next one.
-//! One record is in flight at a time, so a record that has a successor was durable before the successor was written.
+//! The log is a ring of blocks. Every record is one *mark*: all mutations since the mark before it,
+//! made durable with one flush, so a record is a transaction point. Small ones share two blocks in
+//! a [group]. Records are chained: each holds the LSN that follows its predecessor's, the digest of
+//! the record before its group, and the epoch (mount) that wrote it, which never goes down; so
+//! neither a torn record nor a left-over from an earlier round of the ring can be taken for the
+//! next one. One record is in flight at a time, so a record that has a successor was durable before
+//! the successor was written.
 //!
-//! This is a plain logical redo log, as in ZFS's intent log: replay puts the mutations into the tree of the newest
-//! metaroot.
+//! This is a plain logical redo log, as in ZFS's intent log: replay puts the mutations into the
+//! tree of the newest metaroot.
 
 mod find;
 mod group;
@@ -54,7 +56,8 @@ pub struct Log {
     used: u64,
     /// Blocks of records that the frozen state covers; free once it is durable.
     frozen: u64,
-    /// What the medium writes whole or not at all is no longer than a block, so that writing one leaves its neighbour alone.
+    /// What the medium writes whole or not at all is no longer than a block, so that writing one
+    /// leaves its neighbour alone.
     may_group: bool,
     group: Option<Group>,
 }
@@ -79,7 +82,8 @@ impl Log {
         Log { group: None, ..*self }
     }
 
-    /// Later records have this LSN at least. The caller makes a checkpoint before the next one: it continues nothing.
+    /// Later records have this LSN at least. The caller makes a checkpoint before the next one: it
+    /// continues nothing.
     pub fn pass(&mut self, lsn: Lsn) {
         self.group = None;
         self.position.lsn = self.position.lsn.max(lsn);
@@ -110,10 +114,11 @@ impl Log {
         self.used + blocks <= self.region.count
     }
 
-    /// Destroys what lies where the next record goes, and in the `spare` block of the last group: the remains of a record
-    /// that a power cut has interrupted. Nobody may find them completed later, by a new record that was torn in turn or by
-    /// the same data written again, after a mount has gone on without them. Durable when it returns. In a full log there is no
-    /// such place: what lies behind the last record is the first one.
+    /// Destroys what lies where the next record goes, and in the `spare` block of the last group:
+    /// the remains of a record that a power cut has interrupted. Nobody may find them completed
+    /// later, by a new record that was torn in turn or by the same data written again, after a
+    /// mount has gone on without them. Durable when it returns. In a full log there is no such
+    /// place: what lies behind the last record is the first one.
     pub fn erase_unfinished<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -137,8 +142,14 @@ impl Log {
     ) -> (u64, Vec<u8>) {
         let position = LogPosition { previous: next.previous, ..self.position };
         let (volume, crc) = (store.volume_id(), |bytes: &[u8]| store.crc(bytes));
-        let (bytes, digest) =
-            next.body.finish(&position, next.index, volume, check_data, self.block_size as usize, crc);
+        let (bytes, digest) = next.body.finish(
+            &position,
+            next.index,
+            volume,
+            check_data,
+            self.block_size as usize,
+            crc,
+        );
         self.position.lsn = Lsn(self.position.lsn.0 + 1);
         self.position.block = (self.position.block + next.blocks) % self.region.count.max(1);
         if !planted(Sabotage::KeepChainDigest) {
@@ -149,8 +160,8 @@ impl Log {
         (next.at, bytes)
     }
 
-    /// Leaves out a number: the state that is being frozen holds changes that no record has. Where its metaroot is lost
-    /// later, the records behind it do not continue the metaroot before it.
+    /// Leaves out a number: the state that is being frozen holds changes that no record has. Where
+    /// its metaroot is lost later, the records behind it do not continue the metaroot before it.
     pub fn skip(&mut self) {
         self.position.lsn = Lsn(self.position.lsn.0 + 1);
     }
@@ -161,8 +172,8 @@ impl Log {
         self.frozen = self.used;
     }
 
-    /// The frozen state is durable: its records are not needed any more, and a medium that wants to know is told. Advice
-    /// only: where it fails nothing is lost.
+    /// The frozen state is durable: its records are not needed any more, and a medium that wants to
+    /// know is told. Advice only: where it fails nothing is lost.
     pub fn thaw<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
         if store.medium.wants_discards() && self.frozen > 0 {
             let first = (self.position.block + self.region.count - self.used) % self.region.count;
@@ -198,7 +209,8 @@ pub fn glance_size<M: Medium, P: Platform>(store: &Store<M, P>) -> usize {
     RECORD_HEADER.next_multiple_of(store.medium.geometry().atomic_unit.max(1) as usize)
 }
 
-/// How a block of the log begins on the medium at this moment, whoever wrote it; `None` where that cannot be read.
+/// How a block of the log begins on the medium at this moment, whoever wrote it; `None` where that
+/// cannot be read.
 pub fn glance<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option<Vec<u8>> {
     let mut bytes = memory::zeroed(glance_size(store)).ok()?;
     let block = store.superblock.log.start.0 + block;
@@ -211,9 +223,9 @@ pub fn continues(bytes: &[u8], volume: u64, position: &LogPosition) -> bool {
     Header::decode(bytes, volume).is_some_and(|header| header.follows(position))
 }
 
-/// Reads bytes `from..to` of what begins at block `at` of the ring, rounded up to what the medium writes whole and no further:
-/// what lies behind a record in its last block must not decide whether the record can be read, or a half-done erasure
-/// could bring it back.
+/// Reads bytes `from..to` of what begins at block `at` of the ring, rounded up to what the medium
+/// writes whole and no further: what lies behind a record in its last block must not decide whether
+/// the record can be read, or a half-done erasure could bring it back.
 fn read_ring<M: Medium, P: Platform>(
     store: &Store<M, P>,
     at: u64,
@@ -226,7 +238,8 @@ fn read_ring<M: Medium, P: Platform>(
     let mut bytes = memory::zeroed(to.saturating_sub(from))?;
     let ring = region.count * block_size;
     let start = at * block_size + from as u64;
-    let (start, until_end) = if start < ring { (start, ring - start) } else { (start - ring, u64::MAX) };
+    let (start, until_end) =
+        if start < ring { (start, ring - start) } else { (start - ring, u64::MAX) };
     let first = until_end.min(bytes.len() as u64) as usize;
     let (head, tail) = bytes.split_at_mut(first);
     let origin = region.start.0 * block_size;

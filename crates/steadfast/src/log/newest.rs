@@ -1,8 +1,8 @@
 //! What the log says of each key, in memory: the log as a map.
 //!
-//! Of every key that a record has there is one entry, for its newest mutation; the values stay where they are, in the payloads
-//! that were kept when the log was read. So it takes little more memory than these, and is there only where all of them were
-//! kept.
+//! Of every key that a record has there is one entry, for its newest mutation; the values stay
+//! where they are, in the payloads that were kept when the log was read. So it takes little more
+//! memory than these, and is there only where all of them were kept.
 
 use alloc::vec::Vec;
 
@@ -31,7 +31,8 @@ pub struct Newest {
 }
 
 impl Newest {
-    /// The map of a log; the log itself where not all of it was kept, or there is no memory for the map.
+    /// The map of a log; the log itself where not all of it was kept, or there is no memory for the
+    /// map.
     ///
     /// # Errors
     /// Those of `check`, which sees every mutation.
@@ -47,7 +48,8 @@ impl Newest {
                 check(&key, value)?;
                 end += RecordBuilder::size_of(value.map(<[u8]>::len));
                 let value = value.map(|value| ((end - value.len()) as u32, value.len() as u16));
-                if memory::push(&mut entries, Entry { key, record: record as u32, value }).is_err() {
+                if memory::push(&mut entries, Entry { key, record: record as u32, value }).is_err()
+                {
                     return Ok(Err(log));
                 }
             }
@@ -77,13 +79,19 @@ impl Newest {
     /// The first key in `from..=to` of which the log says something.
     pub fn next(&self, from: &Key, to: &Key) -> Option<(Key, Option<&[u8]>)> {
         let at = self.entries.partition_point(|entry| entry.key < *from);
-        self.entries.get(at).filter(|entry| entry.key <= *to).map(|entry| (entry.key, self.value(entry)))
+        self.entries
+            .get(at)
+            .filter(|entry| entry.key <= *to)
+            .map(|entry| (entry.key, self.value(entry)))
     }
 
     /// The last key in `from..=to` of which the log says something.
     pub fn previous(&self, from: &Key, to: &Key) -> Option<(Key, Option<&[u8]>)> {
         let at = self.entries.partition_point(|entry| entry.key <= *to).checked_sub(1)?;
-        self.entries.get(at).filter(|entry| entry.key >= *from).map(|entry| (entry.key, self.value(entry)))
+        self.entries
+            .get(at)
+            .filter(|entry| entry.key >= *from)
+            .map(|entry| (entry.key, self.value(entry)))
     }
 
     fn value(&self, entry: &Entry) -> Option<&[u8]> {

@@ -1,9 +1,10 @@
 //! The short form of a record's payload.
 //!
-//! A payload is the same few kinds of values over and over: the inodes of files that were written, and extents of one or two
-//! blocks. Packed, a key costs what it differs from the one before it, and a value the bytes in which it differs from
-//! the one of the same kind before it. That is about a third for small overwrites, so a group holds three times as many of
-//! them: the log is shorter, and a mount reads less.
+//! A payload is the same few kinds of values over and over: the inodes of files that were written,
+//! and extents of one or two blocks. Packed, a key costs what it differs from the one before it,
+//! and a value the bytes in which it differs from the one of the same kind before it. That is about
+//! a third for small overwrites, so a group holds three times as many of them: the log is shorter,
+//! and a mount reads less.
 //!
 //! ```text
 //! payload:  { tag | inode number less that of the mutation before (varint) | suffix of the key (varint)
@@ -12,8 +13,9 @@
 //! value:    { mask | the bytes of the eight that are not zero }*, of the value, exclusive-or with the last one put of its
 //!           kind if that is just as long; or as it is, where that is shorter
 //! ```
-//! Varints are little endian, seven bits a byte, the highest bit set in all but the last. Unpacking gives at most eight bytes
-//! for each one ([`GAIN_MAX`]), so that memory is bounded by what is on the medium.
+//! Varints are little endian, seven bits a byte, the highest bit set in all but the last. Unpacking
+//! gives at most eight bytes for each one ([`GAIN_MAX`]), so that memory is bounded by what is on
+//! the medium.
 
 use alloc::vec::Vec;
 
@@ -53,7 +55,8 @@ pub fn pack(payload: &[u8]) -> Result<Option<Vec<u8>>> {
         }
         end += super::RecordBuilder::size_of(value.map(<[u8]>::len));
         // At most: the tag, three varints, a mask for each eight bytes of the value, and these.
-        let room = 1 + 3 * VARINT_MAX + value.map_or(0, |value| value.len().div_ceil(WORD) + value.len());
+        let room =
+            1 + 3 * VARINT_MAX + value.map_or(0, |value| value.len().div_ceil(WORD) + value.len());
         packed.try_reserve(room).map_err(|_| Error::OutOfMemory)?;
         let start = packed.len();
         packed.push(kind << TAG_BITS | form);
@@ -83,14 +86,17 @@ pub fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
     while !fields.rest().is_empty() {
         let tag = fields.u8();
         let (kind, form) = (tag >> TAG_BITS, tag & (TAG_PUT | TAG_SETTLED));
-        let (Some(step), Some(suffix)) = (varint(&mut fields), varint(&mut fields)) else { return Ok(None) };
+        let (Some(step), Some(suffix)) = (varint(&mut fields), varint(&mut fields)) else {
+            return Ok(None);
+        };
         inode = inode.wrapping_add(step);
         let key = Key::from_parts(inode, kind, suffix);
         if tag & (TAG_PUT | TAG_PLAIN) == 0 {
             encode(&mut payload, &key, form, None)?;
             continue;
         }
-        let length = varint(&mut fields).and_then(|length| u16::try_from(length).ok()).map(usize::from);
+        let length =
+            varint(&mut fields).and_then(|length| u16::try_from(length).ok()).map(usize::from);
         let Some(length) = length.filter(|_| tag & TAG_PUT != 0) else { return Ok(None) };
         if tag & TAG_PLAIN != 0 {
             let Some(value) = fields.bytes(length) else { return Ok(None) };
@@ -110,13 +116,15 @@ pub fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok((!fields.overrun()).then_some(payload))
 }
 
-/// What a value of this kind and length is compared with: nothing, where the last one was of another length.
+/// What a value of this kind and length is compared with: nothing, where the last one was of
+/// another length.
 fn like<'a>(payload: &'a [u8], before: &Before, kind: u8, length: usize) -> &'a [u8] {
     let (from, to) = before[usize::from(kind)];
     payload.get(from..to).filter(|value| value.len() == length).unwrap_or_default()
 }
 
-/// Appends the sparse form of a value, for which there is room; `false`, and nothing appended, where it would not be shorter.
+/// Appends the sparse form of a value, for which there is room; `false`, and nothing appended,
+/// where it would not be shorter.
 fn put_sparse(packed: &mut Vec<u8>, value: &[u8], like: &[u8]) -> bool {
     let start = packed.len();
     let words = value.len().div_ceil(WORD);
@@ -142,7 +150,8 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The mask of a word, and those of its bytes that are not zero. This is most of the work of packing, so it goes by words.
+/// The mask of a word, and those of its bytes that are not zero. This is most of the work of
+/// packing, so it goes by words.
 fn put_word(packed: &mut Vec<u8>, differs: u64) {
     let bytes = differs.to_le_bytes();
     if bytes.iter().all(|byte| *byte != 0) {
@@ -160,8 +169,9 @@ fn put_word(packed: &mut Vec<u8>, differs: u64) {
     packed[at] = mask;
 }
 
-/// Appends a value of `length` bytes in its sparse form; `false` where it is malformed: a mask has bits for bytes that there are not, or
-/// something is missing. This is most of the work of opening a volume with a long log, so it goes by words.
+/// Appends a value of `length` bytes in its sparse form; `false` where it is malformed: a mask has
+/// bits for bytes that there are not, or something is missing. This is most of the work of opening
+/// a volume with a long log, so it goes by words.
 fn take_sparse(
     fields: &mut FieldReader<'_>,
     payload: &mut Vec<u8>,
@@ -244,8 +254,10 @@ mod tests {
     fn payload(mutations: &[Parts]) -> Vec<u8> {
         let mut payload = Vec::new();
         for (inode, kind, suffix, value, settled) in mutations {
-            let form = if value.is_some() { TAG_PUT } else { 0 } | if *settled { TAG_SETTLED } else { 0 };
-            encode(&mut payload, &Key::from_parts(*inode, *kind, *suffix), form, value.as_deref()).unwrap();
+            let form =
+                if value.is_some() { TAG_PUT } else { 0 } | if *settled { TAG_SETTLED } else { 0 };
+            encode(&mut payload, &Key::from_parts(*inode, *kind, *suffix), form, value.as_deref())
+                .unwrap();
         }
         payload
     }
@@ -273,7 +285,8 @@ mod tests {
             }
         }
 
-        /// Whatever the bytes are there is no panic, what comes out is a payload, and memory is bounded by them.
+        /// Whatever the bytes are there is no panic, what comes out is a payload, and memory is
+        /// bounded by them.
         #[test]
         fn other_bytes_are_refused_or_make_a_payload(packed in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(payload) = unpack(&packed).unwrap() {
@@ -285,7 +298,8 @@ mod tests {
 
     #[test]
     fn malformed_bytes_are_refused() {
-        let puts = payload(&[(17, 1, 0, Some(vec![0; 112]), false), (17, 6, 3, Some(vec![1; 29]), false)]);
+        let puts =
+            payload(&[(17, 1, 0, Some(vec![0; 112]), false), (17, 6, 3, Some(vec![1; 29]), false)]);
         let packed = pack(&puts).unwrap().unwrap();
         for length in 1..packed.len() {
             let cut = unpack(&packed[..length]).unwrap();
@@ -294,7 +308,8 @@ mod tests {
         let put = (Kind::Inode as u8) << TAG_BITS | TAG_PUT;
         for malformed in [
             &[put | TAG_PLAIN, 1, 0, 200, 1, 7][..],
-            // A mask for bytes behind the end of the value, and a value longer than a payload can have.
+            // A mask for bytes behind the end of the value, and a value longer than a payload can
+            // have.
             &[put, 1, 0, 3, 0x0f, 1, 2, 3, 4],
             &[put, 1, 0, 0x80, 0x80, 0x04, 0],
             // A removal with a value, and numbers of more than 64 bits.
@@ -323,7 +338,8 @@ mod tests {
             let mut value = vec![0; 29];
             value[..8].copy_from_slice(&(40_000 + number * 131).to_le_bytes());
             (value[8], value[13]) = (2, 77);
-            value[21..].copy_from_slice(&(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+            value[21..]
+                .copy_from_slice(&(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
             value
         };
         let mutations: Vec<_> = (0..20)

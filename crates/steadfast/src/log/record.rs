@@ -5,9 +5,10 @@
 //! payload: { key 17 | tag }* for removals, { key 17 | tag | length u16 | value }* for puts, in the order of the keys;
 //!          or the same [packed](super::pack), as a flag says
 //! ```
-//! The index is the record's number in its [group](super::group); bit 0 of a tag says put, bit 1 that an earlier record of
-//! the group has the mutation. The digest covers header (with the digest field zero) and payload. A record begins at a block
-//! boundary, and none of its other blocks begins with the magic.
+//! The index is the record's number in its [group](super::group); bit 0 of a tag says put, bit 1
+//! that an earlier record of the group has the mutation. The digest covers header (with the digest
+//! field zero) and payload. A record begins at a block boundary, and none of its other blocks
+//! begins with the magic.
 
 use alloc::vec::Vec;
 
@@ -37,7 +38,8 @@ pub struct RecordBuilder {
     payload: Vec<u8>,
 }
 
-/// A record whose payload is settled, in the form that it has on the medium, and its header not yet.
+/// A record whose payload is settled, in the form that it has on the medium, and its header not
+/// yet.
 pub struct Body {
     /// With room for the header in front, and for the padding behind.
     bytes: Vec<u8>,
@@ -68,8 +70,8 @@ impl RecordBuilder {
         encode(&mut self.payload, key, value.map_or(0, |_| TAG_PUT), value)
     }
 
-    /// The record that also has the mutations of `settled`, the payload of an earlier record, which this one's overrule.
-    /// Both are in the order of their keys, and so is the result.
+    /// The record that also has the mutations of `settled`, the payload of an earlier record, which
+    /// this one's overrule. Both are in the order of their keys, and so is the result.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -140,7 +142,8 @@ impl Body {
         crc: impl Fn(&[u8]) -> u32,
     ) -> (Vec<u8>, Digest) {
         let payload = (self.bytes.len() - RECORD_HEADER) as u32;
-        let flags = if check_data { FLAG_CHECK_DATA } else { 0 } | if self.packed { FLAG_PACKED } else { 0 };
+        let flags = if check_data { FLAG_CHECK_DATA } else { 0 }
+            | if self.packed { FLAG_PACKED } else { 0 };
         FieldWriter::new(&mut self.bytes)
             .u32(MAGIC)
             .u32(flags)
@@ -159,14 +162,24 @@ impl Body {
 }
 
 /// Appends a mutation to a payload.
-pub(super) fn encode(payload: &mut Vec<u8>, key: &Key, tag: u8, value: Option<&[u8]>) -> Result<()> {
+pub(super) fn encode(
+    payload: &mut Vec<u8>,
+    key: &Key,
+    tag: u8,
+    value: Option<&[u8]>,
+) -> Result<()> {
     start(payload, key, tag, value.map(<[u8]>::len))?;
     payload.extend_from_slice(value.unwrap_or_default());
     Ok(())
 }
 
 /// Appends what is in front of the value of a mutation, with room for that.
-pub(super) fn start(payload: &mut Vec<u8>, key: &Key, tag: u8, value_len: Option<usize>) -> Result<()> {
+pub(super) fn start(
+    payload: &mut Vec<u8>,
+    key: &Key,
+    tag: u8,
+    value_len: Option<usize>,
+) -> Result<()> {
     payload.try_reserve(RecordBuilder::size_of(value_len)).map_err(|_| Error::OutOfMemory)?;
     payload.extend_from_slice(&key.0);
     payload.push(tag);
@@ -231,8 +244,9 @@ impl Header {
     /// Whether the record belongs to the group that comes next at `position`.
     pub fn follows(&self, position: &LogPosition) -> bool {
         let first = self.lsn.0.checked_sub(u64::from(self.index));
-        let chained =
-            self.epoch >= position.epoch && self.epoch < u64::MAX / 2 && self.previous == position.previous;
+        let chained = self.epoch >= position.epoch
+            && self.epoch < u64::MAX / 2
+            && self.previous == position.previous;
         (first == Some(position.lsn.0) && chained) || planted(Sabotage::IgnoreChain)
     }
 }
@@ -255,7 +269,11 @@ pub struct Record {
 
 impl Record {
     /// Checks and takes apart a whole record; `None` where it is damaged, or packed and malformed.
-    pub fn decode(bytes: &[u8], payload_len: usize, crc: impl Fn(&[u8]) -> u32) -> Result<Option<Record>> {
+    pub fn decode(
+        bytes: &[u8],
+        payload_len: usize,
+        crc: impl Fn(&[u8]) -> u32,
+    ) -> Result<Option<Record>> {
         let whole = RECORD_HEADER.checked_add(payload_len).and_then(|length| bytes.get(..length));
         let Some(mut whole) = whole.map(memory::copy).transpose()? else { return Ok(None) };
         let mut stored = Digest::default();
@@ -288,7 +306,8 @@ impl Record {
         matches!(mutations(&self.payload, |_| false), Ok(Some(_)))
     }
 
-    /// The mutations that no earlier record of the group has; `None` where the payload is malformed.
+    /// The mutations that no earlier record of the group has; `None` where the payload is
+    /// malformed.
     pub fn new_mutations(&self) -> Result<Option<Vec<Mutation>>> {
         mutations(&self.payload, |tag| tag & TAG_SETTLED == 0)
     }
@@ -350,14 +369,17 @@ mod tests {
     }
 
     fn payload_len(bytes: &[u8], position: &LogPosition) -> Option<usize> {
-        Header::decode(bytes, 99).filter(|header| header.follows(position)).map(|header| header.payload)
+        Header::decode(bytes, 99)
+            .filter(|header| header.follows(position))
+            .map(|header| header.payload)
     }
 
     #[test]
     fn round_trip() {
         let (bytes, position) = sample();
         let length = payload_len(&bytes, &position).unwrap();
-        let record = Record::decode(&bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap().unwrap();
+        let record =
+            Record::decode(&bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap().unwrap();
         assert_eq!((record.lsn, record.epoch, record.check_data), (Lsn(5), 2, true));
         let mutations = record.mutations().unwrap().unwrap();
         assert_eq!(mutations[0].value.as_deref(), Some(&b"value"[..]));
@@ -382,7 +404,8 @@ mod tests {
         assert!(accept(&bytes, &LogPosition { epoch: 3, ..position }).is_none());
         assert!(accept(&bytes, &LogPosition { previous: [0; 16], ..position }).is_none());
     }
-    /// A joined record has every key once, in order, with the newest value, and says which mutations are new.
+    /// A joined record has every key once, in order, with the newest value, and says which
+    /// mutations are new.
     #[test]
     fn joining_keeps_the_newest_of_each_key() {
         let key = |number| Key::inode(InodeNumber(number));
@@ -398,8 +421,14 @@ mod tests {
             mutations.unwrap().into_iter().map(|mutation| (mutation.key, mutation.value)).collect()
         };
         let some = |text: &[u8]| Some(text.to_vec());
-        let all =
-            [(1, some(b"a")), (2, None), (3, some(b"new")), (5, some(b"back")), (9, some(b"c")), (10, None)];
+        let all = [
+            (1, some(b"a")),
+            (2, None),
+            (3, some(b"new")),
+            (5, some(b"back")),
+            (9, some(b"c")),
+            (10, None),
+        ];
         let all = all.map(|(number, value)| (key(number), value));
         assert_eq!(numbers(mutations(joined.payload(), |_| true).unwrap()), all);
         let fresh = numbers(mutations(joined.payload(), |tag| tag & TAG_SETTLED == 0).unwrap());
@@ -407,6 +436,8 @@ mod tests {
         // And once more, with a record that has settled mutations itself.
         let again = RecordBuilder::new(0).unwrap().joined(joined.payload()).unwrap();
         assert_eq!(numbers(mutations(again.payload(), |_| true).unwrap()), all);
-        assert!(numbers(mutations(again.payload(), |tag| tag & TAG_SETTLED == 0).unwrap()).is_empty());
+        assert!(
+            numbers(mutations(again.payload(), |tag| tag & TAG_SETTLED == 0).unwrap()).is_empty()
+        );
     }
 }

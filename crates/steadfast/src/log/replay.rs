@@ -1,10 +1,11 @@
 //! Finding the end of the log after a power cut.
 //!
-//! Of each [group](super::group) the newest whole record counts, and the log ends before the first group that has none: all
-//! are torn, out of sequence or malformed. The last record may have been in flight together with the data that is new in it;
-//! then it counts only if that data is there, and otherwise the one before it does. What the medium says it will never read
-//! (flash and disks with checksums of their own say so of what a power cut interrupted) counts as torn, unless a later
-//! record shows that it was durable once.
+//! Of each [group](super::group) the newest whole record counts, and the log ends before the first
+//! group that has none: all are torn, out of sequence or malformed. The last record may have been
+//! in flight together with the data that is new in it; then it counts only if that data is there,
+//! and otherwise the one before it does. What the medium says it will never read (flash and disks
+//! with checksums of their own say so of what a power cut interrupted) counts as torn, unless a
+//! later record shows that it was durable once.
 
 use alloc::vec::Vec;
 
@@ -28,8 +29,8 @@ use crate::types::{BlockAddress, BlockRun, Generation, Lsn};
 /// Bytes of data that are checked at once: a multiple of every block size.
 const CHECKED_AT_ONCE: usize = 64 << 10;
 
-/// Payloads of records that are kept from the search for the end to the replay, bytes: no more than this, nor than a quarter
-/// of the cache. The rest is read twice.
+/// Payloads of records that are kept from the search for the end to the replay, bytes: no more than
+/// this, nor than a quarter of the cache. The rest is read twice.
 const KEPT_MAX: usize = 4 << 20;
 
 /// A record that counts.
@@ -59,7 +60,8 @@ pub struct Place {
 #[derive(Debug, Default)]
 pub struct Replayed {
     records: Vec<Located>,
-    /// Blocks of data that the records name: they must not be allocated while the records are applied.
+    /// Blocks of data that the records name: they must not be allocated while the records are
+    /// applied.
     pub runs: Vec<BlockRun>,
     /// Where the next group goes.
     pub end: LogPosition,
@@ -69,11 +71,14 @@ pub struct Replayed {
     pub blocks: u64,
     /// The latest birth of an extent in them.
     pub birth_max: Generation,
-    /// Behind the end, or in the spare block, lies what a record has left that was in flight: torn, or without its data.
+    /// Behind the end, or in the spare block, lies what a record has left that was in flight: torn,
+    /// or without its data.
     pub unfinished: bool,
-    /// Transaction points behind the end that were durable once: their group has no whole record any more.
+    /// Transaction points behind the end that were durable once: their group has no whole record
+    /// any more.
     pub damaged_points: u32,
-    /// The log may go on behind its end: the medium could not read what is there, or the data of the record there.
+    /// The log may go on behind its end: the medium could not read what is there, or the data of
+    /// the record there.
     pub unreadable: Option<Error>,
 }
 
@@ -110,7 +115,8 @@ impl Replayed {
         self.records.iter().filter_map(|located| located.kept.as_ref()).map(Vec::len).sum()
     }
 
-    /// The mutations of record `index`, read again from the medium where there was no memory to keep them.
+    /// The mutations of record `index`, read again from the medium where there was no memory to
+    /// keep them.
     pub fn mutations<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -125,7 +131,8 @@ impl Replayed {
             return record::mutations(payload, |_| true)?.ok_or(damaged);
         }
         let bytes = read_ring(store, place.block, 0, RECORD_HEADER + place.payload)?;
-        let record = Record::decode(&bytes, place.payload, |bytes| store.crc(bytes))?.ok_or(damaged)?;
+        let record =
+            Record::decode(&bytes, place.payload, |bytes| store.crc(bytes))?.ok_or(damaged)?;
         record.mutations()?.ok_or(damaged)
     }
 
@@ -190,7 +197,8 @@ pub fn replay<M: Medium, P: Platform>(
     found.note_remains(behind.begins);
     if let Some(Group { newest, other }) = last {
         let checked = newest.record.check_data && !planted(Sabotage::AcceptRecordWithoutData);
-        let mutations = if checked { newest.record.new_mutations()?.unwrap_or_default() } else { Vec::new() };
+        let mutations =
+            if checked { newest.record.new_mutations()?.unwrap_or_default() } else { Vec::new() };
         if data_is_there(store, &mutations, generation, &mut found.unreadable)? {
             let grouped = newest.record.index > 0;
             found.accept(store, newest, &mut keep)?;
@@ -209,8 +217,7 @@ pub fn replay<M: Medium, P: Platform>(
                 _ if !grouped => {}
                 _ => {
                     let address = BlockAddress(store.superblock.log.start.0 + newest.place.block);
-                    let reason =
-                        "the last record of the log lacks its data, and the one before it is damaged";
+                    let reason = "the last record of the log lacks its data, and the one before it is damaged";
                     return Err(Error::CorruptMetadata { address, reason });
                 }
             }
@@ -245,8 +252,9 @@ pub enum Stranded {
     Anywhere,
 }
 
-/// The highest LSN of a whole record in the ring that is behind the end of the log, which `found` has, and yet not reached:
-/// a record before it was once there, since none is written before its predecessor is durable, and has been damaged since.
+/// The highest LSN of a whole record in the ring that is behind the end of the log, which `found`
+/// has, and yet not reached: a record before it was once there, since none is written before its
+/// predecessor is durable, and has been damaged since.
 pub fn stranded<M: Medium, P: Platform>(
     store: &Store<M, P>,
     found: &Replayed,
@@ -256,10 +264,13 @@ pub fn stranded<M: Medium, P: Platform>(
     let block_size = u64::from(store.superblock.block_size);
     let end = &found.end;
     let blocks = match reach {
-        Stranded::Near(bytes) => (bytes / block_size).min(region.count - found.blocks.min(region.count)),
+        Stranded::Near(bytes) => {
+            (bytes / block_size).min(region.count - found.blocks.min(region.count))
+        }
         Stranded::Anywhere => region.count,
     };
-    // Whole records do not overlap. Those of the round before are beside them, and a forged image has any number.
+    // Whole records do not overlap. Those of the round before are beside them, and a forged image
+    // has any number.
     let ring = region.count * block_size;
     let mut budget = 4 * ring;
     let mut highest = None;
@@ -274,7 +285,8 @@ pub fn stranded<M: Medium, P: Platform>(
             return Ok(());
         }
         budget -= length;
-        let Ok(bytes) = unless_unreadable(|| read_ring(store, block, 0, RECORD_HEADER + payload))? else {
+        let Ok(bytes) = unless_unreadable(|| read_ring(store, block, 0, RECORD_HEADER + payload))?
+        else {
             return Ok(());
         };
         if Record::decode(&bytes, payload, |bytes| store.crc(bytes))?.is_some() {
@@ -287,11 +299,13 @@ pub fn stranded<M: Medium, P: Platform>(
 
 /// The extents that a payload puts.
 fn extents(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Encoded(payload).filter(|(key, ..)| key.kind() == Some(Kind::Extent)).filter_map(|(.., value)| value)
+    Encoded(payload)
+        .filter(|(key, ..)| key.kind() == Some(Kind::Extent))
+        .filter_map(|(.., value)| value)
 }
 
-/// Whether the data written since the checkpoint of `generation` that the mutations name can be read and matches its
-/// checksums.
+/// Whether the data written since the checkpoint of `generation` that the mutations name can be
+/// read and matches its checksums.
 fn data_is_there<M: Medium, P: Platform>(
     store: &Store<M, P>,
     mutations: &[Mutation],
@@ -312,7 +326,8 @@ fn data_is_there<M: Medium, P: Platform>(
                 let mut buffer = memory::zeroed(checksums.len() * granule)?;
                 store.read_blocks(at, &mut buffer).map(|()| buffer)
             };
-            // It was in flight together with the record: what cannot be read has most likely been interrupted.
+            // It was in flight together with the record: what cannot be read has most likely been
+            // interrupted.
             let buffer = match unless_unreadable(read)? {
                 Ok(buffer) => buffer,
                 Err(error) => {

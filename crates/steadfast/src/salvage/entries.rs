@@ -22,7 +22,8 @@ const LOST_AND_FOUND: &[u8] = b"lost+found";
 /// Something to be written out. Directories come before what is in them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Names from the root; no name is empty, `.`, `..` or holds a slash or a NUL byte. Empty: the root directory itself.
+    /// Names from the root; no name is empty, `.`, `..` or holds a slash or a NUL byte. Empty: the
+    /// root directory itself.
     pub path: Vec<Vec<u8>>,
     /// Inode number.
     pub inode: InodeNumber,
@@ -63,12 +64,16 @@ struct Named {
 type Children = BTreeMap<InodeNumber, Vec<Named>>;
 
 impl<M: Medium, P: Platform> Salvage<'_, M, P> {
-    /// Everything that has a name or an inode, in the order in which it can be made. What no directory leads to is below
-    /// `lost+found`, by its inode number.
+    /// Everything that has a name or an inode, in the order in which it can be made. What no
+    /// directory leads to is below `lost+found`, by its inode number.
     pub fn entries(&self) -> Vec<Entry> {
         let children = self.children();
-        let mut list =
-            List { salvage: self, children: &children, entries: Vec::new(), first: BTreeMap::new() };
+        let mut list = List {
+            salvage: self,
+            children: &children,
+            entries: Vec::new(),
+            first: BTreeMap::new(),
+        };
         list.add_tree(Vec::new(), InodeNumber::ROOT, FileKind::Directory);
         for (inode, kind) in self.unreached(&list) {
             if !list.first.contains_key(&inode) {
@@ -113,19 +118,25 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
                 Some(inode) => inode.kind,
                 None if list.children.contains_key(&number) => FileKind::Directory,
                 None if self.has(number, Kind::Symlink) => FileKind::Symlink,
-                None if self.has(number, Kind::Extent) || self.has(number, Kind::Inline) => FileKind::Regular,
+                None if self.has(number, Kind::Extent) || self.has(number, Kind::Inline) => {
+                    FileKind::Regular
+                }
                 None => continue,
             };
-            let parent = inode.filter(|inode| inode.kind == FileKind::Directory).map(|inode| inode.parent);
+            let parent =
+                inode.filter(|inode| inode.kind == FileKind::Directory).map(|inode| inode.parent);
             match kind {
                 FileKind::Directory => directories.push((number, parent)),
                 _ => others.push((number, kind)),
             }
         }
         let lost: BTreeSet<InodeNumber> = directories.iter().map(|(number, _)| *number).collect();
-        // One whose parent is lost as well is found from there, if its name is left; the second round takes the rest.
-        let below = |parent: &Option<InodeNumber>| parent.is_some_and(|parent| lost.contains(&parent));
-        let (inner, outer): (Vec<_>, Vec<_>) = directories.into_iter().partition(|(_, parent)| below(parent));
+        // One whose parent is lost as well is found from there, if its name is left; the second
+        // round takes the rest.
+        let below =
+            |parent: &Option<InodeNumber>| parent.is_some_and(|parent| lost.contains(&parent));
+        let (inner, outer): (Vec<_>, Vec<_>) =
+            directories.into_iter().partition(|(_, parent)| below(parent));
         let all = outer.into_iter().chain(inner).map(|(number, _)| (number, FileKind::Directory));
         all.chain(others).collect()
     }
@@ -149,7 +160,8 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
     fn problems(&self, number: InodeNumber, kind: FileKind, children: &Children) -> Vec<Problem> {
         let mut problems = Vec::new();
         let inode = self.inode(number);
-        let (first, last) = (Key::new(number, Kind::Inode, 0), Key::new(number, Kind::Extent, u64::MAX));
+        let (first, last) =
+            (Key::new(number, Kind::Inode, 0), Key::new(number, Kind::Extent, u64::MAX));
         let mut any = false;
         let mut unproven = false;
         for (_, item) in self.items.range(first..=last) {
@@ -221,7 +233,8 @@ impl<M: Medium, P: Platform> List<'_, '_, M, P> {
         }
     }
 
-    /// Adds one inode; returns its type, or `None` where what is below it is not to be visited (again).
+    /// Adds one inode; returns its type, or `None` where what is below it is not to be visited
+    /// (again).
     fn add(&mut self, path: Vec<Vec<u8>>, inode: InodeNumber, kind: FileKind) -> Option<FileKind> {
         let found = self.salvage.inode(inode);
         let kind = found.as_ref().map_or(kind, |found| found.kind);

@@ -8,14 +8,17 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
-use crate::layout::{Metaroot, STRUCTURE_SIZE, SlotCopy, Superblock, VERSION, cell_size, digest_of};
+use crate::layout::{
+    Metaroot, STRUCTURE_SIZE, SlotCopy, Superblock, VERSION, cell_size, digest_of,
+};
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, Timestamp};
 
 /// Bytes read at once while looking for a superblock.
 const CHUNK: u64 = 1 << 20;
 
-/// The superblock: a copy in its place, else one found anywhere, else one made up from a metaroot and its root node.
+/// The superblock: a copy in its place, else one found anywhere, else one made up from a metaroot
+/// and its root node.
 pub fn superblock(
     medium: &impl Medium,
     platform: &impl Platform,
@@ -56,9 +59,13 @@ pub fn superblock(
     Err(failure)
 }
 
-/// A valid superblock anywhere that says itself that it belongs there, and where it is. There may be several: that of an
-/// earlier volume, which no metaroot fits, and the second copy from before the volume grew, which says a smaller size.
-pub(crate) fn search_superblock(medium: &impl Medium, platform: &impl Platform) -> Option<(Superblock, u64)> {
+/// A valid superblock anywhere that says itself that it belongs there, and where it is. There may
+/// be several: that of an earlier volume, which no metaroot fits, and the second copy from before
+/// the volume grew, which says a smaller size.
+pub(crate) fn search_superblock(
+    medium: &impl Medium,
+    platform: &impl Platform,
+) -> Option<(Superblock, u64)> {
     let size = medium.geometry().size;
     let step = STRUCTURE_SIZE as u64;
     let mut buffer = vec![0; CHUNK as usize];
@@ -86,8 +93,8 @@ pub(crate) fn search_superblock(medium: &impl Medium, platform: &impl Platform) 
     best.map(|(_, superblock, offset)| (superblock, offset))
 }
 
-/// Parameters that fit a metaroot in its place and the root node that it points to. The log region is left out: its length is
-/// in no other structure.
+/// Parameters that fit a metaroot in its place and the root node that it points to. The log region
+/// is left out: its length is in no other structure.
 fn infer(medium: &impl Medium, platform: &impl Platform) -> Option<Superblock> {
     let size = medium.geometry().size;
     for block_size in (7..=16).map(|shift| 1u32 << shift) {
@@ -101,7 +108,9 @@ fn infer(medium: &impl Medium, platform: &impl Platform) -> Option<Superblock> {
             if medium.read(offset, &mut buffer).is_err() {
                 continue;
             }
-            let Some(uuid) = buffer.get(8..24).and_then(|bytes| bytes.try_into().ok()) else { continue };
+            let Some(uuid) = buffer.get(8..24).and_then(|bytes| bytes.try_into().ok()) else {
+                continue;
+            };
             let head = 3 * cell / u64::from(block_size);
             let mut guess = Superblock {
                 version: VERSION,
@@ -122,10 +131,12 @@ fn infer(medium: &impl Medium, platform: &impl Platform) -> Option<Superblock> {
                 created: Timestamp::default(),
                 given_uuid: [0; 16],
             };
-            let SlotCopy::Valid(metaroot) = Metaroot::read_copy(medium, &guess, platform, offset) else {
+            let SlotCopy::Valid(metaroot) = Metaroot::read_copy(medium, &guess, platform, offset)
+            else {
                 continue;
             };
-            for node_size in (9..=16).map(|shift| 1u32 << shift).filter(|size| *size >= block_size) {
+            for node_size in (9..=16).map(|shift| 1u32 << shift).filter(|size| *size >= block_size)
+            {
                 guess.node_size = node_size;
                 guess.metadata_copies = metaroot.root.copies().count() as u8;
                 let fits = metaroot.root.copies().any(|address| {

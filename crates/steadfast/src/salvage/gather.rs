@@ -20,13 +20,17 @@ use crate::tree::{Node, NodePointer, Root, Store};
 use crate::types::{BlockRun, Generation, InodeNumber};
 
 impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
-    /// Finds everything that is left of the volume on `medium`. `progress` is called now and then while the whole medium
-    /// has to be read.
+    /// Finds everything that is left of the volume on `medium`. `progress` is called now and then
+    /// while the whole medium has to be read.
     ///
     /// # Errors
-    /// `NotSteadfast` and its relatives where nothing on the medium says what the volume was; the volume's version or
-    /// features are not known.
-    pub fn gather(medium: &'m M, platform: &'m P, progress: &mut dyn FnMut(SalvageProgress)) -> Result<Self> {
+    /// `NotSteadfast` and its relatives where nothing on the medium says what the volume was; the
+    /// volume's version or features are not known.
+    pub fn gather(
+        medium: &'m M,
+        platform: &'m P,
+        progress: &mut dyn FnMut(SalvageProgress),
+    ) -> Result<Self> {
         let mut notes = Vec::new();
         let superblock = find::superblock(medium, platform, &mut notes)?;
         let (metaroots, slot_lost) = find::metaroots(medium, &superblock, platform);
@@ -41,8 +45,8 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         }
         salvage.note_metaroots(newest, slot_lost);
         if !lost.is_empty() {
-            // Nodes above the metaroot's generation were written for a checkpoint that was never finished; but where
-            // that metaroot itself may be gone they are the newest state.
+            // Nodes above the metaroot's generation were written for a checkpoint that was never
+            // finished; but where that metaroot itself may be gone they are the newest state.
             let limit = newest.filter(|_| !slot_lost).map(|metaroot| metaroot.generation);
             salvage.search(&lost, limit, progress);
         }
@@ -52,8 +56,9 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         Ok(salvage)
     }
 
-    /// As [`gather`](Self::gather), but what a snapshot holds instead of the present state: what that has lost may be whole
-    /// there. The snapshot is found as long as its key is, in the tree or by searching.
+    /// As [`gather`](Self::gather), but what a snapshot holds instead of the present state: what
+    /// that has lost may be whole there. The snapshot is found as long as its key is, in the tree
+    /// or by searching.
     ///
     /// # Errors
     /// As [`gather`](Self::gather); `NotFound` where no snapshot of this name was found.
@@ -65,13 +70,18 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
     ) -> Result<Self> {
         let live = Self::gather(medium, platform, progress)?;
         let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Snapshot);
-        let decoded = |(key, item): (&Key, &Item)| Record::decode(Generation(key.suffix()), &item.value).ok();
+        let decoded =
+            |(key, item): (&Key, &Item)| Record::decode(Generation(key.suffix()), &item.value).ok();
         let mut records = live.items.range(first..=last).rev().filter_map(decoded);
         let found = records.find(|record| !record.deleting && record.name == name);
         drop(records);
         let record = found.ok_or(Error::NotFound)?;
-        let mut salvage =
-            Salvage { items: BTreeMap::new(), gone: KeyRanges::default(), notes: Vec::new(), ..live };
+        let mut salvage = Salvage {
+            items: BTreeMap::new(),
+            gone: KeyRanges::default(),
+            notes: Vec::new(),
+            ..live
+        };
         let mut lost = KeyRanges::default();
         salvage.take_tree(&record.root, &mut lost);
         if !lost.is_empty() {
@@ -96,7 +106,8 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
     fn take_tree(&mut self, root: &Root, lost: &mut KeyRanges) {
         let mut stack = Vec::from([(root.pointer, root.level(), Key::MIN, Key::MAX)]);
         // A tree that seems to have more nodes than fit leads to the same ones again and again.
-        let mut left = self.store.superblock.usable_blocks() / self.store.superblock.node_blocks() + 1;
+        let mut left =
+            self.store.superblock.usable_blocks() / self.store.superblock.node_blocks() + 1;
         while let Some((pointer, level, low, high)) = stack.pop() {
             let node = if left == 0 { None } else { self.read_node(&pointer, level) };
             left = left.saturating_sub(1);
@@ -110,8 +121,11 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
                     continue;
                 }
                 let from = if index == 0 { low } else { node.key(index) };
-                let to =
-                    if index + 1 < node.count() { node.key(index + 1).predecessor() } else { Some(high) };
+                let to = if index + 1 < node.count() {
+                    node.key(index + 1).predecessor()
+                } else {
+                    Some(high)
+                };
                 stack.push((node.child(index), level - 1, from, to.unwrap_or(high)));
             }
         }
@@ -120,7 +134,9 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
     /// The first good copy, also where the address of the other one is nonsense.
     fn read_node(&self, pointer: &NodePointer, level: u8) -> Option<Node> {
         let good = |node: &Node| node.level() == level && node.generation() == pointer.generation;
-        pointer.copies().find_map(|address| self.store.read_node_copy(pointer, address).ok().filter(good))
+        pointer
+            .copies()
+            .find_map(|address| self.store.read_node_copy(pointer, address).ok().filter(good))
     }
 
     fn take(&mut self, key: Key, value: Vec<u8>, proven: bool) {
@@ -149,13 +165,15 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
             let before = restored;
             for index in 0..node.count() {
                 let key = node.key(index);
-                if lost.contains(&key) && !covered.contains(&key) && !self.items.contains_key(&key) {
+                if lost.contains(&key) && !covered.contains(&key) && !self.items.contains_key(&key)
+                {
                     self.take(key, node.value(index).to_vec(), false);
                     restored += 1;
                 }
             }
             used += u64::from(restored > before);
-            // Whatever an older leaf says about keys between these was gone when this one was written.
+            // Whatever an older leaf says about keys between these was gone when this one was
+            // written.
             covered.add(node.key(0), node.key(node.count() - 1));
             if let Some((low, high)) = leaf.range {
                 covered.add(low, high);
@@ -177,7 +195,8 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
             // The superblock was made up: read on as long as there are records.
             let mut superblock: Superblock = self.store.superblock.clone();
             let most = (1 << 30) / u64::from(superblock.block_size);
-            superblock.log = BlockRun { count: most.min(superblock.usable_blocks()), ..superblock.log };
+            superblock.log =
+                BlockRun { count: most.min(superblock.usable_blocks()), ..superblock.log };
             inferred = Store::new(self.medium, self.store.platform, superblock, CACHE_SIZE);
             &inferred
         } else {

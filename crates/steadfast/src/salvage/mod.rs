@@ -1,18 +1,22 @@
 //! Copying out of a badly damaged volume whatever can still be read.
 //!
-//! [`Salvage::gather`] collects every item of the keyspace that can be found, in this order of trust:
-//! 1. the tree of the newest metaroot that is left, and the intent log behind it: what [`Volume::open`] would show;
-//! 2. for key ranges that are lost with unreadable nodes, or all keys where no metaroot is left: leaves found by looking at
-//!    every block of the medium, the newest generation first. A leaf that some branch points to with the right checksum is
-//!    preferred to one that only says of itself that it belongs here.
+//! [`Salvage::gather`] collects every item of the keyspace that can be found, in this order of
+//! trust:
+//! 1. the tree of the newest metaroot that is left, and the intent log behind it: what
+//!    [`Volume::open`] would show;
+//! 2. for key ranges that are lost with unreadable nodes, or all keys where no metaroot is left:
+//!    leaves found by looking at every block of the medium, the newest generation first. A leaf
+//!    that some branch points to with the right checksum is preferred to one that only says of
+//!    itself that it belongs here.
 //!
 //! [`Salvage::gather_snapshot`] does the same with the tree of a snapshot, without the log.
 //!
-//! [`Salvage::entries`] then makes files of it, [`Salvage::read`] gives their bytes: those that match their checksums. What
-//! does not is reported and left out; no byte is ever guessed. Nothing is written to the medium.
+//! [`Salvage::entries`] then makes files of it, [`Salvage::read`] gives their bytes: those that
+//! match their checksums. What does not is reported and left out; no byte is ever guessed. Nothing
+//! is written to the medium.
 //!
-//! Everything but the data is kept in memory: about 0.1 % of the data for its checksums, and what names and attributes
-//! take.
+//! Everything but the data is kept in memory: about 0.1 % of the data for its checksums, and what
+//! names and attributes take.
 //!
 //! [`Volume::open`]: crate::Volume::open
 
@@ -55,7 +59,8 @@ pub struct SalvageProgress {
 /// One value of the keyspace.
 struct Item {
     value: Vec<u8>,
-    /// Found through checksums from the metaroot down, or in the log. Otherwise it may be out of date.
+    /// Found through checksums from the metaroot down, or in the log. Otherwise it may be out of
+    /// date.
     proven: bool,
 }
 
@@ -70,7 +75,8 @@ pub struct Salvage<'m, M: Medium, P: Platform> {
 }
 
 impl<M: Medium, P: Platform> Salvage<'_, M, P> {
-    /// What had to be done to get this far, in lines for people: copies passed over, nodes searched for.
+    /// What had to be done to get this far, in lines for people: copies passed over, nodes searched
+    /// for.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

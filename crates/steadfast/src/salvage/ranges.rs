@@ -14,8 +14,11 @@ impl KeyRanges {
         if from > to {
             return;
         }
-        // Any range that begins at or before `to` and ends at or behind `from` becomes part of the new one.
-        while let Some((start, end)) = self.0.range(..=to).next_back().map(|(start, end)| (*start, *end)) {
+        // Any range that begins at or before `to` and ends at or behind `from` becomes part of the
+        // new one.
+        while let Some((start, end)) =
+            self.0.range(..=to).next_back().map(|(start, end)| (*start, *end))
+        {
             if end < from {
                 break;
             }

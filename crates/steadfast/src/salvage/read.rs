@@ -27,12 +27,16 @@ pub type Sink<'a, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
 impl<M: Medium, P: Platform> Salvage<'_, M, P> {
-    /// Passes every piece of a file that matches its checksums to `sink`, with its offset; holes are left out. Returns
-    /// the ranges that are lost, in order: they are zeros in the copy.
+    /// Passes every piece of a file that matches its checksums to `sink`, with its offset; holes
+    /// are left out. Returns the ranges that are lost, in order: they are zeros in the copy.
     ///
     /// # Errors
     /// Those of `sink`.
-    pub fn read<E>(&self, inode: InodeNumber, sink: &mut Sink<'_, E>) -> Result<Vec<Range<u64>>, E> {
+    pub fn read<E>(
+        &self,
+        inode: InodeNumber,
+        sink: &mut Sink<'_, E>,
+    ) -> Result<Vec<Range<u64>>, E> {
         let found = self.inode(inode);
         let size = found.as_ref().map(|inode| inode.size);
         let mut lost = Lost { ranges: Vec::new(), size: size.unwrap_or(u64::MAX) };
@@ -60,7 +64,8 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
             }
             let Ok(extent) = Extent::decode(&item.value, granules) else {
                 lost.add(
-                    index.saturating_mul(block_size)..index.saturating_add(1).saturating_mul(block_size),
+                    index.saturating_mul(block_size)
+                        ..index.saturating_add(1).saturating_mul(block_size),
                 );
                 end = end.max(index + 1);
                 continue;
@@ -83,7 +88,8 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         runs.fold(0, |sum, run| sum.saturating_add(run.count))
     }
 
-    /// Blocks of a file that no extent covers are a hole, unless the keys that would say so are lost.
+    /// Blocks of a file that no extent covers are a hole, unless the keys that would say so are
+    /// lost.
     fn add_missing(&self, inode: InodeNumber, blocks: Range<u64>, lost: &mut Lost) {
         if blocks.start >= blocks.end || (lost.size == u64::MAX && blocks.end == u64::MAX) {
             return;
@@ -140,7 +146,13 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
     }
 
     /// Reads one granule by itself, from each copy that the medium keeps.
-    fn read_granule(&self, block: BlockAddress, within: usize, bytes: &mut [u8], expected: u32) -> bool {
+    fn read_granule(
+        &self,
+        block: BlockAddress,
+        within: usize,
+        bytes: &mut [u8],
+        expected: u32,
+    ) -> bool {
         let block_size = self.store.superblock.block_size as usize;
         let Some(offset) = block.0.checked_mul(block_size as u64) else { return false };
         let mut whole = vec![0; block_size];

@@ -26,8 +26,8 @@ pub struct Leaf {
     stated: BlockAddress,
     generation: Generation,
     digest: Digest,
-    /// The keys that belong here as a branch says that points to it with this checksum; `None` where no such branch was
-    /// found, or not where the range ends.
+    /// The keys that belong here as a branch says that points to it with this checksum; `None`
+    /// where no such branch was found, or not where the range ends.
     pub range: Option<(Key, Key)>,
     proven: bool,
 }
@@ -47,7 +47,8 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads the whole part of the medium that nodes can be in; nodes above generation `limit` do not count.
+    /// Reads the whole part of the medium that nodes can be in; nodes above generation `limit` do
+    /// not count.
     pub fn run<M: Medium, P: Platform>(
         store: &Store<M, P>,
         limit: Option<Generation>,
@@ -124,7 +125,14 @@ impl Found {
                 self.pointed.entry(addresses[0]).or_default().push(pointed);
             }
         } else if self.known.insert((stated, generation, digest)) {
-            self.leaves.push(Leaf { block, stated, generation, digest, range: None, proven: false });
+            self.leaves.push(Leaf {
+                block,
+                stated,
+                generation,
+                digest,
+                range: None,
+                proven: false,
+            });
         }
     }
 
@@ -140,7 +148,9 @@ impl Found {
                 }
             }
         }
-        leaves.sort_unstable_by_key(|leaf| (Reverse(leaf.generation), Reverse(leaf.proven), leaf.block));
+        leaves.sort_unstable_by_key(|leaf| {
+            (Reverse(leaf.generation), Reverse(leaf.proven), leaf.block)
+        });
         leaves
     }
 }

@@ -1,4 +1,5 @@
-//! Salvage of sound and of badly damaged volumes: what comes out is what went in, or is said to be lost.
+//! Salvage of sound and of badly damaged volumes: what comes out is what went in, or is said to be
+//! lost.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -36,8 +37,9 @@ fn sample() -> (Vec<u8>, Tree) {
     let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
     let mut tree = Tree::from([("/".into(), vec![])]);
     let caller = Caller { uid: 5, gid: 6, umask: 0 };
-    let make =
-        |directory, name: &[u8], node| volume.create(directory, name, node, 0o640, &caller).unwrap().inode;
+    let make = |directory, name: &[u8], node| {
+        volume.create(directory, name, node, 0o640, &caller).unwrap().inode
+    };
     for directory in 0..4u8 {
         let name = alloc::format!("d{directory}");
         let inode = make(ROOT, name.as_bytes(), NewNode::Directory);
@@ -46,7 +48,8 @@ fn sample() -> (Vec<u8>, Tree) {
             let file_name = alloc::format!("f{file}");
             let made = make(inode, file_name.as_bytes(), NewNode::Regular);
             let length = [0, 40, 700, 5000, 20_000][usize::from(file) % 5] + usize::from(directory);
-            let bytes: Vec<u8> = (0..length).map(|at| (at / 7) as u8 ^ (directory * 16 + file)).collect();
+            let bytes: Vec<u8> =
+                (0..length).map(|at| (at / 7) as u8 ^ (directory * 16 + file)).collect();
             volume.write(made, 0, &bytes, false).unwrap();
             tree.insert(alloc::format!("/{name}/{file_name}"), bytes);
         }
@@ -154,7 +157,10 @@ fn a_sound_volume_comes_out_as_it_is() {
     let salvage = Salvage::gather(&medium, &TestPlatform, &mut |_| {}).unwrap();
     let entries = salvage.entries();
     let sparse = entries.iter().find(|entry| entry.path == [b"sparse".to_vec()]).unwrap();
-    assert_eq!(salvage.xattrs(sparse.inode), (vec![(b"user.note".to_vec(), vec![b'n'; 900])], false));
+    assert_eq!(
+        salvage.xattrs(sparse.inode),
+        (vec![(b"user.note".to_vec(), vec![b'n'; 900])], false)
+    );
     let second = entries.iter().find(|entry| entry.path == [b"other name".to_vec()]).unwrap();
     assert!(second.same_as.is_some() != sparse.same_as.is_some(), "two names of one file");
     assert_eq!(sparse.attributes.map(|attributes| (attributes.uid, attributes.gid)), Some((5, 6)));
@@ -187,14 +193,22 @@ fn a_lost_metaroot_costs_nothing_that_the_log_or_the_nodes_still_have() {
         rot(&mut bytes, offset);
     }
     let found = salvage(&bytes).unwrap();
-    assert!(found.notes.iter().any(|note| note.contains("a newer one may be lost")), "{:?}", found.notes);
+    assert!(
+        found.notes.iter().any(|note| note.contains("a newer one may be lost")),
+        "{:?}",
+        found.notes
+    );
     let kept = tree.keys().filter(|path| found.tree.contains_key(*path)).count();
     assert!(kept + 2 >= tree.len(), "{kept} of {}", tree.len());
     for offset in superblock.metaroot_offsets(metaroot.generation.0 + 1) {
         rot(&mut bytes, offset);
     }
     let found = salvage(&bytes).unwrap();
-    assert!(found.notes.iter().any(|note| note.contains("no metaroot is left")), "{:?}", found.notes);
+    assert!(
+        found.notes.iter().any(|note| note.contains("no metaroot is left")),
+        "{:?}",
+        found.notes
+    );
     for (path, content) in tree.iter().filter(|(path, _)| *path != "/late") {
         assert!(found.tree.get(path) == Some(content), "{path}");
     }
@@ -216,7 +230,8 @@ fn a_lost_root_node_costs_nothing() {
     assert!(found.notes.iter().any(|note| note.contains("restored from")), "{:?}", found.notes);
 }
 
-/// Both copies of a leaf with the entries of a directory: its files are found by their inode numbers.
+/// Both copies of a leaf with the entries of a directory: its files are found by their inode
+/// numbers.
 #[test]
 fn files_of_a_lost_directory_are_found_by_number() {
     let (sound, tree) = sample();
@@ -243,7 +258,9 @@ fn files_of_a_lost_directory_are_found_by_number() {
     let found = salvage(&bytes).unwrap();
     let below = found.tree.iter().filter(|(path, _)| path.starts_with("/lost+found/#"));
     assert!(below.count() > 0, "{:?}", found.tree.keys());
-    for (path, content) in tree.iter().filter(|(path, _)| path.starts_with("/d") && !path.ends_with('/')) {
+    for (path, content) in
+        tree.iter().filter(|(path, _)| path.starts_with("/d") && !path.ends_with('/'))
+    {
         let name = path.rsplit('/').next().unwrap();
         let same = |other: &String| other.ends_with(&alloc::format!("/{name}"));
         assert!(found.tree.iter().any(|(other, bytes)| same(other) && bytes == content), "{path}");
@@ -256,7 +273,8 @@ fn no_byte_is_guessed() {
     let (sound, tree) = sample();
     let mut state = 7u64;
     let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let (mut whole, mut partly) = (0, 0);

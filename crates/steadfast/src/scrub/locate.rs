@@ -1,5 +1,5 @@
-//! Paths of what a scrub has found, in bounded steps: the directory entries of the live tree are walked once for the files,
-//! and once more for the directories above them.
+//! Paths of what a scrub has found, in bounded steps: the directory entries of the live tree are
+//! walked once for the files, and once more for the directories above them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -34,7 +34,11 @@ pub struct Locate {
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// One step; `false` when everything has been looked up, and the paths are in `findings`.
-    pub(super) fn locate_step(&self, locate: &mut Locate, findings: &mut [ScrubFinding]) -> Result<bool> {
+    pub(super) fn locate_step(
+        &self,
+        locate: &mut Locate,
+        findings: &mut [ScrubFinding],
+    ) -> Result<bool> {
         let Some(mut key) = locate.key else { return self.next_round(locate, findings) };
         let reader = self.reader()?;
         for _ in 0..STEP_KEYS {
@@ -71,7 +75,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(true)
     }
 
-    /// Begins the walk for files, then the one for the directories above them, then puts the paths together.
+    /// Begins the walk for files, then the one for the directories above them, then puts the paths
+    /// together.
     fn next_round(&self, locate: &mut Locate, findings: &mut [ScrubFinding]) -> Result<bool> {
         locate.round += 1;
         let mut wanted: Vec<InodeNumber> = match locate.round {

@@ -1,15 +1,18 @@
-//! Scrub: reads everything that a mounted volume holds, in small steps, so that rot is found while the other copy is good.
+//! Scrub: reads everything that a mounted volume holds, in small steps, so that rot is found while
+//! the other copy is good.
 //!
-//! [`Volume::scrub_step`] does one bounded piece of work: the fixed places, or the nodes on the way to one leaf, or up to
-//! [`STEP_BYTES`] of data. Whoever calls it decides how fast: every step says how much it has read. Between steps nothing is
-//! locked, and the volume may change in any way: a pass is a walk along the keys, so what is there all the time is
-//! visited, and what comes or goes meanwhile may be or not.
+//! [`Volume::scrub_step`] does one bounded piece of work: the fixed places, or the nodes on the way
+//! to one leaf, or up to [`STEP_BYTES`] of data. Whoever calls it decides how fast: every step says
+//! how much it has read. Between steps nothing is locked, and the volume may change in any way: a
+//! pass is a walk along the keys, so what is there all the time is visited, and what comes or goes
+//! meanwhile may be or not.
 //!
-//! - Every copy of every node is read from the medium. A bad copy is written again from a good one, or from memory, where
-//!   the volume can be written. What is not yet on the medium is left to the next pass.
+//! - Every copy of every node is read from the medium. A bad copy is written again from a good one,
+//!   or from memory, where the volume can be written. What is not yet on the medium is left to the
+//!   next pass.
 //! - Data is compared with its checksums; there is no second copy to heal it from.
-//! - Snapshots are visited from the oldest to the newest and the live state last, each without what an older one has
-//!   shown already, so a pass reads each block once.
+//! - Snapshots are visited from the oldest to the newest and the live state last, each without what
+//!   an older one has shown already, so a pass reads each block once.
 //!
 //! [`Volume::scrub_step`]: crate::Volume::scrub_step
 
@@ -77,7 +80,8 @@ pub struct ScrubReport {
     pub data_blocks: u64,
     /// Bad copies that were written again.
     pub healed: u64,
-    /// Bad copies that could not be, and bad data: what [`findings`](Self::findings) has that is not healed.
+    /// Bad copies that could not be, and bad data: what [`findings`](Self::findings) has that is
+    /// not healed.
     pub bad: u64,
     /// At most the first thousand.
     pub findings: Vec<ScrubFinding>,

@@ -28,20 +28,22 @@ struct Piece {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// One bounded step of a scrub; call it until [`finished`](super::ScrubReport::finished). Returns the bytes that it has
-    /// read from the medium, for whoever keeps to a rate.
+    /// One bounded step of a scrub; call it until [`finished`](super::ScrubReport::finished).
+    /// Returns the bytes that it has read from the medium, for whoever keeps to a rate.
     ///
     /// # Errors
-    /// `Poisoned` once the volume is closed; the medium's, when it is gone as a whole. Whatever else cannot be read is a
-    /// finding.
+    /// `Poisoned` once the volume is closed; the medium's, when it is gone as a whole. Whatever
+    /// else cannot be read is a finding.
     pub fn scrub_step(&self, scrub: &mut Scrub) -> Result<u64> {
         self.check_open()?;
         self.catch_up()?;
         let read = match scrub.phase {
             Phase::Fixed => {
                 let space = self.statistics()?;
-                let used =
-                    space.blocks.saturating_sub(space.blocks_free).saturating_add(space.blocks_snapshots);
+                let used = space
+                    .blocks
+                    .saturating_sub(space.blocks_free)
+                    .saturating_add(space.blocks_snapshots);
                 scrub.report.bytes_total = used.saturating_mul(space.block_size.into());
                 let read = self.scrub_fixed(scrub);
                 scrub.enter(Phase::Choose);
@@ -87,7 +89,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The tree of the phase as long as it is there, and how findings in it begin.
     fn tree_of(&self, reader: &Reader<'_, M, P>, phase: Phase) -> Result<Option<(Root, String)>> {
-        let Phase::Snapshot(generation) = phase else { return Ok(Some((*reader.root(), String::new()))) };
+        let Phase::Snapshot(generation) = phase else {
+            return Ok(Some((*reader.root(), String::new())));
+        };
         let Some(found) = reader.get(&Key::snapshot(generation))? else { return Ok(None) };
         let record = Record::decode(generation, &found.value)?;
         let prefix = format!("snapshot {:?}: ", record.name);
@@ -96,7 +100,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     fn scrub_tree(&self, scrub: &mut Scrub) -> Result<u64> {
         let reader = self.reader()?;
-        let Some((root, prefix)) = unless_damaged(self.tree_of(&reader, scrub.phase))?.flatten() else {
+        let Some((root, prefix)) = unless_damaged(self.tree_of(&reader, scrub.phase))?.flatten()
+        else {
             scrub.go_on(None);
             return Ok(0);
         };
@@ -126,7 +131,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(read)
     }
 
-    /// Verifies the nodes on the way to the cursor. Returns the leaf, if it is to be looked at, and the key behind it.
+    /// Verifies the nodes on the way to the cursor. Returns the leaf, if it is to be looked at, and
+    /// the key behind it.
     fn visit(
         &self,
         root: &Root,
@@ -154,7 +160,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Verifies every copy of a node, unless that was done when the cursor came by before, and heals bad ones.
+    /// Verifies every copy of a node, unless that was done when the cursor came by before, and
+    /// heals bad ones.
     fn scrub_node(
         &self,
         pointer: &NodePointer,
@@ -205,12 +212,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 (false, false) => ": what is below it is lost",
             };
             let text = format!("{prefix}copy of a node at block {}: {what}{end}", copy.0);
-            scrub.find(ScrubFinding { text, healed, block: copy, inode: None, bytes: None, path: None });
+            scrub.find(ScrubFinding {
+                text,
+                healed,
+                block: copy,
+                inode: None,
+                bytes: None,
+                path: None,
+            });
         }
         Ok(good)
     }
 
-    /// Writes a bad copy of a node again. The caller holds the view, so the node is part of the tree and stays so.
+    /// Writes a bad copy of a node again. The caller holds the view, so the node is part of the
+    /// tree and stays so.
     fn heal(&self, pointer: &NodePointer, copy: BlockAddress, node: &Node) -> bool {
         let run = BlockRun { start: copy, count: self.superblock().node_blocks() };
         self.may_heal()
@@ -228,9 +243,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if key.kind() != Some(Kind::Extent) {
                 continue;
             }
-            // What does not decode is for the check: it needs the whole volume to say what is wrong.
+            // What does not decode is for the check: it needs the whole volume to say what is
+            // wrong.
             let Ok(extent) = Extent::decode(leaf.value(index), granules) else { continue };
-            if extent.unwritten || extent.birth <= scrub.bound || !self.store().contains(extent.run()) {
+            if extent.unwritten
+                || extent.birth <= scrub.bound
+                || !self.store().contains(extent.run())
+            {
                 continue;
             }
             let from = if key == scrub.key { scrub.offset } else { 0 };
@@ -241,7 +260,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         None
     }
 
-    fn scrub_data(&self, scrub: &mut Scrub, piece: &Piece, run: BlockRun, prefix: &str) -> Result<()> {
+    fn scrub_data(
+        &self,
+        scrub: &mut Scrub,
+        piece: &Piece,
+        run: BlockRun,
+        prefix: &str,
+    ) -> Result<()> {
         let block_size = self.superblock().block_size as usize;
         let granule = self.superblock().checksum_granule() as usize;
         let per_block = block_size / granule;
@@ -252,7 +277,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         match self.read_blocks(run.start, &mut buffer) {
             Ok(()) => {
                 let checksums = piece.extent.checksums.iter().skip(piece.from as usize * per_block);
-                for (index, (bytes, expected)) in buffer.chunks_exact(granule).zip(checksums).enumerate() {
+                for (index, (bytes, expected)) in
+                    buffer.chunks_exact(granule).zip(checksums).enumerate()
+                {
                     if self.crc(bytes) == *expected {
                         continue;
                     }
@@ -273,29 +300,42 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         for (from, to) in found {
             let block = BlockAddress(run.start.0 + (from / per_block) as u64);
-            let start = piece.key.suffix().saturating_add(piece.from).saturating_mul(block_size as u64);
-            let bytes =
-                start.saturating_add((from * granule) as u64)..start.saturating_add((to * granule) as u64);
-            let text =
-                format!("{prefix}inode {}: data at block {} does not match its checksum", inode.0, block.0);
+            let start =
+                piece.key.suffix().saturating_add(piece.from).saturating_mul(block_size as u64);
+            let bytes = start.saturating_add((from * granule) as u64)
+                ..start.saturating_add((to * granule) as u64);
+            let text = format!(
+                "{prefix}inode {}: data at block {} does not match its checksum",
+                inode.0, block.0
+            );
             // Snapshots have names of their own.
             let named = prefix.is_empty().then_some(inode);
-            let finding =
-                ScrubFinding { text, healed: false, block, inode: named, bytes: Some(bytes), path: None };
+            let finding = ScrubFinding {
+                text,
+                healed: false,
+                block,
+                inode: named,
+                bytes: Some(bytes),
+                path: None,
+            };
             scrub.find(finding);
         }
         Ok(())
     }
 
-    /// Whether the extent is still what it was: where not, its blocks may have been given away meanwhile.
+    /// Whether the extent is still what it was: where not, its blocks may have been given away
+    /// meanwhile.
     fn is_still_there(&self, phase: Phase, piece: &Piece) -> Result<bool> {
         let reader = self.reader()?;
         let Some((root, _)) = unless_damaged(self.tree_of(&reader, phase))?.flatten() else {
             return Ok(false);
         };
         let granules = self.parameters().granules_per_block();
-        let Some(now) = unless_damaged(self.store().get(&root, &piece.key))? else { return Ok(true) };
-        Ok(now.and_then(|value| Extent::decode(&value, granules).ok()).as_ref() == Some(&piece.extent))
+        let Some(now) = unless_damaged(self.store().get(&root, &piece.key))? else {
+            return Ok(true);
+        };
+        Ok(now.and_then(|value| Extent::decode(&value, granules).ok()).as_ref()
+            == Some(&piece.extent))
     }
 }
 
@@ -311,6 +351,7 @@ fn unless_damaged<T>(result: Result<T>) -> Result<Option<T>> {
 
 /// An error that says that the medium is gone ends the scrub: everything would be a finding.
 fn gone<'e>(mut errors: impl Iterator<Item = &'e Error>) -> Result<()> {
-    let gone = |error: &&Error| matches!(error, Error::Medium(error) if error.class == ErrorClass::Gone);
+    let gone =
+        |error: &&Error| matches!(error, Error::Medium(error) if error.class == ErrorClass::Gone);
     errors.find(gone).map_or(Ok(()), |error| Err(*error))
 }

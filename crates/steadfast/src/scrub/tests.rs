@@ -23,7 +23,8 @@ type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
 fn format() -> Arc<MemoryMedium> {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
-    let options = FormatOptions { block_size: 512, log_size: Some(64 << 10), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, log_size: Some(64 << 10), ..FormatOptions::default() };
     Volume::format(&medium, &options, &TestPlatform).unwrap();
     medium
 }
@@ -37,8 +38,11 @@ fn fill(volume: &TestVolume, directory: &[u8], files: u8) -> Vec<InodeNumber> {
     let caller = Caller::default();
     let inode = volume.create(ROOT, directory, NewNode::Directory, 0o755, &caller).unwrap().inode;
     let make = |number: u8| {
-        let file = volume.create(inode, &[b'f', b'0' + number], NewNode::Regular, 0o644, &caller).unwrap();
-        volume.write(file.inode, 0, &vec![number + 1; 3000 * usize::from(number + 1)], false).unwrap();
+        let file =
+            volume.create(inode, &[b'f', b'0' + number], NewNode::Regular, 0o644, &caller).unwrap();
+        volume
+            .write(file.inode, 0, &vec![number + 1; 3000 * usize::from(number + 1)], false)
+            .unwrap();
         file.inode
     };
     (0..files).map(make).collect()
@@ -122,11 +126,17 @@ fn every_bad_copy_is_healed_and_data_is_located() {
         };
         rot(&medium, BlockAddress(superblock.metaroot_offsets(metaroot.generation.0)[which] / 512));
         let (first, last) = Key::kind_range(files[5], Kind::Extent);
-        let (_, value) = volume.store().next(&volume.working_root(), &first, &last).unwrap().unwrap();
+        let (_, value) =
+            volume.store().next(&volume.working_root(), &first, &last).unwrap().unwrap();
         let start = crate::extent::decode_run(&value).unwrap().start;
         rot(&medium, BlockAddress(start.0 + 2));
         let report = scrub(&volume);
-        assert_eq!((report.healed as usize, report.bad), (all.len() + 2, 1), "{:?}", lines(&report));
+        assert_eq!(
+            (report.healed as usize, report.bad),
+            (all.len() + 2, 1),
+            "{:?}",
+            lines(&report)
+        );
         let words = "does not match its checksum; affects /sub/f5, bytes 1024 to 1535";
         assert!(lines(&report).iter().any(|line| line.ends_with(words)), "{:?}", lines(&report));
         // A second pass finds nothing but the data, and the check on the medium agrees.
@@ -213,12 +223,13 @@ fn snapshots_are_scrubbed_once() {
     );
 }
 
-/// A volume that becomes larger in the middle of a pass, and smaller before the next: the pass reads what is there, and heals
-/// the copies at the end where the volume has it now.
+/// A volume that becomes larger in the middle of a pass, and smaller before the next: the pass
+/// reads what is there, and heals the copies at the end where the volume has it now.
 #[test]
 fn volumes_of_another_size_are_scrubbed_to_their_new_end() {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
-    let options = FormatOptions { block_size: 512, size: Some(2 << 20), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, size: Some(2 << 20), ..FormatOptions::default() };
     Volume::format(&medium, &options, &TestPlatform).unwrap();
     let volume = open(&medium, false);
     fill(&volume, b"one", 9);
@@ -242,7 +253,8 @@ fn volumes_of_another_size_are_scrubbed_to_their_new_end() {
         assert_eq!((report.bad, report.healed), (0, 0), "{:?}", lines(&report));
         assert_eq!(report.nodes as usize, tree);
         // The copies at the end: superblock, and the newest metaroot.
-        let generation = Metaroot::read_newest(&medium, &superblock, &TestPlatform).unwrap().generation.0;
+        let generation =
+            Metaroot::read_newest(&medium, &superblock, &TestPlatform).unwrap().generation.0;
         for offset in [superblock.second_offset(), superblock.metaroot_offsets(generation)[1]] {
             assert!(offset < size && offset > size - (16 << 10));
             rot(&medium, BlockAddress(offset / 512));
@@ -255,11 +267,13 @@ fn volumes_of_another_size_are_scrubbed_to_their_new_end() {
     }
 }
 
-/// Also with snapshots, which keep a volume from becoming smaller where they have something in the way, and from nothing else.
+/// Also with snapshots, which keep a volume from becoming smaller where they have something in the
+/// way, and from nothing else.
 #[test]
 fn snapshots_of_a_volume_of_another_size_are_scrubbed() {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
-    let options = FormatOptions { block_size: 512, size: Some(2 << 20), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, size: Some(2 << 20), ..FormatOptions::default() };
     Volume::format(&medium, &options, &TestPlatform).unwrap();
     let volume = open(&medium, false);
     fill(&volume, b"one", 6);
@@ -277,11 +291,13 @@ fn snapshots_of_a_volume_of_another_size_are_scrubbed() {
     assert_eq!((report.bad, report.data_blocks), (0, held.data_blocks), "{:?}", lines(&report));
 }
 
-/// A scrub knows the size that the volume has grown to while it was open, and the reserve that goes with it.
+/// A scrub knows the size that the volume has grown to while it was open, and the reserve that goes
+/// with it.
 #[test]
 fn a_volume_that_grew_while_it_was_open_has_no_rot() {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
-    let options = FormatOptions { block_size: 512, size: Some(1 << 20), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, size: Some(1 << 20), ..FormatOptions::default() };
     Volume::format(&medium, &options, &TestPlatform).unwrap();
     let volume = open(&medium, false);
     fill(&volume, b"before", 3);
@@ -290,7 +306,11 @@ fn a_volume_that_grew_while_it_was_open_has_no_rot() {
     let report = scrub(&volume);
     assert_eq!((report.healed, report.bad), (0, 0), "{:?}", report.findings);
     let (written, damaged) = Superblock::read(&medium, &TestPlatform).unwrap();
-    assert!(!damaged && written.reserve_blocks > before, "{} blocks of reserve", written.reserve_blocks);
+    assert!(
+        !damaged && written.reserve_blocks > before,
+        "{} blocks of reserve",
+        written.reserve_blocks
+    );
     assert_eq!(volume.store().reserve_blocks(), written.reserve_blocks, "what files cannot take");
     // A copy that is really bad is written again as it was.
     let mut cell = vec![0; 512];

@@ -1,6 +1,7 @@
 //! Dead lists: runs of blocks that the live tree has let go and that snapshots still hold.
 //!
-//! The entries of one list are disjoint from each other and from those of every other list. Their order means nothing.
+//! The entries of one list are disjoint from each other and from those of every other list. Their
+//! order means nothing.
 
 use alloc::vec::Vec;
 
@@ -48,7 +49,10 @@ pub(crate) fn encode_dead_list(entries: &[DeadEntry]) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// `CorruptMetadata`, `OutOfMemory`.
-pub(crate) fn decode_dead_list(value: &[u8], contains: impl Fn(BlockRun) -> bool) -> Result<Vec<DeadEntry>> {
+pub(crate) fn decode_dead_list(
+    value: &[u8],
+    contains: impl Fn(BlockRun) -> bool,
+) -> Result<Vec<DeadEntry>> {
     let damaged = |reason| Error::CorruptMetadata { address: BlockAddress::NONE, reason };
     if value.is_empty() || !value.len().is_multiple_of(ENTRY_LEN) {
         return Err(damaged("dead list: wrong length"));
@@ -124,8 +128,9 @@ impl Dying {
 
     /// Takes out entries that [`first`](Self::first) gave.
     pub fn remove(&mut self, entries: &[DeadEntry]) {
-        self.runs
-            .retain(|entry| entries.binary_search_by_key(&entry.run.start, |gone| gone.run.start).is_err());
+        self.runs.retain(|entry| {
+            entries.binary_search_by_key(&entry.run.start, |gone| gone.run.start).is_err()
+        });
     }
 }
 

@@ -28,7 +28,8 @@ pub struct Snapshot {
     pub created: Timestamp,
     /// Inodes in it.
     pub inodes: u64,
-    /// Blocks of metadata and data that it refers to, most of them often shared with its neighbours in time.
+    /// Blocks of metadata and data that it refers to, most of them often shared with its neighbours
+    /// in time.
     pub used_blocks: u64,
 }
 
@@ -200,7 +201,10 @@ mod tests {
     fn round_trip() {
         for deleting in [false, true] {
             let record = Record { deleting, ..sample() };
-            assert_eq!(Record::decode(record.generation, &record.encode().unwrap()).unwrap(), record);
+            assert_eq!(
+                Record::decode(record.generation, &record.encode().unwrap()).unwrap(),
+                record
+            );
         }
     }
 
@@ -211,7 +215,9 @@ mod tests {
             assert!(Record::decode(Generation(10), &value[..length]).is_err());
         }
         assert!(Record::decode(Generation(8), &value).is_err(), "a root from the future");
-        for (at, byte) in [(40, 0), (40, 65), (44, 2), (value.len() - 1, 0xff), (value.len() - 2, b'/')] {
+        for (at, byte) in
+            [(40, 0), (40, 65), (44, 2), (value.len() - 1, 0xff), (value.len() - 2, b'/')]
+        {
             let mut bad = value.clone();
             bad[at] = byte;
             assert!(Record::decode(Generation(10), &bad).is_err(), "byte {at}");

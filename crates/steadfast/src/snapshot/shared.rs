@@ -1,4 +1,5 @@
-//! The value of a [`Kind::SharedExtent`](crate::key::Kind::SharedExtent) key: blocks that several extents name.
+//! The value of a [`Kind::SharedExtent`](crate::key::Kind::SharedExtent) key: blocks that several
+//! extents name.
 
 use alloc::vec::Vec;
 
@@ -22,7 +23,8 @@ impl Shared {
     /// # Errors
     /// `CorruptMetadata`.
     pub fn decode(start: u64, value: &[u8], contains: impl Fn(BlockRun) -> bool) -> Result<Shared> {
-        let damaged = Error::CorruptMetadata { address: BlockAddress(start), reason: "shared extent" };
+        let damaged =
+            Error::CorruptMetadata { address: BlockAddress(start), reason: "shared extent" };
         let mut fields = FieldReader::new(value);
         let run = BlockRun { start: BlockAddress(start), count: u64::from(fields.u32()) };
         let count = fields.u32();

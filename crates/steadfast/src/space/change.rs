@@ -1,7 +1,7 @@
 //! Blocks that become part of the working state, and that leave it.
 //!
-//! None of the changes can fail: bitmaps are in memory, and so is room for what has to be remembered
-//! ([`Space::reserve_notes`]).
+//! None of the changes can fail: bitmaps are in memory, and so is room for what has to be
+//! remembered ([`Space::reserve_notes`]).
 
 use super::Space;
 use crate::error::Result;
@@ -9,12 +9,13 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::NodePointer;
 use crate::types::{BlockAddress, BlockRun};
 
-/// Ranges of fresh blocks that are remembered; blocks beyond them wait for a checkpoint like others.
+/// Ranges of fresh blocks that are remembered; blocks beyond them wait for a checkpoint like
+/// others.
 const FRESH_RANGES_MAX: usize = 4096;
 
 impl Space {
-    /// Makes room for what has to be remembered about runs that are about to be published or freed, so that those calls
-    /// need no memory.
+    /// Makes room for what has to be remembered about runs that are about to be published or freed,
+    /// so that those calls need no memory.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -22,8 +23,10 @@ impl Space {
         self.reserved.reserve(runs.len())?;
         self.fresh.reserve(runs.len())?;
         // Between the fresh parts of a run there is one more that is not.
-        let parts: usize =
-            runs.iter().map(|run| 2 * self.fresh.overlaps(run.start.0, run.end()).count() + 1).sum();
+        let parts: usize = runs
+            .iter()
+            .map(|run| 2 * self.fresh.overlaps(run.start.0, run.end()).count() + 1)
+            .sum();
         self.freed_pinned.reserve(parts)?;
         // What a reader has pinned until then is held once more when a checkpoint is done.
         self.held.reserve(self.freed_pinned.len() + 2 * parts)
@@ -40,13 +43,15 @@ impl Space {
             }
         }
         if data
-            && (self.fresh.len() < FRESH_RANGES_MAX || self.fresh.intersects(run.start.0 - 1, run.end() + 1))
+            && (self.fresh.len() < FRESH_RANGES_MAX
+                || self.fresh.intersects(run.start.0 - 1, run.end() + 1))
         {
             self.fresh.insert(run.start.0, run.end());
         }
     }
 
-    /// Blocks of data leave the working state. Their groups are loaded; `pinned` are the runs that readers are using.
+    /// Blocks of data leave the working state. Their groups are loaded; `pinned` are the runs that
+    /// readers are using.
     pub fn free_data(&mut self, run: BlockRun, pinned: &[BlockRun]) {
         self.clear_used(run);
         let mut at = run.start.0;
@@ -79,8 +84,8 @@ impl Space {
         self.note_freed(part);
     }
 
-    /// Keeps those blocks of a freed run that no bitmap keeps: the log may name them. Where there is no memory to say
-    /// which they are, all of it: a bitmap keeps the others as long.
+    /// Keeps those blocks of a freed run that no bitmap keeps: the log may name them. Where there
+    /// is no memory to say which they are, all of it: a bitmap keeps the others as long.
     fn hold(&mut self, run: BlockRun) {
         let zeros = |space: &Space, index: u64, at: u64, to: u64| {
             let group = space.groups.get(&index)?;
@@ -101,7 +106,8 @@ impl Space {
         }
     }
 
-    /// A node leaves the working state. `reusable`: it belonged to no other state. Its groups are loaded.
+    /// A node leaves the working state. `reusable`: it belonged to no other state. Its groups are
+    /// loaded.
     pub fn free_node(&mut self, pointer: &NodePointer, reusable: bool) {
         for address in pointer.copies() {
             let run = BlockRun { start: address, count: self.node_blocks };
@@ -131,7 +137,8 @@ impl Space {
                 let cleared = group.used.set(from, to, false);
                 self.used = self.used.saturating_sub(cleared);
                 if self.beyond > 0 && index * self.group_blocks + to > self.limit {
-                    let below = self.limit.saturating_sub(index * self.group_blocks + from).min(cleared);
+                    let below =
+                        self.limit.saturating_sub(index * self.group_blocks + from).min(cleared);
                     self.beyond = self.beyond.saturating_sub(cleared - below);
                 }
                 self.dirty += usize::from(!core::mem::replace(&mut group.dirty, true));

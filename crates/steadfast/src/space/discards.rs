@@ -1,15 +1,20 @@
 //! Blocks that the medium may be told about: nobody needs what is in them.
 //!
-//! There are two ways in. What stops being busy at a [`thaw`](super::Space::thaw) is *waiting* at once. A medium that [wants
-//! discards early](steadfast_media::Medium::wants_discards_early) is told sooner of data that operations let go: it is *unmarked*
-//! until a log mark is made of them, *marking* until that mark is durable, and *early* then. The durable tree names such
-//! blocks still, but whoever goes back to it goes on to the mark before anything looks at data; and nobody is given them
-//! before the next durable checkpoint. Of a thaw they are left out if they have been *told*.
+//! There are two ways in. What stops being busy at a [`thaw`](super::Space::thaw) is *waiting* at
+//! once. A medium that [wants discards early](steadfast_media::Medium::wants_discards_early) is
+//! told sooner of data that operations let go: it is *unmarked* until a log mark is made of them,
+//! *marking* until that mark is durable, and *early* then. The durable tree names such blocks
+//! still, but whoever goes back to it goes on to the mark before anything looks at data; and nobody
+//! is given them before the next durable checkpoint. Of a thaw they are left out if they have been
+//! *told*.
 //!
 //! Invariants:
-//! - nothing that is waiting or early is used by the marked state or a later one, a reader or an operation;
-//! - a block leaves all of the sets before it is given out again, or falls behind the end of a volume that becomes smaller;
-//! - whoever tells the medium holds the writer's lock meanwhile, or a block could be given out and written in between;
+//! - nothing that is waiting or early is used by the marked state or a later one, a reader or an
+//!   operation;
+//! - a block leaves all of the sets before it is given out again, or falls behind the end of a
+//!   volume that becomes smaller;
+//! - whoever tells the medium holds the writer's lock meanwhile, or a block could be given out and
+//!   written in between;
 //! - memory is bounded. What does not fit is not told: a discard is a hint.
 
 use super::{RangeSet, Space};
@@ -70,21 +75,28 @@ impl Discards {
 
     /// An operation has let go of `start..end`, which no snapshot holds and no reader has pinned.
     fn note_freed(&mut self, start: u64, end: u64) {
-        let set = if planted(Sabotage::DiscardBeforeMark) { &mut self.early } else { &mut self.unmarked };
+        let set =
+            if planted(Sabotage::DiscardBeforeMark) { &mut self.early } else { &mut self.unmarked };
         add(set, self.ranges_max, start, end);
     }
 
     /// `start..end` is no business of the medium any more.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
-        for set in [&mut self.waiting, &mut self.unmarked, &mut self.marking, &mut self.early, &mut self.told]
-        {
+        for set in [
+            &mut self.waiting,
+            &mut self.unmarked,
+            &mut self.marking,
+            &mut self.early,
+            &mut self.told,
+        ] {
             remove(set, start, end);
         }
     }
 
     /// Takes out a run of at most so many blocks.
     pub(super) fn next(&mut self, blocks: u64) -> Option<BlockRun> {
-        let run = |(start, end): (u64, u64)| BlockRun { start: BlockAddress(start), count: end - start };
+        let run =
+            |(start, end): (u64, u64)| BlockRun { start: BlockAddress(start), count: end - start };
         let take = |set: &mut RangeSet| {
             let start = set.first_at(0)?;
             set.take(start, start.saturating_add(blocks))
@@ -98,8 +110,8 @@ impl Discards {
 }
 
 impl Space {
-    /// An operation has let go of a run of data, and nobody else holds it; `pinned` are the runs that readers are using. For media
-    /// that want to know early.
+    /// An operation has let go of a run of data, and nobody else holds it; `pinned` are the runs
+    /// that readers are using. For media that want to know early.
     pub fn discard_early(&mut self, run: BlockRun, pinned: &[BlockRun]) {
         if !super::change::overlaps_any(run, pinned) {
             self.discards.note_freed(run.start.0, run.end().min(self.limit));

@@ -1,7 +1,7 @@
 //! A group: the allocation bitmaps of a fixed number of consecutive blocks.
 //!
-//! On the medium a group is one value: absent (nothing used), `[1]` (everything that can be allocated is used), or `[2]`
-//! and a bitmap, lowest bit first, without its trailing zero bytes.
+//! On the medium a group is one value: absent (nothing used), `[1]` (everything that can be
+//! allocated is used), or `[2]` and a bitmap, lowest bit first, without its trailing zero bytes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -94,7 +94,8 @@ impl Bitmap {
         }
     }
 
-    /// The first bit at or after `from` that has `value`; the length of the bitmap where there is none.
+    /// The first bit at or after `from` that has `value`; the length of the bitmap where there is
+    /// none.
     fn find(&self, from: u64, value: bool) -> u64 {
         let mut bit = from;
         while bit < self.len() {
@@ -140,7 +141,8 @@ impl Group {
     }
 }
 
-/// The value that stands for `used`; `None`: the key is absent. `allocatable` are the blocks outside fixed structures.
+/// The value that stands for `used`; `None`: the key is absent. `allocatable` are the blocks
+/// outside fixed structures.
 pub fn encode(used: &Bitmap, allocatable: &Bitmap) -> Result<Option<Vec<u8>>> {
     if used.0.iter().all(|word| *word == 0) {
         return Ok(None);
@@ -167,7 +169,11 @@ pub fn encode_bitmap(used: &Bitmap) -> Result<Option<Vec<u8>>> {
 }
 
 /// Reads a group's value into a bitmap of zeros; `Err` says what is wrong.
-pub fn decode(value: Option<&[u8]>, allocatable: &Bitmap, used: &mut Bitmap) -> Result<(), &'static str> {
+pub fn decode(
+    value: Option<&[u8]>,
+    allocatable: &Bitmap,
+    used: &mut Bitmap,
+) -> Result<(), &'static str> {
     match value {
         None => {}
         Some([TAG_FULL]) => used.merge(allocatable),
@@ -175,7 +181,8 @@ pub fn decode(value: Option<&[u8]>, allocatable: &Bitmap, used: &mut Bitmap) -> 
             for (index, byte) in bytes.iter().enumerate() {
                 used.0[index / 8] |= u64::from(*byte) << (index % 8 * 8);
             }
-            let outside = used.0.iter().zip(&allocatable.0).any(|(used, allowed)| used & !allowed != 0);
+            let outside =
+                used.0.iter().zip(&allocatable.0).any(|(used, allowed)| used & !allowed != 0);
             if outside {
                 return Err("group bitmap covers fixed structures");
             }
@@ -200,7 +207,10 @@ mod tests {
         assert_eq!(bitmap.zeros(101), Some((200, 256)));
         assert_eq!(bitmap.zeros(256), None);
         assert_eq!(bitmap.count(), 196);
-        assert_eq!([0, 101, 200].map(|from| bitmap.ones(from)), [Some((3, 100)), Some((101, 200)), None]);
+        assert_eq!(
+            [0, 101, 200].map(|from| bitmap.ones(from)),
+            [Some((3, 100)), Some((101, 200)), None]
+        );
         for (start, end) in [(0, 256), (3, 200), (5, 5), (63, 65), (99, 102), (150, 256)] {
             let counted = (start..end).filter(|bit| bitmap.get(*bit)).count() as u64;
             assert_eq!(bitmap.count_in(start, end), counted, "{start}..{end}");

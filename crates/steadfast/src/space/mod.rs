@@ -1,17 +1,20 @@
 //! Free space.
 //!
-//! A block is free when no state that may still be needed uses it. Those states are the durable one (newest metaroot),
-//! the one that a checkpoint is writing (frozen), and the working one. Each has its own bitmaps, in its own tree, so
-//! nothing has to be remembered about blocks that become reusable at the next checkpoint: they are used in the durable
-//! state and not in the working one ("almost free"). Beside that a block is busy while it is
+//! A block is free when no state that may still be needed uses it. Those states are the durable one
+//! (newest metaroot), the one that a checkpoint is writing (frozen), and the working one. Each has
+//! its own bitmaps, in its own tree, so nothing has to be remembered about blocks that become
+//! reusable at the next checkpoint: they are used in the durable state and not in the working one
+//! ("almost free"). Beside that a block is busy while it is
 //! - *reserved*: handed out, not yet part of any state;
-//! - *held*: freed since the last freeze after a log mark may have named it, so a replay of the log may need it;
+//! - *held*: freed since the last freeze after a log mark may have named it, so a replay of the log
+//!   may need it;
 //! - *pinned* by a reader when it was freed.
 //!
 //! A block that was allocated and freed between two marks (*fresh*) is free again at once.
 //!
-//! Bitmaps are loaded a group at a time; what is known of full groups is one bit each. Nothing here is a scan in the
-//! foreground: the search goes on from where it stopped, past groups that are known to be full.
+//! Bitmaps are loaded a group at a time; what is known of full groups is one bit each. Nothing here
+//! is a scan in the foreground: the search goes on from where it stopped, past groups that are
+//! known to be full.
 
 mod change;
 mod discards;
@@ -65,9 +68,11 @@ pub struct Space {
     limit: u64,
     /// Blocks from there on that the working state uses.
     beyond: u64,
-    /// A group that is written as a bitmap also where it is full: what "full" means is about to change.
+    /// A group that is written as a bitmap also where it is full: what "full" means is about to
+    /// change.
     spelled_out: Option<u64>,
-    /// Data stays below: where a node has several blocks, fragments of data must not use up the last runs.
+    /// Data stays below: where a node has several blocks, fragments of data must not use up the
+    /// last runs.
     data_end: u64,
     node_blocks: u64,
     copies: u8,
@@ -84,7 +89,8 @@ pub struct Space {
     held: RangeSet,
     held_frozen: RangeSet,
     freed_pinned: RangeSet,
-    /// Groups in which something was freed since the freeze, and before it: one bit each, as in `full`.
+    /// Groups in which something was freed since the freeze, and before it: one bit each, as in
+    /// `full`.
     freed_in: Vec<u64>,
     freed_in_frozen: Vec<u64>,
     dirty: usize,
@@ -93,11 +99,17 @@ pub struct Space {
 
 impl Space {
     /// Space of a volume whose working state uses `used` blocks.
-    pub fn new(superblock: &Superblock, used: u64, cursors: (u64, u64), memory: usize) -> Result<Space> {
+    pub fn new(
+        superblock: &Superblock,
+        used: u64,
+        cursors: (u64, u64),
+        memory: usize,
+    ) -> Result<Space> {
         let group_blocks = u64::from(superblock.group_blocks);
         let groups = superblock.blocks.div_ceil(group_blocks);
         let hints = groups.min(FULL_HINTS_MAX).div_ceil(64) as usize;
-        let data_end = resize::data_end(superblock, superblock.first_block(), superblock.end_block());
+        let data_end =
+            resize::data_end(superblock, superblock.first_block(), superblock.end_block());
         Ok(Space {
             group_blocks,
             first: superblock.first_block(),
@@ -149,8 +161,8 @@ impl Space {
         self.available().saturating_sub(self.limit - self.data_end)
     }
 
-    /// A run of free blocks that the medium has not been told of, at most so many; it has been when this returns them. The
-    /// caller tells it before it lets go of the writer's lock.
+    /// A run of free blocks that the medium has not been told of, at most so many; it has been when
+    /// this returns them. The caller tells it before it lets go of the writer's lock.
     pub fn next_discard(&mut self, blocks: u64) -> Option<BlockRun> {
         self.discards.next(blocks)
     }
@@ -180,13 +192,15 @@ impl Space {
     /// # Errors
     /// `OutOfMemory`.
     pub fn groups_of(&self, runs: &[BlockRun]) -> Result<Vec<u64>> {
-        let mut indexes = memory::collect(runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0))?;
+        let mut indexes =
+            memory::collect(runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0))?;
         indexes.sort_unstable();
         indexes.dedup();
         Ok(indexes)
     }
 
-    /// Whether the groups of a run have changed since they were last put into the tree, or are among `others`, in order.
+    /// Whether the groups of a run have changed since they were last put into the tree, or are
+    /// among `others`, in order.
     pub fn is_dirty_or_in(&self, run: BlockRun, others: &[u64]) -> bool {
         let dirty = |index: &u64| self.groups.get(index).is_some_and(|group| group.dirty);
         self.parts(run).all(|(index, ..)| dirty(&index) || others.binary_search(&index).is_ok())
@@ -210,7 +224,12 @@ impl Space {
     }
 
     /// Reads the bitmaps of a group unless they are in memory.
-    fn load<M: Medium, P: Platform>(&mut self, store: &Store<M, P>, roots: &Roots, index: u64) -> Result<()> {
+    fn load<M: Medium, P: Platform>(
+        &mut self,
+        store: &Store<M, P>,
+        roots: &Roots,
+        index: u64,
+    ) -> Result<()> {
         if self.groups.contains_key(&index) {
             return Ok(());
         }
@@ -222,7 +241,12 @@ impl Space {
     }
 
     /// The bitmaps of a group from the trees.
-    fn read<M: Medium, P: Platform>(&self, store: &Store<M, P>, roots: &Roots, index: u64) -> Result<Group> {
+    fn read<M: Medium, P: Platform>(
+        &self,
+        store: &Store<M, P>,
+        roots: &Roots,
+        index: u64,
+    ) -> Result<Group> {
         let allocatable = self.allocatable(index)?;
         let used = read_group(store, &roots.working, index, &allocatable)?;
         let mut base = read_group(store, &roots.durable, index, &allocatable)?;
@@ -323,8 +347,10 @@ impl Space {
             let Some(group) = self.groups.get(&index) else { continue };
             let mut at = from;
             while at < to {
-                let (low, high) =
-                    group.used.zeros(at).map_or((to, to), |(low, high)| (low.min(to), high.min(to)));
+                let (low, high) = group
+                    .used
+                    .zeros(at)
+                    .map_or((to, to), |(low, high)| (low.min(to), high.min(to)));
                 add(base + at, base + low, true)?;
                 add(base + low, base + high, false)?;
                 at = high;
@@ -345,7 +371,8 @@ impl Space {
         self.parts(run).all(|(index, ..)| self.groups.contains_key(&index))
     }
 
-    /// Loads the groups of runs that are about to be published or freed, so that those calls cannot fail.
+    /// Loads the groups of runs that are about to be published or freed, so that those calls cannot
+    /// fail.
     pub fn prepare<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
@@ -353,7 +380,8 @@ impl Space {
         runs: &[BlockRun],
     ) -> Result<()> {
         let indexes = self.groups_of(runs)?;
-        // Loading may evict clean groups, so those that are already here go last and are loaded again if need be.
+        // Loading may evict clean groups, so those that are already here go last and are loaded
+        // again if need be.
         for _ in 0..2 {
             for index in &indexes {
                 self.load_keeping(store, roots, *index, &indexes)?;

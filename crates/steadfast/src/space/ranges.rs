@@ -1,7 +1,8 @@
 //! A set of block numbers kept as disjoint ranges, in order.
 //!
-//! A sorted list: its memory can be asked for beforehand ([`RangeSet::reserve`]), so that changes in the middle of something
-//! that must not fail need none. The sets are small, because allocation goes on where it stopped and neighbours are joined.
+//! A sorted list: its memory can be asked for beforehand ([`RangeSet::reserve`]), so that changes
+//! in the middle of something that must not fail need none. The sets are small, because allocation
+//! goes on where it stopped and neighbours are joined.
 
 use alloc::vec::Vec;
 
@@ -29,8 +30,8 @@ impl RangeSet {
         self.total
     }
 
-    /// Makes room for `count` calls of [`insert`](Self::insert), [`insert_apart`](Self::insert_apart) or
-    /// [`take`](Self::take), which need no memory then.
+    /// Makes room for `count` calls of [`insert`](Self::insert),
+    /// [`insert_apart`](Self::insert_apart) or [`take`](Self::take), which need no memory then.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -57,7 +58,8 @@ impl RangeSet {
         self.total = 0;
     }
 
-    /// Adds `start..end`; what is in the set already stays. Takes up every range that overlaps or touches.
+    /// Adds `start..end`; what is in the set already stays. Takes up every range that overlaps or
+    /// touches.
     pub fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -76,8 +78,8 @@ impl RangeSet {
         self.total += joined.1 - joined.0 - known;
     }
 
-    /// Adds `start..end`, of which nothing is in the set, as a range of its own: taking out the whole of it again needs no
-    /// memory, whatever its neighbours are.
+    /// Adds `start..end`, of which nothing is in the set, as a range of its own: taking out the
+    /// whole of it again needs no memory, whatever its neighbours are.
     pub fn insert_apart(&mut self, start: u64, end: u64) {
         debug_assert!(!self.intersects(start, end));
         if start < end {
@@ -86,8 +88,8 @@ impl RangeSet {
         }
     }
 
-    /// Removes the first part of `start..end` that is in the set, and returns it. Needs memory where that is the middle of
-    /// a range.
+    /// Removes the first part of `start..end` that is in the set, and returns it. Needs memory
+    /// where that is the middle of a range.
     pub fn take(&mut self, start: u64, end: u64) -> Option<(u64, u64)> {
         let index = self.position(start);
         let (low, high) = self.overlaps(start, end).next()?;

@@ -9,8 +9,9 @@ use crate::platform::Platform;
 use crate::tree::Store;
 
 impl Space {
-    /// From now on nothing is allocated at or beyond block `limit`, which lies inside the volume; `None`: anywhere again.
-    /// Nothing is set aside; `beyond` of the blocks in use are behind the limit.
+    /// From now on nothing is allocated at or beyond block `limit`, which lies inside the volume;
+    /// `None`: anywhere again. Nothing is set aside; `beyond` of the blocks in use are behind the
+    /// limit.
     pub fn set_limit(&mut self, limit: Option<u64>, beyond: u64, superblock: &Superblock) {
         self.limit = limit.unwrap_or(self.end).clamp(self.first, self.end);
         self.beyond = beyond;
@@ -47,8 +48,8 @@ impl Space {
         Ok(used)
     }
 
-    /// The group that holds the end of the volume is written as a bitmap from now on, and with the next checkpoint. Its
-    /// group is loaded.
+    /// The group that holds the end of the volume is written as a bitmap from now on, and with the
+    /// next checkpoint. Its group is loaded.
     ///
     /// # Errors
     /// Those of reading bitmaps.
@@ -93,7 +94,12 @@ impl Space {
     }
 }
 
-/// One past the last block for data: where a node has several blocks, fragments of data must not use up the last runs.
+/// One past the last block for data: where a node has several blocks, fragments of data must not
+/// use up the last runs.
 pub(super) fn data_end(superblock: &Superblock, first: u64, end: u64) -> u64 {
-    if superblock.node_blocks() > 1 { end - superblock.reserve_blocks.min((end - first) / 4) } else { end }
+    if superblock.node_blocks() > 1 {
+        end - superblock.reserve_blocks.min((end - first) / 4)
+    } else {
+        end
+    }
 }

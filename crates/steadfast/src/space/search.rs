@@ -1,4 +1,5 @@
-//! Looking for free blocks: from a goal on, past groups that are known to be full, for a run that is long enough.
+//! Looking for free blocks: from a goal on, past groups that are known to be full, for a run that
+//! is long enough.
 
 use steadfast_media::Medium;
 
@@ -42,7 +43,8 @@ impl Space {
         store: &Store<M, P>,
         roots: &Roots,
     ) -> Result<[BlockAddress; 2]> {
-        let first = self.allocate(store, roots, Purpose::Node, self.node_blocks, self.node_cursor)?;
+        let first =
+            self.allocate(store, roots, Purpose::Node, self.node_blocks, self.node_cursor)?;
         self.node_cursor = first.end();
         let mut addresses = [first.start, BlockAddress::NONE];
         if self.copies > 1 {
@@ -110,7 +112,8 @@ impl Space {
             let enough = match purpose {
                 Purpose::Node => best.count == want,
                 Purpose::Data => {
-                    best.count >= want.min(RUN_GOOD) || (best.count > 0 && looked >= GROUPS_FOR_LENGTH)
+                    best.count >= want.min(RUN_GOOD)
+                        || (best.count > 0 && looked >= GROUPS_FOR_LENGTH)
                 }
             };
             if enough {
@@ -142,7 +145,8 @@ impl Space {
         let mut count = 0;
         while count < limit && self.known_full(index + count) {
             let at = index + count;
-            let whole_word = at.is_multiple_of(64) && self.full.get((at / 64) as usize) == Some(&u64::MAX);
+            let whole_word =
+                at.is_multiple_of(64) && self.full.get((at / 64) as usize) == Some(&u64::MAX);
             count += if whole_word { 64 } else { 1 };
         }
         count.min(limit)

@@ -31,12 +31,12 @@ impl Space {
         Ok(())
     }
 
-    /// The log is replayed: what was kept for it and is not part of the state is free, and so are node addresses that
-    /// were set aside.
+    /// The log is replayed: what was kept for it and is not part of the state is free, and so are
+    /// node addresses that were set aside.
     pub fn end_replay(&mut self) {
         self.reserved.clear();
-        // What was kept may be part of a state all the same (an extent that was split or joined names blocks that the
-        // durable state uses), so the bitmaps say what is free, not the list.
+        // What was kept may be part of a state all the same (an extent that was split or joined
+        // names blocks that the durable state uses), so the bitmaps say what is free, not the list.
         self.fill_busy_all();
         self.full.fill(0);
         self.fresh.clear();
@@ -50,10 +50,11 @@ impl Space {
         Ok(indexes)
     }
 
-    /// Keys and values of the changed groups (`None`: remove the key), which count as unchanged from now on.
+    /// Keys and values of the changed groups (`None`: remove the key), which count as unchanged
+    /// from now on.
     ///
-    /// Putting them into the tree changes groups again, but each round copies only nodes that no earlier round has copied,
-    /// so that this ends.
+    /// Putting them into the tree changes groups again, but each round copies only nodes that no
+    /// earlier round has copied, so that this ends.
     ///
     /// # Errors
     /// `OutOfMemory`; they all count as changed then.
@@ -77,7 +78,8 @@ impl Space {
         if planted(Sabotage::ForgetBitmap) { Ok(Vec::new()) } else { Ok(taken) }
     }
 
-    /// Makes room for what [`freeze`](Self::freeze) and the [`thaw`](Self::thaw) after it have to remember.
+    /// Makes room for what [`freeze`](Self::freeze) and the [`thaw`](Self::thaw) after it have to
+    /// remember.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -86,7 +88,8 @@ impl Space {
         self.held_frozen.reserve(self.freed_pinned.len())
     }
 
-    /// The working state becomes the frozen one: its blocks may not be reused before the checkpoint after this one.
+    /// The working state becomes the frozen one: its blocks may not be reused before the checkpoint
+    /// after this one.
     pub fn freeze(&mut self) {
         for group in self.groups.values_mut() {
             group.base.merge(&group.used);
@@ -102,13 +105,19 @@ impl Space {
 
     /// The frozen state has become the durable one: what was freed before the freeze can be reused.
     ///
-    /// A bitmap that cannot be read fails nothing: it is read again when it is needed, and where the group has to stay in
-    /// memory what was freed in it waits for the next checkpoint.
-    pub fn thaw<M: Medium, P: Platform>(&mut self, store: &Store<M, P>, durable: &Root, pinned: &[BlockRun]) {
+    /// A bitmap that cannot be read fails nothing: it is read again when it is needed, and where
+    /// the group has to stay in memory what was freed in it waits for the next checkpoint.
+    pub fn thaw<M: Medium, P: Platform>(
+        &mut self,
+        store: &Store<M, P>,
+        durable: &Root,
+        pinned: &[BlockRun],
+    ) {
         self.held_frozen.clear();
         self.almost = self.almost.saturating_sub(self.almost_frozen);
         self.almost_frozen = 0;
-        // A reader may still be using blocks that were freed under it: those wait for the next checkpoint.
+        // A reader may still be using blocks that were freed under it: those wait for the next
+        // checkpoint.
         let mut freed_pinned = core::mem::take(&mut self.freed_pinned);
         freed_pinned.retain(|from, to| {
             let part = BlockRun { start: BlockAddress(from), count: to - from };
@@ -130,14 +139,16 @@ impl Space {
             match base {
                 Ok(base) => group.base = base,
                 Err(_) if !group.dirty => return false,
-                // It holds the blocks of the frozen state and of the one before: more than needed, never less.
+                // It holds the blocks of the frozen state and of the one before: more than needed,
+                // never less.
                 Err(_) => {}
             }
             // Without memory for the copy nobody is told; it is advice.
             let before = store.medium.wants_discards().then(|| group.busy.copy().ok()).flatten();
             self.fill_busy(*index, group);
             if let Some(mut freed) = before {
-                // From here on they may be overwritten at any time, so losing what is in them is nothing new.
+                // From here on they may be overwritten at any time, so losing what is in them is
+                // nothing new.
                 freed.subtract(&group.busy);
                 let start = *index * self.group_blocks;
                 let mut at = 0;

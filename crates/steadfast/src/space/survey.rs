@@ -12,15 +12,17 @@ use crate::types::{BlockAddress, BlockRun, InodeNumber};
 use crate::volume::Survey;
 
 impl Space {
-    /// The first group at or after block `from` in which something may be in use; `None` where there is none. Loads and
-    /// evicts nothing.
+    /// The first group at or after block `from` in which something may be in use; `None` where
+    /// there is none. Loads and evicts nothing.
     pub fn survey<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
         roots: &Roots,
         from: u64,
     ) -> Result<Option<Survey>> {
-        let Some(index) = self.next_group(store, roots, from / self.group_blocks)? else { return Ok(None) };
+        let Some(index) = self.next_group(store, roots, from / self.group_blocks)? else {
+            return Ok(None);
+        };
         let start = index * self.group_blocks;
         let (used, busy) = match self.groups.get(&index) {
             Some(group) => (group.used.copy()?, group.busy.copy()?),
@@ -38,7 +40,8 @@ impl Space {
         }))
     }
 
-    /// The first group at or after `index` that a state names, that is in memory, or in which blocks are reserved.
+    /// The first group at or after `index` that a state names, that is in memory, or in which
+    /// blocks are reserved.
     fn next_group<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,

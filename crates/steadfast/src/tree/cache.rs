@@ -1,7 +1,8 @@
 //! Cached nodes, found by the block of their first copy.
 //!
-//! Clean nodes go when room is needed (second chance, a clock). Dirty nodes (changed, not yet written) and frozen ones
-//! (sealed, being written) stay; the volume writes them out before they take more than their share.
+//! Clean nodes go when room is needed (second chance, a clock). Dirty nodes (changed, not yet
+//! written) and frozen ones (sealed, being written) stay; the volume writes them out before they
+//! take more than their share.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -121,8 +122,9 @@ impl Cache {
         self.entries.get(&address).map(|entry| entry.state)
     }
 
-    /// The node for changing, if it is there and `fits`; it becomes dirty. Nobody reads a tree while it changes, so the cache is
-    /// its only owner, but for whoever looks at nodes beside the tree; then it is copied.
+    /// The node for changing, if it is there and `fits`; it becomes dirty. Nobody reads a tree
+    /// while it changes, so the cache is its only owner, but for whoever looks at nodes beside the
+    /// tree; then it is copied.
     ///
     /// # Errors
     /// What `fits` says; `OutOfMemory`, for that copy. The node is left alone then.
@@ -201,7 +203,9 @@ impl Cache {
         if let Some(entry) = self.entries.remove(&address) {
             self.pinned -= usize::from(entry.state != State::Clean);
             self.ring.swap_remove(entry.ring);
-            if let Some(moved) = self.ring.get(entry.ring).and_then(|moved| self.entries.get_mut(moved)) {
+            if let Some(moved) =
+                self.ring.get(entry.ring).and_then(|moved| self.entries.get_mut(moved))
+            {
                 moved.ring = entry.ring;
             }
         }

@@ -1,5 +1,5 @@
-//! Where two trees differ. Subtrees that both have, which their pointers tell, are not looked at, so the work grows with
-//! what has changed and not with what is there.
+//! Where two trees differ. Subtrees that both have, which their pointers tell, are not looked at,
+//! so the work grows with what has changed and not with what is there.
 
 use alloc::vec::Vec;
 
@@ -44,7 +44,8 @@ struct Path {
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
-    /// The first key in `from..=to` at which the trees differ, after at most `steps` leaves of each.
+    /// The first key in `from..=to` at which the trees differ, after at most `steps` leaves of
+    /// each.
     pub fn difference(
         &self,
         before: &Root,
@@ -63,7 +64,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 Some(bound) => bound,
                 None => {
                     let bound = lower(last(&old.bounds), last(&new.bounds));
-                    let end = bound.and_then(|bound| bound.predecessor()).map_or(*to, |end| end.min(*to));
+                    let end =
+                        bound.and_then(|bound| bound.predecessor()).map_or(*to, |end| end.min(*to));
                     if let Some(found) = leaf_difference(&old.leaf, &new.leaf, &from, &end)? {
                         return Ok(Found::Difference(found));
                     }
@@ -84,7 +86,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let mut bounds = memory::copy(&[None])?;
         while node.level() > 0 {
             let index = node.child_index(key);
-            let bound = if index + 1 < node.count() { Some(node.key(index + 1)) } else { last(&bounds) };
+            let bound =
+                if index + 1 < node.count() { Some(node.key(index + 1)) } else { last(&bounds) };
             let pointer = node.child(index);
             node = self.node(&pointer, node.level() - 1)?;
             memory::push(&mut pointers, pointer)?;
@@ -120,8 +123,9 @@ fn common_bound(old: &Path, new: &Path) -> Option<Option<Key>> {
 fn leaf_difference(old: &Node, new: &Node, from: &Key, end: &Key) -> Result<Option<Difference>> {
     let start = |node: &Node| node.search(from).unwrap_or_else(|index| index);
     let (mut i, mut j) = (start(old), start(new));
-    let item =
-        |node: &Node, index: usize| (index < node.count()).then(|| node.key(index)).filter(|key| key <= end);
+    let item = |node: &Node, index: usize| {
+        (index < node.count()).then(|| node.key(index)).filter(|key| key <= end)
+    };
     loop {
         let (a, b) = (item(old, i), item(new, j));
         let key = match (a, b) {

@@ -1,9 +1,9 @@
-//! A node: a sorted array of slots that grows up, and a heap of values that grows down, in one buffer that is
-//! the node's form on the medium.
+//! A node: a sorted array of slots that grows up, and a heap of values that grows down, in one
+//! buffer that is the node's form on the medium.
 //!
-//! Invariants, checked once when a node is read and kept by every change: keys ascend strictly; every value lies in
-//! the heap; the values of a branch are [`NodePointer`]s, and a branch has at least one. The gap between slots and
-//! heap is zero when the node is written.
+//! Invariants, checked once when a node is read and kept by every change: keys ascend strictly;
+//! every value lies in the heap; the values of a branch are [`NodePointer`]s, and a branch has at
+//! least one. The gap between slots and heap is zero when the node is written.
 
 use alloc::vec::Vec;
 
@@ -46,7 +46,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// An empty node. `volume` is the first half of the volume's uuid, `address` the first copy's block.
+    /// An empty node. `volume` is the first half of the volume's uuid, `address` the first copy's
+    /// block.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -74,7 +75,14 @@ impl Node {
     }
 
     /// Makes it an empty node, see [`new`](Self::new).
-    pub fn begin(&mut self, node_size: usize, level: u8, generation: Generation, volume: u64, address: u64) {
+    pub fn begin(
+        &mut self,
+        node_size: usize,
+        level: u8,
+        generation: Generation,
+        volume: u64,
+        address: u64,
+    ) {
         self.bytes.clear();
         self.bytes.resize(node_size, 0);
         self.put(0, &MAGIC.to_le_bytes());
@@ -224,8 +232,8 @@ impl Node {
     pub fn step_to_change(&mut self, key: &Key) -> (usize, NodePointer) {
         let index = self.child_index(key);
         if index == 0 && *key < self.key(0) {
-            // The branch has taken the place of a removed one in front of it. Its first key is a lower bound, or the parts
-            // of a child that splits would not stay in order.
+            // The branch has taken the place of a removed one in front of it. Its first key is a
+            // lower bound, or the parts of a child that splits would not stay in order.
             self.lower_first_key(key);
         }
         (index, self.child(index))
@@ -254,7 +262,8 @@ impl Node {
         self.put_value(index, value);
     }
 
-    /// Replaces the value at `index` where the new one fits in the place of the old one; `false` otherwise.
+    /// Replaces the value at `index` where the new one fits in the place of the old one; `false`
+    /// otherwise.
     #[inline]
     pub fn replace(&mut self, index: usize, value: &[u8]) -> bool {
         let (offset, length) = self.slot(index);
@@ -313,16 +322,22 @@ impl Node {
             end = self.compact_in_place();
         }
         self.set_heap(end);
-        assert!(end - (HEADER + self.count() * SLOT) >= needed, "caller checked that the item fits");
+        assert!(
+            end - (HEADER + self.count() * SLOT) >= needed,
+            "caller checked that the item fits"
+        );
     }
 
-    /// Moves the values together, the last one first, without memory for a copy; slower. Returns where the heap begins.
+    /// Moves the values together, the last one first, without memory for a copy; slower. Returns
+    /// where the heap begins.
     fn compact_in_place(&mut self) -> usize {
         let mut end = self.bytes.len();
         loop {
             // What has been moved is at `end` or behind it.
             let places = (0..self.count()).map(|index| (self.slot(index).0, index));
-            let Some((offset, index)) = places.filter(|(offset, _)| *offset < end).max() else { return end };
+            let Some((offset, index)) = places.filter(|(offset, _)| *offset < end).max() else {
+                return end;
+            };
             let (_, length) = self.slot(index);
             end -= length;
             self.bytes.copy_within(offset..offset + length, end);
@@ -342,14 +357,16 @@ impl Node {
     #[inline]
     fn slot(&self, index: usize) -> (usize, usize) {
         let at = HEADER + index * SLOT + Key::LEN;
-        let field = |at: usize| usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]));
+        let field =
+            |at: usize| usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]));
         (field(at), field(at + 2))
     }
 
     #[inline]
     fn set_slot(&mut self, index: usize, offset: usize, length: usize) {
         let at = HEADER + index * SLOT + Key::LEN;
-        // An empty value may sit at the very end of a 64 KiB node, whose offset does not fit 16 bits.
+        // An empty value may sit at the very end of a 64 KiB node, whose offset does not fit 16
+        // bits.
         let offset = if length == 0 { offset.min(usize::from(u16::MAX)) } else { offset };
         self.put(at, &(offset as u16).to_le_bytes());
         self.put(at + 2, &(length as u16).to_le_bytes());
@@ -377,7 +394,12 @@ impl Node {
 
     #[inline]
     fn u32(&self, at: usize) -> u32 {
-        u32::from_le_bytes([self.bytes[at], self.bytes[at + 1], self.bytes[at + 2], self.bytes[at + 3]])
+        u32::from_le_bytes([
+            self.bytes[at],
+            self.bytes[at + 1],
+            self.bytes[at + 2],
+            self.bytes[at + 3],
+        ])
     }
 
     #[inline]

@@ -1,6 +1,7 @@
-//! Planning a change: how many new nodes it needs at most, found by walking the paths that it will take. The walk also
-//! reads every node on the way, so that a medium error shows before anything has changed, and says which they are: the
-//! change keeps them in memory, and may take any of them out of the tree.
+//! Planning a change: how many new nodes it needs at most, found by walking the paths that it will
+//! take. The walk also reads every node on the way, so that a medium error shows before anything
+//! has changed, and says which they are: the change keeps them in memory, and may take any of them
+//! out of the tree.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -42,10 +43,12 @@ pub struct Plan {
     pub released: usize,
     /// No node comes and none goes: values are put where there is room for them.
     pub in_place: bool,
-    /// Entries of dead lists that come with the change beside those of its nodes; the caller's to say.
+    /// Entries of dead lists that come with the change beside those of its nodes; the caller's to
+    /// say.
     pub buried: usize,
-    /// Groups of blocks, in order. With them the change lets go of neighbours only in these groups, in those of the nodes
-    /// visited, and where the bitmap changes in any case: room for more has not been counted.
+    /// Groups of blocks, in order. With them the change lets go of neighbours only in these groups,
+    /// in those of the nodes visited, and where the bitmap changes in any case: room for more has
+    /// not been counted.
     pub confined: Option<Vec<u64>>,
 }
 
@@ -76,19 +79,25 @@ impl Load {
         let large = |index| item_size(self.node.value(index).len()) > half;
         match splits_of(self.overflow, half) {
             0 => 0,
-            // An item of more than half a node may end up in a node of its own, which the next items split off from.
+            // An item of more than half a node may end up in a node of its own, which the next
+            // items split off from.
             splits => splits + 2 * u64::from((0..self.node.count()).any(large)),
         }
     }
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
-    /// The most new nodes that the changes can need. Those that put are in key order, and made in this order before
-    /// those that remove.
+    /// The most new nodes that the changes can need. Those that put are in key order, and made in
+    /// this order before those that remove.
     ///
     /// # Errors
     /// Nodes that cannot be read; `OutOfMemory`.
-    pub fn plan(&self, root: &Root, generation: Generation, changes: &[PlannedChange]) -> Result<Plan> {
+    pub fn plan(
+        &self,
+        root: &Root,
+        generation: Generation,
+        changes: &[PlannedChange],
+    ) -> Result<Plan> {
         let capacity = capacity(self.superblock.node_size as usize);
         let half = capacity / 2;
         let mut visited: Vec<Visited> = Vec::new();
@@ -127,8 +136,10 @@ impl<M: Medium, P: Platform> Store<M, P> {
                     None => memory::push(&mut path, Load::new(pointer, node.clone()))?,
                 }
             }
-            let old = node.search(&change.key).map_or(0, |index| item_size(node.value(index).len()));
-            // Freed room counts only for the item itself: the order of changes within a leaf does not matter then.
+            let old =
+                node.search(&change.key).map_or(0, |index| item_size(node.value(index).len()));
+            // Freed room counts only for the item itself: the order of changes within a leaf does
+            // not matter then.
             let size = item_size(length);
             path[0].take(size, size.saturating_sub(old));
         }
@@ -143,7 +154,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
             above = splits_of(overflow, half);
             splits += 1 + above;
         }
-        let copies = visited.iter().filter(|visited| visited.pointer.generation != generation).count();
+        let copies =
+            visited.iter().filter(|visited| visited.pointer.generation != generation).count();
         let nodes = copies as u64 + splits;
         let in_place = nodes == 0 && released == 0;
         let released = visited.len() + released;
@@ -151,10 +163,16 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 }
 
-/// Notes a node on the way, once. A second owner would have the change copy a dirty node instead of changing it in place.
-fn visit(visited: &mut Vec<Visited>, pointer: &NodePointer, clean: Option<&Arc<Node>>) -> Result<()> {
+/// Notes a node on the way, once. A second owner would have the change copy a dirty node instead of
+/// changing it in place.
+fn visit(
+    visited: &mut Vec<Visited>,
+    pointer: &NodePointer,
+    clean: Option<&Arc<Node>>,
+) -> Result<()> {
     let address = pointer.addresses[0];
-    let Err(at) = visited.binary_search_by_key(&address, |visited| visited.pointer.addresses[0]) else {
+    let Err(at) = visited.binary_search_by_key(&address, |visited| visited.pointer.addresses[0])
+    else {
         return Ok(());
     };
     memory::insert(visited, at, Visited { pointer: *pointer, node: clean.cloned() })
@@ -163,7 +181,8 @@ fn visit(visited: &mut Vec<Visited>, pointer: &NodePointer, clean: Option<&Arc<N
 /// Bytes of an item of a branch.
 const BRANCH_ITEM: usize = item_size(NodePointer::LEN);
 
-/// Nothing more comes to the node of a level: the node above it takes the pointers to its new neighbours.
+/// Nothing more comes to the node of a level: the node above it takes the pointers to its new
+/// neighbours.
 fn close(path: &mut [Load], level: usize, half: usize) -> u64 {
     let splits = path[level].splits(half);
     if let Some(parent) = path.get_mut(level + 1) {
@@ -174,9 +193,9 @@ fn close(path: &mut [Load], level: usize, half: usize) -> u64 {
     splits
 }
 
-/// New nodes that `overflow` bytes beyond a full node can cause. A split makes up to two, because a large item between
-/// small ones can get a node of its own; and it leaves nodes so far from full that the next one takes half a node of
-/// items more.
+/// New nodes that `overflow` bytes beyond a full node can cause. A split makes up to two, because a
+/// large item between small ones can get a node of its own; and it leaves nodes so far from full
+/// that the next one takes half a node of items more.
 fn splits_of(overflow: usize, half: usize) -> u64 {
     if overflow == 0 { 0 } else { 2 + 2 * (overflow / half) as u64 }
 }

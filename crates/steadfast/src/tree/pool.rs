@@ -1,5 +1,6 @@
-//! Addresses for new nodes, taken out of free space before a change begins, and addresses of nodes that the change
-//! made superfluous. This keeps the tree and the allocator from calling each other in the middle of a change.
+//! Addresses for new nodes, taken out of free space before a change begins, and addresses of nodes
+//! that the change made superfluous. This keeps the tree and the allocator from calling each other
+//! in the middle of a change.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -47,7 +48,9 @@ impl NodePool {
     /// # Errors
     /// `OutOfMemory`.
     pub fn reserve(&mut self, taken: usize, released: usize) -> Result<()> {
-        self.free.try_reserve(taken.saturating_sub(self.free.len())).map_err(|_| Error::OutOfMemory)?;
+        self.free
+            .try_reserve(taken.saturating_sub(self.free.len()))
+            .map_err(|_| Error::OutOfMemory)?;
         self.taken.try_reserve(taken).map_err(|_| Error::OutOfMemory)?;
         self.released.try_reserve(released).map_err(|_| Error::OutOfMemory)
     }

@@ -1,5 +1,5 @@
-//! Looking things up. Every step goes one level down and every restart moves strictly on, so that a damaged tree can
-//! give errors but no endless loop.
+//! Looking things up. Every step goes one level down and every restart moves strictly on, so that a
+//! damaged tree can give errors but no endless loop.
 
 use alloc::sync::Arc;
 
@@ -15,7 +15,12 @@ use crate::platform::Platform;
 
 impl<M: Medium, P: Platform> Store<M, P> {
     /// The value of `key`, passed to `take` without a copy.
-    pub fn get_with<T>(&self, root: &Root, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+    pub fn get_with<T>(
+        &self,
+        root: &Root,
+        key: &Key,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
         let (node, _) = self.leaf(root, key)?;
         Ok(node.search(key).ok().map(|index| take(node.value(index))))
     }
@@ -89,7 +94,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
     pub fn previous(&self, root: &Root, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
         let mut to = *to;
         while *from <= to {
-            // The lowest key of the subtree that is reached, where there is something to the left of it.
+            // The lowest key of the subtree that is reached, where there is something to the left
+            // of it.
             let mut bound = None;
             let mut node = self.node(&root.pointer, root.level())?;
             while node.level() > 0 {
@@ -115,7 +121,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 }
 
-/// The child of a branch that the way to `key` goes on to. `bound` is the lowest key to the right of that way.
+/// The child of a branch that the way to `key` goes on to. `bound` is the lowest key to the right
+/// of that way.
 #[inline]
 pub(super) fn step_down(node: &Node, key: &Key, bound: &mut Option<Key>) -> NodePointer {
     let index = node.child_index(key);
@@ -125,7 +132,11 @@ pub(super) fn step_down(node: &Node, key: &Key, bound: &mut Option<Key>) -> Node
     node.child(index)
 }
 
-fn item_within(node: &Node, index: usize, within: impl FnOnce(Key) -> bool) -> Result<Option<(Key, Value)>> {
+fn item_within(
+    node: &Node,
+    index: usize,
+    within: impl FnOnce(Key) -> bool,
+) -> Result<Option<(Key, Value)>> {
     let key = node.key(index);
     if !within(key) {
         return Ok(None);

@@ -1,20 +1,23 @@
-//! What was looked up or changed lately: names and attributes of the working tree, in front of its nodes.
+//! What was looked up or changed lately: names and attributes of the working tree, in front of its
+//! nodes.
 //!
-//! A directory entry takes a line of the processor's cache here and an inode two, where the way down the tree takes a
-//! dozen in as many pages, and the inode of a small file lies between the data of others in its leaf. So many more of them
-//! are held than the node cache holds nodes for.
+//! A directory entry takes a line of the processor's cache here and an inode two, where the way
+//! down the tree takes a dozen in as many pages, and the inode of a small file lies between the
+//! data of others in its leaf. So many more of them are held than the node cache holds nodes for.
 //!
 //! Invariants:
-//! - what is here is what the working tree says. Whoever [looks up](Recent::attributes) or [notes](Recent::note) what the
-//!   tree has said keeps the tree from changing meanwhile, and every change of a key goes through
-//!   [`TreeWriter`](super::TreeWriter), which enters it while nobody looks; where the tree as a whole is replaced, all of
-//!   this is forgotten with its nodes;
-//! - an entry stands for the sixteen keys that names with one hash can have: it tells the first of them, or that there is
-//!   none;
-//! - nothing depends on it: where there is no memory, or the value is of no usual length, it is not held.
+//! - what is here is what the working tree says. Whoever [looks up](Recent::attributes) or
+//!   [notes](Recent::note) what the tree has said keeps the tree from changing meanwhile, and every
+//!   change of a key goes through [`TreeWriter`](super::TreeWriter), which enters it while nobody
+//!   looks; where the tree as a whole is replaced, all of this is forgotten with its nodes;
+//! - an entry stands for the sixteen keys that names with one hash can have: it tells the first of
+//!   them, or that there is none;
+//! - nothing depends on it: where there is no memory, or the value is of no usual length, it is not
+//!   held.
 //!
-//! Two tables of pairs: of the two that a key can be in, the one longer there goes. Memory is taken a part at a time, when
-//! the first key comes to it, so opening a volume takes none. A part has a lock of its own, held for the copy of one value.
+//! Two tables of pairs: of the two that a key can be in, the one longer there goes. Memory is taken
+//! a part at a time, when the first key comes to it, so opening a volume takes none. A part has a
+//! lock of its own, held for the copy of one value.
 
 use alloc::vec::Vec;
 
@@ -38,7 +41,8 @@ const NAMES_PER_INODE: usize = 2;
 /// Fewest inodes that it is there for: a pair for each part.
 const INODES_MIN: usize = WAYS * PARTS;
 /// Memory for one inode and its entries.
-const UNIT: usize = size_of::<Slot<u64, ATTRIBUTES>>() + NAMES_PER_INODE * size_of::<Slot<[u64; 2], ENTRY>>();
+const UNIT: usize =
+    size_of::<Slot<u64, ATTRIBUTES>>() + NAMES_PER_INODE * size_of::<Slot<[u64; 2], ENTRY>>();
 /// The part of the cache's memory that this may take.
 const SHARE: usize = 4;
 
@@ -64,7 +68,8 @@ struct Table<P: Platform, T, const N: usize> {
 }
 
 impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
-    /// A table of so many places. With fewer than two for each part, or without memory, it holds nothing.
+    /// A table of so many places. With fewer than two for each part, or without memory, it holds
+    /// nothing.
     fn new(places: usize) -> Self {
         let pairs = places / (WAYS * PARTS);
         let mut parts = Vec::new();
@@ -98,7 +103,9 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
             }
             slots.resize(count, Slot { tag: T::default(), length: 0, probe: 0, value: [0; N] });
         }
-        let Some([newer, older]) = slots.get_mut(at..at + WAYS).and_then(|pair| pair.as_mut_array()) else {
+        let Some([newer, older]) =
+            slots.get_mut(at..at + WAYS).and_then(|pair| pair.as_mut_array())
+        else {
             return;
         };
         if newer.tag != new.tag {
@@ -110,7 +117,9 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
     fn remove(&self, tag: T, hash: u64) {
         let Some((part, at)) = self.place(hash) else { return };
         let mut slots = part.lock();
-        for slot in slots.get_mut(at..at + WAYS).into_iter().flatten().filter(|slot| slot.tag == tag) {
+        for slot in
+            slots.get_mut(at..at + WAYS).into_iter().flatten().filter(|slot| slot.tag == tag)
+        {
             slot.tag = T::default();
         }
     }
@@ -239,7 +248,8 @@ impl<P: Platform> Recent<P> {
     }
 }
 
-/// The tag of an inode's key. The system's inode has no attributes, and no sound volume has the key with another suffix.
+/// The tag of an inode's key. The system's inode has no attributes, and no sound volume has the key
+/// with another suffix.
 #[inline]
 fn inode_of(key: &Key) -> Option<u64> {
     let inode = key.inode_number();
@@ -254,7 +264,8 @@ fn names_of(key: &Key) -> Option<([u64; 2], u64)> {
     }
     let first = key.first_slot().suffix();
     // The suffix is a keyed hash. Equal names in many directories must not meet.
-    let hash = (first >> Key::SLOT_BITS).wrapping_add(directory.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let hash =
+        (first >> Key::SLOT_BITS).wrapping_add(directory.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     Some(([directory, first], hash))
 }
 
@@ -280,7 +291,10 @@ mod tests {
 
     #[test]
     fn slots_are_whole_lines() {
-        assert_eq!((size_of::<Slot<u64, ATTRIBUTES>>(), size_of::<Slot<[u64; 2], ENTRY>>()), (128, 64));
+        assert_eq!(
+            (size_of::<Slot<u64, ATTRIBUTES>>(), size_of::<Slot<[u64; 2], ENTRY>>()),
+            (128, 64)
+        );
         assert!(recent().memory() <= (1 << 20) / SHARE && recent().memory() > 0);
     }
 

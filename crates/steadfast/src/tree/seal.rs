@@ -1,4 +1,5 @@
-//! Sealing: filling in the checksums of every dirty node from the leaves up, and taking the nodes to be written.
+//! Sealing: filling in the checksums of every dirty node from the leaves up, and taking the nodes
+//! to be written.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -33,8 +34,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(room)
     }
 
-    /// Seals every dirty node below `root`, fills in the root's checksum and returns the nodes, children before parents.
-    /// The nodes stay in memory (frozen) until [`set_clean`](Self::set_clean).
+    /// Seals every dirty node below `root`, fills in the root's checksum and returns the nodes,
+    /// children before parents. The nodes stay in memory (frozen) until
+    /// [`set_clean`](Self::set_clean).
     pub fn seal(&self, root: &mut Root, room: Vec<SealedNode>) -> Result<Vec<SealedNode>> {
         let mut sealed = room;
         if self.is_dirty(root.pointer.addresses[0]) {
@@ -53,7 +55,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         if level > 0 {
             let count = self.node(&pointer, level)?.count();
             for index in 0..count {
-                // Not held while the children are sealed: a node with a second owner is copied when it is changed.
+                // Not held while the children are sealed: a node with a second owner is copied when
+                // it is changed.
                 let child = self.node(&pointer, level)?.child(index);
                 if child.generation == pointer.generation && self.is_dirty(child.addresses[0]) {
                     let child = self.seal_node(child, level - 1, sealed)?;
@@ -62,25 +65,33 @@ impl<M: Medium, P: Platform> Store<M, P> {
             }
         }
         self.change(&pointer, level, Node::tidy)?;
-        let lost = Error::CorruptMetadata { address: pointer.addresses[0], reason: "dirty node lost" };
+        let lost =
+            Error::CorruptMetadata { address: pointer.addresses[0], reason: "dirty node lost" };
         let node = self.freeze(pointer.addresses[0]).ok_or(lost)?;
         let pointer = NodePointer { digest: digest_of(self.crc(node.bytes())), ..pointer };
         memory::push(sealed, SealedNode { pointer, node })?;
         Ok(pointer)
     }
 
-    fn store_child(&self, pointer: &NodePointer, level: u8, index: usize, child: &NodePointer) -> Result<()> {
+    fn store_child(
+        &self,
+        pointer: &NodePointer,
+        level: u8,
+        index: usize,
+        child: &NodePointer,
+    ) -> Result<()> {
         self.change(pointer, level, |node| {
             node.replace(index, &child.encode());
         })
     }
 
-    /// Writes sealed nodes, all copies, neighbours in one request. They do not count as [unflushed](Self::unflushed): nothing
-    /// relies on them before a checkpoint has flushed them, so no record of the log has to wait for that.
+    /// Writes sealed nodes, all copies, neighbours in one request. They do not count as
+    /// [unflushed](Self::unflushed): nothing relies on them before a checkpoint has flushed them,
+    /// so no record of the log has to wait for that.
     pub fn write_nodes(&self, nodes: &[SealedNode]) -> Result<()> {
-        let copies = nodes
-            .iter()
-            .flat_map(|sealed| sealed.pointer.copies().map(|address| (address, sealed.node.bytes())));
+        let copies = nodes.iter().flat_map(|sealed| {
+            sealed.pointer.copies().map(|address| (address, sealed.node.bytes()))
+        });
         let mut writes: Vec<(BlockAddress, &[u8])> = memory::collect(copies)?;
         writes.sort_unstable_by_key(|(address, _)| *address);
         let follows = |a: &(BlockAddress, &[u8]), b: &(BlockAddress, &[u8])| {

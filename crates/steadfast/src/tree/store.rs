@@ -1,4 +1,5 @@
-//! The store: nodes and data blocks on the medium, checked when read, with a cache of nodes in front.
+//! The store: nodes and data blocks on the medium, checked when read, with a cache of nodes in
+//! front.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,8 +27,8 @@ const NODE_OVERHEAD: usize = 160;
 /// Nodes that the cache holds at least, whatever its size: one operation's worth.
 const CACHE_NODES_MIN: usize = 16;
 
-/// How much data was written that no flush has covered. Positions and not a balance, because two flushes at once cover the
-/// same bytes, and what is written meanwhile is covered by neither.
+/// How much data was written that no flush has covered. Positions and not a balance, because two
+/// flushes at once cover the same bytes, and what is written meanwhile is covered by neither.
 #[derive(Debug, Default)]
 struct Unflushed {
     /// Bytes written since the volume was opened.
@@ -70,8 +71,8 @@ pub struct Store<M: Medium, P: Platform> {
     pub medium: Patient<M>,
     /// Clock, locks and checksum.
     pub platform: P,
-    /// Parameters of the volume.
-    /// As it was when the volume was opened; what depends on the present size is [`superblock_now`](Self::superblock_now)'s.
+    /// Parameters of the volume. As it was when the volume was opened; what depends on the present
+    /// size is [`superblock_now`](Self::superblock_now)'s.
     pub superblock: Superblock,
     /// What could be allocated when the volume was opened: from here on, to below there.
     first_block: u64,
@@ -90,7 +91,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// A store with `cache_size` bytes for nodes, and names in front of them.
     pub fn new(medium: M, platform: P, superblock: Superblock, cache_size: usize) -> Self {
         let recent = Recent::new(cache_size);
-        let nodes = (cache_size - recent.memory()) / (superblock.node_size as usize + NODE_OVERHEAD);
+        let nodes =
+            (cache_size - recent.memory()) / (superblock.node_size as usize + NODE_OVERHEAD);
         Store {
             medium: Patient(medium),
             platform,
@@ -151,10 +153,12 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// Whether a run lies wholly in the part of the volume that can be allocated.
     pub fn contains(&self, run: BlockRun) -> bool {
         let below = |end: u64| run.start.0 < end && run.count <= end - run.start.0;
-        // The volume only grows while it is open: where an address was good once, nobody needs the lock.
+        // The volume only grows while it is open: where an address was good once, nobody needs the
+        // lock.
         run.count > 0
             && run.start.0 >= self.first_block
-            && (below(self.end_block) || below(self.size.read().blocks - self.superblock.head_blocks()))
+            && (below(self.end_block)
+                || below(self.size.read().blocks - self.superblock.head_blocks()))
     }
 
     pub(super) fn byte_offset(&self, address: BlockAddress) -> u64 {
@@ -165,7 +169,10 @@ impl<M: Medium, P: Platform> Store<M, P> {
     pub fn read_blocks(&self, start: BlockAddress, buffer: &mut [u8]) -> Result<()> {
         let count = (buffer.len() as u64).div_ceil(u64::from(self.superblock.block_size));
         if !self.contains(BlockRun { start, count }) {
-            return Err(Error::CorruptMetadata { address: start, reason: "block address out of range" });
+            return Err(Error::CorruptMetadata {
+                address: start,
+                reason: "block address out of range",
+            });
         }
         Ok(self.medium.read(self.byte_offset(start), buffer)?)
     }
@@ -179,8 +186,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(())
     }
 
-    /// Notes, after the write and before its extent is published, that blocks were written which were allocated earlier.
-    /// Replay tells data that may have been in flight by its birth, and so cannot tell this.
+    /// Notes, after the write and before its extent is published, that blocks were written which
+    /// were allocated earlier. Replay tells data that may have been in flight by its birth, and so
+    /// cannot tell this.
     pub fn note_in_place(&self) {
         self.written_in_place.store(true, Ordering::Release);
     }
@@ -224,7 +232,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 
     /// The node behind `pointer`, and whether it is dirty.
-    pub(super) fn node_to_plan(&self, pointer: &NodePointer, level: u8) -> Result<(Arc<Node>, bool)> {
+    pub(super) fn node_to_plan(
+        &self,
+        pointer: &NodePointer,
+        level: u8,
+    ) -> Result<(Arc<Node>, bool)> {
         let address = self.address_of(pointer)?;
         let cached = self.cache.lock().get_with_state(address.0);
         match cached {
@@ -237,9 +249,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
     }
 
-    /// Goes down on the way to `key` as [`descend`](Self::descend) does, for a change: as long as the next node is one
-    /// of the working generation. Branches on the way become dirty. `step` gets each branch, and which of its children the
-    /// way goes on to.
+    /// Goes down on the way to `key` as [`descend`](Self::descend) does, for a change: as long as
+    /// the next node is one of the working generation. Branches on the way become dirty. `step`
+    /// gets each branch, and which of its children the way goes on to.
     pub(super) fn descend_to_change(
         &self,
         generation: Generation,
@@ -251,7 +263,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let mut cache = self.cache.lock();
         while *level > 0 && pointer.generation == generation {
             let address = self.address_of(pointer)?;
-            let Some(node) = cache.get_mut(address.0, |node| check_found(node, pointer, *level))? else {
+            let Some(node) = cache.get_mut(address.0, |node| check_found(node, pointer, *level))?
+            else {
                 break;
             };
             let (index, child) = node.step_to_change(key);
@@ -265,8 +278,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(())
     }
 
-    /// Goes down on the way to `key` as far as nodes are in memory, under one lock: to the leaf, or to the first node that has
-    /// to be read. `bound`: see [`step_down`].
+    /// Goes down on the way to `key` as far as nodes are in memory, under one lock: to the leaf, or
+    /// to the first node that has to be read. `bound`: see [`step_down`].
     pub(super) fn descend(
         &self,
         pointer: &mut NodePointer,
@@ -287,20 +300,24 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
     }
 
-    /// Where the node behind `pointer` is in the cache: its first address, where a sound pointer may have put it. All of them
-    /// are checked where either is good: the blocks of both are freed one day.
+    /// Where the node behind `pointer` is in the cache: its first address, where a sound pointer
+    /// may have put it. All of them are checked where either is good: the blocks of both are freed
+    /// one day.
     fn address_of(&self, pointer: &NodePointer) -> Result<BlockAddress> {
         let count = self.superblock.node_blocks();
         let mut addresses = pointer.copies().chain([pointer.addresses[0]]);
         match addresses.find(|start| !self.contains(BlockRun { start: *start, count })) {
             None => Ok(pointer.addresses[0]),
-            Some(address) => Err(Error::CorruptMetadata { address, reason: "node address out of range" }),
+            Some(address) => {
+                Err(Error::CorruptMetadata { address, reason: "node address out of range" })
+            }
         }
     }
 
     /// Reads a node past the cache, from the first copy that is good.
     fn read_node(&self, pointer: &NodePointer) -> Result<Node> {
-        let mut failure = Error::CorruptMetadata { address: pointer.addresses[0], reason: "no copy" };
+        let mut failure =
+            Error::CorruptMetadata { address: pointer.addresses[0], reason: "no copy" };
         for (index, address) in pointer.copies().enumerate() {
             match self.read_node_copy(pointer, address) {
                 Ok(node) => {
@@ -332,7 +349,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 failure = error.into();
                 continue;
             }
-            if digest_of(self.crc(&bytes)) != pointer.digest && !planted(Sabotage::IgnoreNodeChecksum) {
+            if digest_of(self.crc(&bytes)) != pointer.digest
+                && !planted(Sabotage::IgnoreNodeChecksum)
+            {
                 self.medium.report_bad(copy, offset, size as u64);
                 continue;
             }
@@ -411,7 +430,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         node
     }
 
-    /// Keeps the nodes that a plan has looked at in memory, so that the change that follows reads none of them again.
+    /// Keeps the nodes that a plan has looked at in memory, so that the change that follows reads
+    /// none of them again.
     ///
     /// # Errors
     /// `OutOfMemory`, where no [room](Self::reserve) was made for them.
@@ -441,7 +461,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().remove(address.0);
     }
 
-    /// Forgets every node, changed ones too, and what was looked up in them. Nobody looks at the tree.
+    /// Forgets every node, changed ones too, and what was looked up in them. Nobody looks at the
+    /// tree.
     pub fn forget_all(&self) {
         self.cache.lock().clear();
         self.recent.clear();

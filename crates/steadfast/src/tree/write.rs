@@ -1,9 +1,9 @@
 //! Changing the tree: put and remove, with splits and merges.
 //!
-//! A failure in the middle leaves the working state half changed. The volume prevents it: before it starts it plans
-//! addresses for every node, has every node on the way in memory, and the bitmaps of what may be released; and it goes
-//! read-only if it happens all the same. What saves space only (merging, a lower tree) is left out where it would need
-//! more than that.
+//! A failure in the middle leaves the working state half changed. The volume prevents it: before it
+//! starts it plans addresses for every node, has every node on the way in memory, and the bitmaps
+//! of what may be released; and it goes read-only if it happens all the same. What saves space only
+//! (merging, a lower tree) is left out where it would need more than that.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -100,8 +100,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     /// Removes `key`; says whether it was there.
     pub fn remove(&mut self, key: &Key) -> Result<bool> {
         self.store.recent.forget(key);
-        // Not by the way of a change: where an earlier removal has taken the leaf out, a key that was never there leads to
-        // a neighbour, and nobody has planned a copy of that one.
+        // Not by the way of a change: where an earlier removal has taken the leaf out, a key that
+        // was never there leads to a neighbour, and nobody has planned a copy of that one.
         if self.shrunk && !self.holds(key) {
             return Ok(false);
         }
@@ -121,8 +121,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(found)
     }
 
-    /// Whether `key` is there. Nodes on the way to a key that is there were planned for and are in memory: it is not
-    /// behind one that cannot be read.
+    /// Whether `key` is there. Nodes on the way to a key that is there were planned for and are in
+    /// memory: it is not behind one that cannot be read.
     fn holds(&self, key: &Key) -> bool {
         self.store.get_with(self.root, key, |_| ()).is_ok_and(|found| found.is_some())
     }
@@ -136,8 +136,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(())
     }
 
-    /// Makes every node from the root to the leaf of `key` one of the working generation; those above the leaf are dirty then,
-    /// and it becomes so when it is changed.
+    /// Makes every node from the root to the leaf of `key` one of the working generation; those
+    /// above the leaf are dirty then, and it becomes so when it is changed.
     fn path_for_change(&mut self, key: &Key) -> Result<Vec<Step>> {
         // Of the last change, with room for the tree as it was planned.
         let mut path = core::mem::take(self.path);
@@ -152,17 +152,21 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
                 &mut pointer,
                 &mut level,
                 key,
-                &mut |pointer, level, index| memory::push(&mut path, Step { pointer, level, index }),
+                &mut |pointer, level, index| {
+                    memory::push(&mut path, Step { pointer, level, index })
+                },
             )?;
             if level == 0 {
                 break;
             }
-            let (index, child) = self.store.change(&pointer, level, |node| node.step_to_change(key))?;
+            let (index, child) =
+                self.store.change(&pointer, level, |node| node.step_to_change(key))?;
             memory::push(&mut path, Step { pointer, level, index })?;
             level -= 1;
             let owned = self.own(child, level)?;
             if owned != child {
-                self.store.change(&pointer, level + 1, |node| node.replace(index, &owned.encode()))?;
+                self.store
+                    .change(&pointer, level + 1, |node| node.replace(index, &owned.encode()))?;
             }
             pointer = owned;
         }
@@ -170,7 +174,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(path)
     }
 
-    /// The node as one of the working generation: itself, or a copy at a new address, which is dirty.
+    /// The node as one of the working generation: itself, or a copy at a new address, which is
+    /// dirty.
     fn own(&mut self, pointer: NodePointer, level: u8) -> Result<NodePointer> {
         if pointer.generation == self.generation || planted(Sabotage::ChangeCommittedNode) {
             return Ok(pointer);
@@ -194,7 +199,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         })
     }
 
-    /// Puts an item at `index` of the full leaf at the end of `path`, splitting nodes as far up as needed.
+    /// Puts an item at `index` of the full leaf at the end of `path`, splitting nodes as far up as
+    /// needed.
     fn split(&mut self, path: &[Step], index: usize, key: &Key, value: &[u8]) -> Result<()> {
         let Some((leaf, mut rest)) = path.split_last() else { return Err(no_path()) };
         let mut items = self.insert_items(leaf, index, core::iter::once((*key, value)))?;
@@ -207,8 +213,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(())
     }
 
-    /// Inserts items side by side at `index` of a node. What does not fit goes to new nodes on the right, whose keys and
-    /// pointers are returned for the level above.
+    /// Inserts items side by side at `index` of a node. What does not fit goes to new nodes on the
+    /// right, whose keys and pointers are returned for the level above.
     fn insert_items<'i>(
         &mut self,
         step: &Step,
@@ -234,7 +240,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         #[allow(clippy::map_identity)]
         let new = items.map(|(key, value)| (key, value));
         // Appending leaves full nodes behind; anything else splits in halves.
-        let target = if index == old.count() { capacity } else { (old.used() + new_size).div_ceil(2) };
+        let target =
+            if index == old.count() { capacity } else { (old.used() + new_size).div_ceil(2) };
 
         let mut first: Option<Arc<Node>> = None;
         let mut above = Parts::default();
@@ -243,9 +250,11 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         for (key, value) in before.chain(new).chain(after) {
             let size = item_size(value.len());
             let node = own_mut(&mut part)?;
-            // Halves are seldom equal: the larger one may be the second, so that no third node gets the last item alone.
+            // Halves are seldom equal: the larger one may be the second, so that no third node gets
+            // the last item alone.
             let ends_here = first.is_some() && node.used() + rest <= capacity;
-            if node.count() > 0 && !ends_here && (node.free() < size || node.used() + size > target) {
+            if node.count() > 0 && !ends_here && (node.free() < size || node.used() + size > target)
+            {
                 match first {
                     None => first = Some(part),
                     Some(_) => self.add_part(&mut above, part)?,
@@ -304,8 +313,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(())
     }
 
-    /// Removes the leaf at the end of the path where it is empty, and merges nodes on the path that have become small with
-    /// a neighbour, from the leaf up.
+    /// Removes the leaf at the end of the path where it is empty, and merges nodes on the path that
+    /// have become small with a neighbour, from the leaf up.
     fn merge_upwards(&mut self, path: &[Step]) -> Result<()> {
         let mut last = path.len() - 1;
         if self.store.node(&path[last].pointer, 0)?.count() == 0 {
@@ -329,8 +338,9 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(())
     }
 
-    /// Takes an empty leaf, with the branches that have no other child, out of the tree. Returns the depth of the branch
-    /// that it was taken from. Where no branch has another child the root is about to shrink to the leaf.
+    /// Takes an empty leaf, with the branches that have no other child, out of the tree. Returns
+    /// the depth of the branch that it was taken from. Where no branch has another child the root
+    /// is about to shrink to the leaf.
     fn remove_empty(&mut self, path: &[Step]) -> Result<usize> {
         let last = path.len() - 1;
         for depth in (0..last).rev() {
@@ -356,8 +366,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(last)
     }
 
-    /// Moves a neighbour's items into `step`'s node where it is small and both fit one node. A neighbour that cannot be
-    /// read is left alone: merging only saves space.
+    /// Moves a neighbour's items into `step`'s node where it is small and both fit one node. A
+    /// neighbour that cannot be read is left alone: merging only saves space.
     fn merge(&mut self, parent: &Step, step: &Step) -> Result<bool> {
         let capacity = capacity(self.store.superblock.node_size as usize);
         let node = self.store.node(&step.pointer, step.level)?;
@@ -367,8 +377,10 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         let above = self.store.node(&parent.pointer, parent.level)?;
         // Leave room, so that the next insert does not split again.
         let limit = capacity / 4 * 3;
-        let neighbours =
-            [parent.index.checked_sub(1), Some(parent.index + 1).filter(|right| *right < above.count())];
+        let neighbours = [
+            parent.index.checked_sub(1),
+            Some(parent.index + 1).filter(|right| *right < above.count()),
+        ];
         for neighbour in neighbours.into_iter().flatten() {
             let pointer = above.child(neighbour);
             if !(self.releasable)(&pointer) {

@@ -1,7 +1,7 @@
 //! What a volume is doing: counts since it was opened, and how full everything is that has a bound.
 //!
-//! Made for looking at often. It takes the writer's lock for a moment and never the commit lock, so whoever watches does
-//! not wait for a flush.
+//! Made for looking at often. It takes the writer's lock for a moment and never the commit lock, so
+//! whoever watches does not wait for a flush.
 
 use core::sync::atomic::Ordering;
 
@@ -71,8 +71,8 @@ pub struct Activity {
     pub log_size: u64,
     /// Bytes of the intent log that the next checkpoint frees.
     pub log_used: u64,
-    /// Keys that have changed since the last transaction point; the next record of the log holds them. 0 too where they are
-    /// more than a record takes, see `pending_overflow`.
+    /// Keys that have changed since the last transaction point; the next record of the log holds
+    /// them. 0 too where they are more than a record takes, see `pending_overflow`.
     pub pending_keys: u64,
     /// Bytes of that record.
     pub pending_bytes: u64,
@@ -86,8 +86,8 @@ pub struct Activity {
     pub inodes: u64,
     /// Blocks by what they are.
     pub space: SpaceUse,
-    /// Blocks that files cannot take, so that deleting and committing work on a full volume; contained in
-    /// [`SpaceUse::free`] as far as there is that much.
+    /// Blocks that files cannot take, so that deleting and committing work on a full volume;
+    /// contained in [`SpaceUse::free`] as far as there is that much.
     pub reserve_blocks: u64,
     /// Metadata reads answered from the second copy.
     pub repaired_reads: u64,
@@ -98,7 +98,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Bytes accepted and not yet durable in their place: data not flushed, and tree nodes not written (each copy once).
+    /// Bytes accepted and not yet durable in their place: data not flushed, and tree nodes not
+    /// written (each copy once).
     pub fn dirty_bytes(&self) -> u64 {
         self.unflushed_bytes + self.cache.pinned as u64 * u64::from(self.node_size)
     }

@@ -1,8 +1,8 @@
 //! Applying a batch to the working state: the one place where the tree changes.
 //!
-//! Everything that can fail (reading nodes and bitmaps, running out of space) is done first, so a failure leaves the
-//! state as it was. Nothing can fail after that but by a mistake in the core or in the image; the volume then goes
-//! read-only.
+//! Everything that can fail (reading nodes and bitmaps, running out of space) is done first, so a
+//! failure leaves the state as it was. Nothing can fail after that but by a mistake in the core or
+//! in the image; the volume then goes read-only.
 
 use alloc::vec::Vec;
 
@@ -97,9 +97,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// As [`change_keys`](Self::change_keys), for a record of the log: many batches in one, on a volume that may have no
-    /// more room than those took. Nobody sees what is there in between. What the batches removed goes first, or for a
-    /// moment there would be the old and the new; and a plan asks for the more beyond what it uses the longer it is.
+    /// As [`change_keys`](Self::change_keys), for a record of the log: many batches in one, on a
+    /// volume that may have no more room than those took. Nobody sees what is there in between.
+    /// What the batches removed goes first, or for a moment there would be the old and the new; and
+    /// a plan asks for the more beyond what it uses the longer it is.
     fn change_keys_in_steps(
         &self,
         working: &mut Working,
@@ -132,8 +133,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(inodes)
     }
 
-    /// Puts and removes keys in the tree, and says by how much the number of inodes changes. Afterwards the groups of `runs`
-    /// are in memory, and those of every node that the tree took or let go.
+    /// Puts and removes keys in the tree, and says by how much the number of inodes changes.
+    /// Afterwards the groups of `runs` are in memory, and those of every node that the tree took or
+    /// let go.
     fn change_keys(
         &self,
         working: &mut Working,
@@ -169,8 +171,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         })
     }
 
-    /// Everything about space that can fail in a planned change: addresses for its nodes, and the bitmaps of those, of the
-    /// nodes that it may release, and of `runs`.
+    /// Everything about space that can fail in a planned change: addresses for its nodes, and the
+    /// bitmaps of those, of the nodes that it may release, and of `runs`.
     pub(super) fn prepare_change(
         &self,
         working: &mut Working,
@@ -193,8 +195,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.prepare_memory(working, roots, plan)
     }
 
-    /// Memory for a planned change: for its nodes, their places in the cache, the way to a key, and the notes about nodes
-    /// taken and released.
+    /// Memory for a planned change: for its nodes, their places in the cache, the way to a key, and
+    /// the notes about nodes taken and released.
     fn prepare_memory(&self, working: &mut Working, roots: &Roots, plan: &Plan) -> Result<()> {
         let nodes = plan.nodes as usize;
         if !plan.in_place {
@@ -208,7 +210,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let copies = usize::from(self.store.superblock.metadata_copies);
             working.dying.reserve(plan.buried + plan.released * copies)?;
         }
-        working.path.try_reserve(roots.working.height as usize + GROWTH).map_err(|_| Error::OutOfMemory)?;
+        working
+            .path
+            .try_reserve(roots.working.height as usize + GROWTH)
+            .map_err(|_| Error::OutOfMemory)?;
         self.store.reserve(nodes + plan.visited.len())
     }
 
@@ -244,7 +249,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Gives the addresses that were set aside back: a change that might have needed many leaves many.
+    /// Gives the addresses that were set aside back: a change that might have needed many leaves
+    /// many.
     pub(super) fn empty_pool(&self, working: &mut Working) {
         self.trim_pool(working, 0);
     }
@@ -260,8 +266,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Runs changes that were planned and [prepared](Self::prepare_change) on the working tree while no reader looks at
-    /// it.
+    /// Runs changes that were planned and [prepared](Self::prepare_change) on the working tree
+    /// while no reader looks at it.
     ///
     /// # Errors
     /// None on a sound volume; with one the volume is read-only.
@@ -288,7 +294,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             shrunk: false,
             // A neighbour's pointer comes from the medium, and nobody has followed it yet.
             releasable: &|pointer| {
-                let counted = |run| confined.as_ref().is_none_or(|groups| space.is_dirty_or_in(run, groups));
+                let counted =
+                    |run| confined.as_ref().is_none_or(|groups| space.is_dirty_or_in(run, groups));
                 let mut runs = pointer.copies().map(run);
                 runs.all(|run| self.store.contains(run) && space.is_loaded(run) && counted(run))
             },
@@ -297,8 +304,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         changed.map_err(|error| self.fail("a change of metadata could not be completed", error))
     }
 
-    /// Enters the nodes that a change took and released into the bitmaps, which are in memory, and those that a snapshot
-    /// holds into its dead list.
+    /// Enters the nodes that a change took and released into the bitmaps, which are in memory, and
+    /// those that a snapshot holds into its dead list.
     pub(super) fn settle(&self, working: &mut Working) {
         let (taken, mut released) = working.pool.settle();
         let count = self.store.superblock.node_blocks();
@@ -334,7 +341,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-/// Whether a key can be in a log record. What follows from the others is found again by applying them.
+/// Whether a key can be in a log record. What follows from the others is found again by applying
+/// them.
 pub(super) fn is_recorded(key: &Key) -> bool {
     !matches!(key.kind(), Some(Kind::Group | Kind::SharedExtent | Kind::DeadList | Kind::Snapshot))
 }

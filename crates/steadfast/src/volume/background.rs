@@ -1,9 +1,9 @@
-//! Work that nobody waits for: the timer, the device I/O of checkpoints, discards behind them, reclaiming deleted files and
-//! snapshots.
+//! Work that nobody waits for: the timer, the device I/O of checkpoints, discards behind them,
+//! reclaiming deleted files and snapshots.
 //!
-//! A turn is one bounded step, so that whoever needs the medium or a lock meanwhile waits for no more than that. What is not
-//! bounded by the caller is a transaction point of the timer that is too much for the log, and a unit of deleting a snapshot:
-//! each is a checkpoint as a whole.
+//! A turn is one bounded step, so that whoever needs the medium or a lock meanwhile waits for no
+//! more than that. What is not bounded by the caller is a transaction point of the timer that is
+//! too much for the log, and a unit of deleting a snapshot: each is a checkpoint as a whole.
 
 use core::sync::atomic::Ordering;
 
@@ -15,8 +15,9 @@ use crate::mask::TransactionMask;
 use crate::platform::Platform;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// One bounded step of background work. Returns `true` while there is more to do at once. A host calls it from a
-    /// thread of its own at least every 100 ms. Where there are no threads see [`background_step`](Self::background_step).
+    /// One bounded step of background work. Returns `true` while there is more to do at once. A
+    /// host calls it from a thread of its own at least every 100 ms. Where there are no threads see
+    /// [`background_step`](Self::background_step).
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
@@ -24,15 +25,17 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.background_step(self.step_bytes())
     }
 
-    /// As [`background`](Self::background), with a bound on the bytes that the step of a checkpoint writes: for hosts without
-    /// threads, which call it between operations, and for slow media. One node is written at least, and none more when the medium has
-    /// done as many bytes of its own upkeep meanwhile ([`Medium::upkeep`]).
+    /// As [`background`](Self::background), with a bound on the bytes that the step of a checkpoint
+    /// writes: for hosts without threads, which call it between operations, and for slow media. One
+    /// node is written at least, and none more when the medium has done as many bytes of its own
+    /// upkeep meanwhile ([`Medium::upkeep`]).
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
     pub fn background_step(&self, bytes: u64) -> Result<bool> {
-        let idle =
-            self.read_only || self.closed.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire);
+        let idle = self.read_only
+            || self.closed.load(Ordering::Acquire)
+            || self.failed.load(Ordering::Acquire);
         if idle {
             return Ok(false);
         }
@@ -56,8 +59,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(more || deleting)
     }
 
-    /// Tells the medium of some of the blocks that checkpoints have made free, up to so many bytes, or until it has done as much of
-    /// its own. `false`: there were none.
+    /// Tells the medium of some of the blocks that checkpoints have made free, up to so many bytes,
+    /// or until it has done as much of its own. `false`: there were none.
     pub(super) fn discard_step(&self, bytes: u64) -> bool {
         let block_size = u64::from(self.store.superblock.block_size);
         let mut left = (bytes / block_size).max(1);

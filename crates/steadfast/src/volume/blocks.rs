@@ -1,13 +1,15 @@
 //! Which blocks a batch takes up and lets go, and what becomes of shared ones.
 //!
-//! Blocks are counted by the extents that name them: one extent, one reference. Most blocks have one, and nothing is kept of
-//! that but the bit in the allocation bitmap. Blocks with more have a [`Kind::SharedExtent`] key with the count. All of it
-//! follows from the extents that a batch removes and puts, so operation and replay find it in the same way and no log
-//! record holds it. What a batch only moves from one key to another has the same count before and after, and is not
+//! Blocks are counted by the extents that name them: one extent, one reference. Most blocks have
+//! one, and nothing is kept of that but the bit in the allocation bitmap. Blocks with more have a
+//! [`Kind::SharedExtent`] key with the count. All of it follows from the extents that a batch
+//! removes and puts, so operation and replay find it in the same way and no log record holds it.
+//! What a batch only moves from one key to another has the same count before and after, and is not
 //! looked up.
 //!
-//! A block whose bit is set is named by the live tree, or is in a dead list and will never be named again, because only
-//! extents of the live tree are cloned. So a set bit without a key means one reference.
+//! A block whose bit is set is named by the live tree, or is in a dead list and will never be named
+//! again, because only extents of the live tree are cloned. So a set bit without a key means one
+//! reference.
 
 use alloc::vec::Vec;
 
@@ -59,15 +61,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         mutations: &[Mutation],
     ) -> Result<Blocks> {
         let root = &roots.working;
-        let damaged =
-            Error::CorruptMetadata { address: root.pointer.addresses[0], reason: "extent out of range" };
+        let damaged = Error::CorruptMetadata {
+            address: root.pointer.addresses[0],
+            reason: "extent out of range",
+        };
         let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.contains(*run));
-        // Where the number of references steps up or down, and what a snapshot may hold of that which goes.
+        // Where the number of references steps up or down, and what a snapshot may hold of that
+        // which goes.
         let mut steps: Vec<(u64, i64)> = Vec::new();
         let mut held: Vec<DeadEntry> = Vec::new();
-        let mut step =
-            |run: BlockRun, by: i64| memory::extend(&mut steps, &[(run.start.0, by), (run.end(), -by)]);
-        for mutation in mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent)) {
+        let mut step = |run: BlockRun, by: i64| {
+            memory::extend(&mut steps, &[(run.start.0, by), (run.end(), -by)])
+        };
+        for mutation in
+            mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent))
+        {
             let decode = |value: &[u8]| valid(value).zip(decode_birth(value));
             if let Some(old) = self.store.get_with(root, &mutation.key, decode)? {
                 let (run, birth) = old.ok_or(damaged)?;
@@ -88,7 +96,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut shared = SharedChange::default();
         for change in changes {
             for before in self.references(working, roots, change)? {
-                let after = Counted { count: before.count.saturating_add(change.count).max(0), ..before };
+                let after =
+                    Counted { count: before.count.saturating_add(change.count).max(0), ..before };
                 let run = run_of(before.start, before.end);
                 match (before.count, after.count) {
                     (0, 0) => {}
@@ -106,15 +115,26 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(blocks)
     }
 
-    /// How many references the blocks of a range have. One whose number goes down without being shared has one.
-    fn references(&self, working: &mut Working, roots: &Roots, range: Counted) -> Result<Vec<Counted>> {
+    /// How many references the blocks of a range have. One whose number goes down without being
+    /// shared has one.
+    fn references(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        range: Counted,
+    ) -> Result<Vec<Counted>> {
         let mut found = Vec::new();
         let mut at = range.start;
         if working.snapshots.shared_extents > 0 {
             let keys = self.shared_extents(&roots.working, range.start, range.end)?;
             for Shared { start, end, count } in keys {
                 let (start, end) = (start.max(range.start), end.min(range.end));
-                self.unshared(working, roots, Counted { start: at, end: start, ..range }, &mut found)?;
+                self.unshared(
+                    working,
+                    roots,
+                    Counted { start: at, end: start, ..range },
+                    &mut found,
+                )?;
                 memory::push(&mut found, Counted { start, end, count: i64::from(count) })?;
                 at = end;
             }
@@ -155,8 +175,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut found = Vec::new();
         let (first, _) = Key::kind_range(InodeNumber::SYSTEM, Kind::SharedExtent);
         let key = |block: u64| Key::shared_extent(BlockAddress(block));
-        let decode =
-            |key: Key, value: &[u8]| Shared::decode(key.suffix(), value, |run| self.store.contains(run));
+        let decode = |key: Key, value: &[u8]| {
+            Shared::decode(key.suffix(), value, |run| self.store.contains(run))
+        };
         if let Some((at, value)) = self.store.previous(root, &first, &key(start))? {
             let before = decode(at, &value)?;
             if before.end > start {
@@ -165,7 +186,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let mut from = start.saturating_add(1);
         while from < end {
-            let Some((at, value)) = self.store.next(root, &key(from), &key(end - 1))? else { break };
+            let Some((at, value)) = self.store.next(root, &key(from), &key(end - 1))? else {
+                break;
+            };
             let next = decode(at, &value)?;
             from = next.start.saturating_add(1);
             memory::push(&mut found, next)?;
@@ -226,7 +249,9 @@ impl SharedChange {
 
     /// Joins a key and the one behind it, where they can be one.
     fn join(&mut self, index: usize) {
-        let (Some(key), Some(behind)) = (self.after.get(index), self.after.get(index + 1)) else { return };
+        let (Some(key), Some(behind)) = (self.after.get(index), self.after.get(index + 1)) else {
+            return;
+        };
         if key.joins(behind) {
             self.after[index].end = behind.end;
             self.after.remove(index + 1);
@@ -241,7 +266,10 @@ impl SharedChange {
         };
         for shared in &self.after {
             if find(&self.before, shared) != Some(*shared) {
-                memory::push(mutations, Mutation { key: key(shared), value: Some(shared.encode()?) })?;
+                memory::push(
+                    mutations,
+                    Mutation { key: key(shared), value: Some(shared.encode()?) },
+                )?;
             }
         }
         for shared in self.before.iter().filter(|shared| find(&self.after, shared).is_none()) {
@@ -276,7 +304,10 @@ fn release(run: BlockRun, held: &[DeadEntry], blocks: &mut Blocks) -> Result<()>
     rest.insert(run.start.0, run.end());
     for entry in held {
         while let Some((from, to)) = rest.take(entry.run.start.0, entry.run.end()) {
-            memory::push(&mut blocks.dead, DeadEntry { run: run_of(from, to), birth: entry.birth })?;
+            memory::push(
+                &mut blocks.dead,
+                DeadEntry { run: run_of(from, to), birth: entry.birth },
+            )?;
         }
     }
     for (from, to) in rest.iter() {

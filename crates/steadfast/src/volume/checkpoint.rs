@@ -1,5 +1,5 @@
-//! Checkpoints: the working state becomes frozen under the writer's lock, is [written](super::steps) without it, and is then
-//! the durable state.
+//! Checkpoints: the working state becomes frozen under the writer's lock, is
+//! [written](super::steps) without it, and is then the durable state.
 
 use core::cmp::Reverse;
 
@@ -16,15 +16,18 @@ use crate::tree::{Plan, PlannedChange};
 use crate::types::Generation;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes the working state the frozen one. It is at a transaction point: nothing is pending, or it becomes one with
-    /// this checkpoint, which the caller then finishes before it lets go of the commit lock: what no record has leaves out
-    /// a number of the log, and a mark before the checkpoint is durable would continue nothing. No other state is frozen.
+    /// Makes the working state the frozen one. It is at a transaction point: nothing is pending, or
+    /// it becomes one with this checkpoint, which the caller then finishes before it lets go of the
+    /// commit lock: what no record has leaves out a number of the log, and a mark before the
+    /// checkpoint is durable would continue nothing. No other state is frozen.
     ///
     /// # Errors
-    /// Nodes and bitmaps that cannot be read. Nothing has happened then but that changed bitmaps are in the tree.
+    /// Nodes and bitmaps that cannot be read. Nothing has happened then but that changed bitmaps
+    /// are in the tree.
     pub(super) fn freeze(&self, working: &mut Working) -> Result<()> {
         debug_assert!(working.frozen.is_none());
-        // Each of the two changes what the other writes, in ever fewer nodes: a node is copied once a generation.
+        // Each of the two changes what the other writes, in ever fewer nodes: a node is copied once
+        // a generation.
         while self.flush_groups(working)? || self.flush_dead(working)? {}
         let mut view = self.view.write();
         let mut room = self.store.room_to_seal()?;
@@ -34,7 +37,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         left.filter_map(|pointer| self.store.sealed(&pointer)).for_each(|sealed| room.push(sealed));
         let sealed = self.store.seal(&mut view.root, room);
         // Dirty nodes are in memory, so this is never seen.
-        let mut nodes = sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
+        let mut nodes =
+            sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
         // They are taken from the end: neighbours on the medium go in one request.
         nodes.sort_unstable_by_key(|sealed| Reverse(sealed.pointer.addresses[0]));
         let unmarked = !working.pending.is_empty();
@@ -58,7 +62,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             node_cursor,
             snapshots: working.snapshots,
         };
-        let (all, log_used, available) = (nodes.len(), working.log.used(), working.space.available());
+        let (all, log_used, available) =
+            (nodes.len(), working.log.used(), working.space.available());
         working.frozen = Some(Frozen { metaroot, nodes, all, log_used, available, unmarked });
         working.generation = Generation(working.generation.0 + 1);
         working.parameters_changed = false;
@@ -72,8 +77,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let roots = self.roots(working);
         let value_len = Some(1 + self.store.superblock.group_blocks as usize / 8);
         let groups = working.space.dirty_group_indexes()?;
-        let changes =
-            memory::collect(groups.iter().map(|index| PlannedChange { key: Key::group(*index), value_len }))?;
+        let changes = memory::collect(
+            groups.iter().map(|index| PlannedChange { key: Key::group(*index), value_len }),
+        )?;
         if changes.is_empty() {
             return Ok(false);
         }

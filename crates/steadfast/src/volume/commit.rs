@@ -18,10 +18,12 @@ use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::Root;
 
-/// Unflushed data up to this many bytes goes with the record in one flush, and replay checks it. More is flushed before
-/// the record is written, so that replay never has to read much. Both bounds are one block where a flush costs next to nothing.
+/// Unflushed data up to this many bytes goes with the record in one flush, and replay checks it.
+/// More is flushed before the record is written, so that replay never has to read much. Both bounds
+/// are one block where a flush costs next to nothing.
 const CHECKED_DATA_MAX: u32 = 256 << 10;
-/// Data that replay reads at most to check it, bytes. An extent counts as a whole, however little of it is new.
+/// Data that replay reads at most to check it, bytes. An extent counts as a whole, however little
+/// of it is new.
 const REPLAYED_DATA_MAX: u64 = 4 << 20;
 
 /// A record that is ready to be written.
@@ -49,15 +51,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Several callers at once share one flush.
     ///
     /// # Errors
-    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error; after a failed write or flush the volume is read-only, and what was
-    /// acknowledged before stays.
+    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error; after a failed write or flush the
+    /// volume is read-only, and what was acknowledged before stays.
     pub fn transact(&self) -> Result<()> {
         self.check_writable()?;
         self.check_not_held()?;
         self.transact_now()
     }
 
-    /// As [`transact`](Self::transact), for an event of the mask: nothing happens while the volume is held.
+    /// As [`transact`](Self::transact), for an event of the mask: nothing happens while the volume
+    /// is held.
     pub(super) fn transact_now(&self) -> Result<()> {
         self.check_writable()?;
         let _present = self.company.join();
@@ -88,9 +91,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 }
                 Step::Write(mark) => {
                     let written = self.write_mark(&mark);
-                    written.map_err(|error| self.fail("the intent log could not be written", error))?;
+                    written
+                        .map_err(|error| self.fail("the intent log could not be written", error))?;
                     let late = planted(Sabotage::CountLatecomers);
-                    commit.durable = if late { self.working.lock().sequence } else { mark.sequence };
+                    commit.durable =
+                        if late { self.working.lock().sequence } else { mark.sequence };
                     if self.wants_discards_early() {
                         self.working.lock().space.mark_is_durable();
                     }
@@ -120,13 +125,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mark = self.take_mark(working, next, data);
         // The state is at a transaction point now: the moment for a checkpoint in the background.
         if self.wants_checkpoint(working) {
-            // Where it cannot be prepared now the mark is written all the same, and a later point tries again.
+            // Where it cannot be prepared now the mark is written all the same, and a later point
+            // tries again.
             let _ = self.freeze(working);
         }
         Ok(Step::Write(mark))
     }
 
-    /// The next record, and the bytes of data that replay would read to check it; `None` where the log cannot take it.
+    /// The next record, and the bytes of data that replay would read to check it; `None` where the
+    /// log cannot take it.
     fn next_record(&self, working: &Working) -> Result<Option<(Next, u64)>> {
         let root: Root = self.view.read().root;
         let durable = working.durable.generation;
@@ -212,7 +219,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if clean { Ok(()) } else { self.freeze_and_finish(&mut commit) }
     }
 
-    /// A checkpoint of the present state, in the foreground. The caller holds the commit lock; nothing is frozen.
+    /// A checkpoint of the present state, in the foreground. The caller holds the commit lock;
+    /// nothing is frozen.
     pub(super) fn freeze_and_finish(&self, commit: &mut CommitState) -> Result<()> {
         let sequence = {
             let mut working = self.working.lock();
@@ -252,7 +260,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.timer_ms.load(Ordering::Acquire)
     }
 
-    /// Changes the interval of the transaction timer at once, and the volume's at the next transaction point.
+    /// Changes the interval of the transaction timer at once, and the volume's at the next
+    /// transaction point.
     ///
     /// # Errors
     /// `InvalidArgument` for 0; `Held`, `ReadOnly`, `Poisoned`.
@@ -267,8 +276,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Makes a changed mask and timer durable, by a checkpoint. What else has changed since the last transaction point becomes
-    /// durable with them where it may (`with_changes`); where it may not, and there is something, they have to wait: `false`.
+    /// Makes a changed mask and timer durable, by a checkpoint. What else has changed since the
+    /// last transaction point becomes durable with them where it may (`with_changes`); where it may
+    /// not, and there is something, they have to wait: `false`.
     ///
     /// # Errors
     /// As [`transact`](Self::transact).

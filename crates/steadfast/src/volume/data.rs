@@ -67,7 +67,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         (inode.0 % INODE_LOCKS as u64) as usize
     }
 
-    /// Pins blocks. The caller still holds the [`Reader`](super::Reader) through which it found them.
+    /// Pins blocks. The caller still holds the [`Reader`](super::Reader) through which it found
+    /// them.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -77,8 +78,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(PinGuard { volume: self, runs: own })
     }
 
-    /// Reads that were begun again because what they found did not match its checksum. Only a rollback meanwhile is a reason,
-    /// or damage: anything else means that blocks were used again under a reader.
+    /// Reads that were begun again because what they found did not match its checksum. Only a
+    /// rollback meanwhile is a reason, or damage: anything else means that blocks were used again
+    /// under a reader.
     #[doc(hidden)]
     pub fn reads_repeated(&self) -> u32 {
         self.reads_repeated.load(Ordering::Relaxed)

@@ -1,4 +1,5 @@
-//! Dead lists: noting what the live tree lets go while a snapshot holds it, and putting the lists into the tree.
+//! Dead lists: noting what the live tree lets go while a snapshot holds it, and putting the lists
+//! into the tree.
 
 use alloc::vec::Vec;
 
@@ -44,7 +45,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         (self.space_memory / DYING_MEMORY / 4).clamp(DYING_LIMITS.0, DYING_LIMITS.1)
     }
 
-    /// Puts some of the entries that wait into the newest snapshot's dead list; `true` when there were any.
+    /// Puts some of the entries that wait into the newest snapshot's dead list; `true` when there
+    /// were any.
     pub(super) fn flush_dead(&self, working: &mut Working) -> Result<bool> {
         let value = entries_max(value_len_max(self.store.superblock.node_size as usize));
         match self.flush_dead_entries(working, value * ROUND_VALUES) {
@@ -62,7 +64,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let roots = self.roots(working);
         let puts = self.dead_list_puts(&roots.working, working.snapshots.newest, &entries)?;
         let changes = memory::collect(
-            puts.iter().map(|(key, value)| PlannedChange { key: *key, value_len: Some(value.len()) }),
+            puts.iter()
+                .map(|(key, value)| PlannedChange { key: *key, value_len: Some(value.len()) }),
         )?;
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         let plan = Plan { confined: Some(Vec::new()), ..plan };
@@ -75,7 +78,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(true)
     }
 
-    /// The keys and values, in order, that add entries to the dead list of the snapshot of `generation`.
+    /// The keys and values, in order, that add entries to the dead list of the snapshot of
+    /// `generation`.
     pub(super) fn dead_list_puts(
         &self,
         root: &Root,
@@ -88,7 +92,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut key = first;
         let mut rest = entries;
         if let Some((newest, value)) = self.store.previous(root, &first, &last)? {
-            // Goes on where the list ends, so that many small flushes make no more keys than few large ones.
+            // Goes on where the list ends, so that many small flushes make no more keys than few
+            // large ones.
             let mut list = self.decode_dead_list(&value)?;
             let room = limit.saturating_sub(list.len()).min(rest.len());
             let (here, behind) = rest.split_at(room);

@@ -1,5 +1,5 @@
-//! Requests of the medium that fail in the middle of what has several steps. Each of these was found by the fault runs of
-//! the lab, or on the way to them.
+//! Requests of the medium that fail in the middle of what has several steps. Each of these was
+//! found by the fault runs of the lab, or on the way to them.
 
 use std::sync::Arc;
 
@@ -29,11 +29,14 @@ fn open(medium: &Arc<SimMedium>) -> TestVolume {
 }
 
 fn make(volume: &TestVolume, name: &[u8]) -> InodeNumber {
-    volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default()).unwrap().inode
+    volume
+        .create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default())
+        .unwrap()
+        .inode
 }
 
-/// Taking a snapshot is two checkpoints. Where the second fails, at any of its requests, there is none: it is not listed,
-/// and the one that was there before is.
+/// Taking a snapshot is two checkpoints. Where the second fails, at any of its requests, there is
+/// none: it is not listed, and the one that was there before is.
 #[test]
 fn a_snapshot_that_did_not_become_durable_is_not_listed() {
     let mut unfinished = 0;
@@ -43,11 +46,14 @@ fn a_snapshot_that_did_not_become_durable_is_not_listed() {
             make(&volume, b"file");
             volume.snapshot_create("old").unwrap();
             make(&volume, b"other");
-            medium.arm(Fault::new(Action::Fail(ErrorClass::Gone)).on(operation).after(after).forever());
+            medium.arm(
+                Fault::new(Action::Fail(ErrorClass::Gone)).on(operation).after(after).forever(),
+            );
             let created = volume.snapshot_create("new");
             medium.disarm();
             let listed = volume.snapshots().unwrap();
-            let names: alloc::vec::Vec<_> = listed.iter().map(|snapshot| snapshot.name.as_str()).collect();
+            let names: alloc::vec::Vec<_> =
+                listed.iter().map(|snapshot| snapshot.name.as_str()).collect();
             if created.is_ok() {
                 assert_eq!(names, ["old", "new"]);
                 break;
@@ -55,14 +61,16 @@ fn a_snapshot_that_did_not_become_durable_is_not_listed() {
             assert_eq!(names, ["old"], "{operation:?} {after}");
             unfinished += 1;
             for name in names {
-                Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), name).unwrap();
+                Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), name)
+                    .unwrap();
             }
         }
     }
     assert!(unfinished > 6, "{unfinished}");
 }
 
-/// A hold whose rollback meets an error, and that has changed nothing, goes on: nobody commits half of an atomic command.
+/// A hold whose rollback meets an error, and that has changed nothing, goes on: nobody commits half
+/// of an atomic command.
 #[test]
 fn what_could_not_be_rolled_back_is_not_committed() {
     let (medium, volume) = volume();

@@ -10,8 +10,8 @@ use crate::fs::memory;
 use crate::key::Key;
 use crate::keyspace::Mutation;
 use crate::layout::{
-    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot, SnapshotCounts,
-    Superblock, VERSION, blocks_min, cell_size, reserve_blocks,
+    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot,
+    SnapshotCounts, Superblock, VERSION, blocks_min, cell_size, reserve_blocks,
 };
 use crate::log::lsn_behind_the_past;
 use crate::options::{FormatOptions, OpenOptions};
@@ -25,8 +25,9 @@ use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn};
 const TWO_COPIES_FROM: u64 = 128 << 10;
 /// Below this size there is no intent log unless asked for.
 const LOG_FROM: u64 = 1 << 20;
-/// Tree nodes of volumes that are not small, bytes: a file of 2 KiB fits into a leaf, so that making it durable writes
-/// nothing but the log, and scattered changes still rewrite little at a checkpoint.
+/// Tree nodes of volumes that are not small, bytes: a file of 2 KiB fits into a leaf, so that
+/// making it durable writes nothing but the log, and scattered changes still rewrite little at a
+/// checkpoint.
 const NODE_SIZE: u32 = 8192;
 /// From these sizes of a volume and its blocks on; below, memory and space count for more.
 const NODE_SIZE_FROM: (u64, u32) = (16 << 20, 4096);
@@ -49,7 +50,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             medium.write(offset, &cell)?;
         }
         Superblock::erase_earlier(medium, platform)?;
-        // Before anything else of an earlier volume goes: until here it is whole, and from here on it is none.
+        // Before anything else of an earlier volume goes: until here it is whole, and from here on
+        // it is none.
         medium.flush()?;
         // Of the same uuid they would be newer than the first one of this volume.
         for slot in 0..2 {
@@ -110,13 +112,20 @@ fn write_first_state<M: Medium, P: Platform>(
         node_cursor: 0,
         snapshots: SnapshotCounts::default(),
     };
-    let volume: Volume<&M, &P> =
-        Volume::with_state(medium, platform, superblock.clone(), &metaroot, &OpenOptions::default())?;
-    let root = Node::new(superblock.node_size as usize, 0, generation, volume.store.volume_id(), first.0)?;
+    let volume: Volume<&M, &P> = Volume::with_state(
+        medium,
+        platform,
+        superblock.clone(),
+        &metaroot,
+        &OpenOptions::default(),
+    )?;
+    let root =
+        Node::new(superblock.node_size as usize, 0, generation, volume.store.volume_id(), first.0)?;
     volume.store.add_new(first, root)?;
     {
         let mut working = volume.working.lock();
-        let runs = metaroot.root.copies().map(|start| BlockRun { start, count: superblock.node_blocks() });
+        let runs =
+            metaroot.root.copies().map(|start| BlockRun { start, count: superblock.node_blocks() });
         let runs = memory::collect(runs)?;
         let roots = volume.roots(&working);
         working.space.prepare(&volume.store, &roots, &runs)?;
@@ -144,9 +153,12 @@ fn superblock_for(
     if !in_range || block_size < geometry.atomic_unit {
         return Err(Error::BadBlockSize(block_size));
     }
-    let small = options.size.unwrap_or(geometry.size) < NODE_SIZE_FROM.0 || block_size < NODE_SIZE_FROM.1;
-    let node_size = options.node_size.unwrap_or(block_size.max(if small { 512 } else { NODE_SIZE }));
-    if !node_size.is_power_of_two() || !(512..=65536).contains(&node_size) || node_size < block_size {
+    let small =
+        options.size.unwrap_or(geometry.size) < NODE_SIZE_FROM.0 || block_size < NODE_SIZE_FROM.1;
+    let node_size =
+        options.node_size.unwrap_or(block_size.max(if small { 512 } else { NODE_SIZE }));
+    if !node_size.is_power_of_two() || !(512..=65536).contains(&node_size) || node_size < block_size
+    {
         return Err(Error::InvalidArgument(
             "node size: a power of two from 512 to 65536, at least the block size",
         ));

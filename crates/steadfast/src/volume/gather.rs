@@ -1,11 +1,13 @@
-//! Company for a transaction point: whoever sets one waits a moment for those who are about to ask for the same.
+//! Company for a transaction point: whoever sets one waits a moment for those who are about to ask
+//! for the same.
 //!
-//! With several threads that write and sync in turn, those whom a point has just served are on their way back while the next one
-//! begins with the few who came meanwhile. So the threads fall into two halves that wait for each other's flushes, and each
-//! flush serves half of them. Whoever leads the next point therefore waits until as many are there as were there at the end of
-//! the last one, though no longer than half of what that one took: a thread that is alone never waits, and one that others
-//! have left waits once. Other stores do the same by a setting (PostgreSQL's `commit_delay`) or by the time that a commit takes
-//! (ext4's journal).
+//! With several threads that write and sync in turn, those whom a point has just served are on
+//! their way back while the next one begins with the few who came meanwhile. So the threads fall
+//! into two halves that wait for each other's flushes, and each flush serves half of them. Whoever
+//! leads the next point therefore waits until as many are there as were there at the end of the
+//! last one, though no longer than half of what that one took: a thread that is alone never waits,
+//! and one that others have left waits once. Other stores do the same by a setting (PostgreSQL's
+//! `commit_delay`) or by the time that a commit takes (ext4's journal).
 //!
 //! It decides when a point is set, never what is in it.
 
@@ -61,8 +63,9 @@ pub struct LastPoint {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Somebody is about to ask for a transaction point, whom the caller will serve after others: a point that is set
-    /// meanwhile waits a moment for such company. To be taken back by [`withdraw`](Self::withdraw) when he has been served.
+    /// Somebody is about to ask for a transaction point, whom the caller will serve after others: a
+    /// point that is set meanwhile waits a moment for such company. To be taken back by
+    /// [`withdraw`](Self::withdraw) when he has been served.
     pub fn announce(&self) {
         self.company.add();
     }
@@ -72,8 +75,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.company.remove();
     }
 
-    /// Sets a transaction point as [`lead_commit`](Self::lead_commit) does, for more callers where more are expected.
-    pub(super) fn lead_commit_in_company(&self, commit: &mut CommitState) -> crate::error::Result<()> {
+    /// Sets a transaction point as [`lead_commit`](Self::lead_commit) does, for more callers where
+    /// more are expected.
+    pub(super) fn lead_commit_in_company(
+        &self,
+        commit: &mut CommitState,
+    ) -> crate::error::Result<()> {
         let LastPoint { present, duration } = commit.last_point;
         if self.company.count() < present {
             self.store.platform.wait_for(&|| self.company.count() >= present, duration / 2);
@@ -142,7 +149,13 @@ mod tests {
             number += 1;
             let name = alloc::format!("{number}");
             volume
-                .create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default())
+                .create(
+                    InodeNumber::ROOT,
+                    name.as_bytes(),
+                    NewNode::Regular,
+                    0o644,
+                    &Caller::default(),
+                )
                 .unwrap();
             let before = waits.load(Ordering::Relaxed);
             volume.transact().unwrap();

@@ -1,12 +1,13 @@
 //! Holding a volume: one caller alone decides when the next transaction point comes.
 //!
 //! Invariants:
-//! - while a volume is held, nothing but [`Volume::commit_held`] makes what was accepted since durable: events of the mask
-//!   set no transaction point, callers who ask for one get [`Error::Held`], and closing drops what is not committed;
-//! - what was accepted before the hold is durable when [`Volume::hold`] returns, so that a rollback (or a power cut) in the
-//!   meantime takes away nothing else;
-//! - the hold is kept in memory only. The mask on the medium stays the user's, and a volume that lost its power while it
-//!   was held opens like any other.
+//! - while a volume is held, nothing but [`Volume::commit_held`] makes what was accepted since
+//!   durable: events of the mask set no transaction point, callers who ask for one get
+//!   [`Error::Held`], and closing drops what is not committed;
+//! - what was accepted before the hold is durable when [`Volume::hold`] returns, so that a rollback
+//!   (or a power cut) in the meantime takes away nothing else;
+//! - the hold is kept in memory only. The mask on the medium stays the user's, and a volume that
+//!   lost its power while it was held opens like any other.
 //!
 //! The flag changes only under the commit lock, under which every transaction point looks at it.
 
@@ -21,16 +22,18 @@ use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Sets a transaction point and holds the volume from there on, until [`commit_held`](Self::commit_held) or
-    /// [`roll_back_held`](Self::roll_back_held).
+    /// Sets a transaction point and holds the volume from there on, until
+    /// [`commit_held`](Self::commit_held) or [`roll_back_held`](Self::roll_back_held).
     ///
     /// # Errors
-    /// `Held` where it is held already; as [`transact`](Self::transact), and the volume is not held then.
+    /// `Held` where it is held already; as [`transact`](Self::transact), and the volume is not held
+    /// then.
     pub fn hold(&self) -> Result<()> {
         self.check_writable()?;
         let mut commit = self.commit.lock();
         self.check_not_held()?;
-        // First the flag: whoever saw the mask before has been accepted before, and is in the transaction point.
+        // First the flag: whoever saw the mask before has been accepted before, and is in the
+        // transaction point.
         self.held.store(!planted(Sabotage::HoldBehindPoint), Ordering::Release);
         let result = self.lead_commit(&mut commit);
         if planted(Sabotage::HoldBehindPoint) {
@@ -47,12 +50,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Ends the hold and sets a transaction point: everything accepted since [`hold`](Self::hold) becomes durable, all of
-    /// it or nothing.
+    /// Ends the hold and sets a transaction point: everything accepted since [`hold`](Self::hold)
+    /// becomes durable, all of it or nothing.
     ///
     /// # Errors
-    /// As [`transact`](Self::transact). Where the volume is read-only then, the hold has ended; otherwise nothing has been
-    /// decided ([`is_held`](Self::is_held)), and the holder tries again or rolls back.
+    /// As [`transact`](Self::transact). Where the volume is read-only then, the hold has ended;
+    /// otherwise nothing has been decided ([`is_held`](Self::is_held)), and the holder tries again
+    /// or rolls back.
     pub fn commit_held(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let was_held = self.held.swap(false, Ordering::AcqRel);
@@ -67,9 +71,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Returns the volume to where it was when [`hold`](Self::hold) returned, and ends the hold.
     ///
     /// # Errors
-    /// As [`rollback`](Self::rollback). Where nothing has changed the hold goes on ([`is_held`](Self::is_held)), so that what
-    /// is not rolled back is not committed by anybody else: it can be tried again. Where the volume takes no changes any
-    /// more the hold has ended.
+    /// As [`rollback`](Self::rollback). Where nothing has changed the hold goes on
+    /// ([`is_held`](Self::is_held)), so that what is not rolled back is not committed by anybody
+    /// else: it can be tried again. Where the volume takes no changes any more the hold has ended.
     pub fn roll_back_held(&self) -> Result<()> {
         let result = self.rollback_now();
         let _commit = self.commit.lock();
@@ -111,7 +115,8 @@ mod tests {
     fn volume(mask: TransactionMask) -> (Arc<MemoryMedium>, TestVolume) {
         let medium = Arc::new(MemoryMedium::new(1 << 20, 512).unwrap());
         let options = FormatOptions { mask, ..FormatOptions::default() };
-        Volume::<Arc<MemoryMedium>, TestPlatform>::format(&medium, &options, &TestPlatform::new()).unwrap();
+        Volume::<Arc<MemoryMedium>, TestPlatform>::format(&medium, &options, &TestPlatform::new())
+            .unwrap();
         let volume = open(&medium);
         (medium, volume)
     }

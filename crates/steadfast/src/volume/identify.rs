@@ -1,4 +1,5 @@
-//! What is on a medium, told from its superblock alone: for whoever looks at every medium that appears.
+//! What is on a medium, told from its superblock alone: for whoever looks at every medium that
+//! appears.
 
 use alloc::string::String;
 
@@ -8,7 +9,8 @@ use crate::error::Result;
 use crate::layout::Superblock;
 use crate::platform::Platform;
 
-/// Who a volume is. Nothing of this changes while it is in use, so it may be read at any time without a lock.
+/// Who a volume is. Nothing of this changes while it is in use, so it may be read at any time
+/// without a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Format version.
@@ -23,11 +25,12 @@ pub struct Identity {
     pub block_size: u32,
 }
 
-/// Reads the superblock, a bounded number of small reads. The volume is not opened: its log and its state are not looked at.
+/// Reads the superblock, a bounded number of small reads. The volume is not opened: its log and its
+/// state are not looked at.
 ///
 /// # Errors
-/// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`, `UnsupportedParameter`, `Truncated`,
-/// `BadBlockSize`, or the medium's error.
+/// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`,
+/// `UnsupportedParameter`, `Truncated`, `BadBlockSize`, or the medium's error.
 pub fn identify<M: Medium, P: Platform>(medium: &M, platform: &P) -> Result<Identity> {
     let (superblock, _) = Superblock::read(medium, platform)?;
     let label = superblock.label.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -17,7 +17,8 @@ type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
 fn volume(size: u64, log_size: Option<u64>) -> (Arc<MemoryMedium>, TestVolume) {
     let medium = Arc::new(MemoryMedium::new(size, 512).unwrap());
-    let options = FormatOptions { mask: TransactionMask::MANUAL, log_size, ..FormatOptions::default() };
+    let options =
+        FormatOptions { mask: TransactionMask::MANUAL, log_size, ..FormatOptions::default() };
     Volume::format(&medium, &options, &TestPlatform).unwrap();
     let volume = open(&medium);
     (medium, volume)
@@ -28,18 +29,23 @@ fn open(medium: &Arc<MemoryMedium>) -> TestVolume {
 }
 
 fn make(volume: &TestVolume, name: &[u8]) -> InodeNumber {
-    volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default()).unwrap().inode
+    volume
+        .create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default())
+        .unwrap()
+        .inode
 }
 
-/// Points that change the same keys for ever fit one group, so the log never fills. What they free has to come back all the
-/// same, also where the mask has no `volume full`.
+/// Points that change the same keys for ever fit one group, so the log never fills. What they free
+/// has to come back all the same, also where the mask has no `volume full`.
 #[test]
 fn overwriting_one_file_for_ever_does_not_use_up_the_volume() {
     let (_, volume) = volume(16 << 20, None);
     let file = make(&volume, b"file");
     for round in 0..40_000u32 {
         let bytes = [round as u8; 4096];
-        volume.write(file, 0, &bytes, false).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        volume
+            .write(file, 0, &bytes, false)
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
         volume.transact().unwrap_or_else(|error| panic!("round {round}: {error}"));
         if round % 100 == 0 {
             volume.background().unwrap();
@@ -47,8 +53,8 @@ fn overwriting_one_file_for_ever_does_not_use_up_the_volume() {
     }
 }
 
-/// In a full log the place behind the last record is that of the first. What a power cut has left of a record in the last
-/// group is destroyed at the mount, and nothing else.
+/// In a full log the place behind the last record is that of the first. What a power cut has left
+/// of a record in the last group is destroyed at the mount, and nothing else.
 #[test]
 fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
     let (medium, volume) = volume(8 << 20, Some(68 << 10));
@@ -58,7 +64,8 @@ fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
         make(&volume, format!("file {made}").as_bytes());
         volume.transact().unwrap();
         made += 1;
-        // As if there had been no room when it began: then nobody writes the checkpoint that would empty the log.
+        // As if there had been no room when it began: then nobody writes the checkpoint that would
+        // empty the log.
         if let Some(frozen) = &mut volume.working.lock().frozen {
             frozen.log_used = u64::MAX;
         }
@@ -82,7 +89,10 @@ fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
         let volume = open(&medium);
         for number in 0..made - 1 {
             let name = format!("file {number}");
-            assert!(volume.lookup(InodeNumber::ROOT, name.as_bytes()).is_ok(), "mount {mount}: {name}");
+            assert!(
+                volume.lookup(InodeNumber::ROOT, name.as_bytes()).is_ok(),
+                "mount {mount}: {name}"
+            );
         }
     }
 }

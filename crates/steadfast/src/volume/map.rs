@@ -1,8 +1,9 @@
-//! A map of the volume: what each part of it is used for. Made in bounded steps, so that a mounted volume goes on working
-//! meanwhile; the steps see one state each, and not the same.
+//! A map of the volume: what each part of it is used for. Made in bounded steps, so that a mounted
+//! volume goes on working meanwhile; the steps see one state each, and not the same.
 //!
-//! Allocation bitmaps tell what is in use and what waits for a checkpoint, not by what. So a second pass goes through the
-//! branches of the tree, without their leaves, and tells where the nodes are: the rest of what is in use is data.
+//! Allocation bitmaps tell what is in use and what waits for a checkpoint, not by what. So a second
+//! pass goes through the branches of the tree, without their leaves, and tells where the nodes are:
+//! the rest of what is in use is data.
 
 use alloc::vec::Vec;
 
@@ -16,11 +17,12 @@ use crate::space::Bitmap;
 use crate::tree::NodePointer;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
-/// Runs let go since the last checkpoint that a map tells at most; those beyond count as live until the next one.
+/// Runs let go since the last checkpoint that a map tells at most; those beyond count as live until
+/// the next one.
 const DYING_MAX: usize = 100;
 
-/// Where the fixed parts of a volume are, in blocks: superblock and metaroots, intent log, what can be allocated,
-/// metaroots and superblock.
+/// Where the fixed parts of a volume are, in blocks: superblock and metaroots, intent log, what can
+/// be allocated, metaroots and superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapGeometry {
     /// Block size, bytes.
@@ -62,13 +64,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Counts the blocks of at most `groups_max` allocation groups, from the one that holds block `from` on, into the cells
-    /// that they belong to: `cells[i]` stands for the `cell_blocks` blocks from `start + i * cell_blocks` on. Returns where
-    /// to go on; `None` at the end of the cells or of the volume.
+    /// Counts the blocks of at most `groups_max` allocation groups, from the one that holds block
+    /// `from` on, into the cells that they belong to: `cells[i]` stands for the `cell_blocks`
+    /// blocks from `start + i * cell_blocks` on. Returns where to go on; `None` at the end of the
+    /// cells or of the volume.
     ///
     /// # Errors
-    /// `InvalidArgument` for empty cells or a start behind `from`; `Poisoned` after close; `CorruptMetadata`, and the
-    /// medium's error.
+    /// `InvalidArgument` for empty cells or a start behind `from`; `Poisoned` after close;
+    /// `CorruptMetadata`, and the medium's error.
     pub fn map_space(
         &self,
         from: u64,
@@ -91,7 +94,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             let working = self.working.lock();
             let roots = self.roots(&working);
-            let Some(found) = working.space.survey(&self.store, &roots, from)? else { return Ok(None) };
+            let Some(found) = working.space.survey(&self.store, &roots, from)? else {
+                return Ok(None);
+            };
             drop(working);
             let (low, high) = (from.max(found.start), end.min(found.end()));
             let mut at = low;
@@ -111,9 +116,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok((from < end).then_some(from))
     }
 
-    /// Tells where the tree's nodes are: those of one branch above the leaves, from the leaf for key `from` on and at most
-    /// `leaves_max` of them, and the branches on the way there, which therefore come again in later steps. `visit` gets
-    /// the level (0 for a leaf) and the copies of each. Returns the key to go on with; `None` at the end.
+    /// Tells where the tree's nodes are: those of one branch above the leaves, from the leaf for
+    /// key `from` on and at most `leaves_max` of them, and the branches on the way there, which
+    /// therefore come again in later steps. `visit` gets the level (0 for a leaf) and the copies of
+    /// each. Returns the key to go on with; `None` at the end.
     ///
     /// # Errors
     /// `Poisoned` after close; `CorruptMetadata`, and the medium's error.
@@ -158,8 +164,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
 /// Blocks that only snapshots hold.
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Tells runs of blocks that only snapshots hold: those of one value of a dead list, the first at or after key `from`. What
-    /// was let go since the last checkpoint comes with the first step. Returns the key to go on with; `None` at the end.
+    /// Tells runs of blocks that only snapshots hold: those of one value of a dead list, the first
+    /// at or after key `from`. What was let go since the last checkpoint comes with the first step.
+    /// Returns the key to go on with; `None` at the end.
     ///
     /// # Errors
     /// `Poisoned` after close; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
@@ -173,7 +180,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let reader = self.reader()?;
         let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::DeadList);
         let from = (*from).max(first);
-        let Some((key, value)) = self.store.next(reader.root(), &from, &last)? else { return Ok(None) };
+        let Some((key, value)) = self.store.next(reader.root(), &from, &last)? else {
+            return Ok(None);
+        };
         for entry in self.decode_dead_list(&value)? {
             visit(entry.run);
         }
@@ -192,7 +201,8 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// The first run at or behind `from` that can be allocated, that no state uses and that is not handed out.
+    /// The first run at or behind `from` that can be allocated, that no state uses and that is not
+    /// handed out.
     pub fn free_run(&self, from: u64) -> Option<(u64, u64)> {
         let from = from.max(self.allocatable.start.0);
         let end = self.end().min(self.allocatable.end());
@@ -203,7 +213,8 @@ impl Survey {
                 return None;
             }
             let taken = self.used.ones(first - self.start).map(|(one, _)| self.start + one);
-            let reserved = self.reserved.iter().filter(|(_, stop)| *stop > first).map(|(start, _)| *start);
+            let reserved =
+                self.reserved.iter().filter(|(_, stop)| *stop > first).map(|(start, _)| *start);
             last = reserved.chain(taken).min().unwrap_or(last).clamp(first, last);
             if last > first {
                 return Some((first, last));
@@ -261,7 +272,8 @@ mod tests {
         Volume::open(medium, OpenOptions::default(), TestPlatform::new()).unwrap()
     }
 
-    /// Compares the map, made in steps of one group and `leaves` leaves, with the counts of the volume.
+    /// Compares the map, made in steps of one group and `leaves` leaves, with the counts of the
+    /// volume.
     fn verify(volume: &TestVolume, cell_blocks: u64, leaves: usize) {
         let activity = volume.activity().unwrap();
         let space = activity.space;
@@ -277,7 +289,9 @@ mod tests {
         assert_eq!(sum(|cell| cell.used), space.metadata + space.data + space.snapshots);
         assert_eq!(sum(|cell| cell.almost_free), space.almost_free);
         assert_eq!(sum(|cell| cell.reserved), space.reserved);
-        assert!(cells.iter().all(|cell| cell.used + cell.almost_free + cell.reserved <= cell_blocks));
+        assert!(
+            cells.iter().all(|cell| cell.used + cell.almost_free + cell.reserved <= cell_blocks)
+        );
         let mut dead = 0;
         let mut next = Some(Key::MIN);
         while let Some(key) = next {
@@ -293,7 +307,8 @@ mod tests {
         while let Some(key) = next {
             next = volume
                 .map_nodes(&key, leaves, &mut |level, copies| {
-                    let copies = copies.into_iter().filter(|address| *address != BlockAddress::NONE);
+                    let copies =
+                        copies.into_iter().filter(|address| *address != BlockAddress::NONE);
                     for address in copies {
                         leaf_copies += usize::from(level == 0);
                         nodes.insert((level, address));
@@ -301,7 +316,11 @@ mod tests {
                 })
                 .unwrap();
         }
-        assert_eq!(nodes.iter().filter(|(level, _)| *level == 0).count(), leaf_copies, "no leaf twice");
+        assert_eq!(
+            nodes.iter().filter(|(level, _)| *level == 0).count(),
+            leaf_copies,
+            "no leaf twice"
+        );
         assert_eq!(nodes.len() as u64 * geometry.node_blocks, space.metadata);
         for (_, address) in nodes {
             let cell = cells[(address.0 / cell_blocks) as usize];
@@ -340,7 +359,10 @@ mod tests {
             volume.checkpoint().unwrap();
             volume.checkpoint().unwrap();
             let after = volume.activity().unwrap();
-            assert_eq!((after.space.almost_free, after.dirty_bytes(), after.pending_keys), (0, 0, 0));
+            assert_eq!(
+                (after.space.almost_free, after.dirty_bytes(), after.pending_keys),
+                (0, 0, 0)
+            );
             assert!(after.checkpoints > before.checkpoints);
         }
     }

@@ -1,23 +1,29 @@
-//! A volume: the copy-on-write tree, free space, intent log and checkpoints behind the [`crate::keyspace`] seam.
+//! A volume: the copy-on-write tree, free space, intent log and checkpoints behind the
+//! [`crate::keyspace`] seam.
 //!
 //! # States
 //! - *working*: what operations see and change, in memory and in nodes of the working generation;
 //! - *marked*: the newest log mark; what a power cut or a rollback returns to;
 //! - *frozen*: the marked state that a checkpoint is writing;
-//! - *durable*: the newest metaroot. Durable plus the log is the marked state, also right after opening, when readers put the
-//!   two together and the log is not yet in the tree ([`unreplayed`]).
+//! - *durable*: the newest metaroot. Durable plus the log is the marked state, also right after
+//!   opening, when readers put the two together and the log is not yet in the tree
+//!   ([`unreplayed`]).
 //!
 //! A freeze happens only at a transaction point, so no checkpoint ever holds half of one.
 //!
 //! # Locks, in the order in which they are taken
 //! 1. an inode's data lock (striped), across its device I/O;
-//! 2. `commit`: one transaction point at a time; whoever waits for it finds its work done (group commit);
+//! 2. `commit`: one transaction point at a time; whoever waits for it finds its work done (group
+//!    commit);
 //! 3. `checkpoint`: one step of a checkpoint's device I/O at a time;
-//! 4. `working`: one writer of metadata at a time; no device writes under it but for memory pressure;
-//! 5. `view`: readers share it while they look things up; the writer takes it while it changes the tree;
+//! 4. `working`: one writer of metadata at a time; no device writes under it but for memory
+//!    pressure;
+//! 5. `view`: readers share it while they look things up; the writer takes it while it changes the
+//!    tree;
 //! 6. the node cache, for moments.
 //!
-//! [`others`] has one that is the innermost of all, across the writing of a mark or metaroot: whoever finds it taken goes on.
+//! [`others`] has one that is the innermost of all, across the writing of a mark or metaroot:
+//! whoever finds it taken goes on.
 
 mod activity;
 mod api;

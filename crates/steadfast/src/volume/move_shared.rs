@@ -1,10 +1,12 @@
-//! Making a volume smaller moves blocks that several extents name once: the first extent that the walk finds takes them
-//! along, and the others follow.
+//! Making a volume smaller moves blocks that several extents name once: the first extent that the
+//! walk finds takes them along, and the others follow.
 //!
-//! Invariant: what is remembered lies at or behind the limit of the move, where nothing is allocated any more, so an address
-//! found there still means the same bytes. Extents that reach over the limit are cut in two for it.
+//! Invariant: what is remembered lies at or behind the limit of the move, where nothing is
+//! allocated any more, so an address found there still means the same bytes. Extents that reach
+//! over the limit are cut in two for it.
 //!
-//! A power cut in between leaves extents that have not followed with the old blocks; then these are not shared any more.
+//! A power cut in between leaves extents that have not followed with the old blocks; then these are
+//! not shared any more.
 
 use alloc::collections::BTreeMap;
 
@@ -41,7 +43,11 @@ struct Moved {
 impl SharedMoves {
     /// The first of these blocks that have moved, by the first one of the run that moved.
     fn find(&self, run: BlockRun) -> Option<(u64, Moved)> {
-        let before = self.runs.range(..=run.start.0).next_back().filter(|(_, moved)| moved.end > run.start.0);
+        let before = self
+            .runs
+            .range(..=run.start.0)
+            .next_back()
+            .filter(|(_, moved)| moved.end > run.start.0);
         let found = before.or_else(|| self.runs.range(run.start.0..run.end()).next());
         found.map(|(start, moved)| (*start, *moved))
     }
@@ -60,8 +66,9 @@ impl SharedMoves {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// One step of moving the extent at this index of a file in front of block `limit`, which it reaches over. Returns
-    /// where to go on in the file, `None` where its rest is in front of the limit.
+    /// One step of moving the extent at this index of a file in front of block `limit`, which it
+    /// reaches over. Returns where to go on in the file, `None` where its rest is in front of the
+    /// limit.
     pub(super) fn move_extent(
         &self,
         inode: InodeNumber,
@@ -103,7 +110,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let part = new.clip(index, next)?;
             let old = run.start.0 + (part.index - index);
             for one in &shared {
-                let (start, end) = (one.start.max(old), one.end.min(old + u64::from(part.extent.length)));
+                let (start, end) =
+                    (one.start.max(old), one.end.min(old + u64::from(part.extent.length)));
                 if start < end {
                     let to = part.extent.address.0 + (start - old);
                     moves.runs.insert(start, Moved { end, to, birth: part.extent.birth });

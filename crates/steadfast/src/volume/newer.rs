@@ -1,11 +1,13 @@
-//! Opening behind a state that is damaged: whether [there was a newer one](NewerState) than what is left, and giving it up.
+//! Opening behind a state that is damaged: whether [there was a newer one](NewerState) than what is
+//! left, and giving it up.
 //!
 //! Invariants:
-//! - what a power cut leaves is never taken for damage: it spoils one copy of a metaroot, and the last record;
-//! - a volume whose newer state is damaged is not written to, unless that was asked for: to its owner acknowledged points
-//!   are lost, and each write makes it harder to get them back;
-//! - once it has been given up nothing of it comes back, and the volume is sound: a checkpoint goes over the damaged
-//!   metaroot, and the log goes on with an LSN that no record in the ring has.
+//! - what a power cut leaves is never taken for damage: it spoils one copy of a metaroot, and the
+//!   last record;
+//! - a volume whose newer state is damaged is not written to, unless that was asked for: to its
+//!   owner acknowledged points are lost, and each write makes it harder to get them back;
+//! - once it has been given up nothing of it comes back, and the volume is sound: a checkpoint goes
+//!   over the damaged metaroot, and the log goes on with an LSN that no record in the ring has.
 
 use steadfast_media::Medium;
 
@@ -16,8 +18,8 @@ use crate::newer::NewerState;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, Lsn};
 
-/// Bytes behind the end of the log that are looked at where it ends in good order: opening takes a bounded time. A record
-/// that a power cut may have interrupted has the whole log looked at.
+/// Bytes behind the end of the log that are looked at where it ends in good order: opening takes a
+/// bounded time. A record that a power cut may have interrupted has the whole log looked at.
 const NEAR: u64 = 256 << 10;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
@@ -33,7 +35,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(None);
         }
         let first = found.end.lsn;
-        let durable = found.damaged_points.checked_sub(1).map(|more| Lsn(first.0 + u64::from(more)));
+        let durable =
+            found.damaged_points.checked_sub(1).map(|more| Lsn(first.0 + u64::from(more)));
         let reach = if found.unfinished { Stranded::Anywhere } else { Stranded::Near(NEAR) };
         let last = stranded(&self.store, found, reach)?.max(durable);
         let block = BlockAddress(region.start.0 + found.end.block);

@@ -1,4 +1,5 @@
-//! What is damaged beyond what a power cut can spoil: nobody goes on in an older state without having asked for it.
+//! What is damaged beyond what a power cut can spoil: nobody goes on in an older state without
+//! having asked for it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -36,12 +37,15 @@ fn recovering() -> OpenOptions {
     OpenOptions { recover: true, ..OpenOptions::default() }
 }
 
-/// A volume with the files `0`, `1`, … of which each is a transaction point in the log, as a power cut leaves it. Long
-/// points have a record of several blocks each, short ones share a group.
+/// A volume with the files `0`, `1`, … of which each is a transaction point in the log, as a power
+/// cut leaves it. Long points have a record of several blocks each, short ones share a group.
 fn sample(points: u8, long: bool) -> Vec<u8> {
     let medium = Arc::new(MemoryMedium::new(2 << 20, BLOCK as u32).unwrap());
-    let options =
-        FormatOptions { block_size: BLOCK as u32, log_size: Some(128 << 10), ..FormatOptions::default() };
+    let options = FormatOptions {
+        block_size: BLOCK as u32,
+        log_size: Some(128 << 10),
+        ..FormatOptions::default()
+    };
     Volume::format(&medium, &options, &TestPlatform).unwrap();
     let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
     make(&volume, b"before", false);
@@ -71,7 +75,8 @@ fn records(bytes: &[u8]) -> Vec<(usize, usize)> {
     let (_, volume) = open(bytes, for_reading());
     let volume = volume.unwrap();
     let store = volume.store();
-    let metaroot = Metaroot::read_newest(&store.medium, &store.superblock, &store.platform).unwrap();
+    let metaroot =
+        Metaroot::read_newest(&store.medium, &store.superblock, &store.platform).unwrap();
     let found = replay(store, metaroot.log, metaroot.generation).unwrap();
     let byte = |block: u64| ((store.superblock.log.start.0 + block) * BLOCK) as usize;
     found.places().map(|place| (byte(place.block), (place.blocks * BLOCK) as usize)).collect()
@@ -81,7 +86,8 @@ fn rot(bytes: &mut [u8], at: usize) {
     bytes[at] ^= 0x40;
 }
 
-/// Damage of which a power cut leaves nothing like it: whoever opens is told, and only who asks for it may write.
+/// Damage of which a power cut leaves nothing like it: whoever opens is told, and only who asks for
+/// it may write.
 fn is_told(bytes: &[u8], expected: impl Fn(NewerState) -> bool, kept: &[&[u8]], lost: &[&[u8]]) {
     let (medium, refused) = open(bytes, OpenOptions::default());
     let Err(Error::NewerStateLost(newer)) = refused else { panic!("{:?}", refused.err()) };
@@ -156,7 +162,8 @@ fn both_blocks_of_the_last_group() {
     // Its last record may have been in flight.
     assert!(open(&bytes, OpenOptions::default()).1.unwrap().newer_state_lost().is_none());
     rot(&mut bytes, other + RECORD_HEADER + 3);
-    let told = |newer| matches!(newer, NewerState::Records { first, last, .. } if last.0 - first.0 == 3);
+    let told =
+        |newer| matches!(newer, NewerState::Records { first, last, .. } if last.0 - first.0 == 3);
     is_told(&bytes, told, &[b"before", b"durable"], &[b"0", b"4"]);
 }
 
@@ -186,7 +193,8 @@ fn content_that_looks_like_a_record() {
         let full = |length: usize| (0..length).map(|at| (at * at / 7) as u8 | 1);
         let content: Vec<u8> =
             full(shift).chain(forged[..RECORD_HEADER].iter().copied()).chain(full(400)).collect();
-        let made = volume.create(ROOT, b"file", NewNode::Regular, 0o644, &Caller::default()).unwrap();
+        let made =
+            volume.create(ROOT, b"file", NewNode::Regular, 0o644, &Caller::default()).unwrap();
         volume.write(made.inode, 0, &content, false).unwrap();
         let generation = volume.info().generation;
         volume.transact().unwrap();
@@ -212,7 +220,8 @@ fn what_was_in_flight_is_not_missed() {
         assert_eq!(volume.newer_state_lost(), None);
         assert!(volume.lookup(ROOT, b"2").is_ok() && volume.lookup(ROOT, b"3").is_err());
     }
-    // The copy of the next metaroot that was being written, over an older one and where there was none.
+    // The copy of the next metaroot that was being written, over an older one and where there was
+    // none.
     let (_, volume) = open(&bytes, for_reading());
     let volume = volume.unwrap();
     let [first, second] = volume.superblock().metaroot_offsets(volume.info().generation + 1);

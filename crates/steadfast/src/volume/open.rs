@@ -1,6 +1,7 @@
-//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log, never more: the log is
-//! put into the tree [when that is needed](super::unreplayed). It writes nothing but, after a power cut in the middle of a transaction point, over what that has left: a state that one mount
-//! has gone past must not come back at the next.
+//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log,
+//! never more: the log is put into the tree [when that is needed](super::unreplayed). It writes
+//! nothing but, after a power cut in the middle of a transaction point, over what that has left: a
+//! state that one mount has gone past must not come back at the next.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -32,7 +33,8 @@ use crate::types::{BlockAddress, Generation};
 /// Share of the cache that allocation bitmaps may take: one part in this many.
 const SPACE_SHARE: usize = 8;
 
-/// Bytes at each end that hold the superblock and the metaroots with blocks of up to 4 KiB; those of larger ones are read one by one.
+/// Bytes at each end that hold the superblock and the metaroots with blocks of up to 4 KiB; those
+/// of larger ones are read one by one.
 const ENDS: u64 = 16 << 10;
 
 /// Bytes of the log that are read ahead: more than there usually is behind a checkpoint.
@@ -45,8 +47,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Opens a volume at its last durable transaction point.
     ///
     /// # Errors
-    /// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`, `ReadOnlyFeatures`,
-    /// `UnsupportedParameter`, `Truncated`, `NoMetaroot`, `NewerStateLost`, `CorruptMetadata`, or the medium's error.
+    /// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`,
+    /// `ReadOnlyFeatures`, `UnsupportedParameter`, `Truncated`, `NoMetaroot`, `NewerStateLost`,
+    /// `CorruptMetadata`, or the medium's error.
     pub fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
         // The superblock and the metaroots are at both ends, twice.
         medium.will_read(0, ENDS);
@@ -55,7 +58,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Self::open_found(medium, options, platform, found)
     }
 
-    /// As [`open`](Self::open), with a superblock that was found, and whether a copy of it is damaged.
+    /// As [`open`](Self::open), with a superblock that was found, and whether a copy of it is
+    /// damaged.
     pub(crate) fn open_found(
         medium: M,
         options: OpenOptions,
@@ -73,11 +77,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         volume.will_read_state(&metaroot);
         volume.superblock_damaged = damaged;
         let found = volume.read_log(&metaroot)?;
-        volume.newer_state =
-            match slots.newer_is_damaged().then_some(NewerState::Metaroot { left: metaroot.generation }) {
-                None => volume.find_newer_records(&found)?,
-                newer => newer,
-            };
+        volume.newer_state = match slots
+            .newer_is_damaged()
+            .then_some(NewerState::Metaroot { left: metaroot.generation })
+        {
+            None => volume.find_newer_records(&found)?,
+            newer => newer,
+        };
         if let Some(newer) = volume.newer_state.filter(|_| !options.read_only && !options.recover) {
             // What the medium cannot read now it may read another time.
             return Err(found.unreadable.unwrap_or(Error::NewerStateLost(newer)));
@@ -220,20 +226,23 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Makes the working generation one that no block is born after. The next metaroot still goes to the slot of the older
-    /// of the two that are there.
+    /// Makes the working generation one that no block is born after. The next metaroot still goes
+    /// to the slot of the older of the two that are there.
     fn pass_births(&self, working: &mut Working, birth: Generation) -> Result<()> {
         if birth.0 >= GENERATION_LIMIT {
             let address = self.store.superblock.log.start;
-            return Err(Error::CorruptMetadata { address, reason: "extent born in the far future" });
+            return Err(Error::CorruptMetadata {
+                address,
+                reason: "extent born in the far future",
+            });
         }
         let ahead = birth.0.saturating_sub(working.generation.0);
         working.generation = Generation(working.generation.0 + ahead.next_multiple_of(2));
         Ok(())
     }
 
-    /// Ends the work with the volume: a checkpoint where the mask has `unmount`; otherwise what is not committed is
-    /// dropped. Every later operation fails.
+    /// Ends the work with the volume: a checkpoint where the mask has `unmount`; otherwise what is
+    /// not committed is dropped. Every later operation fails.
     ///
     /// # Errors
     /// As [`transact`](Self::transact). The volume is closed in any case.

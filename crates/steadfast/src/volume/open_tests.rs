@@ -1,4 +1,5 @@
-//! What a volume reads when it is opened is announced, so that a slow medium reads it at once and not one after the other.
+//! What a volume reads when it is opened is announced, so that a slow medium reads it at once and
+//! not one after the other.
 
 use alloc::vec::Vec;
 use std::sync::Mutex;

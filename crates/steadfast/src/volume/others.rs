@@ -1,17 +1,21 @@
 //! Another writer: found out, where the medium is one that others may write to.
 //!
-//! A volume has one writer. Locks see to that where they reach; a disk that two machines share, or a device under two names, they
-//! do not know. So the writer looks at the medium itself: what it has written last must still be there, and nothing that continues
-//! it. Otherwise it [stops](Volume::fail), before it writes what would be built on a state that is not the newest any more.
+//! A volume has one writer. Locks see to that where they reach; a disk that two machines share, or
+//! a device under two names, they do not know. So the writer looks at the medium itself: what it
+//! has written last must still be there, and nothing that continues it. Otherwise it
+//! [stops](Volume::fail), before it writes what would be built on a state that is not the newest
+//! any more.
 //!
 //! Invariants, which hold as nothing but this writer changes the volume:
-//! - no metaroot on the medium is newer than the durable one, none of the same generation differs, and none is another volume's;
+//! - no metaroot on the medium is newer than the durable one, none of the same generation differs,
+//!   and none is another volume's;
 //! - the last blocks of the log begin with what was found there at opening, or written since;
 //! - where the log goes on there is no record that continues it.
 //!
-//! It looks before the first and the last step of a checkpoint; and before an operation, or the mark of a transaction point, where
-//! it has not for [`LOOK_EVERY_MS`]. Who comes back after a while therefore looks before it writes anything. What two writers do
-//! to each other within that time no look prevents. See docs/decisions/0032-two-openers.md.
+//! It looks before the first and the last step of a checkpoint; and before an operation, or the
+//! mark of a transaction point, where it has not for [`LOOK_EVERY_MS`]. Who comes back after a
+//! while therefore looks before it writes anything. What two writers do to each other within that
+//! time no look prevents. See docs/decisions/0032-two-openers.md.
 //!
 //! What cannot be read says nothing. Rot is for the checksums to find.
 
@@ -42,7 +46,8 @@ const TAIL: usize = 2;
 pub(super) struct Others {
     durable: Metaroot,
     next: LogPosition,
-    /// Checksums of the beginnings of the last blocks of the log, the newest first; `None` where that is not known.
+    /// Checksums of the beginnings of the last blocks of the log, the newest first; `None` where
+    /// that is not known.
     tail: [Option<u32>; TAIL],
 }
 
@@ -108,8 +113,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         (self.store.platform.monotonic_ms() as u32).max(1)
     }
 
-    /// Writes by `write` what the log or a metaroot becomes, if there is no other writer; `always` looks however short a time
-    /// ago that was done. `done` notes what was written.
+    /// Writes by `write` what the log or a metaroot becomes, if there is no other writer; `always`
+    /// looks however short a time ago that was done. `done` notes what was written.
     ///
     /// # Errors
     /// `Poisoned`, and those of `write`.
@@ -132,7 +137,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Runs `discard`, which may make blocks of the log read as anything: they are not watched any more.
+    /// Runs `discard`, which may make blocks of the log read as anything: they are not watched any
+    /// more.
     pub(super) fn discard_alone(&self, discard: impl FnOnce()) {
         if self.may_be_shared() && self.store.medium.wants_discards() {
             let mut others = self.others.lock();
@@ -163,7 +169,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Runs `restore`, which reads the marked state again and may erase what is behind it, if there is no other writer.
+    /// Runs `restore`, which reads the marked state again and may erase what is behind it, if there
+    /// is no other writer.
     ///
     /// # Errors
     /// `Poisoned`, and those of `restore`.
@@ -185,7 +192,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn log_has_changed(&self, others: &Others) -> bool {
         let (store, count) = (&self.store, self.store.superblock.log.count);
         let changed = |(back, known): (usize, &Option<u32>)| {
-            let found = block_before(&others.next, back, count).and_then(|block| self.beginning_of(block));
+            let found =
+                block_before(&others.next, back, count).and_then(|block| self.beginning_of(block));
             matches!((known, found), (Some(known), Some(found)) if *known != found)
         };
         others.tail.iter().enumerate().any(changed)
@@ -199,12 +207,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         log::glance(&self.store, block).map(|bytes| self.store.crc(&bytes))
     }
 
-    /// This writer's own record is on the medium from block `at` of the log on, which goes on at `next`.
-    pub(super) fn note_record(&self, others: &mut Others, at: u64, record: &[u8], next: &LogPosition) {
+    /// This writer's own record is on the medium from block `at` of the log on, which goes on at
+    /// `next`.
+    pub(super) fn note_record(
+        &self,
+        others: &mut Others,
+        at: u64,
+        record: &[u8],
+        next: &LogPosition,
+    ) {
         let count = self.store.superblock.log.count;
         let block_size = self.store.superblock.block_size as usize;
         let known = |block: u64| {
-            let before = (0..TAIL).find(|back| block_before(&others.next, *back, count) == Some(block))?;
+            let before =
+                (0..TAIL).find(|back| block_before(&others.next, *back, count) == Some(block))?;
             others.tail[before]
         };
         let beginning = |back| {

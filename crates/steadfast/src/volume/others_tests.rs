@@ -68,7 +68,8 @@ impl Bench {
     /// The volume, after the check has found nothing to object to.
     fn checked(&self) -> TestVolume {
         let report =
-            check(&self.medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).unwrap();
+            check(&self.medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
+                .unwrap();
         assert!(report.is_clean(), "{report:?}");
         self.open()
     }
@@ -88,7 +89,10 @@ fn has(volume: &TestVolume, name: &str) -> bool {
 }
 
 fn assert_stopped<T: core::fmt::Debug>(result: Result<T>, volume: &TestVolume) {
-    assert!(matches!(result, Err(Error::Poisoned(why)) if why.contains("another program")), "{result:?}");
+    assert!(
+        matches!(result, Err(Error::Poisoned(why)) if why.contains("another program")),
+        "{result:?}"
+    );
     assert!(volume.info().poisoned.is_some());
     // For good, and closing writes nothing.
     assert!(matches!(volume.transact(), Err(Error::Poisoned(_))));
@@ -144,7 +148,8 @@ fn a_checkpoint_of_another_stops_the_last_step_of_one() {
     assert_stopped(two.checkpoint_step(u64::MAX), &two);
 }
 
-/// Who has not written for a while looks before it writes anything at all: the blocks that it takes for free may be in use.
+/// Who has not written for a while looks before it writes anything at all: the blocks that it takes
+/// for free may be in use.
 #[test]
 fn an_operation_looks_before_it_writes() {
     let bench = Bench::new();
@@ -162,8 +167,8 @@ fn an_operation_looks_before_it_writes() {
     assert!(found.iter().all(|byte| *byte == 7));
 }
 
-/// One that comes later goes on behind the records that it has found, while the first one still changes them: of the two at
-/// most one goes on, and what that one acknowledges is there.
+/// One that comes later goes on behind the records that it has found, while the first one still
+/// changes them: of the two at most one goes on, and what that one acknowledges is there.
 #[test]
 fn of_two_that_take_turns_one_goes_on() {
     for before in 0..6 {

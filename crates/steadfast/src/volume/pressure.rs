@@ -1,18 +1,23 @@
-//! Pressure: when a checkpoint begins, and what operations do for it, so that nobody waits for a whole one.
+//! Pressure: when a checkpoint begins, and what operations do for it, so that nobody waits for a
+//! whole one.
 //!
-//! Three things fill up while changes come: the intent log, the memory for nodes that are not on the medium yet, and the
-//! medium with blocks that were freed and wait to be used again. A checkpoint empties all three. It begins at a transaction
-//! point while much room is left, and background steps write it. Where those do not keep up each operation writes some nodes
-//! before it begins: what is missing to a schedule by which the checkpoint is done when three quarters of the room have been
-//! used up, and never more than [`PAID_NODES`]. Waiting for all of it remains for what uses up the room at once.
+//! Three things fill up while changes come: the intent log, the memory for nodes that are not on
+//! the medium yet, and the medium with blocks that were freed and wait to be used again. A
+//! checkpoint empties all three. It begins at a transaction point while much room is left, and
+//! background steps write it. Where those do not keep up each operation writes some nodes before it
+//! begins: what is missing to a schedule by which the checkpoint is done when three quarters of the
+//! room have been used up, and never more than [`PAID_NODES`]. Waiting for all of it remains for
+//! what uses up the room at once.
 //!
-//! Where a mount should read little (flash) it is the length of the log that counts. Background work keeps it near a half, as it writes a
-//! checkpoint as soon as it has begun. Where none has come for a while, checkpoints begin earlier, and operations pay for them at once, so that
-//! they are done before the log is half full: a mount reads no more than with background work.
+//! Where a mount should read little (flash) it is the length of the log that counts. Background
+//! work keeps it near a half, as it writes a checkpoint as soon as it has begun. Where none has
+//! come for a while, checkpoints begin earlier, and operations pay for them at once, so that they
+//! are done before the log is half full: a mount reads no more than with background work.
 //!
-//! Without transaction points no checkpoint can begin. Then nodes are sealed and written out without one, some by each
-//! operation. They are of the working generation and may change again: then what was sealed counts no more, and the list of
-//! what is [leaving](super::state::Working::leaving) forgets it.
+//! Without transaction points no checkpoint can begin. Then nodes are sealed and written out
+//! without one, some by each operation. They are of the working generation and may change again:
+//! then what was sealed counts no more, and the list of what is
+//! [leaving](super::state::Working::leaving) forgets it.
 
 use core::cmp::Reverse;
 use core::sync::atomic::Ordering;
@@ -27,12 +32,13 @@ use crate::log::Log;
 use crate::platform::Platform;
 use crate::tree::CacheUse;
 
-/// Nodes that one operation writes at most, each with all its copies: more than it changes itself, and soon done.
+/// Nodes that one operation writes at most, each with all its copies: more than it changes itself,
+/// and soon done.
 const PAID_NODES: usize = 8;
 /// In a smaller cache one operation takes up a good part, and checkpoints would never end.
 const CACHE_NODES_MIN: usize = 64;
-/// Lengths of the log that may be waiting to be used again before a checkpoint is due. Much more than small changes free while
-/// they fill a log, so that it is the log that decides for them.
+/// Lengths of the log that may be waiting to be used again before a checkpoint is due. Much more
+/// than small changes free while they fill a log, so that it is the log that decides for them.
 const HELD_BACK_LOGS: u64 = 16;
 
 /// Where the memory for nodes that are not on the medium begins to be scarce.
@@ -45,7 +51,8 @@ fn pinned_max(usage: &CacheUse) -> usize {
     usage.capacity * 3 / 4
 }
 
-/// How many of `units` are due when `used` of some `room` are used up: none up to a quarter, all from three quarters on.
+/// How many of `units` are due when `used` of some `room` are used up: none up to a quarter, all
+/// from three quarters on.
 fn due(units: usize, used: u64, room: u64) -> usize {
     if 4 * used >= 3 * room {
         return if used > 0 { units } else { 0 };
@@ -55,9 +62,10 @@ fn due(units: usize, used: u64, room: u64) -> usize {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Whether a checkpoint should begin at the transaction point where the working state is: the log is half full; or half
-    /// of the memory is dirty; or what was freed holds back much, or half of what there is, for points that change the same
-    /// keys for ever need no more of the log and free something each.
+    /// Whether a checkpoint should begin at the transaction point where the working state is: the
+    /// log is half full; or half of the memory is dirty; or what was freed holds back much, or half
+    /// of what there is, for points that change the same keys for ever need no more of the log and
+    /// free something each.
     pub(super) fn wants_checkpoint(&self, working: &Working) -> bool {
         if working.frozen.is_some() {
             return false;
@@ -75,14 +83,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.store.medium.flushes_cheaply() && marks > log.blocks() / 4
     }
 
-    /// Blocks of the log in use when a checkpoint begins, and when there is no room for more: it is to be done when three
-    /// quarters of what lies between are used up.
+    /// Blocks of the log in use when a checkpoint begins, and when there is no room for more: it is
+    /// to be done when three quarters of what lies between are used up.
     fn log_bounds(&self, log: &Log) -> (u64, u64) {
         let blocks = log.blocks();
         if self.is_unattended(log) { (blocks / 3, blocks / 2) } else { (blocks / 2, blocks) }
     }
 
-    /// What an operation does before it begins, so that one that is refused for it has changed nothing.
+    /// What an operation does before it begins, so that one that is refused for it has changed
+    /// nothing.
     ///
     /// # Errors
     /// Nodes and bitmaps that cannot be read; the medium's, with which the volume is read-only.
@@ -137,7 +146,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         for _ in 0..PAID_NODES {
             self.write_out(working, 1)?;
-            if working.leaving.is_empty() || self.is_beyond(upkeep, PAID_NODES as u64 * self.node_bytes()) {
+            if working.leaving.is_empty()
+                || self.is_beyond(upkeep, PAID_NODES as u64 * self.node_bytes())
+            {
                 break;
             }
         }
@@ -182,7 +193,10 @@ mod tests {
 
     #[test]
     fn what_is_due_grows_from_nothing_to_everything() {
-        assert_eq!([0, 25, 26, 50, 74, 75, 100].map(|used| due(60, used, 100)), [0, 0, 2, 30, 59, 60, 60]);
+        assert_eq!(
+            [0, 25, 26, 50, 74, 75, 100].map(|used| due(60, used, 100)),
+            [0, 0, 2, 30, 59, 60, 60]
+        );
         assert_eq!([0, 1].map(|used| due(60, used, 0)), [0, 60]);
         assert_eq!([0, 1].map(|used| due(60, used, 1)), [0, 60]);
     }

@@ -23,8 +23,8 @@ pub(super) struct View {
     pub log: Option<Arc<Newest>>,
 }
 
-/// While it is held no operation changes the tree, so look at what is needed and drop it. The thread that holds one must
-/// not start a change.
+/// While it is held no operation changes the tree, so look at what is needed and drop it. The
+/// thread that holds one must not start a change.
 pub(crate) struct Reader<'a, M: Medium, P: Platform> {
     volume: &'a Volume<M, P>,
     view: RwLockReadGuard<'a, P::RwLock, View>,
@@ -45,8 +45,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Looks up with the versions of a local tree: writers are serialised, so nothing that a writer has read can change
-    /// before it commits, and one version serves for everything.
+    /// Looks up with the versions of a local tree: writers are serialised, so nothing that a writer
+    /// has read can change before it commits, and one version serves for everything.
     pub(super) fn versioned_get(&self, view: &View, key: &Key) -> Result<Option<Versioned>> {
         Ok(self.look_up(view, key)?.map(|value| Versioned { value, version: Version::default() }))
     }

@@ -1,12 +1,13 @@
 //! Space ran out: what brings some back, and whether that is worth it.
 //!
-//! A transaction point brings freed blocks back and wears the medium. So it is set only where it is known by count that what
-//! was wanted fits behind it. An operation on a full volume that frees nothing sets none, however often it is tried.
-//! Counts cannot tell whether free blocks lie together as nodes need them: where a point was set in vain, none is set for as
-//! much again before the volume has become emptier ([`Vain`]).
+//! A transaction point brings freed blocks back and wears the medium. So it is set only where it is
+//! known by count that what was wanted fits behind it. An operation on a full volume that frees
+//! nothing sets none, however often it is tried. Counts cannot tell whether free blocks lie
+//! together as nodes need them: where a point was set in vain, none is set for as much again before
+//! the volume has become emptier ([`Vain`]).
 //!
-//! What removed files and deleted snapshots still hold comes back in steps, which are done here where they are needed, as
-//! background work would do them.
+//! What removed files and deleted snapshots still hold comes back in steps, which are done here
+//! where they are needed, as background work would do them.
 
 use steadfast_media::Medium;
 
@@ -19,8 +20,9 @@ use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
-/// How often an operation tries again before it reports that there is no space: behind a checkpoint that was under way, a
-/// transaction point, and what removed files and deleted snapshots held. The last one is for what others have taken meanwhile.
+/// How often an operation tries again before it reports that there is no space: behind a checkpoint
+/// that was under way, a transaction point, and what removed files and deleted snapshots held. The
+/// last one is for what others have taken meanwhile.
 pub(super) const RECLAIM_TRIES: u32 = 4;
 
 /// Units of deleting a snapshot that an operation without space waits for.
@@ -35,7 +37,8 @@ pub(super) enum Wanted {
     Data(SpaceClass, u64),
 }
 
-/// Points that were set in vain: blocks that the working state used, and blocks of data that were wanted.
+/// Points that were set in vain: blocks that the working state used, and blocks of data that were
+/// wanted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Vain {
     /// Whether one was set since the last [`note`](Self::note).
@@ -80,7 +83,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.active_mask().contains(TransactionMask::VOLUME_FULL)
     }
 
-    /// Space ran out: brings some back, where that is possible. `true`: try again, which was done `tries` times before.
+    /// Space ran out: brings some back, where that is possible. `true`: try again, which was done
+    /// `tries` times before.
     pub(super) fn reclaim(&self, wanted: Wanted, tries: u32) -> Result<bool> {
         let again = tries < RECLAIM_TRIES && self.bring_back(wanted)?;
         if !again && tries > 0 {
@@ -114,8 +118,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(self.give_back_files(wanted)? || self.delete_for_room()?)
     }
 
-    /// Whether what was wanted fits behind a transaction point, as far as can be counted. Where a removal does not fit
-    /// everything is tried.
+    /// Whether what was wanted fits behind a transaction point, as far as can be counted. Where a
+    /// removal does not fit everything is tried.
     fn is_worth_a_point(&self, working: &Working, wanted: Wanted) -> bool {
         if planted(Sabotage::PointsInVain) {
             return working.space.almost_free() > 0;
@@ -130,14 +134,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Whether so many blocks of data fit behind a transaction point. New data is counted as it was promised; for rewrites,
-    /// which may always go on, the point is tried where it may be enough.
+    /// Whether so many blocks of data fit behind a transaction point. New data is counted as it was
+    /// promised; for rewrites, which may always go on, the point is tried where it may be enough.
     fn has_room_later(&self, working: &Working, class: SpaceClass, blocks: u64) -> bool {
         let pieces = if class == SpaceClass::Normal { Pieces::LONG } else { Pieces::REWRITE };
         self.data_room(working, class, pieces) >= blocks
     }
 
-    /// Gives back what removed files hold, until what was wanted fits behind a transaction point. `true`: something is back.
+    /// Gives back what removed files hold, until what was wanted fits behind a transaction point.
+    /// `true`: something is back.
     fn give_back_files(&self, wanted: Wanted) -> Result<bool> {
         let mut any = false;
         while self.reclaim_step()? {
@@ -157,7 +162,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(any)
     }
 
-    /// What a deleted snapshot held comes back in units, of which some only move blocks to another one. `true`: some is back.
+    /// What a deleted snapshot held comes back in units, of which some only move blocks to another
+    /// one. `true`: some is back.
     fn delete_for_room(&self) -> Result<bool> {
         if !self.snapshots_wait() {
             return Ok(false);
@@ -175,8 +181,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(false)
     }
 
-    /// Brings back what removed files and deleted snapshots still hold, until [`available_bytes`](Self::available_bytes) says
-    /// `bytes` or nothing is left to come back.
+    /// Brings back what removed files and deleted snapshots still hold, until
+    /// [`available_bytes`](Self::available_bytes) says `bytes` or nothing is left to come back.
     ///
     /// # Errors
     /// Those of the medium; `ReadOnly`, `Poisoned`.
@@ -190,7 +196,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Waits until there is room for so many blocks of data, or nothing that was removed is left to come back.
+    /// Waits until there is room for so many blocks of data, or nothing that was removed is left to
+    /// come back.
     ///
     /// # Errors
     /// `NoSpace`: they do not fit.
@@ -203,7 +210,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if room >= blocks {
                 return Ok(());
             }
-            // What a step of either frees counts at once: the one who takes the blocks sets the point.
+            // What a step of either frees counts at once: the one who takes the blocks sets the
+            // point.
             if !self.may_reclaim() || !(self.reclaim_step()? || self.delete_for_room()?) {
                 return Err(Error::NoSpace);
             }

@@ -17,7 +17,8 @@ type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
 const ROOT: InodeNumber = InodeNumber::ROOT;
 /// Sizes of volumes and blocks.
-const VOLUMES: [(u64, u32); 4] = [(4 << 20, 512), (4 << 20, 4096), (16 << 20, 4096), (64 << 20, 4096)];
+const VOLUMES: [(u64, u32); 4] =
+    [(4 << 20, 512), (4 << 20, 4096), (16 << 20, 4096), (64 << 20, 4096)];
 
 fn format(size: u64, block_size: u32) -> (Arc<MemoryMedium>, TestVolume) {
     let medium = Arc::new(MemoryMedium::new(size, 128).unwrap());
@@ -60,7 +61,8 @@ fn assert_clean(medium: &Arc<MemoryMedium>) {
     assert_eq!(report.damaged, 0, "{:#?}", report.findings);
 }
 
-/// Each failed append comes with a change that frees a node or two, as opening and closing a file does.
+/// Each failed append comes with a change that frees a node or two, as opening and closing a file
+/// does.
 #[test]
 fn what_finds_no_space_again_and_again_sets_no_points() {
     for (size, block_size) in VOLUMES {
@@ -87,15 +89,17 @@ fn what_finds_no_space_again_and_again_sets_no_points() {
     }
 }
 
-/// POSIX: after a successful posix_fallocate writes to the range do not fail for want of space; and a database that
-/// overwrites its pages goes on.
+/// POSIX: after a successful posix_fallocate writes to the range do not fail for want of space; and
+/// a database that overwrites its pages goes on.
 #[test]
 fn a_full_volume_takes_rewrites_and_what_was_allocated() {
-    // The reserve of smaller volumes is just what removals need, or holds no map of blocks that are small.
+    // The reserve of smaller volumes is just what removals need, or holds no map of blocks that are
+    // small.
     for (size, block_size) in VOLUMES.into_iter().filter(|volume| volume.0 > 4 << 20) {
         let (medium, volume) = format(size, block_size);
         let block = u64::from(block_size);
-        let (old, promised, rest) = (make(&volume, "old"), make(&volume, "promised"), make(&volume, "rest"));
+        let (old, promised, rest) =
+            (make(&volume, "old"), make(&volume, "promised"), make(&volume, "rest"));
         let length = size / 4 / (64 * block) * (64 * block);
         for at in (0..length).step_by(64 * block as usize) {
             volume.write(old, at, &vec![1; 64 * block as usize], false).unwrap();
@@ -118,7 +122,9 @@ fn a_full_volume_takes_rewrites_and_what_was_allocated() {
             }
         }
         let set = points(&volume) - before;
-        std::eprintln!("{size} bytes in blocks of {block_size}: {bytes} rewritten with {set} points");
+        std::eprintln!(
+            "{size} bytes in blocks of {block_size}: {bytes} rewritten with {set} points"
+        );
         assert!(set <= 20 + 2 * bytes / (size / 256), "{set} points for {bytes} bytes");
         volume.checkpoint().unwrap();
         assert_clean(&medium);
@@ -143,15 +149,20 @@ fn space_that_was_just_removed_can_be_taken() {
             let new = make(&volume, "new");
             let length = filled * 9 / 10;
             match kind {
-                0 => volume.allocate(new, 0, length, AllocateMode::Allocate { keep_size: false }).unwrap(),
-                1 => volume.allocate(new, 0, length, AllocateMode::ZeroRange { keep_size: true }).unwrap(),
+                0 => volume
+                    .allocate(new, 0, length, AllocateMode::Allocate { keep_size: false })
+                    .unwrap(),
+                1 => volume
+                    .allocate(new, 0, length, AllocateMode::ZeroRange { keep_size: true })
+                    .unwrap(),
                 _ => {
                     for at in (0..length).step_by(1 << 17) {
                         volume.write(new, at, &[3; 1 << 17], false).unwrap();
                     }
                 }
             }
-            let too_much = volume.allocate(new, 0, size, AllocateMode::Allocate { keep_size: false });
+            let too_much =
+                volume.allocate(new, 0, size, AllocateMode::Allocate { keep_size: false });
             assert_eq!(too_much, Err(Error::NoSpace));
             volume.checkpoint().unwrap();
             assert_clean(&medium);

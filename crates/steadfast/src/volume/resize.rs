@@ -1,14 +1,16 @@
 //! Making a volume larger or smaller.
 //!
-//! The superblock says how large a volume is, and the second copies of superblock and metaroots lie at its end. So a
-//! resize first writes these copies at the new end, where the old volume has nothing that it needs, flushes, and then
-//! writes the first copy of the superblock: that one write of one atomic unit is the moment at which the volume has its
-//! new size. The metaroots behind the first copy are valid for both sizes. A power cut at any moment leaves the old
-//! volume or the new one.
+//! The superblock says how large a volume is, and the second copies of superblock and metaroots lie
+//! at its end. So a resize first writes these copies at the new end, where the old volume has
+//! nothing that it needs, flushes, and then writes the first copy of the superblock: that one write
+//! of one atomic unit is the moment at which the volume has its new size. The metaroots behind the
+//! first copy are valid for both sizes. A power cut at any moment leaves the old volume or the new
+//! one.
 //!
-//! Before a volume becomes smaller, everything behind the new end moves in front of it, by ordinary transactions: whatever
-//! happens meanwhile, the volume is whole. Before one becomes larger, the bitmap of its last group is written out, because
-//! "everything that can be allocated is used" would mean more than before.
+//! Before a volume becomes smaller, everything behind the new end moves in front of it, by ordinary
+//! transactions: whatever happens meanwhile, the volume is whole. Before one becomes larger, the
+//! bitmap of its last group is written out, because "everything that can be allocated is used"
+//! would mean more than before.
 
 use core::sync::atomic::Ordering;
 
@@ -35,8 +37,8 @@ const NODES_PER_STEP: usize = 32;
 const ROUNDS_MAX: u32 = 12;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// The least size in bytes to which the volume could be made smaller, by estimate: what is in use and a reserve. A
-    /// little more may be needed.
+    /// The least size in bytes to which the volume could be made smaller, by estimate: what is in
+    /// use and a reserve. A little more may be needed.
     pub fn size_least(&self) -> u64 {
         // Where that fails so does what needs to know.
         let _ = self.catch_up();
@@ -48,19 +50,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let fixed = superblock.first_block() + superblock.head_blocks();
         // The reserve depends on the size: twice is enough, it is a 64th.
         let node_cost = self.node_cost();
-        let reserve =
-            reserve_blocks((used + slack) * 2, superblock.block_size, node_cost) + self.kept(&working);
+        let reserve = reserve_blocks((used + slack) * 2, superblock.block_size, node_cost)
+            + self.kept(&working);
         let blocks = (fixed + used + slack + reserve).max(crate::layout::blocks_min(&superblock));
         (blocks * u64::from(superblock.block_size)).next_multiple_of(superblock.cell_size())
     }
 
-    /// Makes the volume larger: `size` bytes, rounded down to whole blocks. The medium has to be that long already. The
-    /// volume can be in use.
+    /// Makes the volume larger: `size` bytes, rounded down to whole blocks. The medium has to be
+    /// that long already. The volume can be in use.
     ///
     /// # Errors
-    /// `InvalidArgument` (not larger than before), `Truncated` (the medium is shorter), `Unsupported` (the medium tears the
-    /// superblock), `Held`, `ReadOnly`, `Poisoned`, the medium's. Before the last step nothing has changed; after an error
-    /// in the last step the volume is read-only, and has one size or the other when it is opened again.
+    /// `InvalidArgument` (not larger than before), `Truncated` (the medium is shorter),
+    /// `Unsupported` (the medium tears the superblock), `Held`, `ReadOnly`, `Poisoned`, the
+    /// medium's. Before the last step nothing has changed; after an error in the last step the
+    /// volume is read-only, and has one size or the other when it is opened again.
     pub fn grow(&self, size: u64) -> Result<()> {
         self.check_writable()?;
         self.check_not_held()?;
@@ -85,13 +88,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let grown = self.freeze_and_finish(&mut commit).and_then(|()| {
             let _checkpoint = self.checkpoint.lock();
-            // Nobody may look for room between the old size and the new one: a few writes under the writer's lock.
+            // Nobody may look for room between the old size and the new one: a few writes under the
+            // writer's lock.
             let mut working = self.working.lock();
             if planted(Sabotage::GrowBeforeCopies) {
                 self.switch(&new)?;
             }
             self.write_structures(&working, &new)?;
-            self.switch(&new).map_err(|error| self.fail("the superblock could not be written", error))?;
+            self.switch(&new)
+                .map_err(|error| self.fail("the superblock could not be written", error))?;
             self.store.set_size(&new);
             working.space.grow(&new);
             Ok(())
@@ -100,14 +105,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         grown
     }
 
-    /// Makes the volume smaller: `size` bytes, rounded down to whole blocks. `progress` is told from time to time how many
-    /// blocks have been moved. Nobody else uses the volume, and it is closed afterwards: open it again. The end of the
-    /// medium can be cut off then.
+    /// Makes the volume smaller: `size` bytes, rounded down to whole blocks. `progress` is told
+    /// from time to time how many blocks have been moved. Nobody else uses the volume, and it is
+    /// closed afterwards: open it again. The end of the medium can be cut off then.
     ///
     /// # Errors
-    /// `NoSpace` (not so small), `InvalidArgument` (not smaller than before), `VolumeTooSmall`, `Busy` (something lies
-    /// behind the new end that cannot be moved, because a snapshot holds it), `Unsupported`, `Held`, `ReadOnly`,
-    /// `Poisoned`, the medium's. The volume has its old size then and goes on to work.
+    /// `NoSpace` (not so small), `InvalidArgument` (not smaller than before), `VolumeTooSmall`,
+    /// `Busy` (something lies behind the new end that cannot be moved, because a snapshot holds
+    /// it), `Unsupported`, `Held`, `ReadOnly`, `Poisoned`, the medium's. The volume has its old
+    /// size then and goes on to work.
     pub fn shrink(&self, size: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         self.check_writable()?;
         self.check_not_held()?;
@@ -122,7 +128,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         {
             let mut working = self.working.lock();
             let root = self.view.read().root;
-            // On a full volume what is in the way of its owner can still be removed: the same holds afterwards.
+            // On a full volume what is in the way of its owner can still be removed: the same holds
+            // afterwards.
             let kept = new.reserve_blocks + self.kept(&working);
             let spare = self.freeze_cost(&working, &root, More::default()) + kept;
             if !working.space.fits_below(limit, spare) {
@@ -131,7 +138,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.empty_pool(&mut working);
             let roots = self.roots(&working);
             let beyond = working.space.used_beyond(&self.store, &roots, limit)?;
-            // What snapshots hold cannot move, and what is moved away from them would be there twice.
+            // What snapshots hold cannot move, and what is moved away from them would be there
+            // twice.
             if beyond > 0 && working.snapshots.keys > 0 {
                 return Err(Error::Busy);
             }
@@ -154,8 +162,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         switched.map_err(|error| self.fail("the superblock could not be written", error))
     }
 
-    /// The switch is one write that is done or not. Where it can be torn, the copy at the end of the medium has to be found
-    /// instead: that of `larger`, which is complete before and after the write.
+    /// The switch is one write that is done or not. Where it can be torn, the copy at the end of
+    /// the medium has to be found instead: that of `larger`, which is complete before and after the
+    /// write.
     fn check_switch(&self, larger: &Superblock) -> Result<()> {
         let geometry = self.store.medium.geometry();
         let whole = geometry.atomic_unit as usize >= STRUCTURE_SIZE;
@@ -163,15 +172,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if whole || found_at_end {
             return Ok(());
         }
-        Err(Error::Unsupported("this change of size on a medium whose atomic unit is below 512 bytes"))
+        Err(Error::Unsupported(
+            "this change of size on a medium whose atomic unit is below 512 bytes",
+        ))
     }
 
-    /// Writes the second copies of metaroots and superblock for `new`, and flushes. The caller holds the checkpoint lock,
-    /// or nobody else uses the volume.
+    /// Writes the second copies of metaroots and superblock for `new`, and flushes. The caller
+    /// holds the checkpoint lock, or nobody else uses the volume.
     fn write_structures(&self, working: &Working, new: &Superblock) -> Result<()> {
         let (medium, platform) = (&self.store.medium, &self.store.platform);
         let newest = &working.durable;
-        // The other slot gets nothing: what was there may have been file data that looks like a metaroot.
+        // The other slot gets nothing: what was there may have been file data that looks like a
+        // metaroot.
         let [_, newest_at] = new.metaroot_offsets(newest.generation.0);
         let [_, other_at] = new.metaroot_offsets(newest.generation.0 + 1);
         medium.write(other_at, &memory::zeroed(new.cell_size() as usize)?)?;
@@ -183,7 +195,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn write_end_of_smaller(&self, new: &Superblock) -> Result<()> {
         let _checkpoint = self.checkpoint.lock();
         let working = self.working.lock();
-        // The metaroot before the newest one can be of more blocks than there will be: then it is none, and looks damaged.
+        // The metaroot before the newest one can be of more blocks than there will be: then it is
+        // none, and looks damaged.
         let [other_at, _] = new.metaroot_offsets(working.durable.generation.0 + 1);
         self.store.medium.write(other_at, &memory::zeroed(new.cell_size() as usize)?)?;
         self.write_structures(&working, new)
@@ -195,8 +208,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.store.flush()
     }
 
-    /// Moves everything at or behind block `limit` in front of it, until neither the working nor the durable state has
-    /// anything there.
+    /// Moves everything at or behind block `limit` in front of it, until neither the working nor
+    /// the durable state has anything there.
     fn empty_tail(&self, limit: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut moved = 0;
         for _ in 0..ROUNDS_MAX {
@@ -240,12 +253,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 self.store.next(&root, &from, &Key::MAX)?
             };
             let Some((key, value)) = found else { return Ok(()) };
-            let run = crate::extent::decode_run(&value).filter(|_| key.kind() == Some(Kind::Extent));
+            let run =
+                crate::extent::decode_run(&value).filter(|_| key.kind() == Some(Kind::Extent));
             let Some(next) = key.successor() else { return Ok(()) };
             from = next;
             let Some(run) = run.filter(|run| run.end() > limit) else { continue };
             let (inode, index) = (key.inode_number(), key.suffix());
-            let step = self.with_room(|| self.move_extent(inode, index, BlockAddress(limit), shared))?;
+            let step =
+                self.with_room(|| self.move_extent(inode, index, BlockAddress(limit), shared))?;
             *moved += run.count;
             progress(*moved);
             match step {
@@ -288,7 +303,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut working = self.working.lock();
         let working = &mut *working;
         let roots = self.roots(working);
-        let changes = memory::collect(keys.iter().map(|key| PlannedChange { key: *key, value_len: None }))?;
+        let changes =
+            memory::collect(keys.iter().map(|key| PlannedChange { key: *key, value_len: None }))?;
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         let freeze = self.freeze_cost(working, &roots.working, More::default());
         if self.available(working) < plan.nodes * self.node_cost() + freeze {
@@ -312,7 +328,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Reserves blocks for data that only moves: the reserve is for such work.
-    pub(crate) fn reserve_for_move(&self, blocks: u64, goal: Option<BlockAddress>) -> Result<BlockRun> {
+    pub(crate) fn reserve_for_move(
+        &self,
+        blocks: u64,
+        goal: Option<BlockAddress>,
+    ) -> Result<BlockRun> {
         let mut working = self.working.lock();
         let working = &mut *working;
         if working.space.available() < blocks {
@@ -321,7 +341,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let roots = self.roots(working);
         let kept = self.freeze_cost(working, &roots.working, More { groups: 2, dead: 0 })
             + 4 * u64::from(roots.working.height);
-        let room = self.available(working).saturating_sub(kept).min(working.space.available_for_data());
+        let room =
+            self.available(working).saturating_sub(kept).min(working.space.available_for_data());
         if room == 0 {
             return Err(Error::NoSpace);
         }

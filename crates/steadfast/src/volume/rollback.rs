@@ -13,15 +13,16 @@ use crate::layout::Metaroot;
 use crate::platform::Platform;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Returns the volume to its last durable transaction point: the newest metaroot and the log up to the last mark.
+    /// Returns the volume to its last durable transaction point: the newest metaroot and the log up
+    /// to the last mark.
     ///
-    /// Everything accepted since is dropped, of all writers. Callers forget every cached fact: an inode number that they
-    /// hold may be gone, and answers `Stale` or `NotFound` then.
+    /// Everything accepted since is dropped, of all writers. Callers forget every cached fact: an
+    /// inode number that they hold may be gone, and answers `Stale` or `NotFound` then.
     ///
     /// # Errors
-    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error. Where the metaroot or the log cannot be read nothing has changed.
-    /// Where a part of the tree that the log changes cannot be read, the volume shows nothing and takes nothing until a
-    /// rollback succeeds or it is opened again.
+    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error. Where the metaroot or the log cannot
+    /// be read nothing has changed. Where a part of the tree that the log changes cannot be read,
+    /// the volume shows nothing and takes nothing until a rollback succeeds or it is opened again.
     pub fn rollback(&self) -> Result<()> {
         self.check_not_held()?;
         self.rollback_now()
@@ -30,12 +31,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// As [`rollback`](Self::rollback), also while the volume is held.
     pub(super) fn rollback_now(&self) -> Result<()> {
         self.check_rollback()?;
-        // Writers between reserving and publishing blocks hold their inode's lock: wait for them, let no new ones in.
+        // Writers between reserving and publishing blocks hold their inode's lock: wait for them,
+        // let no new ones in.
         let _writers = memory::collect(self.inode_locks.iter().map(|lock| lock.lock()))?;
         let mut commit = self.commit.lock();
         self.check_rollback()?;
-        // A checkpoint that was refused for want of memory, of changes that no mark has, is not finished now: they are what
-        // is to be forgotten.
+        // A checkpoint that was refused for want of memory, of changes that no mark has, is not
+        // finished now: they are what is to be forgotten.
         let unmarked = self.working.lock().frozen.as_ref().is_some_and(|frozen| frozen.unmarked);
         if !unmarked {
             self.finish_checkpoint()?;
@@ -46,19 +48,24 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Makes the marked state the working one. The caller holds the inodes' locks and the commit lock; nothing is frozen.
+    /// Makes the marked state the working one. The caller holds the inodes' locks and the commit
+    /// lock; nothing is frozen.
     pub(super) fn restore_marked(&self, commit: &mut CommitState) -> Result<()> {
         self.restore_alone(&mut self.working.lock(), |working| self.restore(commit, working))
     }
 
     fn restore(&self, commit: &mut CommitState, working: &mut Working) -> Result<()> {
-        let metaroot =
-            Metaroot::read_newest(&self.store.medium, &self.store.superblock_now(), &self.store.platform)?;
+        let metaroot = Metaroot::read_newest(
+            &self.store.medium,
+            &self.store.superblock_now(),
+            &self.store.platform,
+        )?;
         if metaroot.generation != working.durable.generation {
             return Err(Error::NoMetaroot);
         }
         let found = self.read_log(&metaroot)?;
-        // Opening takes a last record that cannot be read for one that was never finished. Here it is known that it was.
+        // Opening takes a last record that cannot be read for one that was never finished. Here it
+        // is known that it was.
         if let Some(error) = found.unreadable
             && found.end.lsn < working.log.position().lsn
         {
@@ -75,17 +82,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             *working = restored;
         }
         self.find_held_data(working);
-        let replayed = self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found));
+        let replayed =
+            self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found));
         working.log.raise_epoch(epoch);
         // Commits go on counting, so that nobody takes an old one for a new one.
         working.sequence = sequence + 1;
-        // Whoever still holds the number of an inode that is gone must not meet another one under it.
+        // Whoever still holds the number of an inode that is gone must not meet another one under
+        // it.
         working.next_inode = working.next_inode.max(next_inode);
         // Mask and timer are the user's present choice, not part of the state.
-        working.parameters_changed = metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
+        working.parameters_changed =
+            metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
         let was_lost = self.lost.swap(replayed.is_err(), Ordering::AcqRel);
         self.rolling_back.store(false, Ordering::Release);
-        replayed.map_err(|error| self.fail("the state to roll back to could not be read", error))?;
+        replayed
+            .map_err(|error| self.fail("the state to roll back to could not be read", error))?;
         if was_lost {
             *self.failure.lock() = None;
             self.failed.store(false, Ordering::Release);

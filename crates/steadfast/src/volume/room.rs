@@ -1,22 +1,27 @@
-//! How much room a change must leave: a freeze always finds the nodes that it needs, and what holds space can be removed
-//! on a full volume.
+//! How much room a change must leave: a freeze always finds the nodes that it needs, and what holds
+//! space can be removed on a full volume.
 //!
 //! # What removing needs
-//! Without a snapshot the copies that removing makes come back with the next checkpoint, so the reserve is enough for any
-//! number of removals. Under a snapshot nothing comes back. But nothing is taken twice either:
-//! - a node that the newest snapshot holds is copied once; the copy belongs to the live tree alone, and copies of that come
-//!   back. So at most one new node for each node in common: `shared_nodes`;
-//! - each copy of such a node, and each run of data that the snapshot holds, gets one entry in the dead list. Runs of data are
-//!   no more than their blocks (`held_data`), and no more than the extents that fit the nodes of the live tree.
+//! Without a snapshot the copies that removing makes come back with the next checkpoint, so the
+//! reserve is enough for any number of removals. Under a snapshot nothing comes back. But nothing
+//! is taken twice either:
+//! - a node that the newest snapshot holds is copied once; the copy belongs to the live tree alone,
+//!   and copies of that come back. So at most one new node for each node in common: `shared_nodes`;
+//! - each copy of such a node, and each run of data that the snapshot holds, gets one entry in the
+//!   dead list. Runs of data are no more than their blocks (`held_data`), and no more than the
+//!   extents that fit the nodes of the live tree.
 //!
-//! [`kept_for_removal`](Volume::kept_for_removal) is the sum, with the dead list's leaves half full and its branches. An
-//! operation that is no removal leaves it, beside the reserve and [`freeze_cost`](Volume::freeze_cost); taking a snapshot,
-//! which makes the whole tree common, is refused where it is not there. A removal makes the sum smaller by what it takes, so
-//! the reserve is there for the next one, behind a checkpoint. Both counts are upper bounds that are known without a look.
+//! [`kept_for_removal`](Volume::kept_for_removal) is the sum, with the dead list's leaves half full
+//! and its branches. An operation that is no removal leaves it, beside the reserve and
+//! [`freeze_cost`](Volume::freeze_cost); taking a snapshot, which makes the whole tree common, is
+//! refused where it is not there. A removal makes the sum smaller by what it takes, so the reserve
+//! is there for the next one, behind a checkpoint. Both counts are upper bounds that are known
+//! without a look.
 //!
 //! # What a removal is checked against
-//! Estimates of what the next freeze needs have to be good for any tree, which is far too much for a small one. Where
-//! they say no to a removal, [`check_room`](Volume::check_room) plans the change and the freeze together and counts.
+//! Estimates of what the next freeze needs have to be good for any tree, which is far too much for
+//! a small one. Where they say no to a removal, [`check_room`](Volume::check_room) plans the change
+//! and the freeze together and counts.
 
 use steadfast_media::Medium;
 
@@ -68,8 +73,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.store.superblock.node_size as usize
     }
 
-    /// Blocks that the next freeze may need to write the bitmaps of changed groups and the dead list: an estimate for any
-    /// tree, without a look at it.
+    /// Blocks that the next freeze may need to write the bitmaps of changed groups and the dead
+    /// list: an estimate for any tree, without a look at it.
     pub(super) fn freeze_cost(&self, working: &Working, root: &Root, more: More) -> u64 {
         self.freeze_cost_of(working, root, Unsettled::of(working), more)
     }
@@ -86,12 +91,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let groups = unsettled.groups.saturating_add(2).min(all);
         let more_groups = more.groups.min(all - groups);
         let height = u64::from(root.height);
-        // Each changed group copies its path; copying frees old nodes, which may change as many groups again. Those of
-        // one batch are near each other in the tree.
-        let copies = (2 * groups * height + 2 * more_groups).min(working.nodes.saturating_add(height));
+        // Each changed group copies its path; copying frees old nodes, which may change as many
+        // groups again. Those of one batch are near each other in the tree.
+        let copies =
+            (2 * groups * height + 2 * more_groups).min(working.nodes.saturating_add(height));
         // A group that was full or empty gets a bitmap, which may split its leaf.
         let splits = 3 * (groups + more_groups) / 2 + 2 * height + 1;
-        let dead = self.dead_list_cost(working, root, unsettled.dead.saturating_add(more.dead), copies);
+        let dead =
+            self.dead_list_cost(working, root, unsettled.dead.saturating_add(more.dead), copies);
         copies.saturating_add(splits).saturating_add(dead).saturating_mul(self.node_cost())
     }
 
@@ -114,7 +121,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let capacity = item_capacity(self.node_size());
         // A leaf that splits for one item more keeps half of them.
         let kept = |size: usize| ((capacity / size).max(1) as u64).div_ceil(2);
-        let mut nodes = entries.div_ceil(kept(item_size(dead_item_len(per_item))) * per_item as u64);
+        let mut nodes =
+            entries.div_ceil(kept(item_size(dead_item_len(per_item))) * per_item as u64);
         let mut all = nodes;
         let fan_out = kept(item_size(NodePointer::LEN)).max(2);
         while nodes > 1 {
@@ -133,8 +141,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// What rewrites leave of the reserve: half of it, and what removals need in any case. All of it where nothing brings
-    /// back what they take.
+    /// What rewrites leave of the reserve: half of it, and what removals need in any case. All of
+    /// it where nothing brings back what they take.
     fn reserve_of_rewrites(&self) -> u64 {
         let reserve = self.store.reserve_blocks();
         match self.may_reclaim() {
@@ -143,8 +151,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// What making a hole may use up. One in the middle of an extent (`splits`) makes two keys of one; where a snapshot or
-    /// another file may have the blocks, too, nothing comes back for that, and it is no removal.
+    /// What making a hole may use up. One in the middle of an extent (`splits`) makes two keys of
+    /// one; where a snapshot or another file may have the blocks, too, nothing comes back for that,
+    /// and it is no removal.
     pub(crate) fn class_of_hole(&self, splits: bool) -> SpaceClass {
         let held = || {
             // Where that fails so does the change.
@@ -155,7 +164,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if splits && held() { SpaceClass::Normal } else { SpaceClass::Freeing }
     }
 
-    /// Whether blocks of this birth are in no snapshot, and in no other file where no file shares any.
+    /// Whether blocks of this birth are in no snapshot, and in no other file where no file shares
+    /// any.
     pub(crate) fn is_unshared(&self, birth: Generation) -> bool {
         let working = self.working.lock();
         working.snapshots.shared_extents == 0 && !working.is_held(birth)
@@ -172,8 +182,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Blocks that removing everything can take under a snapshot that has `shared` of the live tree's `nodes` and `data`
-    /// of its blocks of data in common with it; see the module.
+    /// Blocks that removing everything can take under a snapshot that has `shared` of the live
+    /// tree's `nodes` and `data` of its blocks of data in common with it; see the module.
     pub(super) fn kept_for_removal(&self, nodes: u64, shared: u64, data: u64) -> u64 {
         let extents = (item_capacity(self.node_size()) / item_size(EXTENT_HEADER_LEN)) as u64;
         let runs = data.min(nodes.saturating_mul(extents));
@@ -200,7 +210,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Blocks that data leaves: for the freeze, the reserve, and what is kept for removals.
     pub(super) fn kept_from_data(&self, working: &Working, class: SpaceClass) -> u64 {
         let root = self.view.read().root;
-        let reserve = self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
+        let reserve =
+            self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
         reserve.saturating_add(self.freeze_cost(working, &root, More::default()))
     }
 }

@@ -1,8 +1,9 @@
 //! Whether there is room for a change and for the freeze behind it.
 //!
-//! Estimates answer at once and are good for any tree. A removal for which they say no, though it may well fit, is counted:
-//! the change, the bitmaps and the dead list that the freeze will put are planned as one, and what they touch is added until
-//! nothing new is touched. The plan is then bound to what was counted ([`Plan::confined`]).
+//! Estimates answer at once and are good for any tree. A removal for which they say no, though it
+//! may well fit, is counted: the change, the bitmaps and the dead list that the freeze will put are
+//! planned as one, and what they touch is added until nothing new is touched. The plan is then
+//! bound to what was counted ([`Plan::confined`]).
 
 use alloc::vec::Vec;
 
@@ -21,7 +22,8 @@ use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange};
 use crate::types::{BlockAddress, BlockRun, Generation};
 
-/// Nodes beyond the plan for a removal: a leaf that it merges may have less room for what the freeze puts than planned.
+/// Nodes beyond the plan for a removal: a leaf that it merges may have less room for what the
+/// freeze puts than planned.
 const MERGED_LEAF_NODES: u64 = 3;
 
 /// A change that wants room.
@@ -37,7 +39,8 @@ pub(super) struct Wanted<'a> {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// The plan for a change, where there is room for it, the freeze behind it, and what its class leaves.
+    /// The plan for a change, where there is room for it, the freeze behind it, and what its class
+    /// leaves.
     ///
     /// # Errors
     /// `NoSpace`; nodes and bitmaps that cannot be read. Nothing has changed.
@@ -57,7 +60,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             &roots.working,
             more,
         ));
-        // Close to the end the estimates, which do not cover every tree, have to leave the reserve also to a removal.
+        // Close to the end the estimates, which do not cover every tree, have to leave the reserve
+        // also to a removal.
         let left = match wanted.class {
             SpaceClass::Freeing => self.store.reserve_blocks(),
             class => self.reserve_for(working, class),
@@ -73,8 +77,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(plan)
     }
 
-    /// Whether there is room for a change behind a transaction point, as far as can be counted: what was freed is back then,
-    /// no group is changed, and every node on the way is one of an earlier generation.
+    /// Whether there is room for a change behind a transaction point, as far as can be counted:
+    /// what was freed is back then, no group is changed, and every node on the way is one of an
+    /// earlier generation.
     fn fits_behind_point(
         &self,
         working: &Working,
@@ -83,19 +88,27 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         plan: &Plan,
         left: u64,
     ) -> Result<bool> {
-        let own = plan.visited.iter().filter(|visited| visited.pointer.generation == working.generation);
+        let own =
+            plan.visited.iter().filter(|visited| visited.pointer.generation == working.generation);
         let nodes = plan.nodes.saturating_add(own.count() as u64);
         let copies = u64::from(self.store.superblock.metadata_copies);
         let dead = wanted.dead as u64 + nodes.min(working.snapshots.shared_nodes) * copies;
         let more = More { groups: working.space.groups_of(wanted.runs)?.len() as u64, dead };
         let freeze = self.freeze_cost_of(working, &roots.working, Unsettled::default(), more);
-        let needed = nodes.saturating_mul(self.node_cost()).saturating_add(freeze).saturating_add(left);
+        let needed =
+            nodes.saturating_mul(self.node_cost()).saturating_add(freeze).saturating_add(left);
         Ok(self.available(working).saturating_add(working.space.almost_free()) >= needed)
     }
 
-    /// Whether so many blocks can be had for nodes. Where a node has several blocks they have to lie together, which no
-    /// number of free blocks tells: so many nodes are set aside then, and data cannot come between their blocks any more.
-    pub(super) fn has_room(&self, working: &mut Working, roots: &Roots, blocks: u64) -> Result<bool> {
+    /// Whether so many blocks can be had for nodes. Where a node has several blocks they have to
+    /// lie together, which no number of free blocks tells: so many nodes are set aside then, and
+    /// data cannot come between their blocks any more.
+    pub(super) fn has_room(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        blocks: u64,
+    ) -> Result<bool> {
         if self.available(working) < blocks {
             return Ok(false);
         }
@@ -109,12 +122,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Sets aside the nodes that a removal and the freeze behind it can need; see the module. Returns the groups whose
-    /// bitmaps were counted, in order.
-    fn count_room(&self, working: &mut Working, roots: &Roots, wanted: &Wanted<'_>) -> Result<Vec<u64>> {
+    /// Sets aside the nodes that a removal and the freeze behind it can need; see the module.
+    /// Returns the groups whose bitmaps were counted, in order.
+    fn count_room(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        wanted: &Wanted<'_>,
+    ) -> Result<Vec<u64>> {
         let copies = u64::from(self.store.superblock.metadata_copies);
         let count = self.store.superblock.node_blocks();
-        let removals = wanted.changes.iter().filter(|change| change.value_len.is_none()).count() as u64;
+        let removals =
+            wanted.changes.iter().filter(|change| change.value_len.is_none()).count() as u64;
         // A removal merges one neighbour a level at most, which nobody has visited.
         let merged = removals.saturating_mul(u64::from(roots.working.height));
         let slack = if removals > 0 { MERGED_LEAF_NODES } else { 0 };
@@ -124,7 +143,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         loop {
             let shared = working.snapshots.shared_nodes;
             let old_nodes = if shared > 0 { (merged + held).min(shared) } else { 0 };
-            let entries = ((working.dying.len() + wanted.dead) as u64).saturating_add(old_nodes * copies);
+            let entries =
+                ((working.dying.len() + wanted.dead) as u64).saturating_add(old_nodes * copies);
             let changes = self.with_freeze(working, roots, wanted.changes, &groups, entries)?;
             let plan = self.store.plan(&roots.working, working.generation, &changes)?;
             let nodes = plan.nodes + slack;
@@ -137,10 +157,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let runs = memory::collect(touched.map(|start| BlockRun { start, count }))?;
             let known = groups.len();
             add_new(&mut groups, &working.space.groups_of(&runs)?)?;
-            let old =
-                |generation: Generation| generation != working.generation && working.is_held(generation);
+            let old = |generation: Generation| {
+                generation != working.generation && working.is_held(generation)
+            };
             let now_held =
-                plan.visited.iter().filter(|visited| old(visited.pointer.generation)).count() as u64;
+                plan.visited.iter().filter(|visited| old(visited.pointer.generation)).count()
+                    as u64;
             if groups.len() == known && now_held <= held {
                 return Ok(groups);
             }
@@ -148,7 +170,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// A change together with what the freeze behind it puts: the bitmaps of `groups`, and a dead list longer by `entries`.
+    /// A change together with what the freeze behind it puts: the bitmaps of `groups`, and a dead
+    /// list longer by `entries`.
     fn with_freeze(
         &self,
         working: &Working,
@@ -168,7 +191,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 birth: working.snapshots.newest,
             };
             let entries = memory::filled(entry, usize::try_from(entries).unwrap_or(usize::MAX))?;
-            for (key, value) in self.dead_list_puts(&roots.working, working.snapshots.newest, &entries)? {
+            for (key, value) in
+                self.dead_list_puts(&roots.working, working.snapshots.newest, &entries)?
+            {
                 memory::push(&mut all, PlannedChange { key, value_len: Some(value.len()) })?;
             }
         }

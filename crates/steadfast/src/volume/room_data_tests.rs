@@ -40,7 +40,12 @@ fn promised(volume: &TestVolume) -> u64 {
 }
 
 /// Writes so many bytes at the end of a file, `step` at a time.
-fn append(volume: &TestVolume, inode: InodeNumber, bytes: u64, step: u64) -> Result<(), (u64, Error)> {
+fn append(
+    volume: &TestVolume,
+    inode: InodeNumber,
+    bytes: u64,
+    step: u64,
+) -> Result<(), (u64, Error)> {
     let data = vec![7; step as usize];
     let mut done = 0;
     while done < bytes {
@@ -124,9 +129,10 @@ fn what_statfs_promises_can_be_written_and_little_more() {
         (192 << 20, 4096, 128 << 10),
         (64 << 20, 65536, 1 << 20),
     ] {
-        for (before, mask) in [Before::Empty, Before::InPieces, Before::Snapshot, Before::JustRemoved]
-            .into_iter()
-            .flat_map(|before| MASKS.map(|mask| (before, mask)))
+        for (before, mask) in
+            [Before::Empty, Before::InPieces, Before::Snapshot, Before::JustRemoved]
+                .into_iter()
+                .flat_map(|before| MASKS.map(|mask| (before, mask)))
         {
             let (medium, volume) =
                 format(size, &FormatOptions { block_size, mask, ..FormatOptions::default() });
@@ -154,26 +160,33 @@ fn what_statfs_promises_can_be_written_and_little_more() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Beside its data a small file takes an inode, a name and an extent: what the tree needs for those, with all copies.
+/// Beside its data a small file takes an inode, a name and an extent: what the tree needs for
+/// those, with all copies.
 #[test]
 fn small_files_fill_what_statfs_promises_less_their_keys() {
     const KEYS: u64 = 1024;
-    for (size, block_size, length) in [(4 << 20, 512, 512), (16 << 20, 4096, 4096), (64 << 20, 4096, 12_000)]
+    for (size, block_size, length) in
+        [(4 << 20, 512, 512), (16 << 20, 4096, 4096), (64 << 20, 4096, 12_000)]
     {
-        let (medium, volume) = format(size, &FormatOptions { block_size, ..FormatOptions::default() });
+        let (medium, volume) =
+            format(size, &FormatOptions { block_size, ..FormatOptions::default() });
         let (promise, sure) = (promised(&volume), volume.available_bytes().unwrap());
         let mut made = 0;
         let refused = loop {
             let name = alloc::format!("{made}");
-            let file = volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default());
-            let written = file.and_then(|file| volume.write(file.inode, 0, &vec![7; length], false));
+            let file =
+                volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default());
+            let written =
+                file.and_then(|file| volume.write(file.inode, 0, &vec![7; length], false));
             match written {
                 Ok(()) => made += 1,
                 Err(error) => break error,
             }
         };
         let taken = (length as u64).next_multiple_of(u64::from(block_size));
-        std::eprintln!("{size} bytes: {promise} promised, {sure} sure, {made} files of {length}, {refused}");
+        std::eprintln!(
+            "{size} bytes: {promise} promised, {sure} sure, {made} files of {length}, {refused}"
+        );
         assert_eq!(refused, Error::NoSpace);
         assert!(made * (taken + KEYS) >= promise, "{made} files of {length} of {promise} bytes");
         assert!(made * taken <= promise, "{made} files of {length} are more than {promise} bytes");

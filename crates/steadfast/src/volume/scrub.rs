@@ -1,4 +1,5 @@
-//! What a scrub needs to know of the states: whether it may write, and the newest metaroot while no checkpoint writes one.
+//! What a scrub needs to know of the states: whether it may write, and the newest metaroot while no
+//! checkpoint writes one.
 
 use core::sync::atomic::Ordering;
 
@@ -14,17 +15,21 @@ use crate::types::Generation;
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Whether bad copies may be written again.
     pub(crate) fn may_heal(&self) -> bool {
-        !self.read_only && !self.failed.load(Ordering::Acquire) && !self.closed.load(Ordering::Acquire)
+        !self.read_only
+            && !self.failed.load(Ordering::Acquire)
+            && !self.closed.load(Ordering::Acquire)
     }
 
-    /// Runs `work` while nobody changes the size of the volume, and with it the places of the second copies.
+    /// Runs `work` while nobody changes the size of the volume, and with it the places of the
+    /// second copies.
     pub(crate) fn with_fixed_places<T>(&self, work: impl FnOnce(&Superblock) -> T) -> T {
         let _commit = self.commit.lock();
         work(&self.store.superblock_now())
     }
 
-    /// Verifies both copies of the durable metaroot; those that were bad by offset and generation, and whether they are
-    /// good again. A slot holds the same metaroot until the checkpoint after the next.
+    /// Verifies both copies of the durable metaroot; those that were bad by offset and generation,
+    /// and whether they are good again. A slot holds the same metaroot until the checkpoint after
+    /// the next.
     pub(crate) fn scrub_metaroot(
         &self,
         superblock: &Superblock,
@@ -42,7 +47,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             };
             if !good() {
                 let written = self.may_heal()
-                    && durable.write_copy(&store.medium, superblock, &store.platform, offset).is_ok();
+                    && durable
+                        .write_copy(&store.medium, superblock, &store.platform, offset)
+                        .is_ok();
                 bad.push((offset, durable.generation, written && good()));
             }
         }

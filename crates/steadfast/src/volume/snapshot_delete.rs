@@ -1,12 +1,13 @@
 //! Deleting snapshots.
 //!
-//! In the foreground the snapshot's key gets a flag, and it has no name any more. Its dead list is then worked off in units,
-//! each part of a checkpoint: blocks that were born after the snapshot before it are freed, the others go to that one's
-//! list. When the list is empty the key goes. Every unit leaves a sound state, so a power cut or an unmount only
-//! interrupts the work.
+//! In the foreground the snapshot's key gets a flag, and it has no name any more. Its dead list is
+//! then worked off in units, each part of a checkpoint: blocks that were born after the snapshot
+//! before it are freed, the others go to that one's list. When the list is empty the key goes.
+//! Every unit leaves a sound state, so a power cut or an unmount only interrupts the work.
 //!
-//! A unit is no operation and sets no transaction point of its own accord: it waits for a moment when nothing is
-//! uncommitted, or comes with the next point, unless the timer may set one at any time.
+//! A unit is no operation and sets no transaction point of its own accord: it waits for a moment
+//! when nothing is uncommitted, or comes with the next point, unless the timer may set one at any
+//! time.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -28,8 +29,8 @@ use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange, Root};
 use crate::types::{BlockRun, Generation};
 
-/// Entries of a dead list in one unit at most. Few in the lab, whose dead lists are short: deletions are to take several units
-/// there, too.
+/// Entries of a dead list in one unit at most. Few in the lab, whose dead lists are short:
+/// deletions are to take several units there, too.
 const UNIT_ENTRIES: usize = if cfg!(feature = "sabotage") { 8 } else { 512 };
 
 /// What one unit does.
@@ -53,8 +54,9 @@ impl Unit {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Deletes a snapshot: at once for everybody who looks, and durably when this returns (a transaction point). Its blocks
-    /// come back by [`background`](Self::background) work. Works on a full volume.
+    /// Deletes a snapshot: at once for everybody who looks, and durably when this returns (a
+    /// transaction point). Its blocks come back by [`background`](Self::background) work. Works on
+    /// a full volume.
     ///
     /// # Errors
     /// `NotFound`, `Held`; as [`transact`](Self::transact).
@@ -83,7 +85,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.freeze_and_finish(&mut commit)
     }
 
-    /// The counts, and the data in common with the newest snapshot, when `record` is a snapshot no more.
+    /// The counts, and the data in common with the newest snapshot, when `record` is a snapshot no
+    /// more.
     fn counts_without(
         &self,
         root: &Root,
@@ -99,7 +102,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if (!other.deleting || planted(Sabotage::NewestIsDeleting))
                 && other.generation < record.generation
             {
-                (newest, shared_nodes, data) = (other.generation, other.nodes, self.data_of(&other));
+                (newest, shared_nodes, data) =
+                    (other.generation, other.nodes, self.data_of(&other));
             }
             Ok(other.generation < record.generation)
         })?;
@@ -118,8 +122,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.snapshots_waiting.load(Ordering::Acquire)
     }
 
-    /// One unit of deleting snapshots; `true` while there is more to do at once. Unless it `may_commit`, nothing happens while
-    /// something is uncommitted.
+    /// One unit of deleting snapshots; `true` while there is more to do at once. Unless it
+    /// `may_commit`, nothing happens while something is uncommitted.
     pub(super) fn delete_in_background(&self, may_commit: bool) -> Result<bool> {
         if !self.snapshots_wait() {
             return Ok(false);
@@ -144,9 +148,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(self.snapshots_wait())
     }
 
-    /// The working state is about to be frozen in the foreground: works off a unit, if one waits. `false`: nothing was
-    /// done. A unit that does not find room waits for another moment; one that cannot be read, for the next deletion or
-    /// mount.
+    /// The working state is about to be frozen in the foreground: works off a unit, if one waits.
+    /// `false`: nothing was done. A unit that does not find room waits for another moment; one that
+    /// cannot be read, for the next deletion or mount.
     pub(super) fn delete_unit(&self, working: &mut Working) -> bool {
         self.snapshots_starve.store(false, Ordering::Release);
         if !self.snapshots_wait() {
@@ -210,7 +214,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The next unit for `record`; `before` is the snapshot before it, 0 where there is none.
-    fn plan_unit(&self, root: &Root, record: &Record, before: Generation, entries: usize) -> Result<Unit> {
+    fn plan_unit(
+        &self,
+        root: &Root,
+        record: &Record,
+        before: Generation,
+        entries: usize,
+    ) -> Result<Unit> {
         let mut unit = Unit { last: true, ..Unit::default() };
         let mut moved: Vec<DeadEntry> = Vec::new();
         let (mut from, last) = Key::dead_list_range(record.generation);
@@ -253,10 +263,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(unit)
     }
 
-    /// The nodes that a unit needs, where the volume has room for them and for the freeze afterwards.
+    /// The nodes that a unit needs, where the volume has room for them and for the freeze
+    /// afterwards.
     fn room_for_unit(&self, working: &mut Working, roots: &Roots, unit: &Unit) -> Result<Plan> {
         let changes = memory::collect(unit.changes())?;
-        let wanted = Wanted { changes: &changes, runs: &unit.freed, dead: 0, class: SpaceClass::Freeing };
+        let wanted =
+            Wanted { changes: &changes, runs: &unit.freed, dead: 0, class: SpaceClass::Freeing };
         self.check_room(working, roots, &wanted)
     }
 }

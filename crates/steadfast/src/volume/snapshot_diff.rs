@@ -1,8 +1,9 @@
 //! What has changed between two states: two snapshots, or a snapshot and the live volume.
 //!
-//! The work grows with what has changed: subtrees that both states have are skipped. It is done in bounded calls, each of
-//! which goes on where the one before ended, and per inode it stops at the first difference of each sort, so that a file
-//! with a million changed extents costs no more than one with one.
+//! The work grows with what has changed: subtrees that both states have are skipped. It is done in
+//! bounded calls, each of which goes on where the one before ended, and per inode it stops at the
+//! first difference of each sort, so that a file with a million changed extents costs no more than
+//! one with one.
 
 use alloc::vec::Vec;
 
@@ -32,7 +33,8 @@ pub struct InodeChange {
     pub created: bool,
     /// Only the first state has it.
     pub removed: bool,
-    /// Data or size differ (files; data that was written again may be the same), or the target (symbolic links).
+    /// Data or size differ (files; data that was written again may be the same), or the target
+    /// (symbolic links).
     pub content: bool,
     /// Owner, group, permissions, number of links, device number or extended attributes differ.
     pub attributes: bool,
@@ -52,15 +54,17 @@ pub struct SnapshotDiff {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Which inodes differ between the snapshot `before` and the snapshot `after` (`None`: the live volume), from inode
-    /// number `from` on (0 at first): up to `limit` changes, or fewer where much is to be looked at. The live volume may go
-    /// on between two calls; each sees one state of it.
+    /// Which inodes differ between the snapshot `before` and the snapshot `after` (`None`: the live
+    /// volume), from inode number `from` on (0 at first): up to `limit` changes, or fewer where
+    /// much is to be looked at. The live volume may go on between two calls; each sees one state of
+    /// it.
     ///
-    /// Names are in the directories whose `entries` differ and, of files whose content alone differs, in the others:
-    /// list them in the states, see [`open_snapshot`](Self::open_snapshot).
+    /// Names are in the directories whose `entries` differ and, of files whose content alone
+    /// differs, in the others: list them in the states, see [`open_snapshot`](Self::open_snapshot).
     ///
     /// # Errors
-    /// `NotFound` where there is no such snapshot (any more); `CorruptMetadata`, `OutOfMemory`, `Medium`.
+    /// `NotFound` where there is no such snapshot (any more); `CorruptMetadata`, `OutOfMemory`,
+    /// `Medium`.
     pub fn snapshot_diff(
         &self,
         before: &str,
@@ -71,7 +75,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.catch_up()?;
         // While it is held the live tree does not change.
         let reader = self.reader()?;
-        let root_of = |name: &str| self.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound);
+        let root_of =
+            |name: &str| self.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound);
         let old = root_of(before)?.root;
         let new = match after {
             Some(name) => root_of(name)?.root,
@@ -98,7 +103,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The first inode at or after `from` that differs.
-    fn next_change(&self, old: &Root, new: &Root, from: InodeNumber, leaves: &mut usize) -> Result<Step> {
+    fn next_change(
+        &self,
+        old: &Root,
+        new: &Root,
+        from: InodeNumber,
+        leaves: &mut usize,
+    ) -> Result<Step> {
         let first = match self.store.difference(old, new, &Key::inode(from), &Key::MAX, *leaves)? {
             Found::End => return Ok(Step::End),
             Found::NotBefore(key) => {
@@ -110,11 +121,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         *leaves = leaves.saturating_sub(1);
         let inode = first.key.inode_number();
         let behind = Step::Nothing(InodeNumber(inode.0.saturating_add(1)));
-        let load = |root: &Root| match self.store.get_with(root, &Key::inode(inode), Inode::decode)? {
-            // Removed, and kept for those who have it open or until its blocks are free.
-            Some(found) => found.map(|found| Some(found).filter(|found| found.links > 0)),
-            None => Ok(None),
-        };
+        let load =
+            |root: &Root| match self.store.get_with(root, &Key::inode(inode), Inode::decode)? {
+                // Removed, and kept for those who have it open or until its blocks are free.
+                Some(found) => found.map(|found| Some(found).filter(|found| found.links > 0)),
+                None => Ok(None),
+            };
         let (before, after) = (load(old)?, load(new)?);
         let Some(any) = after.or(before) else { return Ok(behind) };
         let mut change = InodeChange {
@@ -145,7 +157,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (mut from, mut last) = (first.key, first.key);
         last.0[8..].fill(0xff);
         loop {
-            // Within one inode there is no budget: equal subtrees are skipped, and each kind ends at its first difference.
+            // Within one inode there is no budget: equal subtrees are skipped, and each kind ends
+            // at its first difference.
             match self.store.difference(old, new, &from, &last, LEAVES_PER_CALL)? {
                 Found::End => return Ok(()),
                 Found::NotBefore(key) => from = key,
@@ -177,13 +190,19 @@ enum Step {
 
 impl InodeChange {
     fn compare_attributes(&mut self, before: &Inode, after: &Inode) {
-        let facts = |inode: &Inode| (inode.permissions, inode.uid, inode.gid, inode.links, inode.device);
+        let facts =
+            |inode: &Inode| (inode.permissions, inode.uid, inode.gid, inode.links, inode.device);
         self.attributes = facts(before) != facts(after);
         self.content = self.kind == FileKind::Regular && before.size != after.size;
         self.times = (before.modified, before.changed) != (after.modified, after.changed);
     }
 
     fn is_any(&self) -> bool {
-        self.created || self.removed || self.content || self.attributes || self.entries || self.times
+        self.created
+            || self.removed
+            || self.content
+            || self.attributes
+            || self.entries
+            || self.times
     }
 }

@@ -1,4 +1,5 @@
-//! Snapshots where it is tight: full volumes, many snapshots, a log that was cut while a checkpoint was in flight.
+//! Snapshots where it is tight: full volumes, many snapshots, a log that was cut while a checkpoint
+//! was in flight.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -64,7 +65,8 @@ fn fill(volume: &TestVolume, prefix: &str, length: usize) -> Vec<alloc::string::
     }
 }
 
-/// An extent born in the generation after a checkpoint that was in flight must not seem younger than a later snapshot.
+/// An extent born in the generation after a checkpoint that was in flight must not seem younger
+/// than a later snapshot.
 #[test]
 fn births_of_the_log_are_not_above_the_working_generation() {
     let options = FormatOptions {
@@ -107,7 +109,8 @@ fn births_of_the_log_are_not_above_the_working_generation() {
     }
     volume.checkpoint().unwrap();
     assert_clean(&medium);
-    let view = Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), "s").unwrap();
+    let view =
+        Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), "s").unwrap();
     let mut data = [0; 4096];
     view.read(late, 0, &mut data).unwrap();
     assert_eq!(data, [1; 4096]);
@@ -116,8 +119,11 @@ fn births_of_the_log_are_not_above_the_working_generation() {
 /// Everything can be removed, in any order, while a snapshot holds it all and the volume is full.
 #[test]
 fn a_full_volume_under_a_snapshot_can_be_emptied() {
-    for (length, size, block_size) in [(20_000, 16 << 20, 4096), (700, 8 << 20, 512), (90, 4 << 20, 512)] {
-        let options = FormatOptions { block_size, mask: without_timer(), ..FormatOptions::default() };
+    for (length, size, block_size) in
+        [(20_000, 16 << 20, 4096), (700, 8 << 20, 512), (90, 4 << 20, 512)]
+    {
+        let options =
+            FormatOptions { block_size, mask: without_timer(), ..FormatOptions::default() };
         let medium = format(size, &options);
         let volume = open(&medium);
         let count = volume.statistics().unwrap().blocks_available * u64::from(block_size) / 8;
@@ -152,10 +158,12 @@ fn a_full_volume_under_a_snapshot_can_be_emptied() {
     }
 }
 
-/// The blocks of a snapshot that was deleted count as used in the state of a later one. All that is free may be among them.
+/// The blocks of a snapshot that was deleted count as used in the state of a later one. All that is
+/// free may be among them.
 #[test]
 fn a_full_volume_goes_back_past_deleted_snapshots() {
-    let options = FormatOptions { block_size: 512, mask: without_timer(), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, mask: without_timer(), ..FormatOptions::default() };
     let medium = format(4 << 20, &options);
     let volume = open(&medium);
     let kept = make(&volume, "kept").unwrap();
@@ -218,7 +226,9 @@ fn a_thousand_snapshots_cost_nothing() {
         let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
         for number in 0..2000u32 {
             let name = alloc::format!("file {number}");
-            volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default()).unwrap();
+            volume
+                .create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default())
+                .unwrap();
             if number % 2 == 0 && u64::from(number) / 2 < snapshots {
                 volume.snapshot_create(&alloc::format!("snapshot {number}")).unwrap();
             }

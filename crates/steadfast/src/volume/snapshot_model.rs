@@ -1,5 +1,5 @@
-//! Snapshots under a plain model: random files, transaction points, snapshots, deletions, rollbacks, and power cuts in the
-//! middle of any of them.
+//! Snapshots under a plain model: random files, transaction points, snapshots, deletions,
+//! rollbacks, and power cuts in the middle of any of them.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -95,7 +95,8 @@ impl World {
         let which = |which: u8, model: &Model| usize::from(which) % model.snapshots.len().max(1);
         match step {
             Step::Write { file, offset, length } => {
-                let (name, offset, length) = (name_of(*file), usize::from(*offset), usize::from(*length));
+                let (name, offset, length) =
+                    (name_of(*file), usize::from(*offset), usize::from(*length));
                 self.taken += 1;
                 let data = vec![self.taken as u8; length];
                 let inode = match volume.lookup(ROOT, name.as_bytes()) {
@@ -199,7 +200,13 @@ impl World {
         Ok(())
     }
 
-    fn clone_range(&mut self, volume: &TestVolume, from: (u8, u8), to: (u8, u8), blocks: u8) -> Result<()> {
+    fn clone_range(
+        &mut self,
+        volume: &TestVolume,
+        from: (u8, u8),
+        to: (u8, u8),
+        blocks: u8,
+    ) -> Result<()> {
         let block = volume.superblock().block_size as usize;
         let (source, target) = (name_of(from.0), name_of(to.0));
         let (Some(data), true) =
@@ -210,15 +217,23 @@ impl World {
         let inode = |name: &str| volume.lookup(ROOT, name.as_bytes()).map(|found| found.inode);
         let (at, to_at) = (usize::from(from.1) * block, usize::from(to.1) * block);
         let length = usize::from(blocks) * block;
-        let result =
-            volume.clone_range(inode(&source)?, at as u64, inode(&target)?, to_at as u64, length as u64);
+        let result = volume.clone_range(
+            inode(&source)?,
+            at as u64,
+            inode(&target)?,
+            to_at as u64,
+            length as u64,
+        );
         let end = if blocks == 0 { data.len() } else { at + length };
         let content = self.working.files.get_mut(&target).unwrap();
         let to_end = to_at + end.saturating_sub(at);
         let aligned = end.is_multiple_of(block) || (end == data.len() && to_end >= content.len());
         let overlaps = source == target && at < to_end && to_at < end;
         if end > data.len() || at > end || !aligned || overlaps {
-            assert!(matches!(result, Err(Error::InvalidArgument(_) | Error::Medium(_))), "{result:?}");
+            assert!(
+                matches!(result, Err(Error::InvalidArgument(_) | Error::Medium(_))),
+                "{result:?}"
+            );
             return result.map(drop);
         }
         assert_eq!(result?, (end - at) as u64);
@@ -244,7 +259,8 @@ impl World {
     }
 
     fn assert_clean(&self) -> CheckReport {
-        let report = check(&self.medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
+        let report =
+            check(&self.medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
         // A cut between the two copies of a metaroot leaves one of them old.
         assert_eq!(report.damaged, 0, "{:#?}", report.findings);
         report
@@ -273,7 +289,12 @@ fn files_of(volume: &TestVolume) -> Files {
     }
 }
 
-fn check_steps(options: FormatOptions, size: u64, cache_size: usize, steps: Vec<(Step, Option<u8>)>) {
+fn check_steps(
+    options: FormatOptions,
+    size: u64,
+    cache_size: usize,
+    steps: Vec<(Step, Option<u8>)>,
+) {
     let sim = SimOptions::new(size, options.block_size.min(512));
     let medium = Arc::new(SimMedium::new(sim));
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..options };

@@ -1,7 +1,8 @@
 //! Opening a snapshot: a volume that is only read, whose view is the snapshot's tree.
 //!
-//! It shares nothing with a live volume on the same medium but the medium, and writes nothing. While it is open the
-//! snapshot must not be deleted: its blocks would be used again, which a reader sees as damage (never as wrong bytes).
+//! It shares nothing with a live volume on the same medium but the medium, and writes nothing.
+//! While it is open the snapshot must not be deleted: its blocks would be used again, which a
+//! reader sees as damage (never as wrong bytes).
 
 use steadfast_media::Medium;
 
@@ -13,11 +14,13 @@ use crate::patient::Patient;
 use crate::platform::Platform;
 use crate::snapshot::{Record, check_name};
 
-/// How often the directory of snapshots is looked up again when a live volume has moved on meanwhile.
+/// How often the directory of snapshots is looked up again when a live volume has moved on
+/// meanwhile.
 const TRIES: u32 = 8;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Opens a snapshot, read-only whatever `options` say. Also while the volume itself is open on the same medium.
+    /// Opens a snapshot, read-only whatever `options` say. Also while the volume itself is open on
+    /// the same medium.
     ///
     /// # Errors
     /// `NotFound` where there is no snapshot of this name; as [`open`](Self::open).
@@ -48,8 +51,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-/// Looks a snapshot up in the directory of a durable state. Snapshots come and go with checkpoints only, so the log does
-/// not matter.
+/// Looks a snapshot up in the directory of a durable state. Snapshots come and go with checkpoints
+/// only, so the log does not matter.
 fn find<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,

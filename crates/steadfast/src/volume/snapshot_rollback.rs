@@ -1,9 +1,10 @@
 //! Going back to a snapshot: its tree becomes the live one.
 //!
-//! Two checkpoints. The first is of the last transaction point, so that the log is empty and no record names blocks that
-//! are free in the snapshot. The second has the snapshot's root with these changes: the snapshot's own key, which its
-//! tree does not have, and a flag on every older snapshot that was deleted since. Those come to life again with the
-//! directory of the tree, and their dead lists with it, whose blocks may have been used for something newer: background work
+//! Two checkpoints. The first is of the last transaction point, so that the log is empty and no
+//! record names blocks that are free in the snapshot. The second has the snapshot's root with these
+//! changes: the snapshot's own key, which its tree does not have, and a flag on every older
+//! snapshot that was deleted since. Those come to life again with the directory of the tree, and
+//! their dead lists with it, whose blocks may have been used for something newer: background work
 //! deletes them a second time. Whatever came after the snapshot is free by its bitmaps.
 
 use alloc::vec::Vec;
@@ -24,13 +25,15 @@ use crate::tree::Root;
 use crate::types::Generation;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Returns the whole volume to a snapshot, which stays. What was not durable is dropped first, as by
-    /// [`rollback`](Self::rollback), and the same holds for everybody who has the volume open. Newer snapshots are
-    /// deleted; with `destroy_newer` unset that there are any is an error. Durable when it returns.
+    /// Returns the whole volume to a snapshot, which stays. What was not durable is dropped first,
+    /// as by [`rollback`](Self::rollback), and the same holds for everybody who has the volume
+    /// open. Newer snapshots are deleted; with `destroy_newer` unset that there are any is an
+    /// error. Durable when it returns.
     ///
     /// # Errors
-    /// `NotFound`; `NewerSnapshots` where some would be destroyed; `NoSpace`, and what reading the snapshot's tree gives
-    /// (the volume is then at its last transaction point); as [`transact`](Self::transact).
+    /// `NotFound`; `NewerSnapshots` where some would be destroyed; `NoSpace`, and what reading the
+    /// snapshot's tree gives (the volume is then at its last transaction point); as
+    /// [`transact`](Self::transact).
     pub fn snapshot_rollback(&self, name: &str, destroy_newer: bool) -> Result<()> {
         self.check_writable()?;
         let _writers = memory::collect(self.inode_locks.iter().map(|lock| lock.lock()))?;
@@ -50,7 +53,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Ok(()) => working.sequence,
                 Err(error) => {
                     drop(working);
-                    // Where that fails, too, there is no state to show; another rollback may find one.
+                    // Where that fails, too, there is no state to show; another rollback may find
+                    // one.
                     self.restore_marked(&mut commit).map_err(|error| {
                         self.lost.store(true, Ordering::Release);
                         self.fail("the state to roll back to could not be read", error)
@@ -72,7 +76,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The snapshot, and the generations of all older ones.
-    fn rollback_target(&self, name: &str, destroy_newer: bool) -> Result<(Record, Vec<Generation>)> {
+    fn rollback_target(
+        &self,
+        name: &str,
+        destroy_newer: bool,
+    ) -> Result<(Record, Vec<Generation>)> {
         let reader = self.reader()?;
         let record = self.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound)?;
         let mut older = Vec::new();
@@ -93,7 +101,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Makes the snapshot's tree the working one, with the changes that it needs, and freezes it.
-    fn switch_to(&self, working: &mut Working, record: &Record, older: &[Generation]) -> Result<()> {
+    fn switch_to(
+        &self,
+        working: &mut Working,
+        record: &Record,
+        older: &[Generation],
+    ) -> Result<()> {
         let state = Metaroot {
             root: record.root.pointer,
             height: record.root.height,

@@ -53,7 +53,10 @@ fn put(volume: &TestVolume, name: &str, data: &[u8]) -> InodeNumber {
     let inode = match volume.lookup(root, name.as_bytes()) {
         Ok(found) => found.inode,
         Err(Error::NotFound) => {
-            volume.create(root, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default()).unwrap().inode
+            volume
+                .create(root, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default())
+                .unwrap()
+                .inode
         }
         Err(error) => panic!("{error}"),
     };
@@ -123,7 +126,12 @@ fn a_snapshot_keeps_what_the_volume_changes() {
 }
 
 /// Every change between two states, from steps of `limit`.
-fn differences(volume: &TestVolume, before: &str, after: Option<&str>, limit: usize) -> Vec<InodeChange> {
+fn differences(
+    volume: &TestVolume,
+    before: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Vec<InodeChange> {
     let (mut all, mut from) = (Vec::new(), InodeNumber(0));
     loop {
         let part = volume.snapshot_diff(before, after, from, limit).unwrap();
@@ -140,8 +148,9 @@ fn differences(volume: &TestVolume, before: &str, after: Option<&str>, limit: us
 fn differences_are_told_by_inode() {
     let medium = format(8 << 20, &small());
     let volume = open(&medium);
-    let files: Vec<InodeNumber> =
-        (0..200u8).map(|number| put(&volume, &alloc::format!("file{number}"), &vec![number; 2000])).collect();
+    let files: Vec<InodeNumber> = (0..200u8)
+        .map(|number| put(&volume, &alloc::format!("file{number}"), &vec![number; 2000]))
+        .collect();
     volume.snapshot_create("a").unwrap();
     assert_eq!(differences(&volume, "a", None, 10), []);
     put(&volume, "file3", b"other");
@@ -153,10 +162,17 @@ fn differences_are_told_by_inode() {
     volume.rename(root, b"file9", root, b"renamed", crate::fs::RenameMode::Replace).unwrap();
     for limit in [1, 3, 100] {
         let found = differences(&volume, "a", Some("b"), limit);
-        let of = |inode: InodeNumber| found.iter().find(|change| change.inode == inode).copied().unwrap();
+        let of = |inode: InodeNumber| {
+            found.iter().find(|change| change.inode == inode).copied().unwrap()
+        };
         assert_eq!(found.len(), 5);
         let top = of(root);
-        assert!(top.entries && !top.content && !top.created && top.kind == crate::fs::FileKind::Directory);
+        assert!(
+            top.entries
+                && !top.content
+                && !top.created
+                && top.kind == crate::fs::FileKind::Directory
+        );
         assert!(of(files[3]).content && !of(files[3]).attributes);
         assert!(of(files[5]).attributes && !of(files[5]).content);
         assert!(of(files[7]).removed && of(new).created);
@@ -181,7 +197,10 @@ fn data_blocks(volume: &TestVolume, medium: &Medium) -> (u64, u64) {
     assert!(report.is_clean(), "{:#?}", report.findings);
     let superblock = volume.superblock();
     let nodes = report.nodes * superblock.node_blocks() * u64::from(superblock.metadata_copies);
-    (report.used_blocks - nodes - report.snapshot_blocks, volume.working.lock().snapshots.shared_extents)
+    (
+        report.used_blocks - nodes - report.snapshot_blocks,
+        volume.working.lock().snapshots.shared_extents,
+    )
 }
 
 #[test]
@@ -242,7 +261,10 @@ fn clones_refuse_what_blocks_cannot_share() {
         (a, 5120, b, 0, 0),
     ] {
         let refused = volume.clone_range(from, at, to, to_at, length);
-        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{at} {to_at} {length}: {refused:?}");
+        assert!(
+            matches!(refused, Err(Error::InvalidArgument(_))),
+            "{at} {to_at} {length}: {refused:?}"
+        );
     }
     assert_eq!(volume.clone_range(a, 0, InodeNumber::ROOT, 0, 0), Err(Error::IsADirectory));
     assert_eq!(volume.clone_range(a, 512, b, 512 * 20, 4488), Ok(4488));
@@ -291,7 +313,8 @@ fn a_transient_fault_while_a_snapshot_is_opened_is_seen_by_nobody() {
     Volume::format(&medium, &FormatOptions::default(), &TestPlatform).unwrap();
     let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform).unwrap();
     volume.snapshot_create("first").unwrap();
-    let open = || Volume::open_snapshot(&medium, TestPlatform, OpenOptions::default(), "first").map(drop);
+    let open =
+        || Volume::open_snapshot(&medium, TestPlatform, OpenOptions::default(), "first").map(drop);
     for read in 0..6 {
         let hiccup = Fault::new(Action::Fail(ErrorClass::Transient)).on(MediumOperation::Read);
         medium.arm(hiccup.after(read).times(2));

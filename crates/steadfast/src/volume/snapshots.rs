@@ -1,9 +1,10 @@
 //! Snapshots of a live volume: taking and listing them.
 //!
-//! Taking one is two checkpoints in the foreground. The first writes the state that becomes the snapshot; the second, of the
-//! generation after it, has the key that remembers the first. A power cut before the second is durable leaves no
-//! snapshot, and one after it the whole of it. The newest snapshot's generation counts from the moment of the first freeze,
-//! so nothing that the snapshot holds is let go in between.
+//! Taking one is two checkpoints in the foreground. The first writes the state that becomes the
+//! snapshot; the second, of the generation after it, has the key that remembers the first. A power
+//! cut before the second is durable leaves no snapshot, and one after it the whole of it. The
+//! newest snapshot's generation counts from the moment of the first freeze, so nothing that the
+//! snapshot holds is let go in between.
 
 use core::sync::atomic::Ordering;
 
@@ -26,19 +27,23 @@ use crate::tree::{PlannedChange, Root};
 use crate::types::{Generation, InodeNumber};
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Takes a snapshot of everything accepted so far, which becomes durable with it: a transaction point. The work does
-    /// not depend on the size of the volume or the number of snapshots, but for the search for a snapshot of this name.
+    /// Takes a snapshot of everything accepted so far, which becomes durable with it: a transaction
+    /// point. The work does not depend on the size of the volume or the number of snapshots, but
+    /// for the search for a snapshot of this name.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidName`, `NameTooLong`; `NoSpace` where the room that removing files under a snapshot can
-    /// need is not there (nothing has changed then); as [`transact`](Self::transact). After `OutOfMemory` the snapshot may
-    /// be there and become durable with the next transaction point: [`snapshots`](Self::snapshots) tells.
+    /// `AlreadyExists`, `InvalidName`, `NameTooLong`; `NoSpace` where the room that removing files
+    /// under a snapshot can need is not there (nothing has changed then); as
+    /// [`transact`](Self::transact). After `OutOfMemory` the snapshot may be there and become
+    /// durable with the next transaction point: [`snapshots`](Self::snapshots) tells.
     pub fn snapshot_create(&self, name: &str) -> Result<Snapshot> {
         check_name(name)?;
         let mut tries = 0;
         loop {
             match self.try_snapshot_create(name) {
-                Err(Error::NoSpace) if self.reclaim(Wanted::Change(SpaceClass::Normal, None), tries)? => {
+                Err(Error::NoSpace)
+                    if self.reclaim(Wanted::Change(SpaceClass::Normal, None), tries)? =>
+                {
                     tries += 1;
                 }
                 result => return result,
@@ -75,7 +80,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             (record, entered)
         };
-        // Also where there is no snapshot now: what was frozen may have left out a number of the log.
+        // Also where there is no snapshot now: what was frozen may have left out a number of the
+        // log.
         self.finish_checkpoint()?;
         entered?;
         self.freeze_and_finish(&mut commit)?;
@@ -105,9 +111,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The room that is kept once the snapshot is there must be there now.
-    fn check_room_for_snapshot(&self, working: &mut Working, roots: &Roots, nodes: u64) -> Result<()> {
+    fn check_room_for_snapshot(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        nodes: u64,
+    ) -> Result<()> {
         // The freeze may still make some nodes.
-        let all = working.nodes.saturating_add(nodes).saturating_add(u64::from(roots.working.height));
+        let all =
+            working.nodes.saturating_add(nodes).saturating_add(u64::from(roots.working.height));
         let freeze = self.freeze_cost(working, &roots.working, More { groups: 4, dead: 2 * nodes });
         let needed = (nodes * self.node_cost())
             .saturating_add(self.kept_for_removal(all, all, self.live_data(working)))
@@ -116,8 +128,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if self.has_room(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// How much data the live tree can have in common with the newest snapshot, from what is kept of both. Where the
-    /// snapshot's key cannot be read that is all there is.
+    /// How much data the live tree can have in common with the newest snapshot, from what is kept
+    /// of both. Where the snapshot's key cannot be read that is all there is.
     pub(super) fn find_held_data(&self, working: &mut Working) {
         working.held_data = u64::MAX;
         let newest = working.snapshots.newest;
@@ -138,7 +150,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The working state has just been frozen: makes that one a snapshot.
     fn enter_snapshot(&self, working: &mut Working, record: &mut Record) -> Result<()> {
-        let frozen = working.frozen.as_ref().map(|frozen| frozen.metaroot).ok_or(Error::NoMetaroot)?;
+        let frozen =
+            working.frozen.as_ref().map(|frozen| frozen.metaroot).ok_or(Error::NoMetaroot)?;
         record.root = frozen.root();
         record.used_blocks = frozen.used_blocks;
         record.nodes = frozen.nodes;
@@ -169,8 +182,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `Poisoned` after close, `CorruptMetadata`, `OutOfMemory`, `Medium`.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        // One whose key will not become durable, because the medium has failed, cannot be opened. While there is memory to
-        // wait for it is there: the next transaction point has it.
+        // One whose key will not become durable, because the medium has failed, cannot be opened.
+        // While there is memory to wait for it is there: the next transaction point has it.
         let failed = self.failed.load(Ordering::Acquire);
         let durable = self.working.lock().durable.generation;
         let reader = self.reader()?;

@@ -31,8 +31,8 @@ pub struct Frozen {
     pub unmarked: bool,
 }
 
-/// Keys changed since the last mark: the next record of the log. Their values are taken from the tree then, so a key
-/// that changes often is logged once.
+/// Keys changed since the last mark: the next record of the log. Their values are taken from the
+/// tree then, so a key that changes often is logged once.
 #[derive(Default)]
 pub struct Pending {
     /// With the size of each one's mutation in the record.
@@ -49,8 +49,8 @@ impl Pending {
         *self = Pending { overflow: true, ..Pending::default() };
     }
 
-    /// Notes a changed key and the size of its mutation. Where there is no memory for it, or a record would be longer than
-    /// `limit`, the next transaction point is a checkpoint.
+    /// Notes a changed key and the size of its mutation. Where there is no memory for it, or a
+    /// record would be longer than `limit`, the next transaction point is a checkpoint.
     pub fn add(&mut self, key: Key, size: usize, limit: usize) {
         if self.overflow {
             return;
@@ -113,9 +113,9 @@ pub struct Working {
     /// Counts commits since open.
     pub sequence: u64,
     pub frozen: Option<Frozen>,
-    /// Nodes of the working generation that were sealed to be written out, the next ones last. Names only: who owned a node
-    /// here would make a change copy it, which can fail. One that has changed since, or has left the tree, is not
-    /// sealed any more and counts for nothing.
+    /// Nodes of the working generation that were sealed to be written out, the next ones last.
+    /// Names only: who owned a node here would make a change copy it, which can fail. One that has
+    /// changed since, or has left the tree, is not sealed any more and counts for nothing.
     pub leaving: Vec<NodePointer>,
     pub durable: Metaroot,
     /// Mask or timer have changed since the durable metaroot.
@@ -125,7 +125,8 @@ pub struct Working {
     pub held_data: u64,
     /// What the newest snapshot's dead list has to take at the next freeze.
     pub dying: Dying,
-    /// Whether the change that found no space last fits behind a transaction point, where that was counted.
+    /// Whether the change that found no space last fits behind a transaction point, where that was
+    /// counted.
     pub fits_later: Option<bool>,
     /// Points that brought nothing.
     pub vain: Vain,
@@ -142,7 +143,8 @@ impl Working {
 pub struct CommitState {
     /// The commit sequence up to which everything is durable.
     pub durable: u64,
-    /// When the last one was set, [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
+    /// When the last one was set,
+    /// [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
     pub last_ms: u64,
     /// For whoever sets the next one.
     pub last_point: LastPoint,

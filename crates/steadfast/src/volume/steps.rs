@@ -1,14 +1,15 @@
 //! The device I/O of checkpoints, in steps of a bounded size between which operations go on.
 //!
 //! Invariants:
-//! - one step at a time, whoever makes it: the checkpoint lock is held from the choice of a step's nodes until they are known
-//!   to be written;
-//! - the last step writes no nodes: flush, metaroot, flush. It comes when all of them have been written, so the metaroot never
-//!   names one that a power cut can take away;
-//! - a frozen node is not changed any more, and its blocks are given to nobody before a later checkpoint is durable. So it
-//!   counts as clean as soon as it has been written, and its memory can go, though nothing durable names it yet;
-//! - a step ends when the medium has done as much for its own upkeep as the step may write, whatever is left of it: what a step takes is
-//!   bounded in the medium's terms, too.
+//! - one step at a time, whoever makes it: the checkpoint lock is held from the choice of a step's
+//!   nodes until they are known to be written;
+//! - the last step writes no nodes: flush, metaroot, flush. It comes when all of them have been
+//!   written, so the metaroot never names one that a power cut can take away;
+//! - a frozen node is not changed any more, and its blocks are given to nobody before a later
+//!   checkpoint is durable. So it counts as clean as soon as it has been written, and its memory
+//!   can go, though nothing durable names it yet;
+//! - a step ends when the medium has done as much for its own upkeep as the step may write,
+//!   whatever is left of it: what a step takes is bounded in the medium's terms, too.
 
 use core::slice;
 
@@ -23,8 +24,8 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::SealedNode;
 use crate::types::Generation;
 
-/// Nodes that a step writes where nobody says how much: a request that a disk does well, and that is soon done also on flash, where
-/// nodes are small.
+/// Nodes that a step writes where nobody says how much: a request that a disk does well, and that
+/// is soon done also on flash, where nodes are small.
 const STEP_NODES: u64 = 16;
 
 /// What the medium had done of its own at some time.
@@ -42,7 +43,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Writes the frozen state, if there is one, and makes it the durable one.
     ///
     /// # Errors
-    /// The medium's; the volume is read-only then. `OutOfMemory`: whoever needs it next goes on where this stopped.
+    /// The medium's; the volume is read-only then. `OutOfMemory`: whoever needs it next goes on
+    /// where this stopped.
     pub(super) fn finish_checkpoint(&self) -> Result<()> {
         let Some(frozen) = self.frozen_generation() else { return Ok(()) };
         // In steps, too: operations that write a part of it wait for one of them.
@@ -56,8 +58,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.working.lock().frozen.as_ref().map(|frozen| frozen.metaroot.generation)
     }
 
-    /// One step of the checkpoint under way: nodes of at most so many bytes, all copies counted, and one node at least, until the medium
-    /// has done as much of its own; or the last step. `false`: there was nothing to do.
+    /// One step of the checkpoint under way: nodes of at most so many bytes, all copies counted,
+    /// and one node at least, until the medium has done as much of its own; or the last step.
+    /// `false`: there was nothing to do.
     ///
     /// # Errors
     /// As [`finish_checkpoint`](Self::finish_checkpoint).
@@ -111,7 +114,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.node_cost() * u64::from(self.store.superblock.block_size)
     }
 
-    /// Writes nodes from the end on, until the medium has done more than so many bytes of its own; how many it were.
+    /// Writes nodes from the end on, until the medium has done more than so many bytes of its own;
+    /// how many it were.
     fn write_nodes(&self, metaroot: &Metaroot, nodes: &[SealedNode], bytes: u64) -> Result<usize> {
         if planted(Sabotage::MetarootBeforeLastStep) {
             self.write_metaroot(metaroot)?;
@@ -146,8 +150,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if !planted(Sabotage::SkipFlushBeforeMetaroot) {
             store.flush()?;
         }
-        let flush = || if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() };
-        let write = || metaroot.write(&store.medium, &store.superblock_now(), &store.platform, flush);
+        let flush =
+            || if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() };
+        let write =
+            || metaroot.write(&store.medium, &store.superblock_now(), &store.platform, flush);
         self.write_alone(true, write, |others| others.written(metaroot))
     }
 

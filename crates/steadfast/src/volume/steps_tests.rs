@@ -1,5 +1,5 @@
-//! Checkpoints in steps: what a step may write, that the volume goes on between them, and that no operation waits for a whole
-//! one where nobody does background work.
+//! Checkpoints in steps: what a step may write, that the volume goes on between them, and that no
+//! operation waits for a whole one where nobody does background work.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -39,7 +39,8 @@ fn formatted(log: u64) -> Arc<SimMedium> {
     medium
 }
 
-/// What flash is like: flushing costs nothing, and for each byte written it does `own` bytes of its own.
+/// What flash is like: flushing costs nothing, and for each byte written it does `own` bytes of its
+/// own.
 struct Flashlike {
     sim: Arc<SimMedium>,
     own: u64,
@@ -76,12 +77,19 @@ fn open<M: Medium>(medium: M) -> TestVolume<M> {
 }
 
 fn open_with<M: Medium>(medium: M, cache_size: usize) -> TestVolume<M> {
-    Volume::open(medium, OpenOptions { cache_size, ..OpenOptions::default() }, TestPlatform).unwrap()
+    Volume::open(medium, OpenOptions { cache_size, ..OpenOptions::default() }, TestPlatform)
+        .unwrap()
 }
 
 fn make<M: Medium>(volume: &TestVolume<M>, number: u32) -> InodeNumber {
     let name = alloc::format!("file {number}");
-    let made = volume.create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default());
+    let made = volume.create(
+        InodeNumber::ROOT,
+        name.as_bytes(),
+        NewNode::Regular,
+        0o644,
+        &Caller::default(),
+    );
     made.unwrap().inode
 }
 
@@ -180,7 +188,8 @@ fn a_step_ends_when_the_medium_has_done_as_much_of_its_own() {
     assert_eq!(steps, nodes.div_ceil(2));
 }
 
-/// Most blocks of the log in use while files all over the tree change and are synced; of how many; and checkpoints meanwhile.
+/// Most blocks of the log in use while files all over the tree change and are synced; of how many;
+/// and checkpoints meanwhile.
 fn most_of_the_log<M: Medium>(volume: &TestVolume<M>, background: bool) -> (u64, u64, u64) {
     let files = many_files(volume);
     let before = volume.activity().unwrap().checkpoints;
@@ -196,15 +205,22 @@ fn most_of_the_log<M: Medium>(volume: &TestVolume<M>, background: bool) -> (u64,
     (most, activity.log_size / 512, activity.checkpoints - before)
 }
 
-/// Where a mount should read little the log stays as short without background work as with it; elsewhere checkpoints are rarer.
+/// Where a mount should read little the log stays as short without background work as with it;
+/// elsewhere checkpoints are rarer.
 #[test]
 fn a_log_stays_short_without_background_work() {
     let flashlike = || open(Flashlike { sim: formatted(64 << 10), own: 0 });
     let (attended, blocks, _) = most_of_the_log(&flashlike(), true);
     let (unattended, _, checkpoints) = most_of_the_log(&flashlike(), false);
-    assert!(attended > blocks / 2 && unattended <= attended, "{unattended}, {attended} of {blocks}");
+    assert!(
+        attended > blocks / 2 && unattended <= attended,
+        "{unattended}, {attended} of {blocks}"
+    );
     let (disk, _, rarer) = most_of_the_log(&volume(64 << 10).1, false);
-    assert!(disk > attended && rarer < checkpoints, "{disk}, {rarer} checkpoints instead of {checkpoints}");
+    assert!(
+        disk > attended && rarer < checkpoints,
+        "{disk}, {rarer} checkpoints instead of {checkpoints}"
+    );
 }
 
 /// Files that fill many leaves, all durable and none of them dirty.
@@ -232,7 +248,8 @@ fn most_written<M: Medium>(
     most
 }
 
-/// What an operation writes for itself: its data or record, and the metaroot of a checkpoint that it ends.
+/// What an operation writes for itself: its data or record, and the metaroot of a checkpoint that
+/// it ends.
 const OWN: u64 = 8 << 10;
 /// What it writes for others: 8 nodes, twice.
 const PAID: u64 = 8 * 2 * NODE;
@@ -278,7 +295,9 @@ fn memory_that_fills_up_makes_nobody_wait_for_all_of_it() {
         for (number, inode) in files.iter().enumerate() {
             let mut byte = [0];
             after.read(*inode, 0, &mut byte).unwrap();
-            let round = (0..4000).rev().find(|round| round * 7919 % files.len() == number && round % 50 == 0);
+            let round = (0..4000)
+                .rev()
+                .find(|round| round * 7919 % files.len() == number && round % 50 == 0);
             assert!(round.is_none_or(|round| byte[0] == round as u8));
         }
     }

@@ -1,4 +1,5 @@
-//! The engine where it is tight: few bitmaps in memory, full branches, no space, images that nobody has written.
+//! The engine where it is tight: few bitmaps in memory, full branches, no space, images that nobody
+//! has written.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -46,8 +47,11 @@ fn random(state: &mut u64) -> u64 {
 /// Blocks are counted in groups that may leave memory between planning and entering them.
 #[test]
 fn more_groups_than_fit_memory() {
-    let options =
-        FormatOptions { block_size: 512, mask: TransactionMask::MANUAL, ..FormatOptions::default() };
+    let options = FormatOptions {
+        block_size: 512,
+        mask: TransactionMask::MANUAL,
+        ..FormatOptions::default()
+    };
     let medium = format(32 << 20, &options);
     let volume = open(&medium, 0);
     let data = vec![7; 40 << 10];
@@ -88,8 +92,10 @@ fn more_groups_than_fit_memory() {
 /// New nodes that puts take, and what was planned for them.
 fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
     let mut working = volume.working.lock();
-    let changes: Vec<PlannedChange> =
-        puts.iter().map(|(key, length)| PlannedChange { key: *key, value_len: Some(*length) }).collect();
+    let changes: Vec<PlannedChange> = puts
+        .iter()
+        .map(|(key, length)| PlannedChange { key: *key, value_len: Some(*length) })
+        .collect();
     let roots = volume.roots(&working);
     let mut plan = volume.store.plan(&roots.working, working.generation, &changes).unwrap();
     let planned = plan.nodes;
@@ -107,7 +113,8 @@ fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
     (planned, used as u64)
 }
 
-/// A change never takes more nodes than were set aside for it, also where many leaves below full branches split at once.
+/// A change never takes more nodes than were set aside for it, also where many leaves below full
+/// branches split at once.
 #[test]
 fn no_change_takes_more_nodes_than_planned() {
     let mut tightest = u64::MAX;
@@ -163,11 +170,13 @@ fn no_change_takes_more_nodes_than_planned() {
 #[test]
 fn a_full_volume_opens_after_a_power_cut() {
     for (block_size, size) in [(4096, 16 << 20), (512, 4 << 20), (512, 64 << 20)] {
-        let options = FormatOptions { block_size, mask: TransactionMask::MANUAL, ..FormatOptions::default() };
+        let options =
+            FormatOptions { block_size, mask: TransactionMask::MANUAL, ..FormatOptions::default() };
         let medium = format(size, &options);
         let volume = open(&medium, 8 << 20);
         let caller = Caller::default();
-        let make = |name: &[u8]| volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller);
+        let make =
+            |name: &[u8]| volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller);
         let fill = make(b"fill").unwrap().inode;
         volume.checkpoint().unwrap();
         let mut at = 0;
@@ -246,15 +255,20 @@ fn a_value_longer_than_a_node_in_the_log_is_damage() {
     assert!(matches!(opened.err(), Some(Error::CorruptMetadata { .. })));
 }
 
-/// Blocks that a reader still uses when they are freed come back, also in a group that was full meanwhile.
+/// Blocks that a reader still uses when they are freed come back, also in a group that was full
+/// meanwhile.
 #[test]
 fn pinned_blocks_come_back_after_the_reader() {
-    let options =
-        FormatOptions { block_size: 512, mask: TransactionMask::MANUAL, ..FormatOptions::default() };
+    let options = FormatOptions {
+        block_size: 512,
+        mask: TransactionMask::MANUAL,
+        ..FormatOptions::default()
+    };
     let medium = format(8 << 20, &options);
     let volume = open(&medium, 8 << 20);
     let caller = Caller::default();
-    let make = |name: &[u8]| volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller);
+    let make =
+        |name: &[u8]| volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller);
     let (file, fill) = (make(b"file").unwrap().inode, make(b"fill").unwrap().inode);
     volume.write(file, 0, &vec![1; 3 << 20], false).unwrap();
     volume.checkpoint().unwrap();
@@ -267,7 +281,8 @@ fn pinned_blocks_come_back_after_the_reader() {
     let (pin, pinned) = {
         // Somewhere in the middle, where there are no nodes.
         let reader = volume.reader().unwrap();
-        let found = reader.next(&Key::extent(file, 3000), &Key::extent(file, u64::MAX)).unwrap().unwrap();
+        let found =
+            reader.next(&Key::extent(file, 3000), &Key::extent(file, u64::MAX)).unwrap().unwrap();
         let run = crate::extent::decode_run(&found.1.value).unwrap();
         (volume.pin(&[run]), run.count * 512)
     };
@@ -288,7 +303,8 @@ fn nodes_that_were_only_planned_go_back_to_data() {
     let medium = format(8 << 20, &options);
     let volume = open(&medium, 8 << 20);
     let caller = Caller::default();
-    let file = volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &caller).unwrap().inode;
+    let file =
+        volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &caller).unwrap().inode;
     let name = b"user.large";
     volume.set_xattr(file, name, &vec![1; 60 << 10], crate::fs::SetXattrMode::Any).unwrap();
     volume.remove_xattr(file, name).unwrap();
@@ -305,7 +321,8 @@ fn nodes_that_were_only_planned_go_back_to_data() {
 /// Keys in no order, as hashed names are, leave nodes two thirds full.
 #[test]
 fn random_keys_fill_the_nodes() {
-    let options = FormatOptions { metadata_copies: Some(1), log_size: Some(0), ..FormatOptions::default() };
+    let options =
+        FormatOptions { metadata_copies: Some(1), log_size: Some(0), ..FormatOptions::default() };
     for length in [41, 200] {
         let medium = format(128 << 20, &options);
         let volume = open(&medium, 64 << 20);
@@ -322,11 +339,12 @@ fn random_keys_fill_the_nodes() {
     }
 }
 
-/// When the first branch below another one goes, the next one takes its place, and with it keys that are lower than its
-/// own first key: leaves that split there must stay in order.
+/// When the first branch below another one goes, the next one takes its place, and with it keys
+/// that are lower than its own first key: leaves that split there must stay in order.
 #[test]
 fn keys_below_a_removed_branch_stay_in_order() {
-    let options = FormatOptions { block_size: 512, metadata_copies: Some(1), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, metadata_copies: Some(1), ..FormatOptions::default() };
     let medium = format(8 << 20, &options);
     let volume = open(&medium, 1 << 20);
     let key = |number: u64| Key::new(InodeNumber(100), Kind::Xattr, number);

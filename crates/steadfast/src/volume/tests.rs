@@ -1,4 +1,5 @@
-//! The engine under a plain ordered map: random batches, transaction points, rollbacks, reopening and power cuts.
+//! The engine under a plain ordered map: random batches, transaction points, rollbacks, reopening
+//! and power cuts.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -187,8 +188,12 @@ proptest! {
 #[test]
 fn space_returns_to_the_block() {
     let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
-    Volume::format(&medium, &FormatOptions { block_size: 512, ..FormatOptions::default() }, &TestPlatform)
-        .unwrap();
+    Volume::format(
+        &medium,
+        &FormatOptions { block_size: 512, ..FormatOptions::default() },
+        &TestPlatform,
+    )
+    .unwrap();
     let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
     volume.checkpoint().unwrap();
     let empty = volume.statistics().unwrap().blocks_free;
@@ -238,7 +243,8 @@ fn reserve_and_release() {
     assert_eq!(again, count as u64);
 }
 
-/// Both copies of the newest metaroot are lost: the one before it must not go on with records that followed the newest.
+/// Both copies of the newest metaroot are lost: the one before it must not go on with records that
+/// followed the newest.
 #[test]
 fn records_do_not_continue_an_older_metaroot() {
     let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
@@ -268,14 +274,15 @@ fn records_do_not_continue_an_older_metaroot() {
     assert_eq!(contents(&volume), before);
 }
 
-/// A record has a key that came and went between two marks, and the removal of the last key of the leaf where it would be.
-/// With the leaf gone the way to the absent key leads to a neighbour that nobody has planned a copy of: such a volume could
-/// not be opened any more.
+/// A record has a key that came and went between two marks, and the removal of the last key of the
+/// leaf where it would be. With the leaf gone the way to the absent key leads to a neighbour that
+/// nobody has planned a copy of: such a volume could not be opened any more.
 #[test]
 fn a_record_removes_a_key_that_is_not_there() {
     for gone in (0..40).step_by(2) {
         let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
-        let options = FormatOptions { block_size: 512, node_size: Some(512), ..FormatOptions::default() };
+        let options =
+            FormatOptions { block_size: 512, node_size: Some(512), ..FormatOptions::default() };
         Volume::format(&medium, &options, &TestPlatform).unwrap();
         let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
         volume.set_mask(TransactionMask::MANUAL).unwrap();
@@ -294,7 +301,8 @@ fn a_record_removes_a_key_that_is_not_there() {
         assert!(volume.info().replayed_records > 0);
         assert_eq!(contents(&volume), map);
         // And in one batch.
-        apply(&volume, &mut map, &[(2, None), (3, None), (5, None), (6, None), (7, None)], 1).unwrap();
+        apply(&volume, &mut map, &[(2, None), (3, None), (5, None), (6, None), (7, None)], 1)
+            .unwrap();
         assert_eq!(contents(&volume), map);
     }
 }

@@ -1,8 +1,9 @@
 //! Telling the medium of all free space at once: what fstrim does of other file systems.
 //!
-//! The background tells it of what checkpoints make free, as far as memory for that reaches. This goes through the bitmaps instead,
-//! and so reaches what was free when the volume was opened. Of a block that any state uses, or that is handed out, nothing is told:
-//! the writer's lock is held while the runs of a group are collected and told.
+//! The background tells it of what checkpoints make free, as far as memory for that reaches. This
+//! goes through the bitmaps instead, and so reaches what was free when the volume was opened. Of a
+//! block that any state uses, or that is handed out, nothing is told: the writer's lock is held
+//! while the runs of a group are collected and told.
 
 use steadfast_media::Medium;
 
@@ -11,8 +12,9 @@ use crate::error::Result;
 use crate::platform::Platform;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes a checkpoint, so that what was freed is free, and tells the medium of every free run of at least `least` blocks.
-    /// Returns the bytes that it was told of. The medium may ignore them.
+    /// Makes a checkpoint, so that what was freed is free, and tells the medium of every free run
+    /// of at least `least` blocks. Returns the bytes that it was told of. The medium may ignore
+    /// them.
     ///
     /// # Errors
     /// `ReadOnly`, `Held`, `Poisoned`; `CorruptMetadata`, and the medium's error.

@@ -1,11 +1,12 @@
 //! The names of a volume: label and uuid, changed in the superblock of a volume that is not open.
 //!
-//! Nodes, metaroots and log records carry the uuid of format, which therefore stays. A new uuid has a field of its own, by which
-//! the volume is known from then on. So neither the log nor the state is touched.
+//! Nodes, metaroots and log records carry the uuid of format, which therefore stays. A new uuid has
+//! a field of its own, by which the volume is known from then on. So neither the log nor the state
+//! is touched.
 //!
-//! One copy is good at every moment: where both are, the second one is written, then flushed, then the first one. A power cut
-//! leaves the old names or the new ones, and perhaps a second copy that differs; the next change, a scrub or a repair makes
-//! them equal.
+//! One copy is good at every moment: where both are, the second one is written, then flushed, then
+//! the first one. A power cut leaves the old names or the new ones, and perhaps a second copy that
+//! differs; the next change, a scrub or a repair makes them equal.
 
 use steadfast_media::Medium;
 
@@ -25,8 +26,9 @@ pub struct Tune {
 /// Changes names of the volume on `medium`, which nobody has open. Durable when it returns.
 ///
 /// # Errors
-/// `InvalidArgument` (label or uuid), `ReadOnlyFeatures`, `Unsupported` (the medium tears the superblock, and its second copy
-/// would not be found), those of reading the superblock, the medium's.
+/// `InvalidArgument` (label or uuid), `ReadOnlyFeatures`, `Unsupported` (the medium tears the
+/// superblock, and its second copy would not be found), those of reading the superblock, the
+/// medium's.
 pub fn tune<M: Medium, P: Platform>(medium: &M, platform: &P, change: &Tune) -> Result<()> {
     let (old, _) = Superblock::read(medium, platform)?;
     let unknown = old.features_read_only & !FEATURES_READ_ONLY;
@@ -51,7 +53,9 @@ pub fn tune<M: Medium, P: Platform>(medium: &M, platform: &P, change: &Tune) -> 
     let size = medium.geometry().size;
     let whole = medium.geometry().atomic_unit as usize >= STRUCTURE_SIZE;
     if !whole && size - size % old.cell_size() != old.byte_size() {
-        return Err(Error::Unsupported("this change on a medium whose atomic unit is below 512 bytes"));
+        return Err(Error::Unsupported(
+            "this change on a medium whose atomic unit is below 512 bytes",
+        ));
     }
     for offset in if first_is_good { [second, 0] } else { [0, second] } {
         new.write_copy(medium, platform, offset)?;

@@ -1,4 +1,5 @@
-//! What the medium says that it will never read, as flash and disks do of a unit that a power cut has interrupted.
+//! What the medium says that it will never read, as flash and disks do of a unit that a power cut
+//! has interrupted.
 
 use alloc::vec;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use crate::newer::NewerState;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::types::InodeNumber;
 
-/// Data of the last record that can never be read: a power cut has interrupted it, and the record does not count, just as
-/// with data that does not match. Who knows that it was acknowledged says that it cannot be read.
+/// Data of the last record that can never be read: a power cut has interrupted it, and the record
+/// does not count, just as with data that does not match. Who knows that it was acknowledged says
+/// that it cannot be read.
 #[test]
 fn unreadable_data_of_the_last_record_counts_as_interrupted_at_opening_only() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
@@ -28,13 +30,20 @@ fn unreadable_data_of_the_last_record_counts_as_interrupted_at_opening_only() {
     let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform);
     let volume = open().unwrap();
     let caller = Caller::default();
-    let file = volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &caller).unwrap().inode;
+    let file =
+        volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &caller).unwrap().inode;
     volume.write(file, 0, &[1; 8192], false).unwrap();
     volume.transact().unwrap();
-    let (_, found) =
-        volume.reader().unwrap().next(&Key::extent(file, 0), &Key::extent(file, 9)).unwrap().unwrap();
+    let (_, found) = volume
+        .reader()
+        .unwrap()
+        .next(&Key::extent(file, 0), &Key::extent(file, 9))
+        .unwrap()
+        .unwrap();
     let start = crate::extent::decode_run(&found.value).unwrap().start.0 * 4096;
-    let fault = |class| Fault::new(Action::Fail(class)).on(MediumOperation::Read).within(start..start + 4096);
+    let fault = |class| {
+        Fault::new(Action::Fail(class)).on(MediumOperation::Read).within(start..start + 4096)
+    };
     medium.arm(fault(ErrorClass::Permanent).times(2));
     assert!(matches!(volume.rollback(), Err(Error::Medium(_))));
     volume.rollback().unwrap();
@@ -50,8 +59,9 @@ fn unreadable_data_of_the_last_record_counts_as_interrupted_at_opening_only() {
     assert_eq!(volume.lookup(InodeNumber::ROOT, b"file").err(), Some(Error::NotFound));
 }
 
-/// The padding behind a record and behind each metaroot, which a power cut can leave unreadable and a second one readable
-/// again, must not decide whether they count: what recovery passed over would come back.
+/// The padding behind a record and behind each metaroot, which a power cut can leave unreadable and
+/// a second one readable again, must not decide whether they count: what recovery passed over would
+/// come back.
 #[test]
 fn unreadable_padding_decides_nothing() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
@@ -60,9 +70,12 @@ fn unreadable_padding_decides_nothing() {
     let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
     let volume = open();
     let superblock = volume.superblock().clone();
-    let (unit, block) = (u64::from(SimOptions::disk(8 << 20).atomic_unit), u64::from(superblock.block_size));
+    let (unit, block) =
+        (u64::from(SimOptions::disk(8 << 20).atomic_unit), u64::from(superblock.block_size));
     let make = |name: &[u8]| {
-        volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default()).unwrap();
+        volume
+            .create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default())
+            .unwrap();
     };
     make(b"checkpoint");
     volume.checkpoint().unwrap();
@@ -90,8 +103,8 @@ fn unreadable_padding_decides_nothing() {
     }
 }
 
-/// A record that can never be read, with others behind it that were durable: opening fails with the medium's error, and goes
-/// on without them only where that is asked for.
+/// A record that can never be read, with others behind it that were durable: opening fails with the
+/// medium's error, and goes on without them only where that is asked for.
 #[test]
 fn an_unreadable_record_before_others_is_a_newer_state() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
@@ -102,19 +115,25 @@ fn an_unreadable_record_before_others_is_a_newer_state() {
     let block = u64::from(volume.superblock().block_size);
     let mut records = vec![];
     for name in [&b"0"[..], b"1", b"2"] {
-        let made =
-            volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default()).unwrap();
+        let made = volume
+            .create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default())
+            .unwrap();
         // Longer than a block: no two of them share a group.
         for at in 0..2 * block / 64 {
             volume.write(made.inode, at << 20, &[1; 64], false).unwrap();
         }
-        records.push((volume.superblock().log.start.0 + volume.working.lock().log.position().block) * block);
+        records.push(
+            (volume.superblock().log.start.0 + volume.working.lock().log.position().block) * block,
+        );
         volume.transact().unwrap();
     }
     drop(volume);
     let bad = Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Read);
     medium.arm(bad.within(records[1]..records[1] + block).forever());
-    assert!(matches!(open(OpenOptions::default()).err(), Some(Error::Medium(_))), "it may be readable again");
+    assert!(
+        matches!(open(OpenOptions::default()).err(), Some(Error::Medium(_))),
+        "it may be readable again"
+    );
     for options in [
         OpenOptions { read_only: true, ..OpenOptions::default() },
         OpenOptions { recover: true, ..OpenOptions::default() },

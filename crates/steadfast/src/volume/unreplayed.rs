@@ -1,17 +1,19 @@
 //! The log of a volume that was opened and has not been changed yet: shown, but not in the tree.
 //!
-//! Replaying reads the nodes that the log changes, which can be many more than the blocks of the log. Whoever opens a volume
-//! to read a file needs none of it. So opening keeps what the log says of each key in memory ([`Newest`]), readers put
-//! log and tree together, and the replay comes with the first change, with the first look at what it alone makes known
-//! (free space, counts, bitmaps), or in the background.
+//! Replaying reads the nodes that the log changes, which can be many more than the blocks of the
+//! log. Whoever opens a volume to read a file needs none of it. So opening keeps what the log says
+//! of each key in memory ([`Newest`]), readers put log and tree together, and the replay comes with
+//! the first change, with the first look at what it alone makes known (free space, counts,
+//! bitmaps), or in the background.
 //!
 //! Invariants:
-//! - the log together with the tree below is the marked state, before, during and after the replay: for each of its keys
-//!   the log is asked first, and nothing else that readers look at depends on it. So they go on while it is replayed;
-//! - until then nothing is changed, so the tree is the durable one, and nothing but the log's end needs to be known of the
-//!   state beside it;
-//! - where a replay fails its changes are forgotten: the tree is the durable one again, and readers see what they saw. What
-//!   needed it is refused, and the next one tries again;
+//! - the log together with the tree below is the marked state, before, during and after the replay:
+//!   for each of its keys the log is asked first, and nothing else that readers look at depends on
+//!   it. So they go on while it is replayed;
+//! - until then nothing is changed, so the tree is the durable one, and nothing but the log's end
+//!   needs to be known of the state beside it;
+//! - where a replay fails its changes are forgotten: the tree is the durable one again, and readers
+//!   see what they saw. What needed it is refused, and the next one tries again;
 //! - what the log takes in memory the node cache does without.
 
 use core::sync::atomic::Ordering;
@@ -33,7 +35,8 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::Entry;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed where it takes too much memory.
+    /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed where it
+    /// takes too much memory.
     pub(super) fn show(&self, found: Replayed) -> Result<()> {
         if found.len() == 0 {
             self.find_held_data(&mut self.working.lock());
@@ -57,7 +60,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Whether a record may hold this mutation.
     pub(super) fn check_recorded(&self, key: &Key, value_len: Option<usize>) -> Result<()> {
-        let damaged = |reason| Error::CorruptMetadata { address: self.store.superblock.log.start, reason };
+        let damaged =
+            |reason| Error::CorruptMetadata { address: self.store.superblock.log.start, reason };
         if !is_recorded(key) {
             return Err(damaged("log record with a key that is in none"));
         }
@@ -67,7 +71,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Puts the log into the tree, where that has not been done. The caller holds none of the locks from the writer's on.
+    /// Puts the log into the tree, where that has not been done. The caller holds none of the locks
+    /// from the writer's on.
     ///
     /// # Errors
     /// What reading nodes and bitmaps gives: nothing has changed then. `Poisoned`.
@@ -100,8 +105,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Whether the log that was found is still beside the tree: nothing has been changed since the volume was opened, and
-    /// nobody has looked at what only the tree tells. [`background`](Self::background) puts it there.
+    /// Whether the log that was found is still beside the tree: nothing has been changed since the
+    /// volume was opened, and nobody has looked at what only the tree tells.
+    /// [`background`](Self::background) puts it there.
     pub fn log_waits(&self) -> bool {
         self.unreplayed.load(Ordering::Acquire)
     }
@@ -134,7 +140,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Passes the items with keys in `from..=to` to `visit`, in order, until that says `false`.
-    pub(super) fn look_up_scan(&self, view: &View, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
+    pub(super) fn look_up_scan(
+        &self,
+        view: &View,
+        from: &Key,
+        to: &Key,
+        visit: Visit<'_>,
+    ) -> Result<()> {
         let mut visit = |key: &Key, value: &[u8]| visit(key, value, Version::default());
         let mut next = Some(*from);
         if log_of(view).is_some() {
@@ -145,7 +157,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(());
         }
         // The names of one hash, of which the first is nearly always the only one.
-        let names = from.kind() == Some(Kind::Dirent) && from.is_first_slot() && *to == from.last_slot();
+        let names =
+            from.kind() == Some(Kind::Dirent) && from.is_first_slot() && *to == from.last_slot();
         match if names { self.store.recent.entry(from) } else { None } {
             Some(Entry::Absent) => return Ok(()),
             Some(Entry::First(key, value)) => {
@@ -176,7 +189,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The first item with a key in `from..=to`, of both.
-    pub(super) fn look_up_next(&self, view: &View, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
+    pub(super) fn look_up_next(
+        &self,
+        view: &View,
+        from: &Key,
+        to: &Key,
+    ) -> Result<Option<(Key, Value)>> {
         let mut in_tree = self.store.next(&view.root, from, to)?;
         let Some(log) = log_of(view) else { return Ok(in_tree) };
         let mut from = *from;
@@ -188,7 +206,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 return Ok(Some((key, memory::copy(value)?)));
             }
             // Removed: on to what is behind it.
-            let Some(behind) = key.successor().filter(|behind| behind <= to) else { return Ok(None) };
+            let Some(behind) = key.successor().filter(|behind| behind <= to) else {
+                return Ok(None);
+            };
             from = behind;
             if in_tree.as_ref().is_some_and(|(other, _)| *other == key) {
                 in_tree = self.store.next(&view.root, &from, to)?;
@@ -198,7 +218,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The last item with a key in `from..=to`, of both.
-    pub(super) fn look_up_previous(&self, view: &View, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
+    pub(super) fn look_up_previous(
+        &self,
+        view: &View,
+        from: &Key,
+        to: &Key,
+    ) -> Result<Option<(Key, Value)>> {
         let mut in_tree = self.store.previous(&view.root, from, to)?;
         let Some(log) = log_of(view) else { return Ok(in_tree) };
         let mut to = *to;
@@ -209,7 +234,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if let Some(value) = value {
                 return Ok(Some((key, memory::copy(value)?)));
             }
-            let Some(before) = key.predecessor().filter(|before| before >= from) else { return Ok(None) };
+            let Some(before) = key.predecessor().filter(|before| before >= from) else {
+                return Ok(None);
+            };
             to = before;
             if in_tree.as_ref().is_some_and(|(other, _)| *other == key) {
                 in_tree = self.store.previous(&view.root, from, &to)?;

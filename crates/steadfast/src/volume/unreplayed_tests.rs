@@ -23,7 +23,8 @@ const ROOT: InodeNumber = InodeNumber::ROOT;
 
 type Items = Vec<(Key, Vec<u8>)>;
 
-/// Everything that a record can hold, as readers see it; forwards, backwards and one by one must agree.
+/// Everything that a record can hold, as readers see it; forwards, backwards and one by one must
+/// agree.
 fn items<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>) -> Items {
     let reader = volume.reader().unwrap();
     let (mut forwards, mut backwards) = (Vec::new(), Vec::new());
@@ -59,7 +60,9 @@ fn change<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>, seed: &m
     let (one, other, length) = (name(seed), name(seed), random(seed) % 9000);
     let file = volume.lookup(ROOT, &one).map(|attributes| attributes.inode);
     let done = match (random(seed) % 7, file) {
-        (_, Err(_)) => volume.create(ROOT, &one, NewNode::Regular, 0o644, &Caller::default()).map(drop),
+        (_, Err(_)) => {
+            volume.create(ROOT, &one, NewNode::Regular, 0o644, &Caller::default()).map(drop)
+        }
         (0, Ok(_)) => volume.unlink(ROOT, &one),
         (1, Ok(_)) => volume.rename(ROOT, &one, ROOT, &other, RenameMode::Replace).map(drop),
         (2, Ok(file)) => {
@@ -68,9 +71,16 @@ fn change<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>, seed: &m
         }
         (3, Ok(file)) => {
             let xattr = format!("user.{}", length % 5);
-            volume.set_xattr(file, xattr.as_bytes(), &vec![7; length as usize % 90], SetXattrMode::Any)
+            volume.set_xattr(
+                file,
+                xattr.as_bytes(),
+                &vec![7; length as usize % 90],
+                SetXattrMode::Any,
+            )
         }
-        (_, Ok(file)) => volume.write(file, length, &vec![length as u8; length as usize / 3], false),
+        (_, Ok(file)) => {
+            volume.write(file, length, &vec![length as u8; length as usize / 3], false)
+        }
     };
     done.unwrap();
 }
@@ -137,12 +147,14 @@ fn what_is_shown_does_not_depend_on_the_replay() {
     }
 }
 
-/// Whichever read of the replay fails: the change is refused, what is shown stays, and the next replay finds everything.
+/// Whichever read of the replay fails: the change is refused, what is shown stays, and the next
+/// replay finds everything.
 #[test]
 fn a_replay_that_fails_changes_nothing() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
     Volume::format(&medium, &options(), &TestPlatform::new()).unwrap();
-    let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
+    let open =
+        || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     let volume = open();
     let expected = filled(&volume, 5);
     drop(volume);

@@ -29,7 +29,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Runs one operation as a whole, again where it has to.
     ///
     /// # Errors
-    /// Those of the operation; `NoSpace` where a checkpoint cannot help or the mask does not allow one.
+    /// Those of the operation; `NoSpace` where a checkpoint cannot help or the mask does not allow
+    /// one.
     pub(crate) fn update<T>(
         &self,
         class: SpaceClass,
@@ -46,7 +47,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.update_with_tries(RECLAIM_TRIES, SpaceClass::Normal, operation)
     }
 
-    /// `tries`: how often it counts as tried again; with all of them used up nothing is brought back for it.
+    /// `tries`: how often it counts as tried again; with all of them used up nothing is brought
+    /// back for it.
     fn update_with_tries<T>(
         &self,
         mut tries: u32,
@@ -66,7 +68,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             match result {
                 Err(Error::Conflict) => {}
                 Err(Error::NoSpace)
-                    if tries < RECLAIM_TRIES && self.reclaim(Wanted::Change(class, fits_later), tries)? =>
+                    if tries < RECLAIM_TRIES
+                        && self.reclaim(Wanted::Change(class, fits_later), tries)? =>
                 {
                     tries += 1;
                 }
@@ -76,8 +79,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Reserves blocks for data, see [`Keyspace::reserve`], of a request for `all` that are still missing: with a transaction
-    /// point where only that makes room for them.
+    /// Reserves blocks for data, see [`Keyspace::reserve`], of a request for `all` that are still
+    /// missing: with a transaction point where only that makes room for them.
     pub(crate) fn reserve(
         &self,
         blocks: u64,
@@ -91,7 +94,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.look_now_and_then()?;
             let reserved = self.reserve_in(&mut self.working.lock(), blocks, goal, class);
             match reserved {
-                Err(Error::NoSpace) if self.reclaim(Wanted::Data(class, all.max(1)), tries)? => tries += 1,
+                Err(Error::NoSpace) if self.reclaim(Wanted::Data(class, all.max(1)), tries)? => {
+                    tries += 1
+                }
                 reserved => return reserved,
             }
         }
@@ -122,13 +127,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.trim_pool(working, if together { kept.div_ceil(self.node_cost()) } else { 0 });
         }
         match working.space.reserve_data(&self.store, &roots, blocks, goal) {
-            Err(Error::NoSpace) if together => self.reserve_before_nodes(working, &roots, blocks, goal, kept),
+            Err(Error::NoSpace) if together => {
+                self.reserve_before_nodes(working, &roots, blocks, goal, kept)
+            }
             reserved => reserved,
         }
     }
 
-    /// Nodes that were set aside lie where data may be, and what is free lies where it may not: sets them aside anew behind
-    /// the data. Where they do not find their place then, nothing is reserved.
+    /// Nodes that were set aside lie where data may be, and what is free lies where it may not:
+    /// sets them aside anew behind the data. Where they do not find their place then, nothing is
+    /// reserved.
     fn reserve_before_nodes(
         &self,
         working: &mut Working,
@@ -195,7 +203,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// The volume cannot go on safely: read-only from now on. Returns `error`.
     pub(super) fn fail(&self, why: &'static str, error: Error) -> Error {
         let why = match error {
-            Error::Medium(MediumError { class: ErrorClass::Full, .. }) => "the storage below it is full",
+            Error::Medium(MediumError { class: ErrorClass::Full, .. }) => {
+                "the storage below it is full"
+            }
             _ => why,
         };
         self.failure.lock().get_or_insert(why);
@@ -210,7 +220,8 @@ impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
     }
 
     fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8], Version) -> T) -> Result<Option<T>> {
-        self.volume.look_up_with(&self.volume.view.read(), key, |value| take(value, Version::default()))
+        self.volume
+            .look_up_with(&self.volume.view.read(), key, |value| take(value, Version::default()))
     }
 
     fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
@@ -233,7 +244,11 @@ impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
 impl<M: Medium, P: Platform> Keyspace for Writer<'_, M, P> {
     fn commit(&self, batch: Batch) -> Result<()> {
         // Preconditions hold: they were read under the lock that this writer still has.
-        self.volume.apply(&mut self.working.borrow_mut(), batch.mutations, Origin::Operation(batch.class))
+        self.volume.apply(
+            &mut self.working.borrow_mut(),
+            batch.mutations,
+            Origin::Operation(batch.class),
+        )
     }
 
     fn allocate_inode(&self) -> Result<InodeNumber> {

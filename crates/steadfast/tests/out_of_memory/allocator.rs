@@ -1,7 +1,8 @@
 //! An allocator that refuses, and a medium whose own memory it always grants.
 //!
-//! Memory that was given back just before and is asked for again in the same size is granted and not counted: it is there.
-//! The core relies on that where the library has no way to report that there is none (`Arc`).
+//! Memory that was given back just before and is asked for again in the same size is granted and
+//! not counted: it is there. The core relies on that where the library has no way to report that
+//! there is none (`Arc`).
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -52,8 +53,8 @@ impl Scarce {
     }
 }
 
-// SAFETY: every call that is not refused goes to the system allocator with the same arguments; null is how the trait says
-// that there is no memory.
+// SAFETY: every call that is not refused goes to the system allocator with the same arguments; null
+// is how the trait says that there is no memory.
 unsafe impl GlobalAlloc for Scarce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.refuses(layout) {

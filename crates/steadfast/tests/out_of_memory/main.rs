@@ -1,18 +1,24 @@
 //! Memory runs out at the n-th allocation of the core, for every n of every kind of operation.
 //!
-//! The allocator of this program refuses one allocation of the thread that has armed it, or that one and all after it; the medium's own memory is not
-//! the core's and does not count. An allocation whose failure the core cannot report ends the process, so the test runs
-//! itself: a child takes one n after the other until it is ended, the parent counts that and starts the next behind it.
+//! The allocator of this program refuses one allocation of the thread that has armed it, or that
+//! one and all after it; the medium's own memory is not the core's and does not count. An
+//! allocation whose failure the core cannot report ends the process, so the test runs itself: a
+//! child takes one n after the other until it is ended, the parent counts that and starts the next
+//! behind it.
 //!
 //! Judged for each n, against the same run with all the memory it wants:
 //! - the operation fails with `OutOfMemory`, or is done all the same;
-//! - what failed has changed nothing, or is one of the operations that work in steps and have done some;
-//! - a power cut at that moment leaves the last acknowledged transaction point, or what was in flight;
-//! - done again it succeeds, and the volume is what it would have been; `check` is clean, also after a remount;
-//! - the volume stays writable, but where a rollback has met it in the middle of the tree: then nothing is shown, it says
-//!   why, and another rollback helps.
+//! - what failed has changed nothing, or is one of the operations that work in steps and have done
+//!   some;
+//! - a power cut at that moment leaves the last acknowledged transaction point, or what was in
+//!   flight;
+//! - done again it succeeds, and the volume is what it would have been; `check` is clean, also
+//!   after a remount;
+//! - the volume stays writable, but where a rollback has met it in the middle of the tree: then
+//!   nothing is shown, it says why, and another rollback helps.
 //!
-//! `STEADFAST_OOM_WHERE=1` says where the core was when a process ended or a volume became read-only.
+//! `STEADFAST_OOM_WHERE=1` says where the core was when a process ended or a volume became
+//! read-only.
 
 mod allocator;
 mod operations;
@@ -48,7 +54,8 @@ fn picture(volume: &Device<'_>) -> Picture {
             let path = format!("{directory}/{}", String::from_utf8_lossy(&entry.name));
             let found = volume.resolve(&path, false).expect("resolve");
             let mut text =
-                format!("{:o} {} {} {}", found.mode(), found.links, found.size, found.allocated).into_bytes();
+                format!("{:o} {} {} {}", found.mode(), found.links, found.size, found.allocated)
+                    .into_bytes();
             if found.mode() & 0o170_000 == 0o040_000 {
                 directories.push(path.clone());
             } else if found.mode() & 0o170_000 == 0o100_000 {
@@ -83,7 +90,8 @@ fn after_a_cut(chip: &Chip) -> Picture {
 /// Four directories with a few dozen files of all sizes: a tree of several levels.
 fn filled() -> Chip {
     let chip = Chip(MemoryMedium::new(512 << 10, 512).expect("geometry"));
-    let options = FormatOptions { block_size: 512, log_size: Some(16 << 10), ..FormatOptions::default() };
+    let options =
+        FormatOptions { block_size: 512, log_size: Some(16 << 10), ..FormatOptions::default() };
     Volume::format(&&chip, &options, &TestPlatform::new()).expect("format");
     let volume = open(&chip);
     for directory in 0..4 {
@@ -99,7 +107,8 @@ fn filled() -> Chip {
     chip
 }
 
-/// Operations before the one with the fault that run on the same open volume: some of it is in memory, some in the log.
+/// Operations before the one with the fault that run on the same open volume: some of it is in
+/// memory, some in the log.
 const WARM: usize = 4;
 
 /// One operation, what it starts from and what it comes to.
@@ -133,7 +142,8 @@ impl Case {
         }
     }
 
-    /// One run with the allocation after `granted` others refused; `false` where the operation makes no so many.
+    /// One run with the allocation after `granted` others refused; `false` where the operation
+    /// makes no so many.
     fn run(&self, refuse: Refuse, granted: u64, report: &mut dyn FnMut(&str)) -> bool {
         let operation = &OPERATIONS[self.index];
         let what = format!("{}, {refuse:?}, allocation {granted}", operation.name);
@@ -159,7 +169,9 @@ impl Case {
         }
         let now = picture(&volume);
         match result {
-            Ok(()) => assert!(now == self.after, "{what}: succeeded, but {}", differs(&now, &self.after)),
+            Ok(()) => {
+                assert!(now == self.after, "{what}: succeeded, but {}", differs(&now, &self.after))
+            }
             Err(Error::OutOfMemory) => {
                 let whole = now == self.before || now == self.after;
                 let ok = whole || operation.kind != Kind::Whole;
@@ -179,7 +191,10 @@ impl Case {
             let now = picture(&volume);
             assert!(now == cut, "{what}: rolled back: {}", differs(&now, &cut));
             self.end(&chip, volume, &what);
-            assert!(picture(&open(&chip)) == cut, "{what}: rolled back: another volume after a remount");
+            assert!(
+                picture(&open(&chip)) == cut,
+                "{what}: rolled back: another volume after a remount"
+            );
             return true;
         }
         (operation.run)(&volume).unwrap_or_else(|error| panic!("{what}: again: {error}"));
@@ -190,7 +205,8 @@ impl Case {
         true
     }
 
-    /// Whether a power cut may leave this: the last point before the operation, or one that it sets.
+    /// Whether a power cut may leave this: the last point before the operation, or one that it
+    /// sets.
     fn is_point(&self, cut: &Picture) -> bool {
         self.cuts.contains(cut) || *cut == self.before || *cut == self.after
     }
@@ -204,7 +220,8 @@ impl Case {
 }
 
 fn clean(chip: &Chip, what: &str) {
-    let report = check(&chip, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).expect("check");
+    let report =
+        check(&chip, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).expect("check");
     assert!(report.is_clean(), "{what}: {:?}", report.findings);
 }
 
@@ -214,7 +231,9 @@ fn differs(found: &Picture, expected: &Picture) -> String {
     let path = paths.into_iter().find(|path| found.get(*path) != expected.get(*path));
     path.map_or("nothing differs".into(), |path| {
         let head = |picture: &Picture| {
-            picture.get(path).map(|text| String::from_utf8_lossy(&text[..text.len().min(24)]).into_owned())
+            picture
+                .get(path)
+                .map(|text| String::from_utf8_lossy(&text[..text.len().min(24)]).into_owned())
         };
         format!("{path} is {:?} and not {:?}", head(found), head(expected))
     })
@@ -242,7 +261,10 @@ fn run_format(refuse: Refuse, granted: u64) -> bool {
     let (result, refused) =
         scarce(granted, refuse, || Volume::format(&&chip, &options, &TestPlatform::new()));
     if result.is_err() {
-        assert!(result == Err(Error::OutOfMemory), "format, {refuse:?}, allocation {granted}: {result:?}");
+        assert!(
+            result == Err(Error::OutOfMemory),
+            "format, {refuse:?}, allocation {granted}: {result:?}"
+        );
         Volume::format(&&chip, &options, &TestPlatform::new()).expect("format");
     }
     clean(&chip, "format");
@@ -274,7 +296,13 @@ impl Place {
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} {}", u8::from(self.refuse == Refuse::FromThereOn), self.index, self.granted)
+        write!(
+            f,
+            "{} {} {}",
+            u8::from(self.refuse == Refuse::FromThereOn),
+            self.index,
+            self.granted
+        )
     }
 }
 
@@ -319,9 +347,9 @@ fn child(from: Place) {
             loop {
                 say(format_args!("at {place}"));
                 let more = match &case {
-                    Some(case) => {
-                        case.run(place.refuse, place.granted, &mut |why| say(format_args!("read-only {why}")))
-                    }
+                    Some(case) => case.run(place.refuse, place.granted, &mut |why| {
+                        say(format_args!("read-only {why}"))
+                    }),
                     None if place.index == OPERATIONS.len() => {
                         run_open(&logged.0, &expected, place.refuse, place.granted)
                     }
@@ -368,7 +396,9 @@ fn every_allocation_may_fail() {
                 if std::env::var_os(WHERE).is_some() {
                     let trace = run_child(at, true).stderr;
                     let place = place(&String::from_utf8_lossy(&trace));
-                    *places.entry(format!("read-only: {}: {why}: {place}", at.name())).or_default() += 1;
+                    *places
+                        .entry(format!("read-only: {}: {why}: {place}", at.name()))
+                        .or_default() += 1;
                 }
             } else if line == "done" {
                 finished = true;

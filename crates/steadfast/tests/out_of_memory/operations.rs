@@ -14,7 +14,8 @@ pub enum Kind {
     Whole,
     /// Works in steps; an error may come between two of them.
     Steps,
-    /// Goes back to another state. Where memory runs out in the middle, nothing is shown until another rollback.
+    /// Goes back to another state. Where memory runs out in the middle, nothing is shown until
+    /// another rollback.
     Back,
 }
 
@@ -42,11 +43,15 @@ pub static OPERATIONS: &[Operation] = &[
         let parent = volume.resolve("/d3", true)?.inode;
         done(volume.create(parent, b"new", NewNode::Regular, 0o640, &Caller::default()))
     }),
-    whole("write, inline", |volume| volume.write(volume.resolve("/d3/new", true)?.inode, 3, b"hello", false)),
+    whole("write, inline", |volume| {
+        volume.write(volume.resolve("/d3/new", true)?.inode, 3, b"hello", false)
+    }),
     steps("write, blocks", |volume| {
         volume.write(volume.resolve("/d3/new", true)?.inode, 100, &[7; 30_000], false)
     }),
-    steps("overwrite", |volume| volume.write(volume.resolve("/d1/f9", true)?.inode, 1000, &[8; 3000], false)),
+    steps("overwrite", |volume| {
+        volume.write(volume.resolve("/d1/f9", true)?.inode, 1000, &[8; 3000], false)
+    }),
     whole("synchronous write", |volume| {
         volume.write(volume.resolve("/d0/f4", true)?.inode, 10, &[9; 700], true)
     }),
@@ -63,10 +68,20 @@ pub static OPERATIONS: &[Operation] = &[
         volume.read_directory_plus(volume.resolve("/d1", true)?.inode, 0, 100).map(drop)
     }),
     whole("set attribute", |volume| {
-        volume.set_xattr(volume.resolve("/d1/f9", true)?.inode, b"user.small", b"value", SetXattrMode::Any)
+        volume.set_xattr(
+            volume.resolve("/d1/f9", true)?.inode,
+            b"user.small",
+            b"value",
+            SetXattrMode::Any,
+        )
     }),
     whole("set large attribute", |volume| {
-        volume.set_xattr(volume.resolve("/d1/f9", true)?.inode, b"user.large", &[5; 3000], SetXattrMode::Any)
+        volume.set_xattr(
+            volume.resolve("/d1/f9", true)?.inode,
+            b"user.large",
+            &[5; 3000],
+            SetXattrMode::Any,
+        )
     }),
     whole("read attributes", |volume| {
         let inode = volume.resolve("/d1/f9", true)?.inode;
@@ -108,13 +123,16 @@ pub static OPERATIONS: &[Operation] = &[
         Ok(())
     }),
     steps("clone", |volume| {
-        let (from, to) = (volume.resolve("/d1/f9", true)?.inode, volume.resolve("/d3/f11", true)?.inode);
+        let (from, to) =
+            (volume.resolve("/d1/f9", true)?.inode, volume.resolve("/d3/f11", true)?.inode);
         volume.clone_range(from, 0, to, 0, 4096).map(drop)
     }),
     steps("write what is shared", |volume| {
         volume.write(volume.resolve("/d3/f11", true)?.inode, 700, &[14; 1500], false)
     }),
-    whole("unlink what is shared", |volume| gone(volume.unlink(volume.resolve("/d3", true)?.inode, b"f11"))),
+    whole("unlink what is shared", |volume| {
+        gone(volume.unlink(volume.resolve("/d3", true)?.inode, b"f11"))
+    }),
     steps("reclaim what is shared", idle),
     whole("create snapshot", |volume| match volume.snapshots()?.is_empty() {
         true => volume.snapshot_create("one").map(drop),
@@ -128,7 +146,9 @@ pub static OPERATIONS: &[Operation] = &[
     }),
     steps("reclaim behind a snapshot", idle),
     steps("checkpoint", |volume| volume.checkpoint()),
-    whole("compare snapshot", |volume| volume.snapshot_diff("one", None, InodeNumber::ROOT, 1000).map(drop)),
+    whole("compare snapshot", |volume| {
+        volume.snapshot_diff("one", None, InodeNumber::ROOT, 1000).map(drop)
+    }),
     whole("make directory", |volume| {
         let parent = volume.resolve("/d2", true)?.inode;
         done(volume.create(parent, b"sub", NewNode::Directory, 0o750, &Caller::default()))

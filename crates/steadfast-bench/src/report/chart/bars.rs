@@ -18,7 +18,8 @@ pub struct Bar {
     pub spread: Option<(f64, f64)>,
     /// Stands at its end: the value with unit, or why there is none.
     pub text: String,
-    /// Whether it is better (or worse) than what it is compared with, by more than noise: a triangle after the text.
+    /// Whether it is better (or worse) than what it is compared with, by more than noise: a
+    /// triangle after the text.
     pub better: Option<bool>,
     /// Shown when pointed at.
     pub tooltip: String,
@@ -50,14 +51,20 @@ impl Panel {
             texts.map(|label| text::width(label, 11.0)).fold(0.0, f64::max).min(most)
         };
         let left = widest(&mut self.bars.iter().map(|bar| &bar.label), self.width * 0.34) + 10.0;
-        let right = self.width - widest(&mut self.bars.iter().map(|bar| &bar.text), self.width * 0.4) - 22.0;
+        let right = self.width
+            - widest(&mut self.bars.iter().map(|bar| &bar.text), self.width * 0.4)
+            - 22.0;
         let right = right.max(left + 30.0);
         let values = self.bars.iter().flat_map(|bar| {
-            [bar.value, bar.spread.map(|spread| spread.1)].into_iter().flatten().filter(|v| v.is_finite())
+            [bar.value, bar.spread.map(|spread| spread.1)]
+                .into_iter()
+                .flatten()
+                .filter(|v| v.is_finite())
         });
         let longest = values.chain(self.include.iter().copied()).fold(0.0, f64::max);
         // The longest bar ends at the end: no room is lost to a round number that nobody reads.
-        let share = |value: f64| if longest > 0.0 { (value / longest).clamp(0.0, 1.0) } else { 0.0 };
+        let share =
+            |value: f64| if longest > 0.0 { (value / longest).clamp(0.0, 1.0) } else { 0.0 };
         let place = |value: f64| left + share(value) * (right - left);
 
         let mut drawing = Drawing::new(self.width, TOP + self.bars.len() as f64 * ROW + 6.0);
@@ -69,18 +76,32 @@ impl Panel {
             let y = TOP + index as f64 * ROW;
             let middle = y + ROW / 2.0;
             let label = text::fit(&bar.label, 11.0, left - 8.0);
-            drawing.text_with_tooltip("value", (left - 6.0, middle + 3.8), Anchor::End, &label, &bar.label);
+            drawing.text_with_tooltip(
+                "value",
+                (left - 6.0, middle + 3.8),
+                Anchor::End,
+                &label,
+                &bar.label,
+            );
             let room = self.width - left - 8.0;
             let Some(value) = bar.value.filter(|value| value.is_finite()) else {
                 let text = text::fit(&bar.text, 11.0, room);
-                drawing.text_with_tooltip("", (left + 4.0, middle + 3.8), Anchor::Start, &text, &bar.text);
+                drawing.text_with_tooltip(
+                    "",
+                    (left + 4.0, middle + 3.8),
+                    Anchor::Start,
+                    &text,
+                    &bar.text,
+                );
                 continue;
             };
             // A sliver for what is there but too short to see.
             let width = (place(value) - left).max(1.0);
             drawing.rect(&bar.hue.fill(), (left, y + 4.0), (width, ROW - 8.0), 1.5, &bar.tooltip);
             let mut end = left + width;
-            if let Some((low, high)) = bar.spread.filter(|(low, high)| low.is_finite() && high > low) {
+            if let Some((low, high)) =
+                bar.spread.filter(|(low, high)| low.is_finite() && high > low)
+            {
                 let (low, high) = (place(low), place(high));
                 if high - low > 2.0 {
                     drawing.line("spread", (low, middle), (high, middle));
@@ -91,7 +112,13 @@ impl Panel {
                 end = end.max(high);
             }
             let text = text::fit(&bar.text, 11.0, self.width - end - 18.0);
-            drawing.text_with_tooltip("value", (end + 5.0, middle + 3.8), Anchor::Start, &text, &bar.text);
+            drawing.text_with_tooltip(
+                "value",
+                (end + 5.0, middle + 3.8),
+                Anchor::Start,
+                &text,
+                &bar.text,
+            );
             if let Some(better) = bar.better {
                 let place = (end + 9.0 + text::width(&text, 11.0), middle + 3.8);
                 drawing.triangle(if better { "up" } else { "down" }, place, better);

@@ -1,4 +1,5 @@
-//! Ratios to one file system: for each test a mark for each of the others, with the interval that the samples allow.
+//! Ratios to one file system: for each test a mark for each of the others, with the interval that
+//! the samples allow.
 
 use super::scale::{Kind, Scale};
 use super::svg::{Anchor, Drawing};
@@ -41,7 +42,8 @@ const LEGEND_ROW: f64 = 16.0;
 /// Height of a mark, and of one that has its name beside it.
 const MARK: f64 = 9.0;
 const NAMED_MARK: f64 = 11.5;
-/// Height of the name of a test, which stands over its marks: so a phone has its whole width for the scale.
+/// Height of the name of a test, which stands over its marks: so a phone has its whole width for
+/// the scale.
 const NAME: f64 = 15.0;
 
 /// A factor as people say it.
@@ -72,8 +74,11 @@ impl Panel {
         // Powers of two as long as they are few.
         let kind = if most / least > 100.0 { Kind::Decades } else { Kind::Doublings };
         let x = Scale::around(kind, within).over(left + 6.0, right - 6.0);
-        let heights: Vec<f64> =
-            self.rows.iter().map(|(_, marks)| marks.len() as f64 * self.mark() + NAME + 6.0).collect();
+        let heights: Vec<f64> = self
+            .rows
+            .iter()
+            .map(|(_, marks)| marks.len() as f64 * self.mark() + NAME + 6.0)
+            .collect();
         let bottom = top + heights.iter().sum::<f64>();
 
         let mut drawing = Drawing::new(self.width, bottom + 40.0);
@@ -87,7 +92,13 @@ impl Panel {
         }
         let noise = self.noise.clamp(0.0, 0.9);
         if let (Some(from), Some(to)) = (x.place(1.0 / (1.0 + noise)), x.place(1.0 + noise)) {
-            drawing.rect("noise", (from, top), (to - from, bottom - top), 0.0, "noise of this machine");
+            drawing.rect(
+                "noise",
+                (from, top),
+                (to - from, bottom - top),
+                0.0,
+                "noise of this machine",
+            );
         }
         for mark in x.marks(38.0) {
             if let Some(place) = x.place(mark) {
@@ -98,7 +109,13 @@ impl Panel {
         if let Some(one) = x.place(1.0) {
             drawing.line("one", (one, top - 4.0), (one, bottom));
             let name = text::fit(&self.baseline, 11.0, (one - left).min(right - one) * 2.0);
-            drawing.text_with_tooltip("strong", (one, top - 9.0), Anchor::Middle, &name, &self.baseline);
+            drawing.text_with_tooltip(
+                "strong",
+                (one, top - 9.0),
+                Anchor::Middle,
+                &name,
+                &self.baseline,
+            );
         }
         drawing.text("", (left, bottom + 32.0), Anchor::Start, "worse");
         drawing.text("", (right, bottom + 32.0), Anchor::End, "better");
@@ -126,11 +143,16 @@ impl Panel {
             let Some(hue) = self.series.get(mark.series).map(|(_, hue)| *hue) else { continue };
             let Some(place) = x.place(mark.ratio) else { continue };
             let middle = y + NAME + 2.0 + (index as f64 + 0.5) * self.mark();
-            if let Some((low, high)) = mark.interval.and_then(|(low, high)| x.place(low).zip(x.place(high))) {
+            if let Some((low, high)) =
+                mark.interval.and_then(|(low, high)| x.place(low).zip(x.place(high)))
+            {
                 drawing.line(&format!("whisker {}", hue.line()), (low, middle), (high, middle));
             }
-            let class =
-                if mark.clear { hue.fill() } else { format!("hollow {}", hue.line().replace(" dash", "")) };
+            let class = if mark.clear {
+                hue.fill()
+            } else {
+                format!("hollow {}", hue.line().replace(" dash", ""))
+            };
             drawing.dot(&class, (place, middle), 3.4, &mark.tooltip);
             if self.is_named() {
                 let ends = mark.interval.and_then(|(low, high)| x.place(low).zip(x.place(high)));

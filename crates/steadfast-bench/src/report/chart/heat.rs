@@ -8,7 +8,8 @@ use super::{text, theme};
 pub struct Cell {
     /// How many times better (more than 1) or worse.
     pub ratio: f64,
-    /// Whether that is more than noise; a cell within it has the colour of "the same", whatever its number.
+    /// Whether that is more than noise; a cell within it has the colour of "the same", whatever its
+    /// number.
     pub clear: bool,
     /// Shown when pointed at.
     pub tooltip: String,
@@ -49,8 +50,13 @@ impl Panel {
     /// Draws the panel.
     #[must_use]
     pub fn draw(&self) -> Drawing {
-        let left =
-            self.rows.iter().map(|(name, _)| text::width(name, 11.0)).fold(20.0, f64::max).min(120.0) + 8.0;
+        let left = self
+            .rows
+            .iter()
+            .map(|(name, _)| text::width(name, 11.0))
+            .fold(20.0, f64::max)
+            .min(120.0)
+            + 8.0;
         let columns = self.columns.len().max(1) as f64;
         let cell = ((self.width - left) / columns).clamp(CELL_WIDTH.0, CELL_WIDTH.1);
         let width = self.width.max(left + cell * columns);
@@ -76,7 +82,12 @@ impl Panel {
                 let size = (cell - 1.0, CELL_HEIGHT - 1.0);
                 drawing.rect(&format!("h{step}"), (x, y), size, 1.0, &content.tooltip);
                 let number = short(content.ratio);
-                drawing.text(&format!("t{step}"), (x + size.0 / 2.0, y + 13.2), Anchor::Middle, &number);
+                drawing.text(
+                    &format!("t{step}"),
+                    (x + size.0 / 2.0, y + 13.2),
+                    Anchor::Middle,
+                    &number,
+                );
             }
         }
         let bottom = TOP + self.rows.len() as f64 * CELL_HEIGHT;

@@ -1,11 +1,12 @@
 //! Labels at the ends of lines, moved apart where they would lie on each other.
 
-/// Places for labels that want to be at `wanted`, at least `apart` from each other, within `top` and `bottom` if there is
-/// room for all; in the order of `wanted`. Neighbours that collide move by the same amount, so that a label stays as near to
-/// its line as can be.
+/// Places for labels that want to be at `wanted`, at least `apart` from each other, within `top`
+/// and `bottom` if there is room for all; in the order of `wanted`. Neighbours that collide move by
+/// the same amount, so that a label stays as near to its line as can be.
 pub fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
-    let want = |index: usize| wanted.get(index).copied().filter(|place| place.is_finite()).unwrap_or(top);
+    let want =
+        |index: usize| wanted.get(index).copied().filter(|place| place.is_finite()).unwrap_or(top);
     order.sort_by(|a, b| want(*a).total_cmp(&want(*b)));
     // Blocks of labels that touch: (sum of wishes for the block's first label, count).
     let mut blocks: Vec<(f64, usize)> = Vec::new();
@@ -19,13 +20,15 @@ pub fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
             if first(before) + before.1 as f64 * apart <= first(last) + 1e-9 {
                 break;
             }
-            let joined = (before.0 + last.0 - before.1 as f64 * last.1 as f64 * apart, before.1 + last.1);
+            let joined =
+                (before.0 + last.0 - before.1 as f64 * last.1 as f64 * apart, before.1 + last.1);
             blocks.truncate(blocks.len() - 2);
             blocks.push(joined);
         }
     }
     let mut placed = vec![top; wanted.len()];
-    let places = blocks.iter().flat_map(|block| (0..block.1).map(|at| first(block) + at as f64 * apart));
+    let places =
+        blocks.iter().flat_map(|block| (0..block.1).map(|at| first(block) + at as f64 * apart));
     for (index, place) in order.into_iter().zip(places) {
         if let Some(slot) = placed.get_mut(index) {
             *slot = place;

@@ -13,7 +13,8 @@ pub struct Axis {
     pub label: String,
     /// How it counts.
     pub kind: Kind,
-    /// Values that it must hold beside those of the lines: the same in all panels that are to be compared.
+    /// Values that it must hold beside those of the lines: the same in all panels that are to be
+    /// compared.
     pub include: Vec<f64>,
     /// Writes a value at a mark.
     pub format: fn(f64) -> String,
@@ -69,7 +70,8 @@ impl Panel {
             .over(TOP + plot_height, TOP);
         let y_marks: Vec<(f64, String)> =
             y.marks(26.0).into_iter().map(|mark| (mark, (self.y.format)(mark))).collect();
-        let left = y_marks.iter().map(|(_, mark)| text::width(mark, 11.0)).fold(20.0, f64::max) + 10.0;
+        let left =
+            y_marks.iter().map(|(_, mark)| text::width(mark, 11.0)).fold(20.0, f64::max) + 10.0;
         let right = (self.width - label_room).max(left + 60.0);
         let x_values = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0));
         let x = Scale::around(self.x.kind, x_values.chain(self.x.include.iter().copied()))
@@ -98,7 +100,12 @@ impl Panel {
                 drawing.text("", (place, bottom + 16.0), Anchor::Middle, &(self.x.format)(mark));
             }
         }
-        drawing.text("", (f64::midpoint(left, right), bottom + 33.0), Anchor::Middle, &self.x.label);
+        drawing.text(
+            "",
+            (f64::midpoint(left, right), bottom + 33.0),
+            Anchor::Middle,
+            &self.x.label,
+        );
 
         if self.lines.iter().all(|line| line.points.is_empty()) {
             let middle = (f64::midpoint(left, right), TOP + plot_height / 2.0);
@@ -133,8 +140,11 @@ impl Panel {
             .lines
             .iter()
             .filter_map(|line| {
-                let end =
-                    line.points.iter().rev().find_map(|point| x.place(point.0).zip(y.place(point.1)))?;
+                let end = line
+                    .points
+                    .iter()
+                    .rev()
+                    .find_map(|point| x.place(point.0).zip(y.place(point.1)))?;
                 Some((line, end))
             })
             .collect();

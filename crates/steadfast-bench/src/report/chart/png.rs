@@ -33,9 +33,13 @@ static DATABASE: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
 /// # Errors
 /// A sentence that says what the renderer could not do.
 pub fn render(drawing: &Drawing) -> Result<Vec<u8>, String> {
-    let options =
-        Options { font_family: "Roboto".to_owned(), fontdb: Arc::clone(&DATABASE), ..Options::default() };
-    let tree = Tree::from_str(&drawing.file("", Use::Raster), &options).map_err(|error| error.to_string())?;
+    let options = Options {
+        font_family: "Roboto".to_owned(),
+        fontdb: Arc::clone(&DATABASE),
+        ..Options::default()
+    };
+    let tree = Tree::from_str(&drawing.file("", Use::Raster), &options)
+        .map_err(|error| error.to_string())?;
     let longest = drawing.width.max(drawing.height).max(1.0);
     let scale = SCALE.min(LONGEST / longest);
     let side = |length: f64| (length * scale).ceil().clamp(1.0, LONGEST) as u32;

@@ -23,7 +23,8 @@ pub struct Scale {
     to: f64,
 }
 
-/// The largest share that [`Kind::Nines`] tells apart from 1: beyond it are fewer samples than anybody takes.
+/// The largest share that [`Kind::Nines`] tells apart from 1: beyond it are fewer samples than
+/// anybody takes.
 const NINES_LIMIT: f64 = 1e-7;
 
 impl Kind {
@@ -41,8 +42,8 @@ impl Kind {
 }
 
 impl Scale {
-    /// An axis that holds all values that it can show, with whole marks at its ends where that costs little room. Without
-    /// any value it is an axis of 0 to 1, or of 1 to 10.
+    /// An axis that holds all values that it can show, with whole marks at its ends where that
+    /// costs little room. Without any value it is an axis of 0 to 1, or of 1 to 10.
     #[must_use]
     pub fn around(kind: Kind, values: impl IntoIterator<Item = f64>) -> Self {
         let even = values.into_iter().filter_map(|value| kind.even(value));
@@ -69,7 +70,8 @@ impl Scale {
         Self { kind, low, high, from: 0.0, to: 1.0 }
     }
 
-    /// The same axis over these pixels. `from` may be larger than `to`: the vertical axis grows upwards.
+    /// The same axis over these pixels. `from` may be larger than `to`: the vertical axis grows
+    /// upwards.
     #[must_use]
     pub const fn over(mut self, from: f64, to: f64) -> Self {
         self.from = from;
@@ -82,7 +84,9 @@ impl Scale {
     pub fn place(&self, value: f64) -> Option<f64> {
         let even = self.kind.even(value)?;
         let span = if self.high > self.low { self.high - self.low } else { 1.0 };
-        Some(self.from + (even.clamp(self.low, self.high) - self.low) / span * (self.to - self.from))
+        Some(
+            self.from + (even.clamp(self.low, self.high) - self.low) / span * (self.to - self.from),
+        )
     }
 
     /// Values to mark, ascending, at least `apart` pixels from each other.
@@ -97,11 +101,15 @@ impl Scale {
             Kind::Decades => {
                 let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
                 let within = |value: f64| {
-                    self.kind.even(value).is_some_and(|e| e >= self.low - 1e-9 && e <= self.high + 1e-9)
+                    self.kind
+                        .even(value)
+                        .is_some_and(|e| e >= self.low - 1e-9 && e <= self.high + 1e-9)
                 };
                 let powers: Vec<f64> = (first..=last).map(|power| 10f64.powi(power)).collect();
-                let all: Vec<f64> =
-                    powers.iter().flat_map(|power| [1.0, 2.0, 5.0].map(|digit| power * digit)).collect();
+                let all: Vec<f64> = powers
+                    .iter()
+                    .flat_map(|power| [1.0, 2.0, 5.0].map(|digit| power * digit))
+                    .collect();
                 let powers: Vec<f64> = powers.into_iter().filter(|value| within(*value)).collect();
                 if powers.len() >= 3 {
                     powers
@@ -135,7 +143,8 @@ impl Scale {
         // Every second, third, … of them, so that what is marked is regular.
         let length = (self.to - self.from).abs();
         let mut every = 1;
-        while every < candidates.len() && length / (candidates.len() as f64 / f64::from(every as u32)) < apart
+        while every < candidates.len()
+            && length / (candidates.len() as f64 / f64::from(every as u32)) < apart
         {
             every += 1;
         }
@@ -144,16 +153,16 @@ impl Scale {
 }
 
 impl Scale {
-    /// Values between the marks of an axis by decades, at 2 to 9 times a power of ten: by them one sees that it is one. Not
-    /// many, or none.
+    /// Values between the marks of an axis by decades, at 2 to 9 times a power of ten: by them one
+    /// sees that it is one. Not many, or none.
     #[must_use]
     pub fn between(&self) -> Vec<f64> {
         if self.kind != Kind::Decades || self.high - self.low > 4.5 {
             return Vec::new();
         }
         let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
-        let all =
-            (first..=last).flat_map(|power| (2..10).map(move |digit| f64::from(digit) * 10f64.powi(power)));
+        let all = (first..=last)
+            .flat_map(|power| (2..10).map(move |digit| f64::from(digit) * 10f64.powi(power)));
         all.filter(|value| value.log10() >= self.low && value.log10() <= self.high).collect()
     }
 }
@@ -164,7 +173,8 @@ fn step(span: f64) -> f64 {
         return 1.0;
     }
     let power = 10f64.powf((span / 4.0).log10().floor());
-    let digit = [5.0, 2.0].into_iter().find(|digit| power * digit * 4.0 <= span * 1.0001).unwrap_or(1.0);
+    let digit =
+        [5.0, 2.0].into_iter().find(|digit| power * digit * 4.0 <= span * 1.0001).unwrap_or(1.0);
     let step = power * digit;
     if step.is_normal() { step } else { 1.0 }
 }
@@ -180,7 +190,8 @@ fn floor_of_decade(even: f64) -> f64 {
 fn ceiling_of_decade(even: f64) -> f64 {
     let whole = even.floor();
     let part = even - whole;
-    whole + [0.0, 2f64.log10(), 5f64.log10()].into_iter().find(|digit| *digit >= part).unwrap_or(1.0)
+    whole
+        + [0.0, 2f64.log10(), 5f64.log10()].into_iter().find(|digit| *digit >= part).unwrap_or(1.0)
 }
 
 #[cfg(test)]

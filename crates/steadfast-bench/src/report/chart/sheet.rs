@@ -6,9 +6,16 @@ use super::text;
 const MARGIN: f64 = 20.0;
 const GAP: f64 = 22.0;
 
-/// Puts panels into rows of at most `columns`, under a title, over a line that says where the figures are from.
+/// Puts panels into rows of at most `columns`, under a title, over a line that says where the
+/// figures are from.
 #[must_use]
-pub fn sheet(title: &str, subtitle: &str, panels: &[Drawing], columns: usize, source: &str) -> Drawing {
+pub fn sheet(
+    title: &str,
+    subtitle: &str,
+    panels: &[Drawing],
+    columns: usize,
+    source: &str,
+) -> Drawing {
     let columns = columns.clamp(1, panels.len().max(1));
     let column = panels.iter().map(|panel| panel.width).fold(200.0, f64::max);
     let width = 2.0 * MARGIN + columns as f64 * column + (columns - 1) as f64 * GAP;

@@ -1,6 +1,7 @@
 //! A drawing: elements of SVG with classes, written to a string.
 //!
-//! What is not finite is not drawn, and every text is escaped: whatever a result file holds, the drawing is well formed.
+//! What is not finite is not drawn, and every text is escaped: whatever a result file holds, the
+//! drawing is well formed.
 
 use std::fmt::Write;
 
@@ -27,8 +28,8 @@ pub enum Anchor {
     End,
 }
 
-/// The character, or the replacement character for one that XML does not allow, or that turns the direction of what follows,
-/// so that a page could say something else.
+/// The character, or the replacement character for one that XML does not allow, or that turns the
+/// direction of what follows, so that a page could say something else.
 #[must_use]
 pub fn harmless(c: char) -> char {
     match c {
@@ -42,7 +43,8 @@ pub fn harmless(c: char) -> char {
     }
 }
 
-/// Text as content or attribute of XML. Characters that XML does not allow become the replacement character.
+/// Text as content or attribute of XML. Characters that XML does not allow become the replacement
+/// character.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -106,7 +108,13 @@ impl Drawing {
         for point in points {
             match point.filter(|(x, y)| finite(&[*x, *y])) {
                 Some((x, y)) => {
-                    let _ = write!(data, "{}{} {}", if pen_down { 'L' } else { 'M' }, short(x), short(y));
+                    let _ = write!(
+                        data,
+                        "{}{} {}",
+                        if pen_down { 'L' } else { 'M' },
+                        short(x),
+                        short(y)
+                    );
                     pen_down = true;
                 }
                 None => pen_down = false,
@@ -146,19 +154,24 @@ impl Drawing {
     pub fn dot(&mut self, class: &str, (x, y): (f64, f64), radius: f64, tooltip: &str) {
         if finite(&[x, y, radius]) {
             let (x, y, r) = (short(x), short(y), short(radius));
-            self.element(&format!("circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{r}\""), tooltip);
+            self.element(
+                &format!("circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{r}\""),
+                tooltip,
+            );
         }
     }
 
-    /// A triangle that points up (better) or down (worse), as high as a letter, whose base line is at the place: fonts seldom
-    /// have one.
+    /// A triangle that points up (better) or down (worse), as high as a letter, whose base line is
+    /// at the place: fonts seldom have one.
     pub fn triangle(&mut self, class: &str, (x, y): (f64, f64), up: bool) {
         let (base, tip) = if up { (y, y - 7.5) } else { (y - 7.5, y) };
         if finite(&[x, base, tip]) {
             let (left, right, middle) = (short(x), short(x + 8.0), short(x + 4.0));
             let (base, tip) = (short(base), short(tip));
             self.element(
-                &format!("path class=\"{class}\" d=\"M{left} {base}L{right} {base}L{middle} {tip}Z\""),
+                &format!(
+                    "path class=\"{class}\" d=\"M{left} {base}L{right} {base}L{middle} {tip}Z\""
+                ),
                 "",
             );
         }
@@ -223,7 +236,8 @@ impl Drawing {
         )
     }
 
-    /// The drawing inside a page that has the style sheet for [`Use::Page`]. `name` is read to those who do not see it.
+    /// The drawing inside a page that has the style sheet for [`Use::Page`]. `name` is read to
+    /// those who do not see it.
     #[must_use]
     pub fn inline(&self, name: &str) -> String {
         format!("{}{}</svg>", self.open(name, ""), self.body)
@@ -265,10 +279,17 @@ mod tests {
     #[test]
     fn texts_cannot_leave_their_element() {
         let mut drawing = Drawing::new(10.0, 10.0);
-        drawing.text("", (1.0, 1.0), Anchor::End, "</text><script>alert('x')</script>\u{0}\u{202e}");
+        drawing.text(
+            "",
+            (1.0, 1.0),
+            Anchor::End,
+            "</text><script>alert('x')</script>\u{0}\u{202e}",
+        );
         drawing.dot("a", (1.0, 1.0), 2.0, "a \"b\" & <c>");
         let file = drawing.file("<&>", Use::File);
-        assert!(!file.contains("<script>") && !file.contains('\u{0}') && !file.contains('\u{202e}'));
+        assert!(
+            !file.contains("<script>") && !file.contains('\u{0}') && !file.contains('\u{202e}')
+        );
         assert!(file.contains("a &quot;b&quot; &amp; &lt;c&gt;</title></circle>"));
     }
 }

@@ -1,8 +1,9 @@
 //! What the classes of a drawing look like: by day, by night, and in a PNG.
 //!
-//! Colours have roles. In the page they are variables, so that the reader's setting chooses; in a file of its own they are
-//! written out, since renderers other than browsers know no variables. The hues are those that people with any of the common
-//! colour deficiencies tell apart (blue, orange, green, magenta, ochre, cyan, grey, brown), each checked against its ground.
+//! Colours have roles. In the page they are variables, so that the reader's setting chooses; in a
+//! file of its own they are written out, since renderers other than browsers know no variables. The
+//! hues are those that people with any of the common colour deficiencies tell apart (blue, orange,
+//! green, magenta, ochre, cyan, grey, brown), each checked against its ground.
 
 use std::fmt::Write;
 
@@ -82,8 +83,11 @@ fn ink_on(colour: u32) -> u32 {
 
 /// Every role with its colours by day and by night.
 fn roles() -> Vec<(String, u32, u32)> {
-    let mut all: Vec<_> = ROLES.iter().map(|(name, day, night)| ((*name).to_owned(), *day, *night)).collect();
-    all.extend(HUES.iter().enumerate().map(|(index, (day, night))| (format!("s{index}"), *day, *night)));
+    let mut all: Vec<_> =
+        ROLES.iter().map(|(name, day, night)| ((*name).to_owned(), *day, *night)).collect();
+    all.extend(
+        HUES.iter().enumerate().map(|(index, (day, night))| (format!("s{index}"), *day, *night)),
+    );
     let share = |index: usize, count: usize| index as f64 / (count - 1) as f64;
     all.extend((0..RAMP).map(|index| {
         let share = share(index, RAMP);
@@ -102,7 +106,10 @@ fn roles() -> Vec<(String, u32, u32)> {
 fn rules() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = [
         (".bg", "fill:$card"),
-        ("text", "fill:$quiet;font-family:Roboto,system-ui,Helvetica,Arial,sans-serif;font-size:11px"),
+        (
+            "text",
+            "fill:$quiet;font-family:Roboto,system-ui,Helvetica,Arial,sans-serif;font-size:11px",
+        ),
         (".name", "fill:$ink;font-size:13px;font-weight:bold"),
         (".head", "fill:$ink;font-size:20px;font-weight:bold"),
         (".sub", "fill:$quiet;font-size:13px"),
@@ -166,24 +173,28 @@ pub fn sheet(for_use: Use) -> String {
         let colours = &roles;
         move |role: &str| {
             let found = colours.iter().find(|(name, ..)| name == role);
-            found
-                .map_or_else(String::new, |(_, day, dark)| format!("#{:06x}", if night { dark } else { day }))
+            found.map_or_else(String::new, |(_, day, dark)| {
+                format!("#{:06x}", if night { dark } else { day })
+            })
         }
     };
-    let written = |text: &mut String, prefix: &str, colour: &dyn Fn(&str) -> String, colours_only: bool| {
-        for (selector, style) in rules() {
-            if !colours_only || style.contains('$') {
-                // Writing to a string does not fail.
-                let _ = write!(text, "{prefix}{selector}{{{}}}", resolve(&style, colour));
+    let written =
+        |text: &mut String, prefix: &str, colour: &dyn Fn(&str) -> String, colours_only: bool| {
+            for (selector, style) in rules() {
+                if !colours_only || style.contains('$') {
+                    // Writing to a string does not fail.
+                    let _ = write!(text, "{prefix}{selector}{{{}}}", resolve(&style, colour));
+                }
             }
-        }
-    };
+        };
     match for_use {
         Use::Page => {
             let variables = |night: bool| -> String {
                 roles
                     .iter()
-                    .map(|(name, day, dark)| format!("--{name}:#{:06x};", if night { dark } else { day }))
+                    .map(|(name, day, dark)| {
+                        format!("--{name}:#{:06x};", if night { dark } else { day })
+                    })
                     .collect()
             };
             let (day, night) = (variables(false), variables(true));
@@ -229,7 +240,8 @@ impl Hue {
     /// Classes of a line in this colour; dashed when the colours have been used up.
     #[must_use]
     pub fn line(self) -> String {
-        let dash = if matches!(self, Self::Series(index) if index >= SERIES) { " dash" } else { "" };
+        let dash =
+            if matches!(self, Self::Series(index) if index >= SERIES) { " dash" } else { "" };
         format!("l{}{dash}", self.role())
     }
 
@@ -240,8 +252,8 @@ impl Hue {
     }
 }
 
-/// The step of the scale from worse (0) to better for a ratio, where more than 1 is better; the strongest colour at eight
-/// times, or an eighth.
+/// The step of the scale from worse (0) to better for a ratio, where more than 1 is better; the
+/// strongest colour at eight times, or an eighth.
 #[must_use]
 pub fn heat(ratio: f64) -> usize {
     let middle = (HEAT / 2) as f64;

@@ -9,7 +9,8 @@ use crate::report::comparison::{Group, View};
 use crate::report::format;
 use crate::result::{Cpu, CpuPoint, Suite, Target, Test};
 
-/// The pictures of a suite: one a group of tests that has curves, for the longest of its tests, a panel a file system.
+/// The pictures of a suite: one a group of tests that has curves, for the longest of its tests, a
+/// panel a file system.
 pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
     let groups = view.groups(suite);
     let chosen: Vec<(&Group, &Test)> =
@@ -29,7 +30,11 @@ fn curve<'a>(test: &'a Test, target: &str) -> Option<&'a Cpu> {
 /// The test that runs longest: a curve of two points says nothing.
 fn longest<'a>(group: &Group<'a>) -> Option<&'a Test> {
     let points = |test: &Test| {
-        test.measurements.iter().filter_map(|m| Some(curve(test, &m.target)?.curve.len())).max().unwrap_or(0)
+        test.measurements
+            .iter()
+            .filter_map(|m| Some(curve(test, &m.target)?.curve.len()))
+            .max()
+            .unwrap_or(0)
     };
     group.tests.iter().copied().filter(|test| points(test) > 0).max_by_key(|test| points(test))
 }
@@ -37,13 +42,15 @@ fn longest<'a>(group: &Group<'a>) -> Option<&'a Test> {
 fn figure(view: &View, suite: &Suite, group: &Group, test: &Test, first: bool) -> Figure {
     let all = view.targets.iter().filter_map(|target| curve(test, &target.id));
     let points: Vec<&CpuPoint> = all.flat_map(|cpu| &cpu.curve).collect();
-    let longest = points.iter().map(|point| point.at).filter(|at| at.is_finite()).fold(0.0, f64::max);
+    let longest =
+        points.iter().map(|point| point.at).filter(|at| at.is_finite()).fold(0.0, f64::max);
     let busiest = points
         .iter()
         .flat_map(|point| [point.process, point.file_system, point.machine])
         .filter(|share| share.is_finite())
         .fold(1.0, f64::max);
-    let panels = view.targets.iter().filter_map(|target| panel(test, target, longest, busiest)).collect();
+    let panels =
+        view.targets.iter().filter_map(|target| panel(test, target, longest, busiest)).collect();
     Figure {
         name: file_name(&[&suite.id, "cpu", &group.first.name]),
         title: format!("{}: processor load, {}", suite.id, format::test(test)),

@@ -1,7 +1,7 @@
 //! Curves over a size: IOzone's picture, and its relatives.
 //!
-//! A matrix of file and record sizes is one panel a file system, a line a record size, with the same axes in all of them.
-//! A test over one parameter only is one panel, a line a file system.
+//! A matrix of file and record sizes is one panel a file system, a line a record size, with the
+//! same axes in all of them. A test over one parameter only is one panel, a line a file system.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,11 @@ const AXES: [&str; 6] = ["file_size", "files", "threads", "processes", "record_s
 pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
     let groups = view.groups(suite);
     let matrices: Vec<&Group> = groups.iter().filter(|group| is_matrix(group)).collect();
-    let mut figures: Vec<Figure> =
-        matrices.iter().enumerate().map(|(index, group)| matrix(view, suite, group, index < 2)).collect();
+    let mut figures: Vec<Figure> = matrices
+        .iter()
+        .enumerate()
+        .map(|(index, group)| matrix(view, suite, group, index < 2))
+        .collect();
     let rest: Vec<&Test> = groups
         .iter()
         .filter(|group| !is_matrix(group))
@@ -51,7 +54,8 @@ pub fn distinct(tests: &[&Test], key: &str) -> BTreeSet<u64> {
 
 /// The median of a test on a target.
 fn median(test: &Test, target: &Target) -> Option<f64> {
-    let measurement = test.measurement(&target.id).filter(|measurement| measurement.status == Status::Ok)?;
+    let measurement =
+        test.measurement(&target.id).filter(|measurement| measurement.status == Status::Ok)?;
     statistics::median(&measurement.values())
 }
 
@@ -59,7 +63,9 @@ fn median(test: &Test, target: &Target) -> Option<f64> {
 pub fn writer(unit: Unit) -> fn(f64) -> String {
     match unit {
         Unit::BytesPerSecond => format::mark_rate,
-        Unit::Seconds | Unit::SecondsPerOperation | Unit::CpuSecondsPerOperation => format::mark_seconds,
+        Unit::Seconds | Unit::SecondsPerOperation | Unit::CpuSecondsPerOperation => {
+            format::mark_seconds
+        }
         Unit::Bytes => format::bytes,
         _ => format::mark,
     }
@@ -67,10 +73,13 @@ pub fn writer(unit: Unit) -> fn(f64) -> String {
 
 fn matrix(view: &View, suite: &Suite, group: &Group, first: bool) -> Figure {
     let records = distinct(&group.tests, "record_size");
-    let all =
-        group.tests.iter().flat_map(|test| view.targets.iter().filter_map(|target| median(test, target)));
+    let all = group
+        .tests
+        .iter()
+        .flat_map(|test| view.targets.iter().filter_map(|target| median(test, target)));
     let include: Vec<f64> = all.collect();
-    let files: Vec<f64> = distinct(&group.tests, "file_size").into_iter().map(|size| size as f64).collect();
+    let files: Vec<f64> =
+        distinct(&group.tests, "file_size").into_iter().map(|size| size as f64).collect();
     let unit = group.first.unit;
     let panel = |target: &Target| {
         let lines = records.iter().enumerate().map(|(index, record)| {
@@ -119,8 +128,11 @@ fn matrix(view: &View, suite: &Suite, group: &Group, first: bool) -> Figure {
         .draw()
     };
     let other = group.others();
-    let title =
-        if other.is_empty() { group.first.title.clone() } else { format!("{}, {other}", group.first.title) };
+    let title = if other.is_empty() {
+        group.first.title.clone()
+    } else {
+        format!("{}, {other}", group.first.title)
+    };
     Figure {
         name: file_name(&[&suite.id, "curves", &group.first.name, &other]),
         title: format!("{}: {} over file size", suite.id, title),
@@ -138,7 +150,8 @@ fn matrix(view: &View, suite: &Suite, group: &Group, first: bool) -> Figure {
     }
 }
 
-/// The parameter over which the curve goes to which a test belongs, if three points or more make one.
+/// The parameter over which the curve goes to which a test belongs, if three points or more make
+/// one.
 fn axis_of(tests: &[&Test], test: &Test) -> Option<&'static str> {
     AXES.into_iter().find(|key| {
         test.number(key).is_some() && {
@@ -173,7 +186,10 @@ fn over_one(view: &View, suite: &Suite, tests: &[&Test]) -> Vec<Figure> {
             tests.iter().copied().filter(|other| is_sibling(other, test, key)).collect();
         taken.extend(siblings.iter().map(|sibling| sibling.id.as_str()));
         let drawing = over(view, test, &siblings, key).draw();
-        match by_workload.iter_mut().find(|(workload, axis, _)| *workload == test.workload && *axis == key) {
+        match by_workload
+            .iter_mut()
+            .find(|(workload, axis, _)| *workload == test.workload && *axis == key)
+        {
             Some((.., panels)) => panels.push(drawing),
             None => by_workload.push((&test.workload, key, vec![drawing])),
         }
@@ -183,7 +199,8 @@ fn over_one(view: &View, suite: &Suite, tests: &[&Test]) -> Vec<Figure> {
         .map(|(workload, key, panels)| Figure {
             name: file_name(&[&suite.id, workload, "over", key]),
             title: format!("{}: {workload} over {}", suite.id, axis_name(key)),
-            caption: "One line a file system, named at its end. Both axes are logarithmic.".to_owned(),
+            caption: "One line a file system, named at its end. Both axes are logarithmic."
+                .to_owned(),
             alternative: format!("{workload} over {}", axis_name(key)),
             panels,
             columns: 3,
@@ -206,17 +223,29 @@ fn axis_name(key: &str) -> &'static str {
 
 fn over(view: &View, first: &Test, tests: &[&Test], key: &str) -> Panel {
     let lines = view.targets.iter().map(|target| {
-        let mut points: Vec<(f64, f64)> =
-            tests.iter().filter_map(|test| Some((test.number(key)? as f64, median(test, target)?))).collect();
+        let mut points: Vec<(f64, f64)> = tests
+            .iter()
+            .filter_map(|test| Some((test.number(key)? as f64, median(test, target)?)))
+            .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let tooltips =
-            points.iter().map(|(_, value)| format!("{}: {}", target.id, format::value(first.unit, *value)));
-        Line { label: target.id.clone(), hue: hue(view, &target.id), tooltips: tooltips.collect(), points }
+        let tooltips = points
+            .iter()
+            .map(|(_, value)| format!("{}: {}", target.id, format::value(first.unit, *value)));
+        Line {
+            label: target.id.clone(),
+            hue: hue(view, &target.id),
+            tooltips: tooltips.collect(),
+            points,
+        }
     });
     let other = format::parameters(first, &[key, "seed"]);
     let is_size = matches!(key, "file_size" | "record_size" | "file_bytes");
     Panel {
-        title: if other.is_empty() { first.title.clone() } else { format!("{}, {other}", first.title) },
+        title: if other.is_empty() {
+            first.title.clone()
+        } else {
+            format!("{}, {other}", first.title)
+        },
         x: Axis {
             label: axis_name(key).to_owned(),
             kind: Kind::Doublings,

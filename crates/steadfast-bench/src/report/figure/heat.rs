@@ -63,12 +63,18 @@ fn panel(view: &View, group: &Group, target: &Target) -> Option<Panel> {
     let rows = records
         .iter()
         .map(|record| {
-            (format::bytes_short(*record as f64), files.iter().map(|file| cell(*file, *record)).collect())
+            (
+                format::bytes_short(*record as f64),
+                files.iter().map(|file| cell(*file, *record)).collect(),
+            )
         })
         .collect();
     let other = group.others();
-    let title =
-        if other.is_empty() { group.first.title.clone() } else { format!("{}, {other}", group.first.title) };
+    let title = if other.is_empty() {
+        group.first.title.clone()
+    } else {
+        format!("{}, {other}", group.first.title)
+    };
     any.then(|| Panel {
         title,
         subtitle: "rows: record size".to_owned(),

@@ -72,13 +72,18 @@ fn panel(view: &View, test: &Test) -> Option<Panel> {
     })
 }
 
-/// Share of the operations against time. The last point is the slowest operation, at the share that one operation of so many
-/// can show.
+/// Share of the operations against time. The last point is the slowest operation, at the share that
+/// one operation of so many can show.
 fn points(latency: &Latency) -> Vec<(f64, f64)> {
     let total: u64 = latency.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(bucket.count));
     let mut points = vec![(0.0, latency.least)];
     if total == 0 {
-        points.extend([(0.5, latency.p50), (0.9, latency.p90), (0.99, latency.p99), (0.999, latency.p999)]);
+        points.extend([
+            (0.5, latency.p50),
+            (0.9, latency.p90),
+            (0.99, latency.p99),
+            (0.999, latency.p999),
+        ]);
         return points;
     }
     let mut below = 0u64;
@@ -119,7 +124,10 @@ mod tests {
         assert_eq!(points(&latency), [(0.0, 1.0), (0.9, 1.1), (0.95, 7.0)]);
         assert_eq!(nines(0.999), "99.9 %");
         let overflowing = Latency {
-            buckets: vec![Bucket { upper: 1.0, count: u64::MAX }, Bucket { upper: 2.0, count: u64::MAX }],
+            buckets: vec![
+                Bucket { upper: 1.0, count: u64::MAX },
+                Bucket { upper: 2.0, count: u64::MAX },
+            ],
             ..latency
         };
         assert_eq!(points(&overflowing).len(), 3);

@@ -1,7 +1,8 @@
 //! The pictures of a run: which there are, and what is in them.
 //!
-//! A [`Figure`] is a set of panels with a title and a sentence that says how to read it. What is drawn follows from the
-//! result alone: a suite whose tests have no latencies has no picture of latencies.
+//! A [`Figure`] is a set of panels with a title and a sentence that says how to read it. What is
+//! drawn follows from the result alone: a suite whose tests have no latencies has no picture of
+//! latencies.
 
 mod cpu;
 mod curves;
@@ -67,11 +68,13 @@ fn of_suite(view: &View, suite: &Suite) -> Vec<Figure> {
     figures
 }
 
-/// All pictures of a run: the one over everything, and those of each suite. Their names differ, whatever the tests are called.
+/// All pictures of a run: the one over everything, and those of each suite. Their names differ,
+/// whatever the tests are called.
 #[must_use]
 pub fn all(view: &View) -> (Option<Figure>, Vec<Vec<Figure>>) {
     let overview = overview(view);
-    let mut suites: Vec<Vec<Figure>> = view.run.suites.iter().map(|suite| of_suite(view, suite)).collect();
+    let mut suites: Vec<Vec<Figure>> =
+        view.run.suites.iter().map(|suite| of_suite(view, suite)).collect();
     let mut taken: Vec<String> = overview.iter().map(|figure| figure.name.clone()).collect();
     for figure in suites.iter_mut().flatten() {
         let plain = figure.name.clone();

@@ -54,7 +54,10 @@ fn panel(view: &View, suite: &Suite) -> Option<Panel> {
     Some(Panel {
         title: format!("{} · {}", suite.id, suite.title),
         baseline: peer.id.clone(),
-        series: view.others().map(|(_, target)| (target.id.clone(), hue(view, &target.id))).collect(),
+        series: view
+            .others()
+            .map(|(_, target)| (target.id.clone(), hue(view, &target.id)))
+            .collect(),
         rows,
         noise: view.run.noise.floor,
         width: PANEL_WIDTH,

@@ -29,10 +29,17 @@ pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
 fn figure(view: &View, suite: &Suite, workload: &str, tests: &[&Test]) -> Figure {
     let is_mount = workload == "mount";
     // Mount times are about how they change with what is on the volume: one axis for all of them.
-    let all = tests.iter().flat_map(|test| &test.measurements).flat_map(|measurement| measurement.values());
-    let include =
-        if is_mount { vec![all.filter(|value| value.is_finite()).fold(0.0, f64::max)] } else { Vec::new() };
-    let panels: Vec<Drawing> = tests.iter().map(|test| panel(view, test, include.clone()).draw()).collect();
+    let all = tests
+        .iter()
+        .flat_map(|test| &test.measurements)
+        .flat_map(|measurement| measurement.values());
+    let include = if is_mount {
+        vec![all.filter(|value| value.is_finite()).fold(0.0, f64::max)]
+    } else {
+        Vec::new()
+    };
+    let panels: Vec<Drawing> =
+        tests.iter().map(|test| panel(view, test, include.clone()).draw()).collect();
     let (title, caption) = if is_mount {
         (
             "time to mount",
@@ -62,7 +69,9 @@ fn panel(view: &View, test: &Test, include: Vec<f64>) -> Panel {
             (Some(value), Some(against)) => {
                 let drawn = if against.is_clear() { "" } else { sign(against.verdict) };
                 let factor = format::factor(against.factor);
-                format!("{} · {factor} {drawn}", format::value(test.unit, value)).trim_end().to_owned()
+                format!("{} · {factor} {drawn}", format::value(test.unit, value))
+                    .trim_end()
+                    .to_owned()
             }
         };
         Bar {
@@ -70,7 +79,10 @@ fn panel(view: &View, test: &Test, include: Vec<f64>) -> Panel {
             hue: hue(view, &target.id),
             value,
             spread: cell.summary.map(|summary| (summary.least, summary.most)),
-            better: cell.against.filter(Against::is_clear).map(|against| against.verdict == Verdict::Better),
+            better: cell
+                .against
+                .filter(Against::is_clear)
+                .map(|against| against.verdict == Verdict::Better),
             tooltip: format!("{}: {text}", target.name),
             text,
         }

@@ -18,7 +18,8 @@ pub struct Goal {
     pub measure: Measure,
     /// What is asked; of several, one is enough.
     pub asked: Vec<Asked>,
-    /// The target that shows how far one can come: it has the same transport, or the same medium, and does less.
+    /// The target that shows how far one can come: it has the same transport, or the same medium,
+    /// and does less.
     pub floor: Option<&'static str>,
 }
 
@@ -127,16 +128,19 @@ fn beside(
     tests: fn(&Test) -> bool,
     peers: &[(&'static str, f64)],
 ) -> Goal {
-    let asked = peers.iter().map(|(peer, factor)| Asked::Beside { peer, factor: *factor }).collect();
+    let asked =
+        peers.iter().map(|(peer, factor)| Asked::Beside { peer, factor: *factor }).collect();
     Goal { name, on, purpose, tests, measure: Measure::Value, asked, floor: None }
 }
 
 fn durable(goals: &mut Vec<Goal>) {
     let one = |test: &Test| is(test, "overwrite-fdatasync", "threads", 1);
     let purpose = "durable writes";
-    // bindfs passes each overwrite on to ext4, which has one page to write and to flush. It serves one caller at a time.
+    // bindfs passes each overwrite on to ext4, which has one page to write and to flush. It serves
+    // one caller at a time.
     let overwrite = "overwrite 4 KiB at random + fdatasync, 1 thread";
-    goals.push(beside(overwrite, "steadfast", purpose, one, &[("ext4", 0.95)]).with_floor("bindfs"));
+    goals
+        .push(beside(overwrite, "steadfast", purpose, one, &[("ext4", 0.95)]).with_floor("bindfs"));
     goals.push(beside(
         "the same, 4 threads",
         "steadfast",
@@ -156,7 +160,15 @@ fn durable(goals: &mut Vec<Goal>) {
         ("flushes for one such overwrite", Measure::Flushes),
     ] {
         let asked = vec![Asked::AtMost(1.0)];
-        goals.push(Goal { name, on: "steadfast", purpose, tests: one, measure, asked, floor: None });
+        goals.push(Goal {
+            name,
+            on: "steadfast",
+            purpose,
+            tests: one,
+            measure,
+            asked,
+            floor: None,
+        });
     }
     goals.push(beside(
         "create a file of 2 KiB + fsync",
@@ -165,7 +177,13 @@ fn durable(goals: &mut Vec<Goal>) {
         |test| test.name == "create" && !aged(test),
         &[("ext4", 2.0)],
     ));
-    goals.push(beside("SQLite, WAL and rollback journal", "steadfast", "databases", any, &[("ext4", 1.2)]));
+    goals.push(beside(
+        "SQLite, WAL and rollback journal",
+        "steadfast",
+        "databases",
+        any,
+        &[("ext4", 1.2)],
+    ));
     goals.push(beside(
         "atomic update of 100 files",
         "steadfast",
@@ -182,24 +200,36 @@ fn data(goals: &mut Vec<Goal>) {
     let enough = "IOzone, memory enough: every column";
     goals.push(beside(enough, on, "memory enough", any, &[("ext4", 0.9)]).with_floor("null"));
     let reads = |test: &Test| test.name.contains("read");
-    for (name, purpose) in [("cached reads", "cached reads"), ("reads through a memory map", "mapped reads")]
+    for (name, purpose) in
+        [("cached reads", "cached reads"), ("reads through a memory map", "mapped reads")]
     {
         goals.push(beside(name, on, purpose, reads, &[("ext4", 0.95)]).with_floor("null"));
     }
     let peers = [("ext4", 0.9), ("null", 0.9)];
     let sequence = "in sequence";
     let writes = |test: &Test| test.name.contains("write");
-    goals.push(beside("write in sequence + fsync", on, sequence, writes, &peers).with_floor("null"));
+    goals
+        .push(beside("write in sequence + fsync", on, sequence, writes, &peers).with_floor("null"));
     let cold = |test: &Test| test.name == "read";
     goals.push(beside("cold read in sequence", on, sequence, cold, &peers).with_floor("null"));
     let random = |test: &Test| test.name == "random-write";
     goals.push(
-        beside("write 4 KiB at random, buffered", on, "random buffered write", random, &[("ext4", 0.9)])
-            .with_floor("null"),
+        beside(
+            "write 4 KiB at random, buffered",
+            on,
+            "random buffered write",
+            random,
+            &[("ext4", 0.9)],
+        )
+        .with_floor("null"),
     );
     let direct = "direct reads";
     for (first, second, depth) in [
-        ("read 4 KiB with O_DIRECT, depth 1", "the same, beside the floor", shallow as fn(&Test) -> bool),
+        (
+            "read 4 KiB with O_DIRECT, depth 1",
+            "the same, beside the floor",
+            shallow as fn(&Test) -> bool,
+        ),
         ("read 4 KiB with O_DIRECT, depth 16", "the same at depth 16, beside the floor", deep),
     ] {
         goals.push(beside(first, on, direct, depth, &[("ext4", 0.9)]));
@@ -242,7 +272,13 @@ fn names(goals: &mut Vec<Goal>) {
         &[("ext4", 3.0)],
     ));
     let general = "general";
-    goals.push(beside("library: general operations", "steadfast-lib", general, any, &[("ext4", 2.0)]));
+    goals.push(beside(
+        "library: general operations",
+        "steadfast-lib",
+        general,
+        any,
+        &[("ext4", 2.0)],
+    ));
     goals.push(beside("general operations", "steadfast", general, any, &[("null", 0.85)]));
     goals.push(beside(
         "general operations, beside transactions masked out",
@@ -257,7 +293,13 @@ fn whole(goals: &mut Vec<Goal>) {
     let opening = |test: &Test| test.workload == "opening";
     let library = "steadfast-lib";
     let purpose = "opening";
-    goals.push(beside("open after a power cut to first stat", library, purpose, opening, &[("ext4", 2.0)]));
+    goals.push(beside(
+        "open after a power cut to first stat",
+        library,
+        purpose,
+        opening,
+        &[("ext4", 2.0)],
+    ));
     goals.push(beside("the same, beside btrfs", library, purpose, opening, &[("btrfs", 1.0)]));
     let flat = |name, measure, asked| Goal {
         name,

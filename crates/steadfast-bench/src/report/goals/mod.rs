@@ -1,19 +1,22 @@
-//! The goals of Steadfast, and what a run of the suite `goals` says of each: reached, missed, or too close to say.
+//! The goals of Steadfast, and what a run of the suite `goals` says of each: reached, missed, or
+//! too close to say.
 //!
-//! A goal asks for a factor beside a peer of the same run ("at least 0.95 × ext4", where more is always better: half the time is
-//! 2 ×), or for a plain number ("at most 2.5"). Where several tests belong to one goal, those of one column (the same test in other
-//! sizes) are taken together as a geometric mean, and the worst column counts: no average hides a column.
+//! A goal asks for a factor beside a peer of the same run ("at least 0.95 × ext4", where more is
+//! always better: half the time is 2 ×), or for a plain number ("at most 2.5"). Where several tests
+//! belong to one goal, those of one column (the same test in other sizes) are taken together as a
+//! geometric mean, and the worst column counts: no average hides a column.
 //!
 //! # The rule
 //!
-//! *met* and *not met* need the whole 95 % interval on one side of what is asked, and a distance of more than the noise of the
-//! machine. Anything else is *within noise*; with one round nothing is said. What is counted and not timed (requests at the medium)
-//! needs no interval.
+//! *met* and *not met* need the whole 95 % interval on one side of what is asked, and a distance of
+//! more than the noise of the machine. Anything else is *within noise*; with one round nothing is
+//! said. What is counted and not timed (requests at the medium) needs no interval.
 //!
 //! # The floor
 //!
-//! Beside some goals stands what another target reaches of the same, beside the same peer: one that has the transport or the medium in
-//! common with ours and does less. What is asked beyond it no code of ours can reach.
+//! Beside some goals stands what another target reaches of the same, beside the same peer: one that
+//! has the transport or the medium in common with ours and does less. What is asked beyond it no
+//! code of ours can reach.
 
 mod list;
 mod reached;
@@ -32,7 +35,8 @@ use reached::{Judged, Reached};
 #[must_use]
 pub fn table(view: &View) -> Option<Table> {
     let suite = suite(view.run)?;
-    let rows: Vec<Row> = list::goals().iter().filter_map(|goal| row(view.run, suite, goal)).collect();
+    let rows: Vec<Row> =
+        list::goals().iter().filter_map(|goal| row(view.run, suite, goal)).collect();
     let head = ["asked", "reached", "95 % interval", "", "floor", "worst of"];
     Some(Table { corner: "goal".into(), head: head.map(String::from).into(), rows })
 }
@@ -50,7 +54,8 @@ pub fn fitting(table: &Table, width: u16) -> Table {
     fn only<T: Clone>(all: &[T], kept: &[usize]) -> Vec<T> {
         kept.iter().filter_map(|place| all.get(*place).cloned()).collect()
     }
-    let rows = table.rows.iter().map(|row| Row { name: row.name.clone(), cells: only(&row.cells, kept) });
+    let rows =
+        table.rows.iter().map(|row| Row { name: row.name.clone(), cells: only(&row.cells, kept) });
     Table { corner: table.corner.clone(), head: only(&table.head, kept), rows: rows.collect() }
 }
 
@@ -85,7 +90,8 @@ fn row(run: &RunResult, suite: &Suite, goal: &Goal) -> Option<Row> {
         let reached = reached::of(run, suite, goal, asked)?;
         Some((asked, reached))
     });
-    let (asked, best) = judged.max_by(|(_, one), (_, other)| one.margin.total_cmp(&other.margin))?;
+    let (asked, best) =
+        judged.max_by(|(_, one), (_, other)| one.margin.total_cmp(&other.margin))?;
     Some(Row { name: goal.name.into(), cells: cells(goal, asked, &best) })
 }
 
@@ -108,10 +114,15 @@ fn cells(goal: &Goal, asked: &Asked, reached: &Reached) -> Vec<Entry> {
         Judged::Shown => None,
     };
     let beside = match asked {
-        Asked::Beside { peer, .. } if goal.asked.len() > 1 => format!("{} ({peer})", number(reached.value)),
+        Asked::Beside { peer, .. } if goal.asked.len() > 1 => {
+            format!("{} ({peer})", number(reached.value))
+        }
         _ => number(reached.value),
     };
-    let floor = reached.floor.zip(goal.floor).map(|(value, target)| format!("{} ({target})", number(value)));
+    let floor = reached
+        .floor
+        .zip(goal.floor)
+        .map(|(value, target)| format!("{} ({target})", number(value)));
     vec![
         plain(wanted.join(" or ")),
         plain(beside),

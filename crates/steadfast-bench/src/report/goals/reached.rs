@@ -63,7 +63,8 @@ impl Reached {
 /// What a run says of a goal; nothing if it has no such tests on the targets.
 pub fn of(run: &RunResult, suite: &Suite, goal: &Goal, asked: &Asked) -> Option<Reached> {
     let purpose = Parameter::Text(goal.purpose.into());
-    let chosen = |test: &&Test| test.parameters.get(PARAMETER) == Some(&purpose) && (goal.tests)(test);
+    let chosen =
+        |test: &&Test| test.parameters.get(PARAMETER) == Some(&purpose) && (goal.tests)(test);
     let tests: Vec<&Test> = suite.tests.iter().filter(chosen).collect();
     let mut columns: Vec<Vec<&Test>> = Vec::new();
     for test in tests {
@@ -82,7 +83,10 @@ pub fn of(run: &RunResult, suite: &Suite, goal: &Goal, asked: &Asked) -> Option<
         let (ratio, unit) = column(goal, asked, goal.on, tests)?;
         let floor = goal.floor.filter(|floor| asked.peer() != Some(*floor));
         let floor = floor.and_then(|target| Some(column(goal, asked, target, tests)?.0.value));
-        Some(Reached { floor, ..judge(&ratio, unit, asked, noise, goal.measure, worst(tests, several)) })
+        Some(Reached {
+            floor,
+            ..judge(&ratio, unit, asked, noise, goal.measure, worst(tests, several))
+        })
     });
     found.min_by(|one, other| one.margin.total_cmp(&other.margin))
 }
@@ -101,11 +105,12 @@ fn same_column(one: &Test, other: &Test) -> bool {
 fn worst(tests: &[&Test], several: bool) -> String {
     let Some(first) = tests.first() else { return String::new() };
     match (several, tests.len()) {
-        (true, 1) => {
-            format::parameters(first, &[PARAMETER]).split(", ").fold(first.title.clone(), |all, part| {
+        (true, 1) => format::parameters(first, &[PARAMETER]).split(", ").fold(
+            first.title.clone(),
+            |all, part| {
                 if part.is_empty() { all } else { format!("{all}, {part}") }
-            })
-        }
+            },
+        ),
         (true, _) => first.title.clone(),
         (false, 1) => format::parameters(first, &[PARAMETER]),
         (false, count) => format!("{count} sizes"),
@@ -125,8 +130,10 @@ fn column(goal: &Goal, asked: &Asked, target: &str, tests: &[&Test]) -> Option<(
     let Asked::Beside { peer, .. } = asked else {
         return Some((plain(goal.measure, &ours)?, number_unit(goal.measure, unit)));
     };
-    let pairs: Vec<(Better, Measurement, Measurement)> =
-        ours.into_iter().filter_map(|(test, ours)| Some((test.better, ours, good(test, peer)?))).collect();
+    let pairs: Vec<(Better, Measurement, Measurement)> = ours
+        .into_iter()
+        .filter_map(|(test, ours)| Some((test.better, ours, good(test, peer)?)))
+        .collect();
     let ratio = match goal.measure {
         Measure::P999 => {
             let logarithms = pairs.iter().filter_map(|(_, ours, theirs)| {
@@ -177,7 +184,8 @@ fn plain(measure: Measure, ours: &[(&Test, Measurement)]) -> Option<Ratio> {
         }
         Measure::P999 => Some(exactly(first.latency.as_ref()?.p999)),
         Measure::Writes => {
-            // The kernel counts a flush without data, which is what FDATASYNC of a device makes, as a write of nothing.
+            // The kernel counts a flush without data, which is what FDATASYNC of a device makes, as
+            // a write of nothing.
             let medium = first.medium?;
             let writes = medium.writes.saturating_sub(medium.flushes.unwrap_or(0));
             Some(exactly(writes as f64 / operations.max(1.0)))
@@ -185,7 +193,8 @@ fn plain(measure: Measure, ours: &[(&Test, Measurement)]) -> Option<Ratio> {
         Measure::Flushes => Some(exactly(first.medium?.flushes? as f64 / operations.max(1.0))),
         Measure::Memory => Some(exactly(first.memory?.resident_most as f64)),
         Measure::Flatness => {
-            let medians: Vec<f64> = ours.iter().filter_map(|(_, found)| median(&found.values())).collect();
+            let medians: Vec<f64> =
+                ours.iter().filter_map(|(_, found)| median(&found.values())).collect();
             let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
             let most = medians.iter().copied().fold(0.0, f64::max);
             (medians.len() > 1 && least > 0.0).then(|| exactly(most / least))
@@ -210,14 +219,24 @@ fn exactly(value: f64) -> Ratio {
     Ratio { value, low: value, high: value, has_interval: false }
 }
 
-fn judge(ratio: &Ratio, unit: Unit, asked: &Asked, noise: f64, measure: Measure, worst: String) -> Reached {
+fn judge(
+    ratio: &Ratio,
+    unit: Unit,
+    asked: &Asked,
+    noise: f64,
+    measure: Measure,
+    worst: String,
+) -> Reached {
     // Both are turned so that more than 1 is enough.
     let (margin, ends) = match asked {
-        Asked::Beside { factor, .. } => (ratio.value / factor, (ratio.low / factor, ratio.high / factor)),
+        Asked::Beside { factor, .. } => {
+            (ratio.value / factor, (ratio.low / factor, ratio.high / factor))
+        }
         Asked::AtMost(most) => (most / ratio.value, (most / ratio.high, most / ratio.low)),
         Asked::Shown(_) => (1.0, (1.0, 1.0)),
     };
-    // What is counted does not vary with the machine; what several medians or a whole distribution say is near enough.
+    // What is counted does not vary with the machine; what several medians or a whole distribution
+    // say is near enough.
     let counted = matches!(measure, Measure::Writes | Measure::Flushes | Measure::Memory);
     let noise = if counted { 0.02 } else { noise };
     let distance = margin.max(1.0 / margin) - 1.0;

@@ -1,7 +1,8 @@
 //! The page of a run: one file that needs nothing else.
 //!
-//! Style, fonts and pictures are in it; no script, no address of anything elsewhere. It follows the reader's choice of light
-//! or dark, prints on light ground, and is laid out for a phone as for a screen.
+//! Style, fonts and pictures are in it; no script, no address of anything elsewhere. It follows the
+//! reader's choice of light or dark, prints on light ground, and is laid out for a phone as for a
+//! screen.
 
 mod origin;
 
@@ -160,8 +161,8 @@ pub fn render(
             .probes
             .iter()
             .map(|probe| {
-                let median =
-                    crate::statistics::median(&probe.seconds).map_or_else(String::new, format::seconds);
+                let median = crate::statistics::median(&probe.seconds)
+                    .map_or_else(String::new, format::seconds);
                 (probe.title.clone(), median, format!("±{}", format::percent(probe.spread)))
             })
             .collect(),
@@ -212,7 +213,11 @@ fn section<'a>(view: &View<'a>, suite: &'a Suite, figures: &[Figure]) -> Section
     }
 }
 
-fn beside<'a>(view: &View<'a>, suite: &'a Suite, published: &'static published::Published) -> Beside {
+fn beside<'a>(
+    view: &View<'a>,
+    suite: &'a Suite,
+    published: &'static published::Published,
+) -> Beside {
     let (subject, other) = published.factor;
     let name = |index: usize| published.columns.get(index).copied().unwrap_or_default();
     let lines = published.beside(view, suite);

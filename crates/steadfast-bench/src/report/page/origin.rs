@@ -29,7 +29,8 @@ pub struct Check {
 pub fn facts(view: &View) -> Vec<(&'static str, String)> {
     let run = view.run;
     let tests: usize = run.suites.iter().map(|suite| suite.tests.len()).sum();
-    let rounds = run.suites.iter().flat_map(|suite| &suite.tests).flat_map(|test| &test.measurements);
+    let rounds =
+        run.suites.iter().flat_map(|suite| &suite.tests).flat_map(|test| &test.measurements);
     let rounds = rounds.map(|measurement| measurement.samples.len()).max().unwrap_or(0);
     let verified: u64 = run
         .suites
@@ -55,7 +56,8 @@ pub fn subjects(view: &View) -> Vec<Subject> {
             Status::Skipped { reason } => (format!("skipped: {reason}"), "same"),
             Status::Failed { reason } => (format!("failed: {reason}"), "worse"),
         };
-        let size = target.volume_size.map(|size| format!("volume of {}", format::bytes(size as f64)));
+        let size =
+            target.volume_size.map(|size| format!("volume of {}", format::bytes(size as f64)));
         let parts = [
             size.unwrap_or_default(),
             target.format.clone(),
@@ -114,7 +116,12 @@ pub fn provenance(view: &View) -> Vec<(&'static str, String)> {
     vec![
         (
             "steadfast",
-            format!("{} {}, {} build", provenance.version, known(&provenance.commit), provenance.profile),
+            format!(
+                "{} {}, {} build",
+                provenance.version,
+                known(&provenance.commit),
+                provenance.profile
+            ),
         ),
         ("started", format::time(provenance.started)),
         ("host", provenance.host.clone()),
@@ -137,7 +144,10 @@ pub fn provenance(view: &View) -> Vec<(&'static str, String)> {
                 format::bytes(provenance.memory_available as f64)
             ),
         ),
-        ("medium", medium.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")),
+        (
+            "medium",
+            medium.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", "),
+        ),
         (
             "load",
             format!(

@@ -1,8 +1,10 @@
-//! The published comparisons, as they were published, and which of our tests answers which of their rows.
+//! The published comparisons, as they were published, and which of our tests answers which of their
+//! rows.
 //!
-//! Figures belong to their hardware, which is ten to twenty-five years old; what can be compared with ours is their shape:
-//! who is ahead of whom, by what factor. So a row has the factor between the two columns that the publication is about, and
-//! beside it ours between each target and the peer of the run.
+//! Figures belong to their hardware, which is ten to twenty-five years old; what can be compared
+//! with ours is their shape: who is ahead of whom, by what factor. So a row has the factor between
+//! the two columns that the publication is about, and beside it ours between each target and the
+//! peer of the run.
 
 mod tables;
 
@@ -62,7 +64,8 @@ pub struct Answer {
     pub workload: &'static str,
     /// The tests.
     pub names: &'static [&'static str],
-    /// The parameters of the original: of several tests the nearest one answers. Without any, all of them together do.
+    /// The parameters of the original: of several tests the nearest one answers. Without any, all
+    /// of them together do.
     pub near: &'static [(&'static str, u64)],
     /// Words that the condition must contain; "half full" is not "full".
     pub condition: &'static str,
@@ -152,7 +155,9 @@ impl Answer {
                 _ => "",
             };
             test.workload == self.workload
-                && self.limited.is_none_or(|limited| limited == test.parameters.contains_key("memory_limit"))
+                && self
+                    .limited
+                    .is_none_or(|limited| limited == test.parameters.contains_key("memory_limit"))
                 && self.names.contains(&test.name.as_str())
                 && (self.condition.is_empty()
                     || condition.contains(self.condition) && !condition.contains("half"))
@@ -184,7 +189,11 @@ fn describe(tests: &[&Test]) -> String {
             titles.push(&test.title);
         }
     }
-    if titles.is_empty() { String::new() } else { format!("{}: {} tests", titles.join(", "), tests.len()) }
+    if titles.is_empty() {
+        String::new()
+    } else {
+        format!("{}: {} tests", titles.join(", "), tests.len())
+    }
 }
 
 fn found<'a>(view: &View<'a>, tests: &[&'a Test], target: &Target) -> Found {
@@ -209,12 +218,22 @@ mod tests {
         for published in tables::ALL {
             assert!(!published.rows.is_empty() && !published.source.is_empty());
             assert!(
-                published.factor.0 < published.columns.len() && published.factor.1 < published.columns.len()
+                published.factor.0 < published.columns.len()
+                    && published.factor.1 < published.columns.len()
             );
             for row in published.rows {
-                assert_eq!(row.values.len(), published.columns.len(), "{}: {}", published.suite, row.test);
+                assert_eq!(
+                    row.values.len(),
+                    published.columns.len(),
+                    "{}: {}",
+                    published.suite,
+                    row.test
+                );
                 for value in row.values {
-                    assert!(!matches!(value, Value::Is(text) if text.parse::<f64>().is_err()), "{value:?}");
+                    assert!(
+                        !matches!(value, Value::Is(text) if text.parse::<f64>().is_err()),
+                        "{value:?}"
+                    );
                 }
             }
         }

@@ -16,7 +16,11 @@ const fn iozone(names: &'static [&'static str], near: &'static [(&'static str, u
 pub const ALL: &[Published] = &[B1, B2, B3, B4, B5];
 
 /// A row of a comparison that was published as curves: words, and all sizes of a test together.
-const fn curve(test: &'static str, values: &'static [Value], names: &'static [&'static str]) -> Row {
+const fn curve(
+    test: &'static str,
+    values: &'static [Value],
+    names: &'static [&'static str],
+) -> Row {
     Row { test, unit: "", better: Higher, values, answer: iozone(names, &[]) }
 }
 
@@ -169,7 +173,13 @@ const B4: Published = Published {
             unit: "s",
             better: Lower,
             values: &[Is("0.17"), Nothing, Is("0.39")],
-            answer: Answer { workload: "mount", names: &["attach"], near: &[], condition: "", limited: None },
+            answer: Answer {
+                workload: "mount",
+                names: &["attach"],
+                near: &[],
+                condition: "",
+                limited: None,
+            },
         },
         Row {
             test: "mount, full",
@@ -209,7 +219,12 @@ const B5: Published = Published {
     columns: &["Nitro beside ext4"],
     factor: (0, 0),
     rows: &[
-        configuration("write, 64 MB of memory, fsync", true, &[Said("comparable")], &["write", "rewrite"]),
+        configuration(
+            "write, 64 MB of memory, fsync",
+            true,
+            &[Said("comparable")],
+            &["write", "rewrite"],
+        ),
         configuration("write, memory free", false, &[Said("behind")], &["write", "rewrite"]),
         configuration(
             "random write, 64 MB of memory, fsync",
@@ -220,7 +235,12 @@ const B5: Published = Published {
         configuration("random write, memory free", false, &[Said("behind")], &["random-write"]),
         configuration("read, 64 MB of memory", true, &[Said("comparable")], &["read", "reread"]),
         configuration("read, memory free", false, &[Said("comparable")], &["read", "reread"]),
-        configuration("random read, 64 MB of memory", true, &[Said("comparable")], &["random-read"]),
+        configuration(
+            "random read, 64 MB of memory",
+            true,
+            &[Said("comparable")],
+            &["random-read"],
+        ),
         configuration("random read, memory free", false, &[Said("comparable")], &["random-read"]),
     ],
     lesson: "With fsync the transactional system kept up while it protected data as well as metadata; without, it lost because it \

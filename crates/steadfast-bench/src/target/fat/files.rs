@@ -1,7 +1,7 @@
 //! [`Files`] by calls of the `fatfs` crate.
 //!
-//! FAT has no links, no permissions and no rename over a file: the first two are not supported, the third is done in two steps,
-//! as everybody does it on FAT.
+//! FAT has no links, no permissions and no rename over a file: the first two are not supported, the
+//! third is done in two steps, as everybody does it on FAT.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -199,7 +199,8 @@ impl Files for FatFiles {
 
     fn readdir(&self, path: &str) -> io::Result<Vec<String>> {
         let root = self.root();
-        let directory = if path.is_empty() { root } else { root.open_dir(path).map_err(translate)? };
+        let directory =
+            if path.is_empty() { root } else { root.open_dir(path).map_err(translate)? };
         let mut names = Vec::new();
         for entry in directory.iter() {
             let name = entry.map_err(translate)?.file_name();
@@ -237,7 +238,8 @@ impl Files for FatFiles {
     }
 }
 
-/// A file, and where it stands: a seek walks the chain of clusters, so there is none where it stands there already.
+/// A file, and where it stands: a seek walks the chain of clusters, so there is none where it
+/// stands there already.
 struct Positioned<'s> {
     file: fatfs::File<'s, Shared>,
     position: u64,
@@ -272,7 +274,8 @@ impl Positioned<'_> {
         // FAT has no holes: what is between is written.
         const ZEROS: [u8; 4096] = [0; 4096];
         while self.go_to(offset)? < offset {
-            let count = usize::try_from(offset - self.position).unwrap_or(usize::MAX).min(ZEROS.len());
+            let count =
+                usize::try_from(offset - self.position).unwrap_or(usize::MAX).min(ZEROS.len());
             self.put(&ZEROS[..count])?;
         }
         self.put(data)
@@ -353,7 +356,8 @@ impl OpenFile for FatFile {
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {
-        // The directory entry is written when it is dropped; that never fails before the pages are written.
+        // The directory entry is written when it is dropped; that never fails before the pages are
+        // written.
         Ok(())
     }
 

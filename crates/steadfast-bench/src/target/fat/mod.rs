@@ -1,8 +1,10 @@
-//! FAT by the `fatfs` crate, in this process, in two ways: on the device itself, and on a file in a Steadfast volume.
+//! FAT by the `fatfs` crate, in this process, in two ways: on the device itself, and on a file in a
+//! Steadfast volume.
 //!
-//! The second is "FAT with a transactional layer": whoever is bound to FAT (a boot loader, a camera, a PC that a device exports
-//! its storage to) keeps it, and each flush of it is a transaction point of the volume below, so that a power cut never leaves a
-//! torn FAT. The volume has its transaction mask set to nothing but that.
+//! The second is "FAT with a transactional layer": whoever is bound to FAT (a boot loader, a
+//! camera, a PC that a device exports its storage to) keeps it, and each flush of it is a
+//! transaction point of the volume below, so that a power cut never leaves a torn FAT. The volume
+//! has its transaction mask set to nothing but that.
 
 mod files;
 mod pages;
@@ -39,7 +41,8 @@ pub enum FatOn {
 /// The file in the volume.
 const FILE: &[u8] = b"fat.img";
 
-/// Its share of the volume, in eighths: what is overwritten is kept until the next transaction point.
+/// Its share of the volume, in eighths: what is overwritten is kept until the next transaction
+/// point.
 const EIGHTHS: u64 = 6;
 
 /// A FAT volume, opened in this process.
@@ -66,8 +69,9 @@ impl FatTarget {
         }
         let volume = Volume::open(medium, OpenOptions::default(), HostPlatform::new());
         let volume = volume.map_err(|error| failed("open the volume", &error))?;
-        let found =
-            volume.lookup(InodeNumber::ROOT, FILE).map_err(|error| failed("find the image", &error))?;
+        let found = volume
+            .lookup(InodeNumber::ROOT, FILE)
+            .map_err(|error| failed("find the image", &error))?;
         Ok(Box::new(OnVolume { size: found.size, inode: found.inode, volume: Arc::new(volume) }))
     }
 
@@ -78,13 +82,16 @@ impl FatTarget {
         let uuid = random_uuid().doing(|| "get randomness".into())?;
         let mask = TransactionMask::MANUAL;
         let options = FormatOptions { uuid, mask, ..FormatOptions::default() };
-        Volume::format(&medium, &options, &HostPlatform::new()).map_err(|error| failed("format", &error))?;
+        Volume::format(&medium, &options, &HostPlatform::new())
+            .map_err(|error| failed("format", &error))?;
         let made = |volume: &HostVolume| -> Result<(), steadfast::Error> {
             let caller = Caller { uid: 0, gid: 0, umask: 0 };
             let file = volume.create(InodeNumber::ROOT, FILE, NewNode::Regular, 0o600, &caller)?;
             let size = Some(self.site.volume_size / 8 * EIGHTHS);
-            volume
-                .set_attributes(file.inode, &steadfast::fs::SetAttributes { size, ..Default::default() })?;
+            volume.set_attributes(
+                file.inode,
+                &steadfast::fs::SetAttributes { size, ..Default::default() },
+            )?;
             volume.transact()
         };
         let volume = Volume::open(medium, OpenOptions::default(), HostPlatform::new());
@@ -104,7 +111,9 @@ impl Target for FatTarget {
 
     fn describe(&self) -> result::Target {
         let (name, remark) = match self.on {
-            FatOn::Device => ("FAT (library)", "nothing of it survives a power cut in a known state"),
+            FatOn::Device => {
+                ("FAT (library)", "nothing of it survives a power cut in a known state")
+            }
             FatOn::Steadfast => (
                 "FAT on Steadfast (library)",
                 "FAT with a transactional layer: in a file of a Steadfast volume, each flush is a transaction point",
@@ -207,7 +216,8 @@ impl Below for OnDevice {
     }
 }
 
-/// Dropped without being closed when the power was cut; else there is nothing that the last flush has not made durable.
+/// Dropped without being closed when the power was cut; else there is nothing that the last flush
+/// has not made durable.
 struct OnVolume {
     volume: Arc<HostVolume>,
     inode: InodeNumber,

@@ -1,8 +1,9 @@
-//! What FAT works on: a seekable stream of bytes, with a cache of pages above a medium that takes whole ones.
+//! What FAT works on: a seekable stream of bytes, with a cache of pages above a medium that takes
+//! whole ones.
 //!
-//! A FAT driver reads and writes a few bytes at a time; every one of them keeps sectors in memory. Here it is 8 MiB of 4 KiB
-//! pages, written back when asked for ([`Write::flush`]) or when they are needed for others, neighbours together. Pages that are
-//! read one after the other are read ahead.
+//! A FAT driver reads and writes a few bytes at a time; every one of them keeps sectors in memory.
+//! Here it is 8 MiB of 4 KiB pages, written back when asked for ([`Write::flush`]) or when they are
+//! needed for others, neighbours together. Pages that are read one after the other are read ahead.
 //!
 //! # Invariants
 //!
@@ -58,19 +59,22 @@ impl<B: Below> Pages<B> {
         Pages { below, pages: BTreeMap::new(), position: 0, now: 0, expected: u64::MAX, cut: false }
     }
 
-    /// As if the power had been cut: what is only in memory is gone, and what is written from now on is not kept.
+    /// As if the power had been cut: what is only in memory is gone, and what is written from now
+    /// on is not kept.
     pub fn cut(&mut self) {
         self.cut = true;
     }
 
-    /// The page with this number, from memory or from below; `whole`: it will be overwritten, what is below does not matter.
+    /// The page with this number, from memory or from below; `whole`: it will be overwritten, what
+    /// is below does not matter.
     fn page(&mut self, number: u64, whole: bool) -> io::Result<&mut Page> {
         self.now += 1;
         let now = self.now;
         if !self.pages.contains_key(&number) {
             self.make_room()?;
             if whole {
-                self.pages.insert(number, Page { data: vec![0; PAGE].into(), dirty: false, used: now });
+                self.pages
+                    .insert(number, Page { data: vec![0; PAGE].into(), dirty: false, used: now });
             } else {
                 self.read_in(number)?;
             }
@@ -116,7 +120,8 @@ impl<B: Below> Pages<B> {
         }
         let dirty: Vec<u64> =
             self.pages.iter().filter(|(_, page)| page.dirty).map(|(number, _)| *number).collect();
-        for run in dirty.chunk_by(|one, next| one + 1 == *next).flat_map(|run| run.chunks(RUN_MOST)) {
+        for run in dirty.chunk_by(|one, next| one + 1 == *next).flat_map(|run| run.chunks(RUN_MOST))
+        {
             let Some(first) = run.first() else { continue };
             let mut data = Vec::with_capacity(run.len() * PAGE);
             run.iter()
@@ -132,10 +137,12 @@ impl<B: Below> Pages<B> {
         Ok(())
     }
 
-    /// Where the position is: page, place in it, and how much of `wanted` bytes is in it before the end.
+    /// Where the position is: page, place in it, and how much of `wanted` bytes is in it before the
+    /// end.
     fn place(&self, wanted: usize) -> (u64, usize, usize) {
         let inside = (self.position % PAGE as u64) as usize;
-        let left = usize::try_from(self.below.size().saturating_sub(self.position)).unwrap_or(usize::MAX);
+        let left =
+            usize::try_from(self.below.size().saturating_sub(self.position)).unwrap_or(usize::MAX);
         (self.position / PAGE as u64, inside, wanted.min(PAGE - inside).min(left))
     }
 }
@@ -147,7 +154,9 @@ impl<B: Below> Read for Pages<B> {
             return Ok(0);
         }
         let page = self.page(number, false)?;
-        if let (Some(to), Some(from)) = (buffer.get_mut(..count), page.data.get(inside..inside + count)) {
+        if let (Some(to), Some(from)) =
+            (buffer.get_mut(..count), page.data.get(inside..inside + count))
+        {
             to.copy_from_slice(from);
         }
         self.position += count as u64;
@@ -162,7 +171,9 @@ impl<B: Below> Write for Pages<B> {
             return Ok(0);
         }
         let page = self.page(number, count == PAGE)?;
-        if let (Some(to), Some(from)) = (page.data.get_mut(inside..inside + count), data.get(..count)) {
+        if let (Some(to), Some(from)) =
+            (page.data.get_mut(inside..inside + count), data.get(..count))
+        {
             to.copy_from_slice(from);
         }
         page.dirty = true;
@@ -242,7 +253,9 @@ mod tests {
             assert!(pages.pages.len() <= PAGES_MOST + READ_AHEAD as usize);
         }
         pages.flush().expect("flush");
-        assert!(pages.below.data == model && pages.below.flushes == 1 && pages.below.largest > PAGE);
+        assert!(
+            pages.below.data == model && pages.below.flushes == 1 && pages.below.largest > PAGE
+        );
         pages.seek(SeekFrom::End(-10)).expect("seek");
         let mut end = Vec::new();
         pages.read_to_end(&mut end).expect("read");

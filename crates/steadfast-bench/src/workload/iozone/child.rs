@@ -1,6 +1,8 @@
-//! A process of throughput mode: it is told over a pipe which file is its own and which test to do, and answers with what it saw.
+//! A process of throughput mode: it is told over a pipe which file is its own and which test to do,
+//! and answers with what it saw.
 //!
-//! Lines of JSON: one [`Job`], then any number of [`Order`]s, each answered with an [`Answer`]. It ends with its input.
+//! Lines of JSON: one [`Job`], then any number of [`Order`]s, each answered with an [`Answer`]. It
+//! ends with its input.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -107,7 +109,8 @@ pub fn serve(mut input: impl BufRead, mut output: impl Write) -> std::io::Result
     }
     let job: Job = serde_json::from_str(&line)?;
     let content = Content::new(job.seed, job.options.dedupable);
-    let mut cell = Cell::new(job.file, &content, &job.options, job.file_size, job.record_size, job.seed);
+    let mut cell =
+        Cell::new(job.file, &content, &job.options, job.file_size, job.record_size, job.seed);
     let files = SystemFiles::new(&job.directory);
     let stop = Stop::new();
     loop {

@@ -10,7 +10,8 @@ use memmap2::{MmapMut, MmapOptions};
 pub(super) struct Map(MmapMut);
 
 impl Map {
-    /// Maps `length` bytes, shared when they are to be written; a map for reading is private, which shows the same pages.
+    /// Maps `length` bytes, shared when they are to be written; a map for reading is private, which
+    /// shows the same pages.
     ///
     /// # Errors
     /// Those of mmap(2); `Unsupported` where the file system has no such maps.
@@ -20,8 +21,9 @@ impl Map {
         }
         let mut options = MmapOptions::new();
         options.len(length);
-        // SAFETY: the file is the lab's own, in a directory made for this run: nobody else changes or shortens it. It is as
-        // long as the map, so no access is beyond its end. What it holds is only copied as bytes.
+        // SAFETY: the file is the lab's own, in a directory made for this run: nobody else changes
+        // or shortens it. It is as long as the map, so no access is beyond its end. What it holds
+        // is only copied as bytes.
         #[allow(unsafe_code)]
         let map = unsafe { if write { options.map_mut(file) } else { options.map_copy(file) } };
         map.map(Map).map_err(|error| match error.raw_os_error() {

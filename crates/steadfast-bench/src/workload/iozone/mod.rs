@@ -1,15 +1,18 @@
-//! The tests of IOzone 3 (W. Norcott, D. Capps, iozone.org), as its source and documentation define them.
+//! The tests of IOzone 3 (W. Norcott, D. Capps, iozone.org), as its source and documentation define
+//! them.
 //!
-//! For one file size and each record size, on one file: write, re-write, read, re-read, random read, random write, backward
-//! read, record re-write, stride read, fwrite and fread (through a buffered stream with a buffer of one record), pwrite and
-//! pread; each also through a memory map (`-B`) or around the page cache (`-I`). The file is opened before the clock
-//! starts; `fsync` is in the time with `-e`, `close` with `-c`. What is written without `-e` is made durable after the clock
-//! has stopped, so that no test pays for the one before.
+//! For one file size and each record size, on one file: write, re-write, read, re-read, random
+//! read, random write, backward read, record re-write, stride read, fwrite and fread (through a
+//! buffered stream with a buffer of one record), pwrite and pread; each also through a memory map
+//! (`-B`) or around the page cache (`-I`). The file is opened before the clock starts; `fsync` is
+//! in the time with `-e`, `close` with `-c`. What is written without `-e` is made durable after the
+//! clock has stopped, so that no test pays for the one before.
 //!
-//! With `-t N` as many processes do that at once, with `-T -t N` threads, each on a file of its own; the value is the sum of what
-//! they have seen.
+//! With `-t N` as many processes do that at once, with `-T -t N` threads, each on a file of its
+//! own; the value is the sum of what they have seen.
 //!
-//! Different from IOzone on purpose: only the calls are timed, so that every byte that is read can be compared.
+//! Different from IOzone on purpose: only the calls are timed, so that every byte that is read can
+//! be compared.
 
 mod child;
 mod map;
@@ -89,16 +92,18 @@ impl Iozone {
         spec.cached(cache)
     }
 
-    /// What is run for a record size: tests of the groups that were asked for, and the write that all need.
+    /// What is run for a record size: tests of the groups that were asked for, and the write that
+    /// all need.
     fn chosen(&self) -> impl Iterator<Item = (&'static str, Pattern, bool, Call)> {
         let groups = self.options.groups.clone();
         let stride = self.options.stride;
-        TESTS.into_iter().filter(move |(group, ..)| groups.is_empty() || groups.contains(group)).map(
-            move |(_, name, pattern, write, call)| match pattern {
+        TESTS
+            .into_iter()
+            .filter(move |(group, ..)| groups.is_empty() || groups.contains(group))
+            .map(move |(_, name, pattern, write, call)| match pattern {
                 Pattern::Stride(_) => (name, Pattern::Stride(stride), write, call),
                 _ => (name, pattern, write, call),
-            },
-        )
+            })
     }
 }
 
@@ -122,7 +127,9 @@ impl Workload for Iozone {
     fn tests(&self) -> Vec<TestSpec> {
         let mut tests = Vec::new();
         for record_size in &self.record_sizes {
-            tests.extend(self.chosen().map(|(name, _, write, _)| self.spec(name, write, *record_size)));
+            tests.extend(
+                self.chosen().map(|(name, _, write, _)| self.spec(name, write, *record_size)),
+            );
         }
         tests
     }
@@ -139,11 +146,16 @@ impl Workload for Iozone {
                 if self.options.cold && !write {
                     bench.go_cold()?;
                 }
-                let pass =
-                    Pass { pattern, write, call, fresh: matches!(name, "write" | "fwrite" | "pwrite") };
+                let pass = Pass {
+                    pattern,
+                    write,
+                    call,
+                    fresh: matches!(name, "write" | "fwrite" | "pwrite"),
+                };
                 let before = bench.counters();
                 let passed = crew.run(bench, pass);
-                let asked = if write { passed.as_ref().map_or(0, |(_, timed)| timed.bytes) } else { 0 };
+                let asked =
+                    if write { passed.as_ref().map_or(0, |(_, timed)| timed.bytes) } else { 0 };
                 match passed {
                     Ok((value, timed)) => {
                         bench.enter_value(&spec, Some(value), timed);
@@ -166,7 +178,8 @@ mod tests {
 
     #[test]
     fn tests_are_those_that_were_asked_for() {
-        let options = Options { groups: vec![TestGroup::Read, TestGroup::Random], ..Options::default() };
+        let options =
+            Options { groups: vec![TestGroup::Read, TestGroup::Random], ..Options::default() };
         let iozone = Iozone { file_size: 65536, record_sizes: vec![4096, 8192], options };
         let ids: Vec<String> = iozone.tests().iter().map(TestSpec::id).collect();
         assert_eq!(ids.len(), 8);

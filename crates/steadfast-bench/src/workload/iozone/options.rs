@@ -114,15 +114,18 @@ const SMALL_RECORD: u64 = 64 << 10;
 /// More threads than any machine has use for.
 const THREADS_MOST: u64 = 256;
 
-/// The matrix of `-a`: each doubling of the file size with each doubling of the record size that fits.
+/// The matrix of `-a`: each doubling of the file size with each doubling of the record size that
+/// fits.
 pub(super) fn matrix(file: (u64, u64), record: (u64, u64), all: bool) -> Vec<(u64, Vec<u64>)> {
     let doublings = |(least, most): (u64, u64)| {
-        std::iter::successors(Some(least), |size| size.checked_mul(2)).take_while(move |size| *size <= most)
+        std::iter::successors(Some(least), |size| size.checked_mul(2))
+            .take_while(move |size| *size <= most)
     };
     let mut cells = Vec::new();
     for file_size in doublings(file) {
-        let fits =
-            |size: &u64| *size <= file_size && (all || file_size < LARGE_FILE || *size >= SMALL_RECORD);
+        let fits = |size: &u64| {
+            *size <= file_size && (all || file_size < LARGE_FILE || *size >= SMALL_RECORD)
+        };
         let records: Vec<u64> = doublings(record).filter(fits).collect();
         if !records.is_empty() {
             cells.push((file_size, records));
@@ -132,8 +135,8 @@ pub(super) fn matrix(file: (u64, u64), record: (u64, u64), all: bool) -> Vec<(u6
 }
 
 impl Iozone {
-    /// The workloads that IOzone would run with these words: `-a -e -c -+w 1 -g 128m -q 16m`. Also `-s` and `-r` (several times)
-    /// instead of `-a`. `-R` (Excel output) means nothing here.
+    /// The workloads that IOzone would run with these words: `-a -e -c -+w 1 -g 128m -q 16m`. Also
+    /// `-s` and `-r` (several times) instead of `-a`. `-R` (Excel output) means nothing here.
     ///
     /// # Errors
     /// `Skip` with the word that is not understood.
@@ -147,8 +150,11 @@ impl Iozone {
             let Some(letters) = word.strip_prefix('-') else {
                 return Err(Trouble::Skip(format!("IOzone has no option '{word}'")));
             };
-            let mut value =
-                || words.next().ok_or_else(|| Trouble::Skip(format!("IOzone's option {word} needs a value")));
+            let mut value = || {
+                words
+                    .next()
+                    .ok_or_else(|| Trouble::Skip(format!("IOzone's option {word} needs a value")))
+            };
             match letters {
                 "i" => options.groups.push(group(value()?)?),
                 "s" => files.push(size(value()?)?),
@@ -201,9 +207,15 @@ impl Iozone {
         let cells: Vec<(u64, Vec<u64>)> =
             cells.into_iter().filter(|(_, records)| !records.is_empty()).collect();
         if cells.is_empty() {
-            return Err(Trouble::Skip("no record fits a file: see -s, -r, -n, -g, -y and -q".into()));
+            return Err(Trouble::Skip(
+                "no record fits a file: see -s, -r, -n, -g, -y and -q".into(),
+            ));
         }
-        let build = |(file_size, record_sizes)| Iozone { file_size, record_sizes, options: options.clone() };
+        let build = |(file_size, record_sizes)| Iozone {
+            file_size,
+            record_sizes,
+            options: options.clone(),
+        };
         Ok(cells.into_iter().map(build).collect())
     }
 }
@@ -265,8 +277,14 @@ mod tests {
     fn the_command_lines_of_the_published_test() {
         let runs = Iozone::parse("-Raze -+w 1 -q 16m -g 128m").expect("parsed");
         assert_eq!(runs.len(), 12);
-        assert!(runs.iter().all(|run| run.options.flush && !run.options.close && run.options.dedupable == 1));
-        assert_eq!(runs.last().map(|run| (run.file_size, run.record_sizes.len())), Some((128 << 20, 13)));
+        assert!(
+            runs.iter()
+                .all(|run| run.options.flush && !run.options.close && run.options.dedupable == 1)
+        );
+        assert_eq!(
+            runs.last().map(|run| (run.file_size, run.record_sizes.len())),
+            Some((128 << 20, 13))
+        );
         let runs = Iozone::parse("-s 100m -r 8k -r 128 -i 0 -i 1 -ceo").expect("parsed");
         assert_eq!(runs.len(), 1);
         assert_eq!(runs[0].record_sizes, [8 << 10, 128 << 10]);
@@ -275,7 +293,9 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named() {
-        for text in ["-x", "-s", "-s x", "a", "-i 8", "-s 4k -r 8k", "-g 0", "-q 99999999999999999g"] {
+        for text in
+            ["-x", "-s", "-s x", "a", "-i 8", "-s 4k -r 8k", "-g 0", "-q 99999999999999999g"]
+        {
             let error = Iozone::parse(text).expect_err(text).to_string();
             assert!(!error.is_empty() && !error.contains('\n'), "{error}");
         }

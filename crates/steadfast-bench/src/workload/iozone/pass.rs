@@ -91,7 +91,8 @@ impl<'c> Cell<'c> {
 
     /// Writes the file, untimed, for tests that only read.
     pub fn prepare(&mut self, place: Place<'_>) -> Outcome {
-        let pass = Pass { pattern: Pattern::Forward, write: true, call: Call::Positional, fresh: true };
+        let pass =
+            Pass { pattern: Pattern::Forward, write: true, call: Call::Positional, fresh: true };
         self.run(place, pass).map(|_| ())
     }
 
@@ -113,11 +114,14 @@ impl<'c> Cell<'c> {
 
     /// One test.
     pub fn run(&mut self, place: Place<'_>, pass: Pass) -> Outcome<Timed> {
-        if self.options.way == Way::Direct && !self.record_size.is_multiple_of(Aligned::UNIT as u64) {
+        if self.options.way == Way::Direct && !self.record_size.is_multiple_of(Aligned::UNIT as u64)
+        {
             return Err(Trouble::Skip("O_DIRECT needs records of whole pages".into()));
         }
         if self.options.way != Way::Calls && pass.call == Call::Stream {
-            return Err(Trouble::Skip("streams are not run through memory maps or O_DIRECT".into()));
+            return Err(Trouble::Skip(
+                "streams are not run through memory maps or O_DIRECT".into(),
+            ));
         }
         let same = pass.pattern == Pattern::Same;
         let name = if same { self.name_of_one_record() } else { self.name.clone() };
@@ -243,7 +247,8 @@ impl<'c> Cell<'c> {
         if pass.fresh || pass.pattern == Pattern::Same {
             file.set_len(length as u64).doing(|| format!("extend {}", self.name))?;
         }
-        let mut map = map::Map::new(descriptor, length, pass.write).doing(|| format!("map {}", self.name))?;
+        let mut map =
+            map::Map::new(descriptor, length, pass.write).doing(|| format!("map {}", self.name))?;
         for record in pass.pattern.records(self.records, self.seed) {
             place.check_stop()?;
             let offset = record * self.record_size;
@@ -252,8 +257,9 @@ impl<'c> Cell<'c> {
             }
             let start = usize::try_from(offset).unwrap_or(usize::MAX);
             let buffer = self.buffer.bytes();
-            let inside = timed
-                .operation(|| if pass.write { map.write(start, buffer) } else { map.read(start, buffer) });
+            let inside = timed.operation(|| {
+                if pass.write { map.write(start, buffer) } else { map.read(start, buffer) }
+            });
             if !inside {
                 return Err(Trouble::Wrong {
                     what: format!("size of {}: it ends before {offset}", self.name),
@@ -275,7 +281,13 @@ impl<'c> Cell<'c> {
         timed.bytes += self.record_size;
         if !pass.write {
             let version = self.version;
-            self.content.compare(self.buffer.bytes(), self.expected.bytes(), self.file, offset, version)?;
+            self.content.compare(
+                self.buffer.bytes(),
+                self.expected.bytes(),
+                self.file,
+                offset,
+                version,
+            )?;
             timed.verification.bytes += self.record_size;
         }
         Ok(())

@@ -9,11 +9,11 @@ pub enum Pattern {
     Forward,
     /// From the last to the first.
     Backward,
-    /// Each once, in an order drawn from the seed. (IOzone before 3.3 drew each offset by itself, so that some records
-    /// came twice and others not at all; later versions shuffle.)
+    /// Each once, in an order drawn from the seed. (IOzone before 3.3 drew each offset by itself,
+    /// so that some records came twice and others not at all; later versions shuffle.)
     Random,
-    /// Each 17th (IOzone's `-j`), from the first on; past the end again from the record behind the last start, until each has
-    /// been touched once.
+    /// Each 17th (IOzone's `-j`), from the first on; past the end again from the record behind the
+    /// last start, until each has been touched once.
     Stride(u64),
     /// Always the first one.
     Same,
@@ -28,7 +28,9 @@ impl Pattern {
             Pattern::Same => vec![0; usize::try_from(count).unwrap_or(0)],
             Pattern::Stride(stride) => {
                 let stride = stride.max(1);
-                (0..stride.min(count)).flat_map(|start| (start..count).step_by(stride as usize)).collect()
+                (0..stride.min(count))
+                    .flat_map(|start| (start..count).step_by(stride as usize))
+                    .collect()
             }
             Pattern::Random => {
                 let mut records: Vec<u64> = (0..count).collect();
@@ -61,9 +63,13 @@ mod tests {
 
     #[test]
     fn each_record_once() {
-        for pattern in
-            [Pattern::Forward, Pattern::Backward, Pattern::Random, Pattern::Stride(17), Pattern::Stride(5)]
-        {
+        for pattern in [
+            Pattern::Forward,
+            Pattern::Backward,
+            Pattern::Random,
+            Pattern::Stride(17),
+            Pattern::Stride(5),
+        ] {
             for count in [0, 1, 2, 16, 17, 18, 100, 4096] {
                 let mut records = pattern.records(count, 9);
                 records.sort_unstable();

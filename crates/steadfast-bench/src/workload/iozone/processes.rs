@@ -1,7 +1,7 @@
 //! Throughput mode with processes: each is the `steadfast` program again, with a file of its own.
 //!
-//! All are started before the first test and told each test one right after the other, so they begin within microseconds of
-//! each other.
+//! All are started before the first test and told each test one right after the other, so they
+//! begin within microseconds of each other.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -45,10 +45,17 @@ impl Processes {
             let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
                 return Err(ended(bench));
             };
-            let mut process = Process { child, orders: Some(orders), answers: BufReader::new(answers) };
+            let mut process =
+                Process { child, orders: Some(orders), answers: BufReader::new(answers) };
             let (directory, options) = (directory.to_owned(), options.clone());
-            let told =
-                process.tell(&Job { directory, file, file_size, record_size, seed: bench.seed, options });
+            let told = process.tell(&Job {
+                directory,
+                file,
+                file_size,
+                record_size,
+                seed: bench.seed,
+                options,
+            });
             processes.0.push(process);
             told.map_err(|_| ended(bench))?;
         }
@@ -64,14 +71,17 @@ impl Processes {
             process.tell(&order).map_err(|_| ended(bench))?;
         }
         // All answers are taken, or the next test would get those of this one.
-        let answers: Vec<Outcome<Timed>> = self.0.iter_mut().map(|process| process.answer(bench)).collect();
+        let answers: Vec<Outcome<Timed>> =
+            self.0.iter_mut().map(|process| process.answer(bench)).collect();
         answers.into_iter().collect()
     }
 }
 
 impl Process {
     fn tell(&mut self, what: &impl serde::Serialize) -> std::io::Result<()> {
-        let Some(orders) = &mut self.orders else { return Err(std::io::ErrorKind::BrokenPipe.into()) };
+        let Some(orders) = &mut self.orders else {
+            return Err(std::io::ErrorKind::BrokenPipe.into());
+        };
         let mut line = serde_json::to_vec(what)?;
         line.push(b'\n');
         orders.write_all(&line)

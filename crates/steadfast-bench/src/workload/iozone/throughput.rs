@@ -1,7 +1,8 @@
-//! Throughput mode: several processes, or threads of one, each with a file of its own, in the same test at the same time.
+//! Throughput mode: several processes, or threads of one, each with a file of its own, in the same
+//! test at the same time.
 //!
-//! All begin together. The value is what IOzone calls "children see": the sum of what each got. A single one is
-//! the plain test, on the thread of the run.
+//! All begin together. The value is what IOzone calls "children see": the sum of what each got. A
+//! single one is the plain test, on the thread of the run.
 
 use super::super::content::Content;
 use super::super::{Bench, Timed, parallel};
@@ -54,7 +55,8 @@ impl<'c> Crew<'c> {
         self.cells.iter_mut().try_for_each(|cell| cell.prepare(place))
     }
 
-    /// One test on all files: bytes per second of all together, and what was seen. The time is that of the slowest.
+    /// One test on all files: bytes per second of all together, and what was seen. The time is that
+    /// of the slowest.
     ///
     /// # Errors
     /// That of the first one that has one; `Skip` where the file system is for one thread only.
@@ -63,7 +65,9 @@ impl<'c> Crew<'c> {
             Some(processes) => processes.each(bench, Order::Pass(pass))?,
             None => {
                 let cells = &mut self.cells;
-                parallel::each(bench, cells, |cell, files, stop| cell.run(Place { files, stop }, pass))?
+                parallel::each(bench, cells, |cell, files, stop| {
+                    cell.run(Place { files, stop }, pass)
+                })?
             }
         };
         let mut sum = 0.0;

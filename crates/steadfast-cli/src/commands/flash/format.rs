@@ -16,8 +16,8 @@ use crate::{mtd, size};
 
 /// Make an empty translation layer on a part; 'steadfast mkfs' does that too, and makes the volume
 ///
-/// Erase counts of a translation layer that is there are kept, bad blocks stay as they are marked. A file that does not exist
-/// becomes the image of an erased part; --part says of which.
+/// Erase counts of a translation layer that is there are kept, bad blocks stay as they are marked.
+/// A file that does not exist becomes the image of an erased part; --part says of which.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

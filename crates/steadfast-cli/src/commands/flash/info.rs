@@ -49,7 +49,8 @@ pub struct Report {
     mount_page_reads: u64,
     clean: bool,
     in_use: bool,
-    /// Page reads since its erasure of the block that was read most, and after how many a block is moved.
+    /// Page reads since its erasure of the block that was read most, and after how many a block is
+    /// moved.
     reads_max: u32,
     reads_bound: u32,
     /// The block that the patrol goes on with.
@@ -118,7 +119,8 @@ fn text(report: &Report, survey: &Survey) -> Vec<String> {
     };
     let used = survey.uses().filter(|(name, count)| *count > 0 || *name == "bad");
     let states: Vec<String> = used.map(|(name, count)| format!("{count} {name}")).collect();
-    let mut bad: Vec<String> = report.bad_blocks.iter().take(NAMED_MAX).map(u32::to_string).collect();
+    let mut bad: Vec<String> =
+        report.bad_blocks.iter().take(NAMED_MAX).map(u32::to_string).collect();
     if report.bad_blocks.len() > NAMED_MAX {
         bad.push(format!("and {} more", report.bad_blocks.len() - NAMED_MAX));
     }
@@ -147,10 +149,17 @@ fn text(report: &Report, survey: &Survey) -> Vec<String> {
         format!("erase blocks  {}", states.join(", ")),
         format!(
             "erasures      fewest {}, median {}, most {}; spread {:.3} % of the rated {}",
-            wear.erases_min, wear.erases_median, wear.erases_max, wear.spread_percent, wear.cycles_rated
+            wear.erases_min,
+            wear.erases_median,
+            wear.erases_max,
+            wear.spread_percent,
+            wear.cycles_rated
         ),
         format!("life used     {:.3} %", wear.used_percent),
-        format!("reads         most {} of a block; it is moved at {}", report.reads_max, report.reads_bound),
+        format!(
+            "reads         most {} of a block; it is moved at {}",
+            report.reads_max, report.reads_bound
+        ),
         format!(
             "patrol        at block {}, {} waiting to be moved",
             report.patrol_position, report.blocks_waiting
@@ -173,7 +182,8 @@ mod tests {
     #[test]
     fn many_bad_blocks_are_counted_in_text_and_named_in_json() {
         let survey = example(90);
-        let place = FlashPlace { path: "nand.bin".into(), blocks: Some(10..100), behind: Behind::Mtd };
+        let place =
+            FlashPlace { path: "nand.bin".into(), blocks: Some(10..100), behind: Behind::Mtd };
         let report = Report::new(&place, &survey);
         let text = text(&report, &survey).join("\n");
         assert!(text.contains("part          slc-1gbit, erase blocks 10 to 99\n"), "{text}");

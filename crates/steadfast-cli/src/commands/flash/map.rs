@@ -17,7 +17,8 @@ const CELLS_SVG: usize = 8192;
 
 /// Draw the erase blocks of a part by state: data, structures, journal, anchors, pending, free, bad
 ///
-/// A block is drawn as strongly as its pages are needed. Nothing is written; a mounted volume may change while it is drawn.
+/// A block is drawn as strongly as its pages are needed. Nothing is written; a mounted volume may
+/// change while it is drawn.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -30,19 +31,31 @@ pub struct Args {
     json: bool,
 }
 
-/// How each use is drawn, in the order of [`BlockUse::ALL`], and at the end pages in blocks of data and structures that
-/// nothing needs any more.
+/// How each use is drawn, in the order of [`BlockUse::ALL`], and at the end pages in blocks of data
+/// and structures that nothing needs any more.
 const KINDS: [Kind; BlockUse::ALL.len() + 1] = [
     Kind { name: "free", mark: '·', color: 90, class: "f", light: "#e8ebf0", dark: "#2a303b" },
     Kind { name: "data", mark: '█', color: 34, class: "d", light: "#2b6cb0", dark: "#63a4e8" },
     Kind {
-        name: "map, tables, spills", mark: '▓', color: 35, class: "m", light: "#8b3fa8", dark: "#c58be0"
+        name: "map, tables, spills",
+        mark: '▓',
+        color: 35,
+        class: "m",
+        light: "#8b3fa8",
+        dark: "#c58be0",
     },
     Kind { name: "journal", mark: '≡', color: 32, class: "l", light: "#2f855a", dark: "#68d391" },
     Kind { name: "anchors", mark: '■', color: 37, class: "x", light: "#2d3748", dark: "#e2e8f0" },
     Kind { name: "pending", mark: '░', color: 33, class: "a", light: "#d99a00", dark: "#f6c445" },
     Kind { name: "bad", mark: '×', color: 31, class: "b", light: "#c53030", dark: "#fc8181" },
-    Kind { name: "needed no more", mark: '-', color: 90, class: "g", light: "#cbd5e0", dark: "#4a5568" },
+    Kind {
+        name: "needed no more",
+        mark: '-',
+        color: 90,
+        class: "g",
+        light: "#cbd5e0",
+        dark: "#4a5568",
+    },
 ];
 /// Index of the last of them.
 const STALE: usize = BlockUse::ALL.len();
@@ -124,11 +137,12 @@ fn grid(survey: &Survey, cells: usize) -> Grid {
         let of = |usage: BlockUse| blocks.iter().filter(move |block| block.usage == usage);
         let count = |usage: BlockUse| of(usage).count();
         // A bad block is seen whatever is around it; free is what has nothing else in it.
-        let most = BlockUse::ALL.into_iter().filter(|usage| *usage != BlockUse::Free && count(*usage) > 0);
+        let most =
+            BlockUse::ALL.into_iter().filter(|usage| *usage != BlockUse::Free && count(*usage) > 0);
         let most = most.max_by_key(|usage| count(*usage)).unwrap_or(BlockUse::Free);
         let usage = if count(BlockUse::Bad) > 0 { BlockUse::Bad } else { most };
-        let filled =
-            f64::from(of(usage).map(valid).sum::<u32>()) / (count(usage).max(1) as f64 * f64::from(pages));
+        let filled = f64::from(of(usage).map(valid).sum::<u32>())
+            / (count(usage).max(1) as f64 * f64::from(pages));
         Cell { kind: index(usage), fill: if by_pages(usage) { filled } else { 1.0 } }
     };
     Grid {

@@ -21,8 +21,8 @@ use crate::{mounts, mtd};
 
 /// Raw NAND flash: make and inspect the translation layer on a part, and try it on a model
 ///
-/// DEVICE is an MTD device such as /dev/mtd0, IMAGE the image of a part with its out-of-band bytes; DEVICE@64..512 means
-/// the erase blocks 64 to 511 of it, here and wherever a volume can be named.
+/// DEVICE is an MTD device such as /dev/mtd0, IMAGE the image of a part with its out-of-band bytes;
+/// DEVICE@64..512 means the erase blocks 64 to 511 of it, here and wherever a volume can be named.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -59,10 +59,12 @@ pub fn run(args: &Args) -> Outcome {
 /// What the commands are pointed at.
 #[derive(Debug, clap::Args)]
 struct PlaceArgs {
-    /// MTD device, image of a NAND part, or where its volume is mounted; @FIRST..END: only these erase blocks
+    /// MTD device, image of a NAND part, or where its volume is mounted; @FIRST..END: only these
+    /// erase blocks
     #[arg(value_name = "DEVICE|IMAGE|DIR")]
     target: PathBuf,
-    /// The part that an image is of, where nothing in it says so: slc-1gbit, spi-1gbit, slc-4k or mlc-16gbit
+    /// The part that an image is of, where nothing in it says so: slc-1gbit, spi-1gbit, slc-4k or
+    /// mlc-16gbit
     #[arg(long, value_name = "PART", value_parser = mtd::parse_part)]
     part: Option<Part>,
 }

@@ -1,4 +1,5 @@
-//! `steadfast flash rebuild`: the last resort for a part whose translation layer does not open, or cannot read its map.
+//! `steadfast flash rebuild`: the last resort for a part whose translation layer does not open, or
+//! cannot read its map.
 
 use serde::Serialize;
 use steadfast_flash::ftl::{FlashError, Ftl, RebuildReport};
@@ -9,10 +10,12 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::flash_place::Access;
 use crate::{mtd, output};
 
-/// Make map, block table and journal of the translation layer anew, from what every page of the part says of itself
+/// Make map, block table and journal of the translation layer anew, from what every page of the
+/// part says of itself
 ///
-/// The last resort, for a flash volume that does not open or cannot read a page of its map. Small writes and trims shortly
-/// before may be lost: run 'steadfast check' afterwards. It can be interrupted and run again.
+/// The last resort, for a flash volume that does not open or cannot read a page of its map. Small
+/// writes and trims shortly before may be lost: run 'steadfast check' afterwards. It can be
+/// interrupted and run again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -29,32 +32,41 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct Report {
     pages_read: u64,
-    /// Pages that were programmed and cannot be corrected, counted each time that they were read; most are what power cuts
-    /// left.
+    /// Pages that were programmed and cannot be corrected, counted each time that they were read;
+    /// most are what power cuts left.
     unreadable_pages: u64,
     /// Logical pages that were found in pages of their own.
     data_pages: u32,
     /// Logical pages that were found in the journal and its spill pages.
     short_pages: u32,
-    /// Spill pages that the journal names and that cannot be read: small writes shortly before may be lost.
+    /// Spill pages that the journal names and that cannot be read: small writes shortly before may
+    /// be lost.
     spills_lost: u32,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// There is no NAND, no journal of a translation layer on it, it is in use, or it opens and `--force` is not given; the part's.
+/// There is no NAND, no journal of a translation layer on it, it is in use, or it opens and
+/// `--force` is not given; the part's.
 pub fn run(args: &Args) -> Outcome {
     let place = args.place.find()?;
     let failed = |error: FlashError| mtd::failure(&error, &place.path);
     let mut nand = place.open(Access::Write)?;
     if !args.force && Ftl::mount(&mut nand, true).is_ok() {
-        let advice = "nothing needs to be made anew; if it cannot be read all the same, use --force";
-        return Err(Failure::new(Exit::Busy, "the flash volume opens", place.path.display(), advice));
+        let advice =
+            "nothing needs to be made anew; if it cannot be read all the same, use --force";
+        return Err(Failure::new(
+            Exit::Busy,
+            "the flash volume opens",
+            place.path.display(),
+            advice,
+        ));
     }
     let (device, found) = FlashDevice::rebuild(nand).map_err(failed)?;
     device.with(|ftl| ftl.close()).map_err(failed)?;
-    let RebuildReport { pages_read, unreadable_pages, data_pages, short_pages, spills_lost } = found;
+    let RebuildReport { pages_read, unreadable_pages, data_pages, short_pages, spills_lost } =
+        found;
     let report = Report { pages_read, unreadable_pages, data_pages, short_pages, spills_lost };
     if args.json {
         return output::json(&report);

@@ -1,4 +1,5 @@
-//! `steadfast flash scrub`: the patrol over a part, so that flipped bits are found while they can be corrected.
+//! `steadfast flash scrub`: the patrol over a part, so that flipped bits are found while they can
+//! be corrected.
 
 use std::path::Path;
 
@@ -18,8 +19,8 @@ const STEP: u32 = 256;
 
 /// Read what nobody asks for, and move what has too many flipped bits
 ///
-/// Goes on where the last patrol has stopped, also after a remount. The volume must not be mounted; with --dry-run the part is
-/// only read, and may be.
+/// Goes on where the last patrol has stopped, also after a remount. The volume must not be mounted;
+/// with --dry-run the part is only read, and may be.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -44,7 +45,8 @@ struct Report {
     bits_max: u16,
     /// Corrected bits from which on a block is moved.
     bits_bound: u16,
-    /// Pages that were programmed and cannot be corrected; most are what power cuts left, and needed by nothing.
+    /// Pages that were programmed and cannot be corrected; most are what power cuts left, and
+    /// needed by nothing.
     unreadable_pages: u64,
     moved_pages: u64,
     /// Blocks that are still to be moved.

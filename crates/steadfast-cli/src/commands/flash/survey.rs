@@ -1,7 +1,8 @@
 //! What a part holds: the block table and what a mount has cost, read without writing anything.
 //!
-//! While the volume is mounted its part is read beside the one who writes it, without a lock: what is found is the state of
-//! some moment of the last seconds, or nothing that fits together, and then it is looked at again.
+//! While the volume is mounted its part is read beside the one who writes it, without a lock: what
+//! is found is the state of some moment of the last seconds, or nothing that fits together, and
+//! then it is looked at again.
 
 use std::thread;
 use std::time::Duration;
@@ -89,7 +90,8 @@ impl Survey {
         let mount_page_reads = ftl.info().page_reads;
         let report = ftl.report().map_err(failed)?;
         let seen = ftl.blocks().map_err(failed)?;
-        // In the order of the part, which is another than that of the volume where an image was put on bad blocks.
+        // In the order of the part, which is another than that of the volume where an image was put
+        // on bad blocks.
         let mut blocks = seen.clone();
         for (block, detail) in (0..).map(BlockNumber).zip(seen) {
             if let Some(at) = blocks.get_mut(ftl.place_of(block).0 as usize) {
@@ -117,7 +119,10 @@ impl Survey {
     /// Numbers of the bad blocks.
     pub fn bad_blocks(&self) -> Vec<u32> {
         let numbered = (0..).zip(&self.blocks);
-        numbered.filter(|(_, block)| block.usage == BlockUse::Bad).map(|(number, _)| number).collect()
+        numbered
+            .filter(|(_, block)| block.usage == BlockUse::Bad)
+            .map(|(number, _)| number)
+            .collect()
     }
 
     /// Erasures of the good blocks, in rising order.
@@ -155,7 +160,8 @@ pub mod tests {
 
     use super::*;
 
-    /// A part with so many blocks of which each third is bad and the others have as many erasures as their number says.
+    /// A part with so many blocks of which each third is bad and the others have as many erasures
+    /// as their number says.
     pub fn example(blocks: u32) -> Survey {
         let part = Part::SLC_1GBIT.with_blocks(blocks);
         let mut ftl = ftl::format(NandModel::new(&part, 1), 0x1234).unwrap();
@@ -172,8 +178,8 @@ pub mod tests {
             reads: number * 100,
         };
         let blocks: Vec<BlockDetail> = (0..blocks).map(block).collect();
-        report.blocks =
-            BlockUse::ALL.map(|usage| blocks.iter().filter(|block| block.usage == usage).count() as u32);
+        report.blocks = BlockUse::ALL
+            .map(|usage| blocks.iter().filter(|block| block.usage == usage).count() as u32);
         report.counts = FtlInfo::default();
         Survey { part: part.name.to_owned(), report, blocks, mount_page_reads: 25, live: false }
     }

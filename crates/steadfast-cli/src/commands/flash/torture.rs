@@ -1,4 +1,5 @@
-//! `steadfast flash torture`: power cuts in the operations of a modelled part, and what synced writes and mounts cost on it.
+//! `steadfast flash torture`: power cuts in the operations of a modelled part, and what synced
+//! writes and mounts cost on it.
 
 use std::collections::BTreeMap;
 
@@ -62,9 +63,15 @@ struct Report {
 /// A violation, or a part on which the measurement cannot be done.
 pub fn run(args: &Args) -> Outcome {
     let part = args.profile;
-    let tried = if args.cuts == 0 { Ok(Default::default()) } else { cut_part(&part, args.cuts, args.seed) };
+    let tried =
+        if args.cuts == 0 { Ok(Default::default()) } else { cut_part(&part, args.cuts, args.seed) };
     let found = figures(&part, args.overwrites, args.seed).map_err(|what| {
-        Failure::new(Exit::Failed, what, part.name, "report it with the seed; nothing of yours is touched")
+        Failure::new(
+            Exit::Failed,
+            what,
+            part.name,
+            "report it with the seed; nothing of yours is touched",
+        )
     })?;
     let violation = tried.as_ref().err().cloned();
     let tally = tried.unwrap_or_default();
@@ -94,14 +101,20 @@ pub fn run(args: &Args) -> Outcome {
     if args.json {
         output.json(&report)?;
     } else {
-        output.line(format_args!("part                      {} (seed {})", report.profile, report.seed))?;
+        output.line(format_args!(
+            "part                      {} (seed {})",
+            report.profile, report.seed
+        ))?;
         output.line(format_args!(
             "power cuts                {}, violations {}",
             report.cuts, report.violations
         ))?;
         if report.cuts > 0 {
             let of = report.cuts_in.iter().map(|(operation, cuts)| format!("{operation} {cuts}"));
-            output.line(format_args!("  by operation            {}", of.collect::<Vec<_>>().join(", ")))?;
+            output.line(format_args!(
+                "  by operation            {}",
+                of.collect::<Vec<_>>().join(", ")
+            ))?;
             output.line(format_args!(
                 "  of them                 in recoveries {}, in checkpoints {}, behind failures {}",
                 report.recovery_cuts, report.checkpoint_cuts, report.bad_block_cuts
@@ -124,8 +137,10 @@ pub fn run(args: &Args) -> Outcome {
             "longest write             {:.1} ms, background {:.1} ms (modelled)",
             report.write_ms_max, report.background_ms_max
         ))?;
-        output
-            .line(format_args!("erase spread              {:.3} % of rated cycles", report.erase_spread))?;
+        output.line(format_args!(
+            "erase spread              {:.3} % of rated cycles",
+            report.erase_spread
+        ))?;
         output.line(format_args!(
             "memory                    {:.2} bytes per KiB",
             report.memory_bytes_per_kib
@@ -134,8 +149,11 @@ pub fn run(args: &Args) -> Outcome {
     output.finish()?;
     match report.violation {
         None => Ok(()),
-        Some(what) => {
-            Err(Failure::new(Exit::Damaged, what, part.name, format!("run again with --seed {}", args.seed)))
-        }
+        Some(what) => Err(Failure::new(
+            Exit::Damaged,
+            what,
+            part.name,
+            format!("run again with --seed {}", args.seed),
+        )),
     }
 }

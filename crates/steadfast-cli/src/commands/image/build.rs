@@ -1,4 +1,5 @@
-//! `steadfast image build`: an image from a directory, an archive or a manifest, the same bytes from the same input.
+//! `steadfast image build`: an image from a directory, an archive or a manifest, the same bytes
+//! from the same input.
 
 use std::fs;
 use std::io;
@@ -26,9 +27,10 @@ const ENTRY_BYTES: u64 = 1024;
 
 /// Build an image from a directory, a tar archive or a manifest, without root
 ///
-/// Owners, modes, devices, times, hard links, holes and extended attributes come from the source. The same input and
-/// options give the same bytes: entries go in by name, times are those of the source (none later than
-/// SOURCE_DATE_EPOCH, where that is set), and the uuid is derived from the source, or given.
+/// Owners, modes, devices, times, hard links, holes and extended attributes come from the source.
+/// The same input and options give the same bytes: entries go in by name, times are those of the
+/// source (none later than SOURCE_DATE_EPOCH, where that is set), and the uuid is derived from the
+/// source, or given.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image file to make
@@ -60,7 +62,8 @@ pub struct Args {
     /// Block size; the default is 4K, of a NAND part a page
     #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
     block_size: Option<u32>,
-    /// Tree node size; by default 8K, and the block size on images below 16 MiB or with small blocks
+    /// Tree node size; by default 8K, and the block size on images below 16 MiB or with small
+    /// blocks
     #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
     node_size: Option<u32>,
     /// Copies of metadata
@@ -84,10 +87,12 @@ pub struct Args {
     /// Interval of the transaction timer
     #[arg(long, value_parser = interval::parse_ms, default_value = "5s", value_name = "INTERVAL")]
     timer: u32,
-    /// Image of a NAND part for a device programmer, pages with out-of-band bytes: slc-1gbit, spi-1gbit, slc-4k, mlc-16gbit
+    /// Image of a NAND part for a device programmer, pages with out-of-band bytes: slc-1gbit,
+    /// spi-1gbit, slc-4k, mlc-16gbit
     #[arg(long, value_name = "PART", value_parser = mtd::parse_part, conflicts_with_all = ["size", "free"])]
     nand: Option<Part>,
-    /// Bad erase blocks of the part that will be programmed, separated by commas: nothing is put there
+    /// Bad erase blocks of the part that will be programmed, separated by commas: nothing is put
+    /// there
     #[arg(long, value_name = "BLOCKS", requires = "nand", value_delimiter = ',')]
     nand_bad: Vec<u32>,
     /// Replace an image that exists
@@ -111,7 +116,8 @@ fn parse_mask(text: &str) -> Result<TransactionMask, String> {
     mask_text::parse(&[text], TransactionMask::DEFAULT)
 }
 
-/// Runs the command. The image appears under its name when it is whole; after an error there is none.
+/// Runs the command. The image appears under its name when it is whole; after an error there is
+/// none.
 ///
 /// # Errors
 /// What is wrong with the source or the parameters.
@@ -193,7 +199,9 @@ fn source_date_epoch() -> Outcome<Option<Timestamp>> {
 fn read_source(args: &Args) -> Outcome<Source> {
     let mut source = Source::default();
     match &args.source {
-        Some(path) if path.as_os_str() != "-" && path.is_dir() => source::add_directory(&mut source, path)?,
+        Some(path) if path.as_os_str() != "-" && path.is_dir() => {
+            source::add_directory(&mut source, path)?
+        }
         Some(path) => source::add_archive(&mut source, path)?,
         None if args.manifest.is_none() => {
             return Err(Failure::new(
@@ -228,8 +236,13 @@ fn data_bytes(source: &Source) -> u64 {
 fn estimate(args: &Args, source: &Source) -> u64 {
     let block = u64::from(args.block_size().clamp(128, 65536));
     let of = |entry: &source::Entry| {
-        let attributes: usize = entry.xattrs.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
-        entry.size().div_ceil(block).saturating_mul(block).saturating_add(ENTRY_BYTES + 4 * attributes as u64)
+        let attributes: usize =
+            entry.xattrs.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
+        entry
+            .size()
+            .div_ceil(block)
+            .saturating_mul(block)
+            .saturating_add(ENTRY_BYTES + 4 * attributes as u64)
     };
     source.entries.values().map(of).fold(args.free, u64::saturating_add)
 }
@@ -242,11 +255,15 @@ fn log_size(bytes: u64) -> u64 {
 }
 
 fn options(args: &Args, source: &Source, size: u64) -> FormatOptions {
-    // Of a volume of the final size, which nobody knows yet, not of the one that is formatted first. Steps, and from sizes
-    // alone: how the host stores holes must not show.
-    let log_size = args.log_size.or_else(|| args.size.is_none().then(|| log_size(estimate(args, source))));
-    let copies =
-        if args.size.is_none() { Some(args.metadata_copies.unwrap_or(2)) } else { args.metadata_copies };
+    // Of a volume of the final size, which nobody knows yet, not of the one that is formatted
+    // first. Steps, and from sizes alone: how the host stores holes must not show.
+    let log_size =
+        args.log_size.or_else(|| args.size.is_none().then(|| log_size(estimate(args, source))));
+    let copies = if args.size.is_none() {
+        Some(args.metadata_copies.unwrap_or(2))
+    } else {
+        args.metadata_copies
+    };
     FormatOptions {
         size: Some(size),
         block_size: args.block_size(),
@@ -262,8 +279,14 @@ fn options(args: &Args, source: &Source, size: u64) -> FormatOptions {
     }
 }
 
-fn build(args: &Args, source: &Source, now: Timestamp, partial: &Path) -> Outcome<steadfast::VolumeInfo> {
-    let mut size = args.size.unwrap_or_else(|| estimate(args, source).saturating_mul(5) / 4 + (4 << 20));
+fn build(
+    args: &Args,
+    source: &Source,
+    now: Timestamp,
+    partial: &Path,
+) -> Outcome<steadfast::VolumeInfo> {
+    let mut size =
+        args.size.unwrap_or_else(|| estimate(args, source).saturating_mul(5) / 4 + (4 << 20));
     let mut attempt = 1;
     loop {
         host::try_format(partial, &options(args, source, size))?;
@@ -278,7 +301,8 @@ fn build(args: &Args, source: &Source, now: Timestamp, partial: &Path) -> Outcom
                     && args.size.is_none()
                     && attempt < ATTEMPTS =>
             {
-                fs::remove_file(partial).map_err(|error| Failure::host(&error, "remove", partial))?;
+                fs::remove_file(partial)
+                    .map_err(|error| Failure::host(&error, "remove", partial))?;
                 size = size.saturating_mul(2);
                 attempt += 1;
             }
@@ -320,7 +344,15 @@ fn build_part(
     mtd::format_defaults(part.geometry.page_size, given, &mut options);
     let bar = byte_bar("building", args.quiet || args.json);
     bar.set_length(data_bytes(source));
-    let built = build_nand::build(part, &args.nand_bad, &options, source, now, (partial, &args.image), &bar);
+    let built = build_nand::build(
+        part,
+        &args.nand_bad,
+        &options,
+        source,
+        now,
+        (partial, &args.image),
+        &bar,
+    );
     bar.finish_and_clear();
     built
 }
@@ -343,7 +375,11 @@ fn make(
 }
 
 fn open(medium: HostMedium, now: Timestamp) -> Result<Volume<HostMedium, StoppedClock>, Error> {
-    Volume::open(medium, OpenOptions { access_times: false, ..OpenOptions::default() }, StoppedClock::at(now))
+    Volume::open(
+        medium,
+        OpenOptions { access_times: false, ..OpenOptions::default() },
+        StoppedClock::at(now),
+    )
 }
 
 /// Cuts the image down to the least size that holds it, and the free space asked for.

@@ -1,8 +1,10 @@
-//! `steadfast image build --nand`: the image of a NAND part that holds the volume, for a device programmer.
+//! `steadfast image build --nand`: the image of a NAND part that holds the volume, for a device
+//! programmer.
 //!
-//! The file has every page with its out-of-band bytes, parities included where the part has no code of its own. It is for
-//! programmers that put each next block into the next good one: the first mount finds out where the blocks are. For a part
-//! whose bad blocks are named (`--nand-bad`) blocks keep their places, and nothing is in the bad ones.
+//! The file has every page with its out-of-band bytes, parities included where the part has no code
+//! of its own. It is for programmers that put each next block into the next good one: the first
+//! mount finds out where the blocks are. For a part whose bad blocks are named (`--nand-bad`)
+//! blocks keep their places, and nothing is in the bad ones.
 
 use std::path::Path;
 
@@ -87,6 +89,7 @@ fn open_part(partial: &Path, image: &Path, part: &Part, new: bool) -> Outcome<Ho
         false => NandImage::open(partial, part, false),
     };
     let nand = opened.map_err(|error| mtd::open_failure(error, image))?;
-    nand.with_code(part)
-        .map_err(|error| Failure::new(Exit::Failed, error.to_string(), image.display(), "use another part"))
+    nand.with_code(part).map_err(|error| {
+        Failure::new(Exit::Failed, error.to_string(), image.display(), "use another part")
+    })
 }

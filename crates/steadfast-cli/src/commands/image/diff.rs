@@ -18,8 +18,9 @@ const CHUNK: usize = 1 << 20;
 
 /// Show which paths differ between two images
 ///
-/// One line a path: `+` only in B, `-` only in A, `*` in both, with what differs: type, mode, owner, size, data, target,
-/// device, mtime, xattrs. Nothing is printed where there is no difference.
+/// One line a path: `+` only in B, `-` only in A, `*` in both, with what differs: type, mode,
+/// owner, size, data, target, device, mtime, xattrs. Nothing is printed where there is no
+/// difference.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The first image
@@ -120,7 +121,9 @@ impl Differ<'_> {
             };
             let a = if order == Ordering::Greater { None } else { level.a.next() };
             let b = if order == Ordering::Less { None } else { level.b.next() };
-            let Some(name) = a.as_ref().or(b.as_ref()).map(|(entry, _)| entry.name.clone()) else { continue };
+            let Some(name) = a.as_ref().or(b.as_ref()).map(|(entry, _)| entry.name.clone()) else {
+                continue;
+            };
             let path = join(&level.path, &name);
             let (a, b) = (a.map(|(_, attributes)| attributes), b.map(|(_, attributes)| attributes));
             match (&a, &b) {
@@ -128,8 +131,9 @@ impl Differ<'_> {
                 (Some(_), None) => self.report(&path, "removed", Vec::new())?,
                 _ => self.report(&path, "added", Vec::new())?,
             }
-            let directory =
-                |side: &Option<Attributes>| side.filter(|attributes| attributes.kind == FileKind::Directory);
+            let directory = |side: &Option<Attributes>| {
+                side.filter(|attributes| attributes.kind == FileKind::Directory)
+            };
             let (a, b) = (directory(&a), directory(&b));
             if a.is_some() || b.is_some() {
                 let depth = levels.len();
@@ -173,11 +177,16 @@ impl Differ<'_> {
                 }
                 FileKind::Symlink => {
                     let target = |image: &Image, link: &Attributes| {
-                        image.volume.read_link(link.inode).map_err(|error| image.failure(error, path))
+                        image
+                            .volume
+                            .read_link(link.inode)
+                            .map_err(|error| image.failure(error, path))
                     };
                     differs("target", target(self.a, a)? != target(self.b, b)?);
                 }
-                FileKind::CharDevice | FileKind::BlockDevice => differs("device", a.device != b.device),
+                FileKind::CharDevice | FileKind::BlockDevice => {
+                    differs("device", a.device != b.device)
+                }
                 _ => {}
             }
         }
@@ -191,7 +200,10 @@ impl Differ<'_> {
         loop {
             let [left, right] = &mut self.buffers;
             let read = |image: &Image, file: &Attributes, buffer: &mut [u8]| {
-                image.volume.read(file.inode, offset, buffer).map_err(|error| image.failure(error, path))
+                image
+                    .volume
+                    .read(file.inode, offset, buffer)
+                    .map_err(|error| image.failure(error, path))
             };
             let (got_a, got_b) = (read(self.a, a, left)?, read(self.b, b, right)?);
             let common = got_a.min(got_b);

@@ -1,7 +1,7 @@
 //! `steadfast image extract`: everything on an image, into a directory or a tar archive.
 //!
-//! Names come from the image, which may be anybody's: nothing is followed or overwritten on the host, and the directory
-//! has to be empty or new.
+//! Names come from the image, which may be anybody's: nothing is followed or overwritten on the
+//! host, and the directory has to be empty or new.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,7 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, mknodat, utimensat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, mknodat, utimensat,
+};
 use rustix::io::Errno;
 use steadfast::fs::{Attributes, FileKind};
 use steadfast::{InodeNumber, Timestamp};
@@ -25,9 +27,9 @@ use crate::{interrupt, transfer};
 
 /// Unpack an image into a directory or a tar archive, without root
 ///
-/// A tar archive keeps everything: owners, modes, devices, hard links, times, extended attributes; the same tree gives
-/// the same archive. In a directory, owners, devices and attributes that only root may set are kept only for root, and
-/// a warning says what was left out.
+/// A tar archive keeps everything: owners, modes, devices, hard links, times, extended attributes;
+/// the same tree gives the same archive. In a directory, owners, devices and attributes that only
+/// root may set are kept only for root, and a warning says what was left out.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -42,8 +44,8 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// What is wrong with the image or the destination. An archive and what is in a directory appear under their names when
-/// all of it is whole.
+/// What is wrong with the image or the destination. An archive and what is in a directory appear
+/// under their names when all of it is whole.
 pub fn run(args: &Args) -> Outcome {
     let destination = args.destination.as_path();
     if args.tar && destination.as_os_str() == "-" && io::stdout().is_terminal() {
@@ -55,7 +57,8 @@ pub fn run(args: &Args) -> Outcome {
         ));
     }
     let image = Image::open(&args.image, Access::Read)?;
-    let root = image.volume.attributes(InodeNumber::ROOT).map_err(|error| image.failure(error, b"/"))?;
+    let root =
+        image.volume.attributes(InodeNumber::ROOT).map_err(|error| image.failure(error, b"/"))?;
     match (args.tar, destination.as_os_str() == "-") {
         (true, true) => {
             pack(&image, &root, BufWriter::new(io::stdout().lock()), Path::new("standard output"))?
@@ -104,7 +107,8 @@ fn unpack(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
         }
         Ok(false) => false,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir(destination).map_err(|error| Failure::host(&error, "create", destination))?;
+            fs::create_dir(destination)
+                .map_err(|error| Failure::host(&error, "create", destination))?;
             true
         }
         Err(error) => return Err(Failure::host(&error, "read", destination)),
@@ -117,7 +121,8 @@ fn unpack(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
     done
 }
 
-/// Makes everything in a directory of its own inside the destination, and moves it up when it is whole.
+/// Makes everything in a directory of its own inside the destination, and moves it up when it is
+/// whole.
 fn unpack_into(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
     let cannot = |error: io::Error| Failure::host(&error, "write", destination);
     let made = Unfinished::directory(destination).map_err(cannot)?;
@@ -161,20 +166,26 @@ impl LeftOut {
 }
 
 impl Unpacker<'_> {
-    /// Makes everything. Returns the directories that are still to be described: the root and those in it.
+    /// Makes everything. Returns the directories that are still to be described: the root and those
+    /// in it.
     fn fill(&mut self, root: &Attributes) -> Outcome<Vec<(Vec<u8>, Attributes)>> {
         let mut at_the_end = Vec::new();
         let mut walk = Walk::new(&self.image.volume, b"", *root);
-        while let Some(step) = walk.step().map_err(|stop| stop.failure(self.image.place(walk.path())))? {
+        while let Some(step) =
+            walk.step().map_err(|stop| stop.failure(self.image.place(walk.path())))?
+        {
             let path = walk.path();
             let place = self.place(path);
             match step {
                 Step::Entry(_, attributes) if attributes.kind == FileKind::Directory => {
-                    fs::create_dir(&place).map_err(|error| Failure::host(&error, "create", &place))?;
+                    fs::create_dir(&place)
+                        .map_err(|error| Failure::host(&error, "create", &place))?;
                 }
                 Step::Entry(_, attributes) => self.one(path, &attributes, &place)?,
                 // A directory that is moved has to be writable, and its times change.
-                Step::Left(attributes) if walk.depth() <= 1 => at_the_end.push((path.to_vec(), attributes)),
+                Step::Left(attributes) if walk.depth() <= 1 => {
+                    at_the_end.push((path.to_vec(), attributes))
+                }
                 // What is in a directory comes first, for the same reasons.
                 Step::Left(attributes) => self.describe(path, &attributes, &place)?,
             }
@@ -210,8 +221,10 @@ impl Unpacker<'_> {
                     _ => FileType::BlockDevice,
                 };
                 let number = attributes.device;
-                let device =
-                    rustix::fs::makedev(number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
+                let device = rustix::fs::makedev(
+                    number >> 8 & 0xfff,
+                    number & 0xff | number >> 12 & 0xf_ff00,
+                );
                 match mknodat(CWD, place, kind, Mode::from_raw_mode(0o600), device) {
                     Ok(()) => {}
                     Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL) => {
@@ -242,7 +255,9 @@ impl Unpacker<'_> {
         let cannot = |error: io::Error| Failure::host(&error, "set the attributes of", place);
         match lchown(place, Some(attributes.uid), Some(attributes.gid)) {
             Ok(()) => {}
-            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::INVAL)) => {
+            Err(error)
+                if matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::INVAL)) =>
+            {
                 self.left_out.owners += 1;
             }
             Err(error) => return Err(cannot(error)),
@@ -252,20 +267,27 @@ impl Unpacker<'_> {
             let value = self.image.volume.xattr(attributes.inode, &name).map_err(fail)?;
             match rustix::fs::lsetxattr(place, name.as_slice(), &value, XattrFlags::empty()) {
                 Ok(()) => {}
-                Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSPC | Errno::INVAL) => {
+                Err(
+                    Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSPC | Errno::INVAL,
+                ) => {
                     self.left_out.attributes += 1;
                 }
                 Err(error) => return Err(cannot(error.into())),
             }
         }
         if attributes.kind != FileKind::Symlink {
-            fs::set_permissions(place, Permissions::from_mode(attributes.permissions)).map_err(cannot)?;
+            fs::set_permissions(place, Permissions::from_mode(attributes.permissions))
+                .map_err(cannot)?;
         }
-        let time = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanoseconds) };
+        let time = |time: Timestamp| Timespec {
+            tv_sec: time.seconds,
+            tv_nsec: i64::from(time.nanoseconds),
+        };
         let times = Timestamps {
             last_access: time(attributes.accessed),
             last_modification: time(attributes.modified),
         };
-        utimensat(CWD, place, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| cannot(error.into()))
+        utimensat(CWD, place, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| cannot(error.into()))
     }
 }

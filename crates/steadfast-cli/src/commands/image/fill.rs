@@ -1,8 +1,8 @@
 //! Putting a [`Source`] on an empty volume.
 //!
-//! Everything is done in the order of the paths and in one thread, with a clock that stands still: the same source gives
-//! the same bytes. Attributes come last, so that neither a set-group-id directory nor a default ACL changes what is made
-//! in it.
+//! Everything is done in the order of the paths and in one thread, with a clock that stands still:
+//! the same source gives the same bytes. Attributes come last, so that neither a set-group-id
+//! directory nor a default ACL changes what is made in it.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -51,7 +51,8 @@ impl Platform for StoppedClock {
     }
 }
 
-/// Puts everything on the volume, as one transaction, and leaves it with the transaction mask `mask`.
+/// Puts everything on the volume, as one transaction, and leaves it with the transaction mask
+/// `mask`.
 ///
 /// # Errors
 /// Those of reading the source (with its path) and of the volume (with the path in the image).
@@ -67,7 +68,9 @@ pub fn fill<M: Medium, P: Platform>(
     let mut filler = Filler { volume, place, bar, inodes: HashMap::new(), buffer: vec![0; CHUNK] };
     filler.inodes.insert(Vec::new(), InodeNumber::ROOT);
     let links = |entry: &Entry| matches!(entry.node, Node::Hardlink(_));
-    for (path, entry) in source.entries.iter().filter(|(path, entry)| !path.is_empty() && !links(entry)) {
+    for (path, entry) in
+        source.entries.iter().filter(|(path, entry)| !path.is_empty() && !links(entry))
+    {
         filler.make(path, entry)?;
     }
     for (path, entry) in source.entries.iter().filter(|(_, entry)| links(entry)) {
@@ -90,8 +93,10 @@ struct Filler<'a, M: Medium, P: Platform> {
 
 impl<M: Medium, P: Platform> Filler<'_, M, P> {
     fn failure(&self, error: Error, path: &[u8]) -> Failure {
-        let mut failure =
-            Failure::core(error, format!("{}:/{}", self.place.display(), String::from_utf8_lossy(path)));
+        let mut failure = Failure::core(
+            error,
+            format!("{}:/{}", self.place.display(), String::from_utf8_lossy(path)),
+        );
         if error == Error::NoSpace {
             failure.advice = "give a larger --size, or none for the least that is needed".into();
         }
@@ -103,7 +108,8 @@ impl<M: Medium, P: Platform> Filler<'_, M, P> {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&b""[..], path),
         };
-        let parent = self.inodes.get(above).ok_or_else(|| self.failure(Error::NotADirectory, path))?;
+        let parent =
+            self.inodes.get(above).ok_or_else(|| self.failure(Error::NotADirectory, path))?;
         Ok((*parent, name))
     }
 
@@ -147,8 +153,8 @@ impl<M: Medium, P: Platform> Filler<'_, M, P> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut offset = 0;
         while offset < size {
-            let got =
-                transfer::fill(reader, &mut buffer).map_err(|error| Failure::host(&error, "read", origin))?;
+            let got = transfer::fill(reader, &mut buffer)
+                .map_err(|error| Failure::host(&error, "read", origin))?;
             if got == 0 {
                 return Err(Failure::new(
                     Exit::Failed,
@@ -177,12 +183,18 @@ impl<M: Medium, P: Platform> Filler<'_, M, P> {
         let inode = *self.inodes.get(target).ok_or_else(|| {
             Failure::new(
                 Exit::Failed,
-                format!("a hard link to '/{}', which is not there", String::from_utf8_lossy(target)),
+                format!(
+                    "a hard link to '/{}', which is not there",
+                    String::from_utf8_lossy(target)
+                ),
                 format!("{}:/{}", self.place.display(), String::from_utf8_lossy(path)),
                 "put the target into the source as well",
             )
         })?;
-        self.volume.link(inode, parent, name).map(drop).map_err(|error| self.failure(error, path))?;
+        self.volume
+            .link(inode, parent, name)
+            .map(drop)
+            .map_err(|error| self.failure(error, path))?;
         self.inodes.insert(path.to_vec(), inode);
         Ok(())
     }
@@ -193,7 +205,8 @@ impl<M: Medium, P: Platform> Filler<'_, M, P> {
         for (name, value) in &entry.xattrs {
             self.volume.set_xattr(inode, name, value, SetXattrMode::Any).map_err(|error| {
                 let mut failure = fail(error);
-                failure.what = format!("attribute '{}': {}", String::from_utf8_lossy(name), failure.what);
+                failure.what =
+                    format!("attribute '{}': {}", String::from_utf8_lossy(name), failure.what);
                 failure
             })?;
         }

@@ -1,5 +1,5 @@
-//! A volume as a tar archive: PAX, with everything that a volume knows of a file. Sorted by name: the same tree gives the
-//! same archive.
+//! A volume as a tar archive: PAX, with everything that a volume knows of a file. Sorted by name:
+//! the same tree gives the same archive.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -20,7 +20,12 @@ const SHORT: usize = 100;
 ///
 /// # Errors
 /// Those of reading the volume and of writing to `sink`, which is called `place`.
-pub fn pack(image: &Image, root: &Attributes, sink: impl Write, place: &std::path::Path) -> Outcome {
+pub fn pack(
+    image: &Image,
+    root: &Attributes,
+    sink: impl Write,
+    place: &std::path::Path,
+) -> Outcome {
     let mut packer = Packer { image, builder: Builder::new(sink), seen: HashMap::new(), place };
     packer.entry(b"/", root)?;
     let mut walk = Walk::new(&image.volume, b"", *root);
@@ -29,7 +34,11 @@ pub fn pack(image: &Image, root: &Attributes, sink: impl Write, place: &std::pat
             packer.entry(walk.path(), &attributes)?;
         }
     }
-    packer.builder.into_inner().and_then(|mut sink| sink.flush()).map_err(|error| cannot(&error, place))
+    packer
+        .builder
+        .into_inner()
+        .and_then(|mut sink| sink.flush())
+        .map_err(|error| cannot(&error, place))
 }
 
 fn cannot(error: &io::Error, place: &std::path::Path) -> Failure {
@@ -76,7 +85,10 @@ impl<W: Write> Packer<'_, W> {
             (FileKind::CharDevice, None) => EntryType::Char,
             (FileKind::BlockDevice, None) => EntryType::Block,
             (_, None) => {
-                eprintln!("steadfast: warning: tar knows no sockets: {}: left out", self.image.place(path));
+                eprintln!(
+                    "steadfast: warning: tar knows no sockets: {}: left out",
+                    self.image.place(path)
+                );
                 return Ok(());
             }
         };

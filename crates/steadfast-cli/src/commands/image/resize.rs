@@ -15,9 +15,10 @@ use crate::{host, output, size};
 
 /// Make a volume larger or smaller
 ///
-/// Larger: an image that is not mounted, or a mounted volume. Smaller: only while it is not mounted; what lies behind the
-/// new end is moved first. A power cut at any moment leaves the old size or the new one, and every file. An image file
-/// gets the size of the volume; on a block device make the partition larger before, or smaller afterwards.
+/// Larger: an image that is not mounted, or a mounted volume. Smaller: only while it is not
+/// mounted; what lies behind the new end is moved first. A power cut at any moment leaves the old
+/// size or the new one, and every file. An image file gets the size of the volume; on a block
+/// device make the partition larger before, or smaller afterwards.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image, block device or mount point
@@ -57,7 +58,12 @@ pub fn run(args: &Args) -> Outcome {
 fn wanted(args: &Args, old: u64) -> Outcome<Option<u64>> {
     let Some(text) = &args.size else { return Ok(None) };
     let wrong = |line: String| {
-        Failure::new(Exit::Usage, line, args.target.display(), "give a size such as 1GiB, +512M or -1G")
+        Failure::new(
+            Exit::Usage,
+            line,
+            args.target.display(),
+            "give a size such as 1GiB, +512M or -1G",
+        )
     };
     let parse = |text: &str| size::parse(text).map_err(wrong);
     let new = match (text.strip_prefix('+'), text.strip_prefix('-')) {
@@ -137,8 +143,9 @@ fn shrink(args: &Args, image: Image, path: &Path, old: u64, target: Attempt) -> 
             return Ok(old);
         }
         bar.set_length(old - size);
-        let moved =
-            image.volume.shrink(size, &mut |blocks| bar.set_position(blocks * u64::from(info.block_size)));
+        let moved = image
+            .volume
+            .shrink(size, &mut |blocks| bar.set_position(blocks * u64::from(info.block_size)));
         match moved {
             Ok(()) => break,
             Err(Error::NoSpace | Error::VolumeTooSmall { .. }) if !target.exact => {
@@ -152,8 +159,10 @@ fn shrink(args: &Args, image: Image, path: &Path, old: u64, target: Attempt) -> 
                 match error {
                     Error::NoSpace => {
                         failure.what = "what is on the volume does not fit that size".into();
-                        failure.advice =
-                            format!("nothing was changed; ask for about {} or more", size::human(least));
+                        failure.advice = format!(
+                            "nothing was changed; ask for about {} or more",
+                            size::human(least)
+                        );
                     }
                     Error::Busy => {
                         failure.what = "a snapshot holds blocks behind the new end".into();
@@ -178,7 +187,8 @@ fn shrink(args: &Args, image: Image, path: &Path, old: u64, target: Attempt) -> 
         });
         cut.map_err(|error| {
             let mut failure = Failure::host(&error, "cut the end off", path);
-            failure.advice = format!("the volume has its new size; cut the file to {new} bytes yourself");
+            failure.advice =
+                format!("the volume has its new size; cut the file to {new} bytes yourself");
             failure
         })?;
     }

@@ -1,4 +1,5 @@
-//! `steadfast lab null`: the daemon of the lab's target `null`. The lab starts it; nobody else has use for it.
+//! `steadfast lab null`: the daemon of the lab's target `null`. The lab starts it; nobody else has
+//! use for it.
 
 use std::path::PathBuf;
 
@@ -24,7 +25,8 @@ pub struct Args {
 /// # Errors
 /// It cannot be mounted, or the connection to the kernel broke.
 pub fn run(args: &Args) -> Outcome {
-    let options = MountOptions { allow_other: true, fs_name: "null".into(), ..MountOptions::default() };
+    let options =
+        MountOptions { allow_other: true, fs_name: "null".into(), ..MountOptions::default() };
     let session = null::mount(&args.directory, args.size, &options)
         .map_err(|error| Failure::host(&error, "mount on", &args.directory))?;
     line(NULL_READY)?;

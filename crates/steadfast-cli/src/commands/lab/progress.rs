@@ -17,7 +17,9 @@ impl Progress {
     pub fn new(quiet: bool) -> Progress {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(0);
-            if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {wide_msg}") {
+            if let Ok(style) =
+                ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {wide_msg}")
+            {
                 bar.set_style(style);
             }
             bar.enable_steady_tick(Duration::from_millis(500));
@@ -80,7 +82,8 @@ mod tests {
 
     #[test]
     fn times_for_people() {
-        for (seconds, text) in [(0, "0 s"), (59, "59 s"), (200, "3 min 20 s"), (3900, "1 h 5 min")] {
+        for (seconds, text) in [(0, "0 s"), (59, "59 s"), (200, "3 min 20 s"), (3900, "1 h 5 min")]
+        {
             assert_eq!(human(Duration::from_secs(seconds)), text);
         }
     }

@@ -16,16 +16,20 @@ use crate::size;
 
 /// Measure; the result is DIR/result.json, the report DIR/index.html
 ///
-/// Targets of --on: steadfast (through FUSE), steadfast-manual (with transactions masked out), steadfast-lib and steadfast-lib-direct
-/// (the library in this process, with and without the system's page cache), null (the floor of FUSE: in memory, behind the same transport), ext4, xfs,
-/// btrfs, fuse2fs, bindfs, gocryptfs, fat and fat-on-steadfast (in this process, on the device and on a file in a Steadfast volume). Each gets a fresh volume on an image file below --backing with a loop device; that needs root. --dir takes any directory,
-/// and no rights. What is missing on this machine is skipped and said.
+/// Targets of --on: steadfast (through FUSE), steadfast-manual (with transactions masked out),
+/// steadfast-lib and steadfast-lib-direct (the library in this process, with and without the
+/// system's page cache), null (the floor of FUSE: in memory, behind the same transport), ext4, xfs,
+/// btrfs, fuse2fs, bindfs, gocryptfs, fat and fat-on-steadfast (in this process, on the device and
+/// on a file in a Steadfast volume). Each gets a fresh volume on an image file below --backing with
+/// a loop device; that needs root. --dir takes any directory, and no rights. What is missing on
+/// this machine is skipped and said.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Suites: b1, b2, b3, b4, b5, device, check, all of these, or goals
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required_unless_present = "iozone")]
     suite: Vec<String>,
-    /// IOzone with options of its own command line, such as "-a -e -g 32m" or "-s 10m -r 8k -i 0 -i 2"
+    /// IOzone with options of its own command line, such as "-a -e -g 32m" or "-s 10m -r 8k -i 0 -i
+    /// 2"
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     iozone: Option<String>,
     /// File systems to make and measure
@@ -88,8 +92,8 @@ pub fn run(args: &Args) -> Outcome {
         ));
     }
     std::fs::create_dir_all(&args.out).map_err(|error| Failure::host(&error, "make", &args.out))?;
-    let program =
-        std::env::current_exe().map_err(|error| Failure::host(&error, "find", Path::new("steadfast")))?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::host(&error, "find", Path::new("steadfast")))?;
     let refused = |trouble: Trouble| failed(&trouble, &args.backing);
     let backing = Backing::open(&args.backing, args.erase).map_err(refused)?;
     let scratch = target::scratch(&backing.directory()).map_err(refused)?;
@@ -144,7 +148,9 @@ fn suites(args: &Args, effort: Effort) -> Outcome<Vec<PlannedSuite>> {
     }
     if let Some(words) = &args.iozone {
         let parsed = suite::iozone(words);
-        suites.push(parsed.map_err(|trouble| usage(&trouble.to_string(), "--iozone", "see docs/LAB.md"))?);
+        suites.push(
+            parsed.map_err(|trouble| usage(&trouble.to_string(), "--iozone", "see docs/LAB.md"))?,
+        );
     }
     Ok(suites)
 }
@@ -189,7 +195,8 @@ fn peer(args: &Args) -> Outcome<Option<String>> {
     }
 }
 
-/// The first Ctrl-C stops the run after the operation that runs; the second takes everything away and ends at once.
+/// The first Ctrl-C stops the run after the operation that runs; the second takes everything away
+/// and ends at once.
 fn watch_signals(stop: &Stop) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -206,11 +213,15 @@ fn watch_signals(stop: &Stop) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the command returns: a failure on a target fails the command, the result is there all the same.
+/// What the command returns: a failure on a target fails the command, the result is there all the
+/// same.
 fn judge(result: &RunResult, args: &Args, stop: &Stop) -> Outcome {
     let place = args.out.join("result.json");
-    let mut failures =
-        result.targets.iter().filter(|target| matches!(target.status, Status::Failed { .. })).count();
+    let mut failures = result
+        .targets
+        .iter()
+        .filter(|target| matches!(target.status, Status::Failed { .. }))
+        .count();
     let tests = result.suites.iter().flat_map(|suite| &suite.tests);
     failures += tests
         .flat_map(|test| &test.measurements)

@@ -1,4 +1,5 @@
-//! `steadfast lab show` and `steadfast lab compare`: results of runs as tables, and what changed between two.
+//! `steadfast lab show` and `steadfast lab compare`: results of runs as tables, and what changed
+//! between two.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -87,7 +88,12 @@ pub fn show(args: &ShowArgs) -> Outcome {
 pub fn compare(args: &CompareArgs) -> Outcome {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     let comparison = compare::compare(&before, &after).map_err(|error| {
-        Failure::new(Exit::Failed, error.to_string(), args.after.display(), "give results of the same suite")
+        Failure::new(
+            Exit::Failed,
+            error.to_string(),
+            args.after.display(),
+            "give results of the same suite",
+        )
     })?;
     if args.json {
         json(&comparison)?;
@@ -123,7 +129,12 @@ fn no_peer(what: String, place: &Path) -> Failure {
 /// They cannot be written.
 pub fn write_report(run: &RunResult, peer: Option<&str>, directory: &Path) -> Outcome {
     let page = report::write(run, peer, directory).map_err(|error| {
-        Failure::new(Exit::Failed, error.to_string(), directory.display(), "the result itself is kept")
+        Failure::new(
+            Exit::Failed,
+            error.to_string(),
+            directory.display(),
+            "the result itself is kept",
+        )
     })?;
     line(format_args!("report: {}", page.display()))
 }

@@ -1,6 +1,7 @@
 //! `steadfast map`: what each part of a volume is used for, as a picture.
 //!
-//! [`survey`] counts the blocks of each cell, from an image or through a mount; [`crate::grid`] draws the cells.
+//! [`survey`] counts the blocks of each cell, from an image or through a mount; [`crate::grid`]
+//! draws the cells.
 
 mod survey;
 

@@ -91,11 +91,12 @@ impl Cell {
         self.0.iter().sum()
     }
 
-    /// What to draw a cell as: the use of the most blocks, where free counts only if there is nothing else. A cell of much
-    /// free space shows that there is something in it.
+    /// What to draw a cell as: the use of the most blocks, where free counts only if there is
+    /// nothing else. A cell of much free space shows that there is something in it.
     pub fn shows(&self) -> Use {
         let used = Use::ALL.into_iter().filter(|what| *what != Use::Free && self.of(*what) > 0);
-        used.max_by_key(|what| (self.of(*what), std::cmp::Reverse(*what as usize))).unwrap_or(Use::Free)
+        used.max_by_key(|what| (self.of(*what), std::cmp::Reverse(*what as usize)))
+            .unwrap_or(Use::Free)
     }
 
     /// The share of the cell that is not free, 0 to 1.
@@ -139,7 +140,9 @@ impl Survey {
         let mut add = |index: usize, run: BlockRun| {
             spread(run, cell_blocks, count, |cell, blocks| held[cell][index] += blocks);
         };
-        source.nodes(&mut |address| add(0, BlockRun { start: address, count: geometry.node_blocks }))?;
+        source.nodes(&mut |address| {
+            add(0, BlockRun { start: address, count: geometry.node_blocks })
+        })?;
         source.dead(&mut |run| add(1, run))?;
         let fixed = Fixed::of(&geometry, cell_blocks, count);
         let cells = found.iter().zip(&held).enumerate().map(|(index, (found, [nodes, dead]))| {
@@ -147,7 +150,11 @@ impl Survey {
             let size = cell_blocks.min(geometry.blocks - start);
             classify(found, *nodes, *dead, fixed.cells[index], size)
         });
-        Ok(Survey { block_size: u64::from(geometry.block_size), cell_blocks, cells: cells.collect() })
+        Ok(Survey {
+            block_size: u64::from(geometry.block_size),
+            cell_blocks,
+            cells: cells.collect(),
+        })
     }
 
     /// All cells together.
@@ -192,7 +199,16 @@ fn classify(found: &MapCell, nodes: u64, dead: u64, (log, fixed): (u64, u64), si
     let metadata = nodes.min(used - snapshots);
     let almost_free = take(found.almost_free);
     let reserved = take(found.reserved);
-    Cell([used - snapshots - metadata, metadata, snapshots, almost_free, reserved, log, fixed, left])
+    Cell([
+        used - snapshots - metadata,
+        metadata,
+        snapshots,
+        almost_free,
+        reserved,
+        log,
+        fixed,
+        left,
+    ])
 }
 
 /// Blocks of the log and of the fixed structures in each cell.
@@ -203,7 +219,10 @@ struct Fixed {
 impl Fixed {
     fn of(geometry: &MapGeometry, cell_blocks: u64, count: usize) -> Fixed {
         let mut cells = vec![(0, 0); count];
-        let run = |from: u64, to: u64| BlockRun { start: BlockAddress(from), count: to.saturating_sub(from) };
+        let run = |from: u64, to: u64| BlockRun {
+            start: BlockAddress(from),
+            count: to.saturating_sub(from),
+        };
         let log = run(geometry.log_start, geometry.first_block);
         spread(log, cell_blocks, count, |cell, blocks| cells[cell].0 += blocks);
         for fixed in [run(0, geometry.log_start), run(geometry.end_block, geometry.blocks)] {
@@ -274,11 +293,16 @@ impl Source<'_> {
             // Branches come again with every step that goes through them.
             let mut one = |level: u8, copies: [BlockAddress; 2]| {
                 if level == 0 || branches.insert(copies) {
-                    copies.into_iter().filter(|address| *address != BlockAddress::NONE).for_each(&mut *visit);
+                    copies
+                        .into_iter()
+                        .filter(|address| *address != BlockAddress::NONE)
+                        .for_each(&mut *visit);
                 }
             };
             next = match self {
-                Source::Mounted(live) => live.watch(|file| watch::map_nodes(file, &key, &mut one))?,
+                Source::Mounted(live) => {
+                    live.watch(|file| watch::map_nodes(file, &key, &mut one))?
+                }
                 Source::Image(volume, _) => {
                     volume.map_nodes(&key, STEP, &mut one).map_err(|error| self.failure(error))?
                 }
@@ -325,7 +349,9 @@ mod tests {
         let run = BlockRun { start: BlockAddress(5), count: 20 };
         spread(run, 8, 3, |cell, blocks| parts.push((cell, blocks)));
         assert_eq!(parts, [(0, 3), (1, 8), (2, 8)], "what lies behind the last cell is left out");
-        spread(BlockRun { start: BlockAddress(u64::MAX), count: 9 }, 1, 3, |_, _| panic!("behind the end"));
+        spread(BlockRun { start: BlockAddress(u64::MAX), count: 9 }, 1, 3, |_, _| {
+            panic!("behind the end")
+        });
     }
 
     #[test]

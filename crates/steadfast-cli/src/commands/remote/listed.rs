@@ -1,4 +1,5 @@
-//! `steadfast remote servers` and `release`: what etcd knows of servers and arrays, and giving up an array.
+//! `steadfast remote servers` and `release`: what etcd knows of servers and arrays, and giving up
+//! an array.
 
 use std::path::Path;
 
@@ -45,8 +46,8 @@ struct ListingJson<'a> {
 /// Those of etcd.
 pub fn servers(etcd: &EtcdAddress, json: bool) -> Outcome {
     let place = etcd.members.join(",");
-    let listing =
-        RemoteMedium::registered(etcd).map_err(|error| remote::failure(&error, Path::new(&place)))?;
+    let listing = RemoteMedium::registered(etcd)
+        .map_err(|error| remote::failure(&error, Path::new(&place)))?;
     if json {
         return output::json(&as_json(&listing));
     }

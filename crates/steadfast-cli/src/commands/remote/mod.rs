@@ -23,7 +23,8 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// What each server says and, where this machine has the array open, what it is doing; changes nothing
+    /// What each server says and, where this machine has the array open, what it is doing; changes
+    /// nothing
     ///
     /// Fails where no array answers, or too little of one for it to be opened.
     Status {
@@ -45,7 +46,8 @@ enum Command {
         /// Member, as 'status' numbers them
         member: usize,
     },
-    /// All servers are lost: make the array anew out of its write-behind log, on servers that hold none
+    /// All servers are lost: make the array anew out of its write-behind log, on servers that hold
+    /// none
     Restore {
         /// Address of the new array, with log=PATH and, as for mkfs, its policy
         address: PathBuf,
@@ -64,9 +66,11 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Give up an array that etcd knows: everything in it is gone, and its memory is free for others
+    /// Give up an array that etcd knows: everything in it is gone, and its memory is free for
+    /// others
     Release {
-        /// Address of the array, remote+etcd://HOST:PORT/NAME; with ?takeover=yes also while it is open
+        /// Address of the array, remote+etcd://HOST:PORT/NAME; with ?takeover=yes also while it is
+        /// open
         address: PathBuf,
         /// Really do it
         #[arg(long, required = true)]
@@ -114,7 +118,10 @@ pub fn run(args: &Args) -> Outcome {
 
 /// In which state a server is by the newest superblock of all.
 fn state_of(own: &ServerReport, all: &[ServerReport]) -> &'static str {
-    let newest = all.iter().filter_map(|report| report.superblock.as_ref()).max_by_key(|found| found.order());
+    let newest = all
+        .iter()
+        .filter_map(|report| report.superblock.as_ref())
+        .max_by_key(|found| found.order());
     match (&own.contact, &own.superblock, newest) {
         (Err(_), ..) => "unreachable",
         (Ok(_), None, _) => "empty",
@@ -154,8 +161,10 @@ fn status(path: &Path, json: bool) -> Outcome {
         .collect();
     let live = RemoteMedium::live(&address);
     let log = RemoteMedium::log_report(&address).map_err(|error| remote::failure(&error, path))?;
-    let newest =
-        reports.iter().filter_map(|report| report.superblock.as_ref()).max_by_key(|found| found.order());
+    let newest = reports
+        .iter()
+        .filter_map(|report| report.superblock.as_ref())
+        .max_by_key(|found| found.order());
     let good = servers.iter().filter(|server| server.state == "good").count();
     let silent = servers.iter().filter(|server| server.error.is_some()).count();
     let verdict = match newest {
@@ -186,10 +195,12 @@ fn status(path: &Path, json: bool) -> Outcome {
     }
     for server in &servers {
         let member = server.member.map_or("-".to_owned(), |member| member.to_string());
-        let state = if server.spare { format!("spare, {}", server.state) } else { server.state.to_owned() };
+        let state =
+            if server.spare { format!("spare, {}", server.state) } else { server.state.to_owned() };
         let lent = server.size.map_or("-".to_owned(), size::human);
         let error = server.error.as_deref().map(|error| format!(" ({error})")).unwrap_or_default();
-        output.line(format_args!("{member:>3}  {:<24} {lent:>10}  {state}{error}", server.address))?;
+        output
+            .line(format_args!("{member:>3}  {:<24} {lent:>10}  {state}{error}", server.address))?;
     }
     match (live, log) {
         (Some(live), _) => print_live(&live, &mut output)?,

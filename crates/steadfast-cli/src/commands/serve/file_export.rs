@@ -1,7 +1,8 @@
 //! [`FileExport`]: a regular file of a volume as an array of bytes for NBD clients.
 //!
-//! A flush is a transaction point of the volume, which covers everything that was accepted before it, on whatever
-//! connection. The size is that of the file when it was opened; nobody else can change it, since the volume is ours.
+//! A flush is a transaction point of the volume, which covers everything that was accepted before
+//! it, on whatever connection. The size is that of the file when it was opened; nobody else can
+//! change it, since the volume is ours.
 
 use std::sync::Arc;
 
@@ -101,8 +102,17 @@ impl Export for FileExport {
         self.volume.allocate(self.inode, offset, length, AllocateMode::PunchHole).map_err(failed)
     }
 
-    fn write_zeroes(&self, offset: u64, length: u64, keep: bool) -> std::result::Result<(), ExportError> {
-        let mode = if keep { AllocateMode::ZeroRange { keep_size: true } } else { AllocateMode::PunchHole };
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        length: u64,
+        keep: bool,
+    ) -> std::result::Result<(), ExportError> {
+        let mode = if keep {
+            AllocateMode::ZeroRange { keep_size: true }
+        } else {
+            AllocateMode::PunchHole
+        };
         self.volume.allocate(self.inode, offset, length, mode).map_err(failed)
     }
 
@@ -110,7 +120,9 @@ impl Export for FileExport {
         let to = |to| self.volume.seek(self.inode, offset, to);
         let (data, hole) = (to(SeekTo::Data), to(SeekTo::Hole));
         match (data, hole) {
-            (Ok(data), _) if data > offset => Stretch { length: (data - offset).min(length), hole: true },
+            (Ok(data), _) if data > offset => {
+                Stretch { length: (data - offset).min(length), hole: true }
+            }
             (Ok(_), Ok(hole)) if hole > offset => {
                 Stretch { length: (hole - offset).min(length), hole: false }
             }

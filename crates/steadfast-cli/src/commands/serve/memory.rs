@@ -29,7 +29,8 @@ pub struct Args {
     /// Most memory for one export name; the default is all of --size
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     quota: Option<u64>,
-    /// How long memory is kept after the last connection of its name has ended; without it, until the server ends
+    /// How long memory is kept after the last connection of its name has ended; without it, until
+    /// the server ends
     #[arg(long, value_parser = interval::parse_ms, value_name = "INTERVAL")]
     lease: Option<u32>,
     /// Most export names at a time
@@ -69,7 +70,8 @@ pub fn run(args: &Args) -> Outcome {
         ));
     }
     if let Some(name) = &args.name {
-        check_name(name).map_err(|line| Failure::new(Exit::Usage, line, "--name", "choose another name"))?;
+        check_name(name)
+            .map_err(|line| Failure::new(Exit::Usage, line, "--name", "choose another name"))?;
     }
     let granules = if args.huge_pages { GranuleSize::Huge } else { GranuleSize::Small };
     granules.check().map_err(|why| {
@@ -112,5 +114,6 @@ fn register(
     let record = ServerRecord { address, size: args.size, quota, used: 0 };
     let gateway = Gateway::new(&args.etcd, &args.etcd_tls.files(), ETCD_PATIENCE)
         .map_err(|error| failure(&error.into()))?;
-    Registration::start(gateway, name, record, move || pool.used()).map_err(|error| failure(&error.into()))
+    Registration::start(gateway, name, record, move || pool.used())
+        .map_err(|error| failure(&error.into()))
 }

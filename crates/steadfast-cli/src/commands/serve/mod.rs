@@ -46,7 +46,8 @@ pub struct Listening {
     /// Authorities (PEM): clients must show a certificate of one of them
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_ca: Option<PathBuf>,
-    /// Listen on an address that other machines can reach, without TLS: anybody there can read and write
+    /// Listen on an address that other machines can reach, without TLS: anybody there can read and
+    /// write
     #[arg(long)]
     insecure: bool,
     /// Most connections at a time
@@ -91,8 +92,8 @@ impl Listening {
         Ok(address)
     }
 
-    /// Serves until a signal. `told` is what is said about what is served; what `announce` makes once it can be reached ends
-    /// before the server does.
+    /// Serves until a signal. `told` is what is said about what is served; what `announce` makes
+    /// once it can be reached ends before the server does.
     fn serve<T>(
         &self,
         catalogue: Arc<dyn Catalogue>,
@@ -111,7 +112,12 @@ impl Listening {
         };
         // Caught from before anybody can connect: what is served is closed in good order.
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| {
-            Failure::new(Exit::Failed, text_os(&error), "signals", "this system does not let them be caught")
+            Failure::new(
+                Exit::Failed,
+                text_os(&error),
+                "signals",
+                "this system does not let them be caught",
+            )
         })?;
         let names = catalogue.names();
         let limits = Limits {
@@ -119,19 +125,23 @@ impl Listening {
             connections_per_peer: self.connections_per_peer.map(|most| most.max(1)),
             ..Limits::default()
         };
-        let server = Server::start(address, catalogue, ServerOptions { tls, limits }).map_err(|error| {
-            Failure::new(
-                Exit::Busy,
-                format!("cannot listen: {}", text_os(&error)),
-                &self.listen,
-                "use another port, or end what listens there",
-            )
-        })?;
+        let server =
+            Server::start(address, catalogue, ServerOptions { tls, limits }).map_err(|error| {
+                Failure::new(
+                    Exit::Busy,
+                    format!("cannot listen: {}", text_os(&error)),
+                    &self.listen,
+                    "use another port, or end what listens there",
+                )
+            })?;
         let announced = announce(server.address())?;
         let mut output = Output::new();
         output.line(format_args!("serving {told} on {}", server.address()))?;
         for name in names {
-            output.line(format_args!("URI {}", uri(server.address(), &name, self.tls_cert.is_some())))?;
+            output.line(format_args!(
+                "URI {}",
+                uri(server.address(), &name, self.tls_cert.is_some())
+            ))?;
         }
         output.finish()?;
         let _ = signals.forever().next();

@@ -15,9 +15,9 @@ use crate::{host, mask_text, size};
 
 /// Serve an image as it is, or with --file a file inside the volume in it
 ///
-/// With --file every NBD flush is a transaction point of the volume, and nothing else is: a file system on the export
-/// is found after a power cut as it was at its last flush. Nobody else can open the volume, and so roll it back,
-/// while it is served.
+/// With --file every NBD flush is a transaction point of the volume, and nothing else is: a file
+/// system on the export is found after a power cut as it was at its last flush. Nobody else can
+/// open the volume, and so roll it back, while it is served.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image file or block device
@@ -59,7 +59,11 @@ fn serve_image(args: &Args) -> Outcome {
     let medium = host::open_medium(&args.image, args.read_only, host::Way::Cached)?;
     let export = Arc::new(MediumExport::new(medium, args.read_only));
     let name = args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    args.listening.serve(Arc::new(Single::new(name, export)), &args.image.display().to_string(), |_| Ok(()))
+    args.listening.serve(
+        Arc::new(Single::new(name, export)),
+        &args.image.display().to_string(),
+        |_| Ok(()),
+    )
 }
 
 fn serve_file(args: &Args, path: &str) -> Outcome {
@@ -72,14 +76,21 @@ fn serve_file(args: &Args, path: &str) -> Outcome {
     if !args.read_only {
         volume.set_mask(args.mask.unwrap_or(TransactionMask::MANUAL)).map_err(at_place)?;
     }
-    let export = FileExport::open(Arc::clone(&volume), path.as_bytes(), args.create, args.read_only);
+    let export =
+        FileExport::open(Arc::clone(&volume), path.as_bytes(), args.create, args.read_only);
     let served = export.map_err(at_place).and_then(|export| {
         let _background = match args.read_only {
             true => None,
             false => {
-                let spawned = BackgroundThread::spawn(Arc::clone(&volume), |failure| eprintln!("{failure}"));
+                let spawned =
+                    BackgroundThread::spawn(Arc::clone(&volume), |failure| eprintln!("{failure}"));
                 Some(spawned.map_err(|error| {
-                    Failure::new(Exit::Failed, text_os(&error), "the background thread", "free some memory")
+                    Failure::new(
+                        Exit::Failed,
+                        text_os(&error),
+                        "the background thread",
+                        "free some memory",
+                    )
                 })?)
             }
         };
@@ -87,7 +98,8 @@ fn serve_file(args: &Args, path: &str) -> Outcome {
     });
     let restored = match args.read_only {
         true => Ok(()),
-        // What was written after the last flush of a client was never promised; closing keeps it if the mask does.
+        // What was written after the last flush of a client was never promised; closing keeps it if
+        // the mask does.
         false => volume.set_mask(mask),
     };
     let closed = restored.and_then(|()| volume.close()).map_err(at_place);

@@ -90,14 +90,20 @@ mod tests {
         let texts = latencies.map(|value| latency(Some(value)));
         assert_eq!(
             texts,
-            ["0ns", "999ns", "1.00µs", "12.3µs", "999µs", "1.00ms", "4.56ms", "999ms", "1.00s", "1100s"]
+            [
+                "0ns", "999ns", "1.00µs", "12.3µs", "999µs", "1.00ms", "4.56ms", "999ms", "1.00s",
+                "1100s"
+            ]
         );
         assert_eq!(latency(None), "-");
         assert_eq!(
             [0.0, 0.3, 2.0, 12.4, 9999.0, 12_345.0, 4.5e6, -3.0].map(count),
             ["0", "0.3", "2", "12", "9999", "12.3k", "4.50M", "0"]
         );
-        assert_eq!([0.0, 812.0, 1024.0, 1e9, 1.8e19].map(bytes), ["0B", "812B", "1.00K", "954M", "15.6E"]);
+        assert_eq!(
+            [0.0, 812.0, 1024.0, 1e9, 1.8e19].map(bytes),
+            ["0B", "812B", "1.00K", "954M", "15.6E"]
+        );
         assert_eq!([3, 184, 18_360, 633_600].map(uptime), ["3s", "3m04s", "5h06m", "7d08h"]);
         assert_eq!(percent(1.0, 1000.0), "<1%");
         assert_eq!(percent(999.0, 1000.0), "99%");

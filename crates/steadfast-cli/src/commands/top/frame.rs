@@ -1,6 +1,8 @@
-//! Drawing: three pages into a buffer of any size. 80 columns and 24 rows show everything that matters.
+//! Drawing: three pages into a buffer of any size. 80 columns and 24 rows show everything that
+//! matters.
 //!
-//! Below 80 columns the panels of the overview stand one below the other, each as wide as the screen.
+//! Below 80 columns the panels of the overview stand one below the other, each as wide as the
+//! screen.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -127,7 +129,8 @@ pub fn draw(buffer: &mut Buffer, history: &History, view: &View) {
     }
     let foot = u16::from(view.keys);
     let [head, body, keys] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(foot)]).areas(area);
+        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(foot)])
+            .areas(area);
     draw_head(buffer, head, history, &sample.snapshot, view);
     match view.page {
         Page::Overview => draw_overview(buffer, body, history, &sample.snapshot, view),
@@ -151,7 +154,8 @@ fn draw_head(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snap
         (right, style) = ("PAUSED".into(), BOLD.fg(Color::Yellow));
     }
     let width = right.chars().count() as u16 + 1;
-    let [left, end] = Layout::horizontal([Constraint::Min(0), Constraint::Length(width)]).areas(area);
+    let [left, end] =
+        Layout::horizontal([Constraint::Min(0), Constraint::Length(width)]).areas(area);
     Line::from(vec![Span::styled("steadfast top ", BOLD), Span::raw(history.title.as_str())])
         .render(left, buffer);
     Line::styled(right, style).alignment(Alignment::Right).render(end, buffer);
@@ -162,7 +166,8 @@ fn draw_keys(buffer: &mut Buffer, area: Rect, view: &View) {
     for (page, name) in
         [(Page::Overview, "1 overview"), (Page::Latency, "2 latency"), (Page::History, "3 history")]
     {
-        let style = if view.page == page { BOLD.add_modifier(Modifier::REVERSED) } else { Style::new() };
+        let style =
+            if view.page == page { BOLD.add_modifier(Modifier::REVERSED) } else { Style::new() };
         spans.extend([Span::styled(format!(" {name} "), style), Span::raw(" ")]);
     }
     spans.push(Span::styled(KEYS, DIM));
@@ -182,10 +187,17 @@ fn panel(title: &str) -> Block<'_> {
         .title(Span::styled(format!(" {title} "), BOLD))
 }
 
-fn draw_overview(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot, view: &View) {
+fn draw_overview(
+    buffer: &mut Buffer,
+    area: Rect,
+    history: &History,
+    snapshot: &Snapshot,
+    view: &View,
+) {
     let space_rows = space_lines(snapshot, area.width.saturating_sub(2)).len() as u16 + 2;
     let [upper, space] =
-        Layout::vertical([Constraint::Min(OPERATION_ROWS), Constraint::Length(space_rows)]).areas(area);
+        Layout::vertical([Constraint::Min(OPERATION_ROWS), Constraint::Length(space_rows)])
+            .areas(area);
     let [left, right] = if area.width >= WIDE {
         Layout::horizontal([Constraint::Min(0), Constraint::Length(SIDE)]).areas(upper)
     } else {
@@ -200,7 +212,13 @@ fn draw_overview(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &
 }
 
 /// One row a kind; those that have never happened are left out.
-fn draw_operations(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot, view: &View) {
+fn draw_operations(
+    buffer: &mut Buffer,
+    area: Rect,
+    history: &History,
+    snapshot: &Snapshot,
+    view: &View,
+) {
     let title = format!("operations, latencies {}", view.window_name(history));
     let block = panel(&title);
     let inner = block.inner(area);
@@ -243,7 +261,8 @@ fn draw_operations(buffer: &mut Buffer, area: Rect, history: &History, snapshot:
 
 fn quantiles(histogram: &Histogram) -> [String; 4] {
     let longest = (histogram.count() > 0).then_some(histogram.longest);
-    [histogram.quantile(0.5), histogram.quantile(0.99), histogram.quantile(0.999), longest].map(latency)
+    [histogram.quantile(0.5), histogram.quantile(0.99), histogram.quantile(0.999), longest]
+        .map(latency)
 }
 
 fn errors_text(errors: u64) -> String {
@@ -410,8 +429,10 @@ fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View)
     block.render(main, buffer);
     let total = histogram.count();
     let [p50, p99, p999, longest] = quantiles(&histogram);
-    let summary =
-        format!("{} operations  p50 {p50}  p99 {p99}  p99.9 {p999}  max {longest}", count(total as f64));
+    let summary = format!(
+        "{} operations  p50 {p50}  p99 {p99}  p99.9 {p999}  max {longest}",
+        count(total as f64)
+    );
     let mut lines = vec![Line::styled(summary, BOLD), Line::default()];
     let rows = octaves(&histogram);
     let most = rows.iter().map(|row| row.1).max().unwrap_or(0).max(1);
@@ -419,7 +440,8 @@ fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View)
     let cells = usize::from(inner.width).saturating_sub(24);
     let skipped = rows.len().saturating_sub(room);
     for (limit, operations) in rows.into_iter().skip(skipped) {
-        let name = if limit == u64::MAX { "more".into() } else { format!("≤ {}", latency(Some(limit))) };
+        let name =
+            if limit == u64::MAX { "more".into() } else { format!("≤ {}", latency(Some(limit))) };
         let bar = bar(operations as f64 / most as f64, cells);
         lines.push(Line::from(vec![
             Span::raw(format!("{name:>9} ")),
@@ -457,7 +479,12 @@ fn draw_history(buffer: &mut Buffer, area: Rect, history: &History) {
     let rows: [(&str, Vec<f64>, Color, Text); 8] = [
         ("operations", history.rates(operations_all), Color::Cyan, Box::new(per_second(count))),
         ("read", history.rates(|s| s.status.read_bytes), Color::Green, Box::new(per_second(bytes))),
-        ("written", history.rates(|s| s.status.written_bytes), Color::Blue, Box::new(per_second(bytes))),
+        (
+            "written",
+            history.rates(|s| s.status.written_bytes),
+            Color::Blue,
+            Box::new(per_second(bytes)),
+        ),
         (
             "transaction points",
             history.rates(|s| s.status.activity.transaction_points),
@@ -484,11 +511,17 @@ fn draw_history(buffer: &mut Buffer, area: Rect, history: &History) {
             Color::Green,
             Box::new(fill),
         ),
-        ("dirty", history.values(|status| status.activity.dirty_bytes() as f64), Color::Red, Box::new(bytes)),
+        (
+            "dirty",
+            history.values(|status| status.activity.dirty_bytes() as f64),
+            Color::Red,
+            Box::new(bytes),
+        ),
     ];
     let areas = Layout::vertical(rows.iter().map(|_| Constraint::Fill(1))).split(area);
     for ((name, values, color, text), area) in rows.into_iter().zip(areas.iter()) {
-        let [head, line] = Layout::horizontal([Constraint::Length(30), Constraint::Min(0)]).areas(*area);
+        let [head, line] =
+            Layout::horizontal([Constraint::Length(30), Constraint::Min(0)]).areas(*area);
         let now = values.last().copied().unwrap_or(0.0);
         let most = values.iter().copied().fold(0.0, f64::max);
         let label = vec![
@@ -506,7 +539,11 @@ fn draw_history(buffer: &mut Buffer, area: Rect, history: &History) {
         data.extend(values.iter().skip(skipped).map(|value| (value * scale).ceil() as u64));
         let height = area.height.clamp(1, 2);
         let line = Rect { height, ..line };
-        Sparkline::default().data(data).max(1000).style(Style::new().fg(color)).render(line, buffer);
+        Sparkline::default()
+            .data(data)
+            .max(1000)
+            .style(Style::new().fg(color))
+            .render(line, buffer);
     }
 }
 
@@ -526,7 +563,9 @@ mod tests {
         history.push(Sample { at: start, snapshot: fixture::snapshot() });
         later.status.uptime += Duration::from_secs(1);
         later.status.read_bytes += 5_000_000;
-        later.operations[Kind::Write as usize].latency.add(&fixture::operations(&[50_000; 40], 0).latency);
+        later.operations[Kind::Write as usize]
+            .latency
+            .add(&fixture::operations(&[50_000; 40], 0).latency);
         history.push(Sample { at: start + Duration::from_secs(1), snapshot: later });
         history
     }
@@ -568,10 +607,16 @@ mod tests {
             let view = View { window: Window::SinceMount, ..View::default() };
             let text = lines(width, 24, &view);
             let all = text.join("\n");
-            for expected in ["p50", "p99", "errors", "written", "almost free 308K", "free", "q quit"] {
+            for expected in
+                ["p50", "p99", "errors", "written", "almost free 308K", "free", "q quit"]
+            {
                 assert!(all.contains(expected), "{expected} at {width} in\n{all}");
             }
-            assert_eq!(all.contains("p99.9"), width > 50, "what does not fit is left out as a whole");
+            assert_eq!(
+                all.contains("p99.9"),
+                width > 50,
+                "what does not fit is left out as a whole"
+            );
         }
     }
 

@@ -106,10 +106,14 @@ impl History {
 }
 
 fn between(early: Option<&Sample>, late: &Sample, kind: Kind) -> (Histogram, u64) {
-    let of = |sample: &Sample| sample.snapshot.operations.get(kind as usize).cloned().unwrap_or_default();
+    let of = |sample: &Sample| {
+        sample.snapshot.operations.get(kind as usize).cloned().unwrap_or_default()
+    };
     let now = of(late);
     match early.map(of) {
-        Some(before) => (now.latency.since(&before.latency), now.errors.saturating_sub(before.errors)),
+        Some(before) => {
+            (now.latency.since(&before.latency), now.errors.saturating_sub(before.errors))
+        }
         None => (now.latency, now.errors),
     }
 }
@@ -164,7 +168,11 @@ mod tests {
         assert_eq!(history.rates(|snapshot| snapshot.status.read_bytes), vec![1000.0; 20]);
         let (recent, errors) = history.recent(Kind::Read);
         assert_eq!((recent.count(), errors), (10, 10));
-        assert!(recent.longest < 1_200_000, "what was slow lies before the window: {}", recent.longest);
+        assert!(
+            recent.longest < 1_200_000,
+            "what was slow lies before the window: {}",
+            recent.longest
+        );
         assert_eq!(history.all(Kind::Read).0.longest, 9_000_000_000);
         history.reset();
         assert_eq!(history.all(Kind::Read).0.count(), 0);
@@ -172,7 +180,10 @@ mod tests {
         assert_eq!(history.all(Kind::Read).0.count(), 1);
         // Mounted anew.
         history.push(sample(start, 0));
-        assert_eq!((history.rate(|snapshot| snapshot.status.read_bytes), history.was_reset()), (0.0, false));
+        assert_eq!(
+            (history.rate(|snapshot| snapshot.status.read_bytes), history.was_reset()),
+            (0.0, false)
+        );
         for second in 1..500 {
             history.push(sample(start, second));
         }

@@ -1,7 +1,7 @@
 //! `steadfast top`: what a mounted volume is doing, on a terminal, once a second.
 //!
-//! [`history`] keeps what was counted and makes rates of it, [`frame`] draws it, [`screen`] has the terminal and the keys.
-//! `--once` draws the same frame into memory and prints it as text.
+//! [`history`] keeps what was counted and makes rates of it, [`frame`] draws it, [`screen`] has the
+//! terminal and the keys. `--once` draws the same frame into memory and prints it as text.
 
 pub mod format;
 mod frame;
@@ -33,8 +33,8 @@ const PLAIN_MAX: (u16, u16) = (200, 60);
 
 /// Show what a mounted volume is doing: operations, latencies, log, space, device
 ///
-/// Keys: q quit, p pause, r count from now on, tab (or 1 2 3) another page, w latencies of the last ten seconds or of
-/// all, up and down choose a kind of operation on the page of latencies.
+/// Keys: q quit, p pause, r count from now on, tab (or 1 2 3) another page, w latencies of the last
+/// ten seconds or of all, up and down choose a kind of operation on the page of latencies.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Mount point, or the image or block device that is mounted

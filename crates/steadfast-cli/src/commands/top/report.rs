@@ -8,7 +8,8 @@ use steadfast_fuse::watch::Snapshot;
 
 use crate::live::Live;
 
-/// The document. Sizes are bytes, latencies nanoseconds. Fields are added over time and never change their meaning.
+/// The document. Sizes are bytes, latencies nanoseconds. Fields are added over time and never
+/// change their meaning.
 #[derive(Debug, Serialize)]
 pub struct TopReport {
     path: String,

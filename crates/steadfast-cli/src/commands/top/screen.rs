@@ -27,7 +27,8 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// # Errors
 /// The daemon ended, or the terminal cannot be used.
 pub fn run(live: Live, every: Duration) -> Outcome {
-    let cannot = |error: io::Error| Failure::host(&error, "use the terminal", Path::new("/dev/tty"));
+    let cannot =
+        |error: io::Error| Failure::host(&error, "use the terminal", Path::new("/dev/tty"));
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, ended.clone()).map_err(cannot)?;
@@ -74,7 +75,8 @@ fn show(
     every: Duration,
     ended: &AtomicBool,
 ) -> Outcome {
-    let cannot = |error: io::Error| Failure::host(&error, "use the terminal", Path::new("/dev/tty"));
+    let cannot =
+        |error: io::Error| Failure::host(&error, "use the terminal", Path::new("/dev/tty"));
     let mut view = View::default();
     let mut heard = Instant::now();
     let mut stale = true;
@@ -95,7 +97,8 @@ fn show(
         stale |= silent.map(|silence| silence.as_secs()) != view.silent;
         view.silent = silent.map(|silence| silence.as_secs());
         if stale {
-            let draw = |target: &mut ratatui::Frame<'_>| frame::draw(target.buffer_mut(), history, &view);
+            let draw =
+                |target: &mut ratatui::Frame<'_>| frame::draw(target.buffer_mut(), history, &view);
             terminal.draw(draw).map_err(cannot)?;
             stale = false;
         }
@@ -124,7 +127,8 @@ fn press(code: KeyCode, modifiers: KeyModifiers, view: &mut View, history: &mut 
         KeyCode::Char('p' | ' ') => view.paused = !view.paused,
         KeyCode::Char('r') => history.reset(),
         KeyCode::Char('w') => {
-            view.window = if view.window == Window::Recent { Window::SinceMount } else { Window::Recent };
+            view.window =
+                if view.window == Window::Recent { Window::SinceMount } else { Window::Recent };
         }
         KeyCode::Tab | KeyCode::Right => view.page = view.page.next(),
         KeyCode::BackTab | KeyCode::Left => view.page = view.page.next().next(),

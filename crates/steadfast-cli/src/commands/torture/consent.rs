@@ -38,7 +38,8 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
 /// # Errors
 /// A medium in use, whatever was said; one that may hold something, without a yes.
 pub fn ask(path: &Path, yes: bool) -> Outcome {
-    // Claims a block device and locks a file, so this refuses what is mounted, loops over files excepted.
+    // Claims a block device and locks a file, so this refuses what is mounted, loops over files
+    // excepted.
     let medium = host::open_medium(path, false, host::Way::Cached)?;
     let (device, size) = (host::is_device(path), medium.geometry().size);
     drop(medium);
@@ -60,7 +61,12 @@ pub fn ask(path: &Path, yes: bool) -> Outcome {
     };
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let what = format!("everything on it would be destroyed, and it {holds}");
-        return Err(Failure::new(Exit::Busy, what, path.display(), "say --yes if that is what you want"));
+        return Err(Failure::new(
+            Exit::Busy,
+            what,
+            path.display(),
+            "say --yes if that is what you want",
+        ));
     }
     eprint!(
         "Everything on {} ({}) will be destroyed. It {holds}.\nType 'yes' to go on: ",
@@ -99,13 +105,15 @@ fn loop_device(path: &Path) -> Option<PathBuf> {
     let devices = fs::read_dir("/sys/block").ok()?;
     devices.flatten().find_map(|device| {
         let file = fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
-        (Path::new(file.trim_end_matches('\n')) == path).then(|| Path::new("/dev").join(device.file_name()))
+        (Path::new(file.trim_end_matches('\n')) == path)
+            .then(|| Path::new("/dev").join(device.file_name()))
     })
 }
 
 /// What the kernel says of a block device; none for a file, or where it says nothing.
 pub fn device_kind(path: &Path) -> Option<DeviceKind> {
-    let metadata = fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?;
+    let metadata =
+        fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?;
     let number = metadata.rdev();
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));

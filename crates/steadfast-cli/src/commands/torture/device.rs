@@ -1,7 +1,8 @@
-//! Torture of an image file or a real device: prepare it, write to it until something happens, judge what is left.
+//! Torture of an image file or a real device: prepare it, write to it until something happens,
+//! judge what is left.
 //!
-//! Three ways in: rounds of kill -9 of a writing process (software can do no more), writing until somebody pulls the
-//! plug (`--until-power-fails`), and the verdict after that (`--verify`).
+//! Three ways in: rounds of kill -9 of a writing process (software can do no more), writing until
+//! somebody pulls the plug (`--until-power-fails`), and the verdict after that (`--verify`).
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -75,9 +76,16 @@ pub fn run(args: &Args, path: &Path) -> Outcome {
     if !args.quiet
         && let Some(suspicion) = &suspicion
     {
-        eprintln!("steadfast: suspicion: {}: {suspicion}: only pulling the plug can tell", path.display());
+        eprintln!(
+            "steadfast: suspicion: {}: {suspicion}: only pulling the plug can tell",
+            path.display()
+        );
     }
-    if args.until_power_fails { until_power_fails(args, path) } else { rounds(args, path, seed, suspicion) }
+    if args.until_power_fails {
+        until_power_fails(args, path)
+    } else {
+        rounds(args, path, seed, suspicion)
+    }
 }
 
 fn failed(error: DeviceError, path: &Path) -> Failure {
@@ -106,19 +114,23 @@ fn failed(error: DeviceError, path: &Path) -> Failure {
 
 /// Measures flushes and makes the volume and the ring.
 fn prepare(path: &Path, seed: u64) -> Outcome<Option<String>> {
-    let run = random_uuid().map_err(|error| Failure::host(&error, "read", Path::new("/dev/urandom")))?;
+    let run =
+        random_uuid().map_err(|error| Failure::host(&error, "read", Path::new("/dev/urandom")))?;
     let medium = host::open_medium(path, false, host::Way::Cached)?;
     let layout = Layout::new(medium.geometry(), run, seed).map_err(|error| failed(error, path))?;
     let kind = consent::device_kind(path);
     let suspicion = match kind {
         Some(kind) => {
-            let times = latency::measure(&medium, layout.end()).map_err(|error| failed(error, path))?;
+            let times =
+                latency::measure(&medium, layout.end()).map_err(|error| failed(error, path))?;
             latency::suspicion(&times, kind)
         }
-        // The flush of a file is as honest as the file system and the device below it: nothing to measure here.
+        // The flush of a file is as honest as the file system and the device below it: nothing to
+        // measure here.
         None => None,
     };
-    writer::prepare(&medium, &HostPlatform::new(), run, seed).map_err(|error| failed(error, path))?;
+    writer::prepare(&medium, &HostPlatform::new(), run, seed)
+        .map_err(|error| failed(error, path))?;
     Ok(suspicion)
 }
 
@@ -186,7 +198,9 @@ fn write_and_kill(path: &Path, life: Duration, witness: &mut Witness) -> Outcome
         let ended = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break Ok(Some(status)),
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+                Ok(None) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1))
+                }
                 Ok(None) => break Ok(None),
                 Err(error) => break Err(error),
             }
@@ -208,7 +222,8 @@ fn write_and_kill(path: &Path, life: Duration, witness: &mut Witness) -> Outcome
     if let Some(stderr) = child.stderr.take() {
         let _ = BufReader::new(stderr).read_line(&mut message);
     }
-    let message = message.trim().strip_prefix("steadfast: ").unwrap_or("the writing process has ended");
+    let message =
+        message.trim().strip_prefix("steadfast: ").unwrap_or("the writing process has ended");
     let mut parts = message.rsplitn(3, ": ");
     let advice = parts.next().unwrap_or("see the kernel log").to_owned();
     let _place = parts.next();
@@ -237,7 +252,9 @@ fn until_power_fails(args: &Args, path: &Path) -> Outcome {
         teller.tell(line)?;
         if let Line::Committed(number) = line {
             last = number;
-            bar.set_message(format!("{number} transactions acknowledged: pull the plug at any moment"));
+            bar.set_message(format!(
+                "{number} transactions acknowledged: pull the plug at any moment"
+            ));
             bar.tick();
         }
         let late = time_max.is_some_and(|time| started.elapsed() >= time);
@@ -251,7 +268,10 @@ fn until_power_fails(args: &Args, path: &Path) -> Outcome {
     match result {
         Ok(number) => {
             if !args.quiet {
-                eprintln!("steadfast: ended after transaction {number}: {}: {advice}", path.display());
+                eprintln!(
+                    "steadfast: ended after transaction {number}: {}: {advice}",
+                    path.display()
+                );
             }
             Ok(())
         }

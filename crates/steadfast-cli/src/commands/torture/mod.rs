@@ -21,13 +21,15 @@ use crate::interval;
 
 /// Cut the power at every moment, in a simulator or on a real device, and judge what is left
 ///
-/// By default on a simulated medium: each seed draws a volume and a sequence of operations, the power is cut at its
-/// I/Os and again during recovery, and each image must be exactly a state that the contract allows. Exit code 0: no
-/// violation; 1: a violation, printed with the command that shows it again. See docs/TESTING.md for the method.
+/// By default on a simulated medium: each seed draws a volume and a sequence of operations, the
+/// power is cut at its I/Os and again during recovery, and each image must be exactly a state that
+/// the contract allows. Exit code 0: no violation; 1: a violation, printed with the command that
+/// shows it again. See docs/TESTING.md for the method.
 ///
-/// With --device on an image file or a block device, WHICH IS OVERWRITTEN: a process that writes acknowledged
-/// transactions is killed again and again, and what it left is judged. Software cannot cut the power of a real device, so
-/// --until-power-fails writes until you do, telling a witness what was acknowledged, and --verify judges afterwards.
+/// With --device on an image file or a block device, WHICH IS OVERWRITTEN: a process that writes
+/// acknowledged transactions is killed again and again, and what it left is judged. Software cannot
+/// cut the power of a real device, so --until-power-fails writes until you do, telling a witness
+/// what was acknowledged, and --verify judges afterwards.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").args(["replay", "self_test", "device"])))]
 pub struct Args {
@@ -40,11 +42,12 @@ pub struct Args {
     /// The first seed; the default is a random one, which is printed
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Operations that are likely: mixed, names, data, full (volume), transactions; the default is all in turn
+    /// Operations that are likely: mixed, names, data, full (volume), transactions; the default is
+    /// all in turn
     #[arg(long, value_parser = parse_profile)]
     profile: Option<Profile>,
-    /// What a cut may leave on the medium: sector, disk-512, disk-4096, emmc, sd-512, nand-2048; the default is all in
-    /// turn
+    /// What a cut may leave on the medium: sector, disk-512, disk-4096, emmc, sd-512, nand-2048;
+    /// the default is all in turn
     #[arg(long, value_parser = parse_medium)]
     medium: Option<MediumProfile>,
     /// Threads; the default is one a processor
@@ -68,8 +71,8 @@ pub struct Args {
     /// Judge the device after the power is back: is anything missing that was acknowledged?
     #[arg(long, requires = "device", conflicts_with_all = ["until_power_fails", "time", "cuts", "seed", "yes"])]
     verify: bool,
-    /// Who is told, or was told, what was acknowledged: a file (best on another machine), tcp:HOST:PORT, or - for
-    /// standard output, or standard input with --verify
+    /// Who is told, or was told, what was acknowledged: a file (best on another machine),
+    /// tcp:HOST:PORT, or - for standard output, or standard input with --verify
     #[arg(long, requires = "device", value_name = "WHERE")]
     witness: Option<String>,
     /// The process that is killed

@@ -52,8 +52,9 @@ pub fn campaign(args: &Args) -> Outcome {
     };
     let stop = stop_on_signal();
     let bar = progress_bar(args, &plan);
-    let outcome =
-        quietly(|| campaign::run(&plan, &stop, &mut |sample, seeds| show(&bar, &plan, sample, seeds)));
+    let outcome = quietly(|| {
+        campaign::run(&plan, &stop, &mut |sample, seeds| show(&bar, &plan, sample, seeds))
+    });
     bar.finish_and_clear();
     if let (Some(file), Some(path)) = (report, &args.report) {
         write_report(file, path, &plan, &outcome)?;
@@ -92,11 +93,14 @@ pub fn self_test(args: &Args) -> Outcome {
             continue;
         }
         match &caught.finding {
-            None => output.line(format_args!("MISSED: {}: {} seeds", planted.text(), caught.seeds))?,
+            None => {
+                output.line(format_args!("MISSED: {}: {} seeds", planted.text(), caught.seeds))?
+            }
             Some(_) if args.quiet => {}
             Some(finding) => {
                 let seeds = counted(caught.seeds, "seed", "seeds");
-                let what: Vec<&str> = finding.violation.what.lines().take(2).map(str::trim).collect();
+                let what: Vec<&str> =
+                    finding.violation.what.lines().take(2).map(str::trim).collect();
                 let what = what.join(" ");
                 output.line(format_args!(
                     "caught: {} ({seeds}, {} cuts): {what}",
@@ -156,8 +160,10 @@ fn print(args: &Args, outcome: &campaign::Outcome, first_seed: u64, lie: Lie) ->
     if violations == 0 {
         return Ok(());
     }
-    let name =
-        outcome.findings.first().map_or_else(|| first_seed.to_string(), |found| found.name.to_string());
+    let name = outcome
+        .findings
+        .first()
+        .map_or_else(|| first_seed.to_string(), |found| found.name.to_string());
     Err(Failure::new(
         Exit::Failed,
         format!("{} in {cuts} power cuts", counted(violations, "violation", "violations")),
@@ -189,8 +195,8 @@ fn write_report(file: WholeFile, path: &Path, plan: &Plan, outcome: &campaign::O
         replay,
     };
     let failed = |error: &std::io::Error| Failure::host(error, "write", path);
-    let page =
-        report::render(&facts, outcome).map_err(|_| failed(&std::io::Error::other("formatting failed")))?;
+    let page = report::render(&facts, outcome)
+        .map_err(|_| failed(&std::io::Error::other("formatting failed")))?;
     let written = (&file).write_all(page.as_bytes()).and_then(|()| file.finish(Durability::Synced));
     written.map_err(|error| failed(&error))
 }

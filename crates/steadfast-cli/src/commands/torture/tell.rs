@@ -13,7 +13,8 @@ use crate::failure::{Exit, Failure, Outcome, text_os};
 pub enum Teller {
     /// Whoever reads standard output: a terminal, a pipe over ssh.
     StandardOutput(io::Stdout),
-    /// A file. Each line is durable before the run goes on, as far as the file's own medium is honest.
+    /// A file. Each line is durable before the run goes on, as far as the file's own medium is
+    /// honest.
     File(File),
     /// Another machine.
     Network(TcpStream),
@@ -25,15 +26,20 @@ impl Teller {
         Teller::StandardOutput(io::stdout())
     }
 
-    /// What `--witness` names: a file, `tcp:HOST:PORT`, or standard output where it is left out or `-`.
+    /// What `--witness` names: a file, `tcp:HOST:PORT`, or standard output where it is left out or
+    /// `-`.
     ///
     /// # Errors
     /// When it cannot be opened or connected.
     pub fn open(place: Option<&str>) -> Outcome<Teller> {
-        let Some(place) = place.filter(|place| *place != "-") else { return Ok(Self::standard_output()) };
+        let Some(place) = place.filter(|place| *place != "-") else {
+            return Ok(Self::standard_output());
+        };
         let Some(address) = place.strip_prefix("tcp:") else {
             let file = File::options().create(true).append(true).open(place);
-            return file.map(Teller::File).map_err(|error| Failure::host(&error, "write", Path::new(place)));
+            return file
+                .map(Teller::File)
+                .map_err(|error| Failure::host(&error, "write", Path::new(place)));
         };
         let stream = TcpStream::connect(address).and_then(|stream| {
             // A line that waits for more to come is a line that the witness does not know.

@@ -107,7 +107,11 @@ impl JsonReport {
                 Lie::Fua => Some("fua"),
             },
             cells: cells.collect(),
-            findings: outcome.findings.iter().map(|finding| JsonFinding::new(finding, lie)).collect(),
+            findings: outcome
+                .findings
+                .iter()
+                .map(|finding| JsonFinding::new(finding, lie))
+                .collect(),
         }
     }
 }
@@ -120,7 +124,11 @@ impl JsonFinding {
             what: violation.what.clone(),
             world: finding.world.clone(),
             replay: replay_command(&finding.name.to_string(), lie),
-            operations: violation.operations.iter().map(|operation| format!("{operation:?}")).collect(),
+            operations: violation
+                .operations
+                .iter()
+                .map(|operation| format!("{operation:?}"))
+                .collect(),
             cuts: violation
                 .cuts
                 .iter()

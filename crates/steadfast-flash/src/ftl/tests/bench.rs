@@ -41,7 +41,8 @@ fn a_mount_reads_few_pages_at_any_size() {
     }
 }
 
-/// Writes that are flushed one by one, beside short pages: what a synced write of the file system is.
+/// Writes that are flushed one by one, beside short pages: what a synced write of the file system
+/// is.
 #[test]
 fn programs_of_synced_writes() {
     let mut ftl = format(NandModel::new(&Part::SLC_1GBIT, 1), 1).unwrap();
@@ -68,5 +69,9 @@ fn programs_of_synced_writes() {
     std::println!("{programs} {longest} {:?} {}", ftl.info(), ftl.memory_bytes());
     assert!(programs <= 3.45, "{programs} programs, {:?}", ftl.info());
     assert!(longest < 50_000_000, "{longest} ns");
-    assert!(ftl.memory_bytes() as u64 <= ftl.geometry().bytes() / 1024, "{} bytes", ftl.memory_bytes());
+    assert!(
+        ftl.memory_bytes() as u64 <= ftl.geometry().bytes() / 1024,
+        "{} bytes",
+        ftl.memory_bytes()
+    );
 }

@@ -43,7 +43,8 @@ fn every_operation_of_a_full_part_with_shared_cells_can_be_cut() {
     every_cut(Pairing::Distance3, 1);
 }
 
-/// A clean mount may follow a cut in closing: the journal says that everything is there, and its anchor is torn.
+/// A clean mount may follow a cut in closing: the journal says that everything is there, and its
+/// anchor is torn.
 #[test]
 fn closing_can_be_cut() {
     for pairing in [Pairing::None, Pairing::Distance3] {
@@ -84,7 +85,10 @@ fn recoveries_that_are_cut_again_and_again_leave_free_blocks() {
             for round in 0..60 {
                 // Programs and erasures of a recovery, and a few more.
                 nand.reseed(round);
-                nand.cut_after(soon + round % 9 * 5, Interrupted::ALL[(round / 9 + soon) as usize % 5]);
+                nand.cut_after(
+                    soon + round % 9 * 5,
+                    Interrupted::ALL[(round / 9 + soon) as usize % 5],
+                );
                 nand = run(nand, &mut oracle, &churn(30, round as u32)).0;
                 nand = recover(nand, &mut oracle, Vec::new());
             }

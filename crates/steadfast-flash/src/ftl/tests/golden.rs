@@ -1,4 +1,5 @@
-//! Images that earlier versions have written: every programmed page of a part, as their own code left it without closing.
+//! Images that earlier versions have written: every programmed page of a part, as their own code
+//! left it without closing.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,7 +29,8 @@ enum Act {
     Flush,
 }
 
-/// A page that takes little room in an image: `number`, and at the end something where it is not to be short.
+/// A page that takes little room in an image: `number`, and at the end something where it is not to
+/// be short.
 fn page(number: u32, short: bool) -> Vec<u8> {
     let mut data = vec![0; part().geometry.page_size as usize];
     data[..4].copy_from_slice(&number.to_le_bytes());
@@ -38,7 +40,8 @@ fn page(number: u32, short: bool) -> Vec<u8> {
     data
 }
 
-/// Fills two thirds, then writes runs, single pages and short ones, and trims. What each logical page holds at the end.
+/// Fills two thirds, then writes runs, single pages and short ones, and trims. What each logical
+/// page holds at the end.
 fn history(user_pages: u32, mut act: impl FnMut(Act)) -> Vec<Vec<u8>> {
     let mut expected = vec![page(0, true); user_pages as usize];
     let used = user_pages * 2 / 3;
@@ -67,7 +70,8 @@ fn history(user_pages: u32, mut act: impl FnMut(Act)) -> Vec<Vec<u8>> {
         }
         act(Act::Flush);
     }
-    // One that is short, so that the trims before it are in the journal; and one behind the journal.
+    // One that is short, so that the trims before it are in the journal; and one behind the
+    // journal.
     for (logical, short) in [(7, true), (9, false)] {
         act(Act::Write(logical, page(number, short)));
         expected[logical as usize] = page(number, short);
@@ -76,7 +80,8 @@ fn history(user_pages: u32, mut act: impl FnMut(Act)) -> Vec<Vec<u8>> {
     expected
 }
 
-/// The programmed pages: address u32, runs n u8, (offset u16, length u16, bytes)… of data and free OOB bytes.
+/// The programmed pages: address u32, runs n u8, (offset u16, length u16, bytes)… of data and free
+/// OOB bytes.
 fn dump(nand: &mut NandModel) -> Vec<u8> {
     let geometry = nand.geometry();
     let mut image = Vec::new();
@@ -119,7 +124,8 @@ fn restored(mut image: &[u8]) -> NandModel {
         let page = u32::from_le_bytes(take(&mut image, 4).try_into().unwrap());
         let mut bytes = vec![0; size + TAG_SIZE];
         for _ in 0..take(&mut image, 1)[0] {
-            let mut word = || usize::from(u16::from_le_bytes(take(&mut image, 2).try_into().unwrap()));
+            let mut word =
+                || usize::from(u16::from_le_bytes(take(&mut image, 2).try_into().unwrap()));
             let (first, length) = (word(), word());
             bytes[first..first + length].copy_from_slice(take(&mut image, length));
         }

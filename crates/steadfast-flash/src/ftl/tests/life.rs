@@ -21,7 +21,8 @@ fn times() -> u32 {
     std::env::var("FLASH_LIFE").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
 }
 
-/// Writes a part to its death: every page is what was last acknowledged, in the session in which it dies and after it.
+/// Writes a part to its death: every page is what was last acknowledged, in the session in which it
+/// dies and after it.
 fn to_death(pairing: Pairing, seed: u32) {
     let cycles = 40 * times();
     let part = mortal(pairing, 64, cycles);

@@ -23,14 +23,16 @@ use crate::part::Part;
 /// A part that is small enough to be filled and cut at every operation.
 pub fn small(pairing: Pairing, blocks: u32) -> Part {
     let base = if pairing == Pairing::None { Part::SPI_1GBIT } else { Part::MLC_16GBIT };
-    let geometry = NandGeometry { page_size: 512, pages_per_block: 12, blocks, bad_max: 3, ..base.geometry };
+    let geometry =
+        NandGeometry { page_size: 512, pages_per_block: 12, blocks, bad_max: 3, ..base.geometry };
     Part { geometry, ..base }
 }
 
 /// What is done with the translation layer.
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// Writes a logical page: its number as a share of all, a number that gives the contents, how long they are.
+    /// Writes a logical page: its number as a share of all, a number that gives the contents, how
+    /// long they are.
     Write(u16, u32, u16),
     /// Flushes.
     Flush,
@@ -63,7 +65,8 @@ pub fn churn(count: u32, seed: u32) -> Vec<Step> {
 #[derive(Debug, Clone, Default)]
 pub struct Oracle {
     pages: BTreeMap<u32, Vec<Vec<u8>>>,
-    /// Pages whose last values, so many, are those of being trimmed: a flush does not make them durable.
+    /// Pages whose last values, so many, are those of being trimmed: a flush does not make them
+    /// durable.
     trimmed: BTreeMap<u32, usize>,
     page_size: usize,
 }
@@ -90,7 +93,8 @@ impl Oracle {
         self.flushed();
     }
 
-    /// What is read must be the last value, or after a cut one of the values; then it is the only one.
+    /// What is read must be the last value, or after a cut one of the values; then it is the only
+    /// one.
     fn check<N: Nand>(&mut self, ftl: &mut Ftl<N>, cut: bool) -> Result<(), FlashError> {
         let mut data = vec![0; self.page_size];
         let mut again = vec![0; self.page_size];
@@ -159,7 +163,8 @@ pub fn step<N: Nand>(ftl: &mut Ftl<N>, oracle: &mut Oracle, step: &Step) -> Resu
     }
 }
 
-/// Runs the steps; the power goes as armed on the part. Returns the part and whether the power went.
+/// Runs the steps; the power goes as armed on the part. Returns the part and whether the power
+/// went.
 pub fn run(mut nand: NandModel, oracle: &mut Oracle, steps: &[Step]) -> (NandModel, bool) {
     let cut = run_inner(&mut nand, oracle, steps);
     (nand, cut)

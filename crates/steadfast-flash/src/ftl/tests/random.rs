@@ -9,7 +9,8 @@ use crate::model::{Ageing, Interrupted};
 use crate::nand::Pairing;
 
 fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
-    let length = prop_oneof![3 => Just(u16::MAX), 2 => 0_u16..16_000, 1 => any::<u16>(), 1 => Just(0)];
+    let length =
+        prop_oneof![3 => Just(u16::MAX), 2 => 0_u16..16_000, 1 => any::<u16>(), 1 => Just(0)];
     let page = prop_oneof![any::<u16>(), 0_u16..4000];
     let step = prop_oneof![
         12 => (page.clone(), any::<u32>(), length).prop_map(|(page, number, length)| Step::Write(page, number, length)),

@@ -17,7 +17,8 @@ fn structures(nand: &NandModel) -> Vec<(u32, Kind)> {
     let mut ftl = Ftl::mount(nand.clone(), true).unwrap();
     let mut data = vec![0; 512];
     let pages = ftl.geometry().pages();
-    let tags = (0..pages).filter_map(|page| Some((page, ftl.read_tagged(page, &mut data).unwrap()?.kind)));
+    let tags =
+        (0..pages).filter_map(|page| Some((page, ftl.read_tagged(page, &mut data).unwrap()?.kind)));
     tags.filter(|(_, kind)| !matches!(kind, Kind::Data | Kind::Lost)).collect()
 }
 
@@ -47,7 +48,8 @@ fn every_structure(pairing: Pairing) {
     for (page, kind) in structures(&nand) {
         let mut lost = nand.clone();
         lost.flip(PageAddress(page), LOST);
-        let read = Ftl::mount(lost.clone(), false).ok().and_then(|mut ftl| read_all(&mut ftl, &oracle));
+        let read =
+            Ftl::mount(lost.clone(), false).ok().and_then(|mut ftl| read_all(&mut ftl, &oracle));
         let read = read.unwrap_or_else(|| {
             let (mut ftl, report) = rebuild(lost).unwrap();
             rebuilt += 1;
@@ -91,8 +93,12 @@ fn a_rebuilding_can_be_cut_anywhere() {
     let mut ftl = Ftl::mount(nand, false).unwrap();
     ftl.close().unwrap();
     let expected = read_all(&mut ftl, &oracle);
-    let lost =
-        ftl.directory.iter().chain(&ftl.second.as_ref().unwrap().directory).copied().collect::<Vec<_>>();
+    let lost = ftl
+        .directory
+        .iter()
+        .chain(&ftl.second.as_ref().unwrap().directory)
+        .copied()
+        .collect::<Vec<_>>();
     let mut nand = ftl.into_nand();
     lost.into_iter().for_each(|page| nand.flip(PageAddress(page), LOST));
     for at in 0.. {

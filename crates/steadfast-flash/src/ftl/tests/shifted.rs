@@ -1,4 +1,5 @@
-//! Images put on parts with bad blocks, as device programmers do: each next block into the next good one.
+//! Images put on parts with bad blocks, as device programmers do: each next block into the next
+//! good one.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -31,8 +32,11 @@ fn image(part: &Part) -> (NandModel, Oracle) {
     let mut ftl = format_image(good(part), 77).unwrap();
     let mut oracle = Oracle::new(part.geometry.page_size as usize);
     for number in 0..400_u32 {
-        let next =
-            Step::Write((number * 97 % 50_000) as u16, number, if number % 5 == 0 { 4000 } else { u16::MAX });
+        let next = Step::Write(
+            (number * 97 % 50_000) as u16,
+            number,
+            if number % 5 == 0 { 4000 } else { u16::MAX },
+        );
         step(&mut ftl, &mut oracle, &next).unwrap();
     }
     step(&mut ftl, &mut oracle, &Step::Flush).unwrap();
@@ -67,7 +71,8 @@ fn program(part: &Part, image: &NandModel, bad: &BTreeSet<u32>) -> NandModel {
     nand
 }
 
-/// The part goes on to be used: what was in the image is there, before and after changes, remounts and a block that goes bad.
+/// The part goes on to be used: what was in the image is there, before and after changes, remounts
+/// and a block that goes bad.
 fn use_it(nand: NandModel, oracle: &mut Oracle, bad: &BTreeSet<u32>) {
     let mut ftl = Ftl::mount(nand, true).unwrap();
     oracle.check(&mut ftl, false).unwrap();
@@ -86,7 +91,10 @@ fn use_it(nand: NandModel, oracle: &mut Oracle, bad: &BTreeSet<u32>) {
     let mut nand = ftl.into_nand();
     let blocks = nand.geometry().blocks;
     let mut ftl = Ftl::mount(&mut nand, true).unwrap();
-    let free = (0..blocks).rev().find(|block| ftl.block(*block).unwrap().state == BlockState::Free).unwrap();
+    let free = (0..blocks)
+        .rev()
+        .find(|block| ftl.block(*block).unwrap().state == BlockState::Free)
+        .unwrap();
     let place = ftl.nand.place(free);
     nand.mark_bad(BlockNumber(place)).unwrap();
     let mut ftl = Ftl::mount(nand, false).unwrap();
@@ -171,7 +179,12 @@ impl Nand for Failing {
     ) -> Result<crate::nand::EccStatus, NandError> {
         self.nand.read(page, data, oob)
     }
-    fn program(&mut self, page: crate::nand::PageAddress, data: &[u8], oob: &[u8]) -> Result<(), NandError> {
+    fn program(
+        &mut self,
+        page: crate::nand::PageAddress,
+        data: &[u8],
+        oob: &[u8],
+    ) -> Result<(), NandError> {
         self.nand.program(page, data, oob)
     }
     fn erase(&mut self, block: BlockNumber) -> Result<(), NandError> {
@@ -195,8 +208,8 @@ fn a_block_that_fails_in_the_first_mount_is_marked_behind_the_anchors() {
     let (image, oracle) = image(&part);
     let bad = BTreeSet::from([3, 9]);
     let nand = program(&part, &image, &bad);
-    // Whatever the first mount erases fails, once each; where the power goes in it, no mark may have been set but one that it
-    // goes in.
+    // Whatever the first mount erases fails, once each; where the power goes in it, no mark may
+    // have been set but one that it goes in.
     let mut marks = 0;
     for block in 0..BLOCKS {
         for cut in (0..12).chain([1000]) {
@@ -208,10 +221,15 @@ fn a_block_that_fails_in_the_first_mount_is_marked_behind_the_anchors() {
                 Err(FlashError::Nand(NandError::Gone)) => false,
                 Err(error) => panic!("block {block}: {error}"),
             };
-            let in_mark =
-                failing.nand.struck().is_some_and(|struck| struck.operation == NandOperation::MarkBad);
+            let in_mark = failing
+                .nand
+                .struck()
+                .is_some_and(|struck| struck.operation == NandOperation::MarkBad);
             let marked = failing.marked.len();
-            assert!(whole || marked == usize::from(in_mark), "block {block} was marked before the anchors");
+            assert!(
+                whole || marked == usize::from(in_mark),
+                "block {block} was marked before the anchors"
+            );
             marks += failing.marked.len();
             failing.nand.power_on();
             let mut ftl = Ftl::mount(failing, false).unwrap();
@@ -263,7 +281,8 @@ fn formatting_a_shifted_part_keeps_what_each_block_has_counted() {
     let bad = BTreeSet::from([2, 20]);
     let mut ftl = Ftl::mount(program(&part, &image, &bad), false).unwrap();
     for number in 0..2000_u32 {
-        step(&mut ftl, &mut oracle, &Step::Write((number % 40 * 1000) as u16, number, u16::MAX)).unwrap();
+        step(&mut ftl, &mut oracle, &Step::Write((number % 40 * 1000) as u16, number, u16::MAX))
+            .unwrap();
     }
     ftl.close().unwrap();
     let mut counted = vec![0; BLOCKS as usize];
@@ -272,7 +291,12 @@ fn formatting_a_shifted_part_keeps_what_each_block_has_counted() {
     }
     let mut again = crate::ftl::format(ftl.into_nand(), 5).unwrap();
     for (block, info) in again.blocks().unwrap().iter().enumerate() {
-        assert!(info.erases >= counted[block], "block {block}: {} after {}", info.erases, counted[block]);
+        assert!(
+            info.erases >= counted[block],
+            "block {block}: {} after {}",
+            info.erases,
+            counted[block]
+        );
         assert_eq!(info.usage == BlockUse::Bad, bad.contains(&(block as u32)));
     }
 }

@@ -83,7 +83,8 @@ fn the_patrol_moves_what_has_flipped_bits_and_goes_on_after_a_mount() {
                 break;
             }
         }
-        // A second pass for what lay behind when the first began, then nothing in use has flipped bits.
+        // A second pass for what lay behind when the first began, then nothing in use has flipped
+        // bits.
         while !ftl.scrub(64).unwrap().pass_finished {}
         while ftl.scrub(64).unwrap().blocks_waiting > 0 {}
         let before = ftl.info().corrected_pages;
@@ -136,7 +137,9 @@ fn the_second_copy_of_directory_and_table_serves() {
     while ftl.scrub(64).unwrap().blocks_waiting > 0 {}
     let mut data = vec![0; 512];
     for page in ftl.table.pages.clone() {
-        assert!(ftl.read_tagged(page, &mut data).unwrap().is_some_and(|tag| tag.kind == Kind::Table));
+        assert!(
+            ftl.read_tagged(page, &mut data).unwrap().is_some_and(|tag| tag.kind == Kind::Table)
+        );
     }
     ftl.close().unwrap();
     let (nand, cut) = run(ftl.into_nand(), &mut oracle.clone(), &churn(300, 10));
@@ -161,7 +164,8 @@ fn recoveries_without_a_write_between_them_go_on_for_ever() {
         ftl.flush().unwrap();
         drop(ftl);
         for round in 0..400 {
-            let mut ftl = Ftl::mount(&mut nand, false).unwrap_or_else(|error| panic!("{round}: {error}"));
+            let mut ftl =
+                Ftl::mount(&mut nand, false).unwrap_or_else(|error| panic!("{round}: {error}"));
             assert!(ftl.info().recovered);
             found.fill(0);
             ftl.read_page(3, &mut found).unwrap();

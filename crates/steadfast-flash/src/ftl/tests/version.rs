@@ -10,7 +10,8 @@ use crate::ftl::{FlashError, Ftl, Layout, format, rebuild};
 use crate::model::NandModel;
 use crate::nand::{BlockNumber, Nand, Pairing};
 
-/// One that offers more or fewer logical pages than a new one mounts, is written to and rebuilt, and keeps its size.
+/// One that offers more or fewer logical pages than a new one mounts, is written to and rebuilt,
+/// and keeps its size.
 #[test]
 fn a_volume_of_another_size_keeps_it() {
     let part = small(Pairing::None, 40);
@@ -27,8 +28,11 @@ fn a_volume_of_another_size_keeps_it() {
         ftl.flush().unwrap();
         drop(ftl);
         for rebuilt in [false, true] {
-            let mut ftl =
-                if rebuilt { rebuild(&mut nand).unwrap().0 } else { Ftl::mount(&mut nand, false).unwrap() };
+            let mut ftl = if rebuilt {
+                rebuild(&mut nand).unwrap().0
+            } else {
+                Ftl::mount(&mut nand, false).unwrap()
+            };
             assert_eq!(ftl.layout().user_pages, user_pages);
             ftl.read_page(user_pages - 1, &mut found).unwrap();
             assert_eq!(found, page);

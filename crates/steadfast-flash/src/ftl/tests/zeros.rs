@@ -1,4 +1,5 @@
-//! Pages of zeros: they have no page of their own, so a flush has to journal that they were written.
+//! Pages of zeros: they have no page of their own, so a flush has to journal that they were
+//! written.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +10,8 @@ use crate::model::{Ageing, Interrupted};
 use crate::nand::Pairing;
 use crate::sabotage::{Sabotage, fails_with};
 
-/// Contents with a page of their own, short ones in the journal and none at all, then zeros, a flush, and the power goes.
+/// Contents with a page of their own, short ones in the journal and none at all, then zeros, a
+/// flush, and the power goes.
 fn zeros_are_durable() {
     for pairing in [Pairing::None, Pairing::Distance3] {
         let mut nand = formatted(&small(pairing, 64), 1, Ageing::NONE);
@@ -44,7 +46,10 @@ fn zeros_that_were_flushed_stay() {
 fn random_cut(seed: u32) {
     let mut nand = formatted(&small(Pairing::None, 64), u64::from(seed), Ageing::NONE);
     let mut oracle = Oracle::new(512);
-    nand.cut_after(u64::from(seed * 7 % 150), Interrupted::ALL[seed as usize % Interrupted::ALL.len()]);
+    nand.cut_after(
+        u64::from(seed * 7 % 150),
+        Interrupted::ALL[seed as usize % Interrupted::ALL.len()],
+    );
     let (nand, _) = run(nand, &mut oracle, &churn(400, seed));
     recover(nand, &mut oracle, Vec::new());
 }

@@ -1,5 +1,5 @@
-//! Is a flush as slow as it would have to be? A suspicion, never a verdict: a cache that a capacitor or a battery
-//! protects is as fast as one that lies.
+//! Is a flush as slow as it would have to be? A suspicion, never a verdict: a cache that a
+//! capacitor or a battery protects is as fast as one that lies.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ pub const WRITES: u64 = 64;
 /// Flushes that are measured.
 const ROUNDS: usize = 9;
 
-/// Half a turn at 7,200 turns a minute. Sixty-four places cannot be reached in less, however clever the order.
+/// Half a turn at 7,200 turns a minute. Sixty-four places cannot be reached in less, however clever
+/// the order.
 const HALF_TURN: Duration = Duration::from_micros(4_166);
 /// No flash programs a page in less.
 const PROGRAM: Duration = Duration::from_micros(50);
@@ -89,8 +90,10 @@ mod tests {
 
     #[test]
     fn only_what_cannot_be_is_suspicious() {
-        let times =
-            |scattered| FlushTimes { idle: Duration::ZERO, scattered: Duration::from_micros(scattered) };
+        let times = |scattered| FlushTimes {
+            idle: Duration::ZERO,
+            scattered: Duration::from_micros(scattered),
+        };
         let disk = DeviceKind { rotational: true, volatile_cache: true };
         let flash = DeviceKind { rotational: false, volatile_cache: true };
         let protected = DeviceKind { rotational: false, volatile_cache: false };
@@ -98,6 +101,9 @@ mod tests {
         assert!(suspicion(&times(90_000), disk).is_none());
         assert!(suspicion(&times(10), flash).is_some());
         assert!(suspicion(&times(900), flash).is_none());
-        assert!(suspicion(&times(10), protected).is_none(), "without a volatile cache a flush is free");
+        assert!(
+            suspicion(&times(10), protected).is_none(),
+            "without a volatile cache a flush is free"
+        );
     }
 }

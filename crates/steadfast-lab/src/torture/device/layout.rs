@@ -1,11 +1,13 @@
-//! Where things are on a medium under torture: the volume, then one header, then the ring of raw records.
+//! Where things are on a medium under torture: the volume, then one header, then the ring of raw
+//! records.
 
 use steadfast::checksum::crc32c_portable;
 use steadfast_media::{Geometry, Medium};
 
 use super::DeviceError;
 
-/// Length of a raw record in atomic units: a request that can tear between units, so that a tear *inside* one shows.
+/// Length of a raw record in atomic units: a request that can tear between units, so that a tear
+/// *inside* one shows.
 pub const RECORD_UNITS: u64 = 8;
 /// The largest volume: verifying reads all of it, and a larger one would show nothing more.
 const VOLUME_MAX: u64 = 1 << 30;
@@ -48,7 +50,8 @@ impl Layout {
         if geometry.size < needed {
             return Err(DeviceError::TooSmall { size: geometry.size, needed });
         }
-        // An eighth for the ring where it is scarce. Both ends are whole records, so everything is aligned.
+        // An eighth for the ring where it is scarce. Both ends are whole records, so everything is
+        // aligned.
         let records = (geometry.size / 8 / record).clamp(RECORDS_MIN, RECORDS_MAX);
         let volume_size = (geometry.size - record * (records + 1)).min(VOLUME_MAX);
         // Whole records, and whole blocks of the largest size.
@@ -135,8 +138,13 @@ mod tests {
                     assert!(size < 32 << 20, "{size} bytes in units of {unit}");
                     continue;
                 };
-                assert!(layout.end() <= size && layout.volume_size >= 14 << 20, "{layout:?} of {size}");
-                assert!(layout.volume_size.is_multiple_of(unit.into()) && layout.records >= RECORDS_MIN);
+                assert!(
+                    layout.end() <= size && layout.volume_size >= 14 << 20,
+                    "{layout:?} of {size}"
+                );
+                assert!(
+                    layout.volume_size.is_multiple_of(unit.into()) && layout.records >= RECORDS_MIN
+                );
             }
         }
     }

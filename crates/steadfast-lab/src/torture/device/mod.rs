@@ -1,19 +1,20 @@
 //! A real medium under the same question: is what was acknowledged still there?
 //!
-//! Software cannot cut the power, so the work is split. The [`writer`] sets transaction after transaction and tells a
-//! [`witness`] elsewhere about each one *after* it was acknowledged. Then something happens: the process is killed, or
-//! somebody pulls the plug. [`verify`] looks at the medium and at the witness and says what is missing, and whose
-//! fault it is.
+//! Software cannot cut the power, so the work is split. The [`writer`] sets transaction after
+//! transaction and tells a [`witness`] elsewhere about each one *after* it was acknowledged. Then
+//! something happens: the process is killed, or somebody pulls the plug. [`verify`] looks at the
+//! medium and at the witness and says what is missing, and whose fault it is.
 //!
 //! # How the file system and the medium are told apart
-//! Beside the volume lies a ring of records that has nothing to do with the file system ([`probe`]): each transaction
-//! first writes a raw record there, flushes, and tells the witness `flushed N`; only then it commits in the volume and
-//! tells `committed N`. A medium that has forgotten a raw record which it had flushed has lied, whatever the volume
-//! looks like. Where every raw record is there and the volume has lost a transaction, the file system is to blame.
+//! Beside the volume lies a ring of records that has nothing to do with the file system
+//! ([`probe`]): each transaction first writes a raw record there, flushes, and tells the witness
+//! `flushed N`; only then it commits in the volume and tells `committed N`. A medium that has
+//! forgotten a raw record which it had flushed has lied, whatever the volume looks like. Where
+//! every raw record is there and the volume has lost a transaction, the file system is to blame.
 //!
 //! # What cannot be seen
-//! A medium that lies and happens to have written everything before the power went. Only more cuts help; [`latency`]
-//! gives a suspicion, never a verdict.
+//! A medium that lies and happens to have written everything before the power went. Only more cuts
+//! help; [`latency`] gives a suspicion, never a verdict.
 
 pub mod latency;
 pub mod layout;

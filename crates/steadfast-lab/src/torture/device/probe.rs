@@ -1,8 +1,9 @@
 //! Raw records beside the volume: what the medium itself keeps.
 //!
-//! A record is one write of eight atomic units. Each unit names its run, its record and its place and has a checksum of
-//! its own. After a power cut a unit is therefore old, new, or neither; neither means that the medium tears inside its
-//! atomic unit. Old and new side by side in one record is what every medium may do to a write in flight.
+//! A record is one write of eight atomic units. Each unit names its run, its record and its place
+//! and has a checksum of its own. After a power cut a unit is therefore old, new, or neither;
+//! neither means that the medium tears inside its atomic unit. Old and new side by side in one
+//! record is what every medium may do to a write in flight.
 
 use steadfast::checksum::crc32c_portable;
 use steadfast_media::Medium;
@@ -112,7 +113,10 @@ mod tests {
         torn[300..].copy_from_slice(&unit(&layout, 2, 5)[300..]);
         medium.write(layout.record_offset(2) + 5 * 512, &torn).unwrap();
         let units = read(&medium, &layout, newer).unwrap();
-        assert_eq!((units[2], units[3], units[5]), (Unit::Record(2), Unit::Record(newer), Unit::Garbage));
+        assert_eq!(
+            (units[2], units[3], units[5]),
+            (Unit::Record(2), Unit::Record(newer), Unit::Garbage)
+        );
     }
 
     #[test]

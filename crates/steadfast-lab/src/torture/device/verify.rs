@@ -18,12 +18,14 @@ use super::writer::{NUMBER_FILE, number_on, open};
 /// Something that must not be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The medium acknowledged a flush after this raw record and has lost it: it lies about flushes.
+    /// The medium acknowledged a flush after this raw record and has lost it: it lies about
+    /// flushes.
     FlushLost {
         /// The transaction whose record it is.
         number: u64,
     },
-    /// A unit of the medium is neither old nor new: it tears inside what it calls atomic, or has rotted.
+    /// A unit of the medium is neither old nor new: it tears inside what it calls atomic, or has
+    /// rotted.
     UnitTorn {
         /// Where, bytes.
         offset: u64,
@@ -35,7 +37,8 @@ pub enum Fault {
         /// The one that was acknowledged.
         committed: u64,
     },
-    /// The volume cannot be opened, fails its own check, or is in no state that any transaction left.
+    /// The volume cannot be opened, fails its own check, or is in no state that any transaction
+    /// left.
     Volume(String),
 }
 
@@ -50,13 +53,22 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::FlushLost { number } => {
-                write!(f, "the medium has lost raw record {number}, which it had acknowledged as flushed")
+                write!(
+                    f,
+                    "the medium has lost raw record {number}, which it had acknowledged as flushed"
+                )
             }
             Fault::UnitTorn { offset } => {
-                write!(f, "the medium has torn the atomic unit at byte {offset}: it is neither old nor new")
+                write!(
+                    f,
+                    "the medium has torn the atomic unit at byte {offset}: it is neither old nor new"
+                )
             }
             Fault::TransactionLost { found, committed } => {
-                write!(f, "the volume is after transaction {found}, but {committed} was acknowledged")
+                write!(
+                    f,
+                    "the volume is after transaction {found}, but {committed} was acknowledged"
+                )
             }
             Fault::Volume(what) => f.write_str(what),
         }
@@ -70,7 +82,8 @@ pub struct Verdict {
     pub found: Option<u64>,
     /// Raw records that were looked at because a flush of them was acknowledged.
     pub records: u64,
-    /// Raw records that hold old and new units side by side: torn between units, as every medium may.
+    /// Raw records that hold old and new units side by side: torn between units, as every medium
+    /// may.
     pub records_mixed: u64,
     /// Everything that must not be.
     pub faults: Vec<Fault>,
@@ -95,7 +108,8 @@ impl Verdict {
 /// Judges a prepared medium after the power, or the process, was cut. Nothing is written.
 ///
 /// # Errors
-/// `NotPrepared`, also where the witness is one of another run; the medium's errors at reading raw records.
+/// `NotPrepared`, also where the witness is one of another run; the medium's errors at reading raw
+/// records.
 pub fn verify<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,
@@ -119,7 +133,8 @@ pub fn verify<M: Medium, P: Platform>(
     Ok(verdict)
 }
 
-/// The ring: the last `records` numbers up to `flushed` must be there, or newer ones in their places.
+/// The ring: the last `records` numbers up to `flushed` must be there, or newer ones in their
+/// places.
 fn verify_records<M: Medium>(
     medium: &M,
     layout: &Layout,
@@ -152,16 +167,23 @@ fn verify_records<M: Medium>(
     Ok(())
 }
 
-fn verify_volume<M: Medium, P: Platform>(medium: &M, platform: &P, layout: &Layout) -> Result<u64, String> {
+fn verify_volume<M: Medium, P: Platform>(
+    medium: &M,
+    platform: &P,
+    layout: &Layout,
+) -> Result<u64, String> {
     let options = CheckOptions { data: true, cache_size: 16 << 20 };
     let report = check(medium, platform, &options, &mut |_| ())
         .map_err(|error| format!("the volume cannot be checked: {error}"))?;
-    if let Some(finding) = report.findings.iter().find(|finding| finding.severity == Severity::Damaged) {
+    if let Some(finding) =
+        report.findings.iter().find(|finding| finding.severity == Severity::Damaged)
+    {
         return Err(format!("the volume is damaged: {}", finding.text));
     }
-    let volume =
-        open(medium, platform, true).map_err(|error| format!("the volume does not open: {error}"))?;
-    let number = number_on(&volume).map_err(|error| format!("the number of the transaction: {error}"))?;
+    let volume = open(medium, platform, true)
+        .map_err(|error| format!("the volume does not open: {error}"))?;
+    let number =
+        number_on(&volume).map_err(|error| format!("the number of the transaction: {error}"))?;
     let tree = Tree::after(layout.seed, number);
     let mut root = entries(&volume, InodeNumber::ROOT)?;
     if root.remove(NUMBER_FILE).is_none() {
@@ -177,7 +199,8 @@ fn verify_volume<M: Medium, P: Platform>(medium: &M, platform: &P, layout: &Layo
         let mut found = entries(&volume, inode)?;
         for (name, expected) in tree.directory(directory) {
             let place = format!("after transaction {number}: d{directory}/{name}");
-            let (inode, _) = found.remove(name.as_bytes()).ok_or_else(|| format!("{place} is missing"))?;
+            let (inode, _) =
+                found.remove(name.as_bytes()).ok_or_else(|| format!("{place} is missing"))?;
             let bytes = contents(&volume, inode).map_err(|error| format!("{place}: {error}"))?;
             if bytes != expected {
                 return Err(format!("{place}: {}", difference(&bytes, &expected)));
@@ -185,7 +208,9 @@ fn verify_volume<M: Medium, P: Platform>(medium: &M, platform: &P, layout: &Layo
         }
         if let Some((name, _)) = found.pop_first() {
             let name = String::from_utf8_lossy(&name).into_owned();
-            return Err(format!("after transaction {number}: d{directory}/{name} must not be there"));
+            return Err(format!(
+                "after transaction {number}: d{directory}/{name} must not be there"
+            ));
         }
     }
     match root.pop_first() {
@@ -204,7 +229,10 @@ fn difference(found: &[u8], expected: &[u8]) -> String {
 
 type Entries = BTreeMap<Vec<u8>, (InodeNumber, FileKind)>;
 
-fn entries<M: Medium, P: Platform>(volume: &Volume<M, P>, directory: InodeNumber) -> Result<Entries, String> {
+fn entries<M: Medium, P: Platform>(
+    volume: &Volume<M, P>,
+    directory: InodeNumber,
+) -> Result<Entries, String> {
     let mut all = Entries::new();
     let mut cookie = 0;
     loop {

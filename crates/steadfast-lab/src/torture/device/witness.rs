@@ -1,4 +1,5 @@
-//! What is known elsewhere about a run: lines of text, so that a terminal, a file and a socket will do.
+//! What is known elsewhere about a run: lines of text, so that a terminal, a file and a socket will
+//! do.
 //!
 //! ```text
 //! steadfast-witness 1 0f3a…
@@ -6,7 +7,8 @@
 //! committed 1
 //! ```
 //!
-//! A line is told only after it is true. The last one may be cut short or missing: that loses knowledge, never truth.
+//! A line is told only after it is true. The last one may be cut short or missing: that loses
+//! knowledge, never truth.
 
 use std::fmt;
 
@@ -15,7 +17,8 @@ use std::fmt;
 pub enum Line {
     /// The run that the lines after it are about.
     Run([u8; 16]),
-    /// The raw record of this transaction was written and the medium has acknowledged a flush after it.
+    /// The raw record of this transaction was written and the medium has acknowledged a flush after
+    /// it.
     Flushed(u64),
     /// The volume has acknowledged the transaction point of this transaction.
     Committed(u64),
@@ -82,8 +85,8 @@ impl Witness {
         }
     }
 
-    /// The lines of a text. A last one without its end may be cut short and is left out: half of `committed 120` is
-    /// `committed 12`.
+    /// The lines of a text. A last one without its end may be cut short and is left out: half of
+    /// `committed 120` is `committed 12`.
     pub fn lines(text: &str) -> impl Iterator<Item = Line> {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().filter_map(Line::parse)
@@ -106,9 +109,14 @@ mod tests {
         for line in [Line::Run([0xa7; 16]), Line::Flushed(1), Line::Committed(u64::MAX)] {
             assert_eq!(Line::parse(&line.to_string()), Some(line));
         }
-        for text in
-            ["", "flushed", "flushed x", "committed 1 2", "steadfast-witness 2 00", "steadfast-witness 1 é"]
-        {
+        for text in [
+            "",
+            "flushed",
+            "flushed x",
+            "committed 1 2",
+            "steadfast-witness 2 00",
+            "steadfast-witness 1 é",
+        ] {
             assert_eq!(Line::parse(text), None, "{text}");
         }
     }

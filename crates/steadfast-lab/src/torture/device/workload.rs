@@ -1,7 +1,9 @@
-//! The transactions: what each one does, and what the volume must hold after it. A pure function of the seed.
+//! The transactions: what each one does, and what the volume must hold after it. A pure function of
+//! the seed.
 //!
-//! Transaction *n* changes a few of the files, which live in four directories, and always writes *n* into the file
-//! `transaction`. So a volume says by itself after which transaction it is, and everything in it must agree with that.
+//! Transaction *n* changes a few of the files, which live in four directories, and always writes
+//! *n* into the file `transaction`. So a volume says by itself after which transaction it is, and
+//! everything in it must agree with that.
 
 use std::collections::BTreeMap;
 
@@ -125,7 +127,8 @@ impl Tree {
         let count = random.between(1, 5);
         (0..count)
             .map(|index| {
-                let step = self.draw(&mut random, (number as u32).wrapping_mul(8) + index as u32 + 1);
+                let step =
+                    self.draw(&mut random, (number as u32).wrapping_mul(8) + index as u32 + 1);
                 self.apply(step);
                 step
             })
@@ -149,7 +152,8 @@ impl Tree {
             _ => random.between(1, LENGTH_MAX),
         };
         let index = random.index(self.files.len());
-        let Some((file, contents)) = self.files.iter().nth(index).map(|(file, contents)| (*file, contents))
+        let Some((file, contents)) =
+            self.files.iter().nth(index).map(|(file, contents)| (*file, contents))
         else {
             return Step::Replace { file: any(random), length: length(random), fill };
         };

@@ -3,7 +3,9 @@
 use std::io;
 
 use steadfast::fs::{Caller, NewNode, RenameMode, SetAttributes};
-use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Platform, TransactionMask, Volume};
+use steadfast::{
+    Error, FormatOptions, InodeNumber, OpenOptions, Platform, TransactionMask, Volume,
+};
 use steadfast_media::Medium;
 
 use super::layout::Layout;
@@ -45,7 +47,8 @@ pub fn prepare<M: Medium, P: Platform>(
         let name = format!("d{directory}");
         volume.create(InodeNumber::ROOT, name.as_bytes(), NewNode::Directory, 0o755, &caller())?;
     }
-    let number = volume.create(InodeNumber::ROOT, NUMBER_FILE, NewNode::Regular, 0o644, &caller())?;
+    let number =
+        volume.create(InodeNumber::ROOT, NUMBER_FILE, NewNode::Regular, 0o644, &caller())?;
     volume.write(number.inode, 0, &0u64.to_le_bytes(), false)?;
     volume.checkpoint()?;
     volume.close()?;
@@ -55,8 +58,9 @@ pub fn prepare<M: Medium, P: Platform>(
     Ok(layout)
 }
 
-/// Goes on with the transactions of a prepared medium, after the last one that is on it, until `tell` has enough
-/// (`Ok(false)`) or something fails. Returns the number of the last transaction that was committed.
+/// Goes on with the transactions of a prepared medium, after the last one that is on it, until
+/// `tell` has enough (`Ok(false)`) or something fails. Returns the number of the last transaction
+/// that was committed.
 ///
 /// # Errors
 /// `NotPrepared`; the medium's, which is what ends a run whose medium loses its power; `Witness`.
@@ -124,18 +128,28 @@ fn apply<M: Medium, P: Platform>(
     directories: &[InodeNumber; DIRECTORIES as usize],
     step: Step,
 ) -> Result<(), Error> {
-    let directory =
-        |file: File| directories.get(usize::from(file.directory)).copied().unwrap_or(InodeNumber::ROOT);
+    let directory = |file: File| {
+        directories.get(usize::from(file.directory)).copied().unwrap_or(InodeNumber::ROOT)
+    };
     let find = |file: File| Ok(volume.lookup(directory(file), file.file_name().as_bytes())?.inode);
     let set_size = |inode, size| {
-        volume.set_attributes(inode, &SetAttributes { size: Some(size), ..SetAttributes::default() })
+        volume
+            .set_attributes(inode, &SetAttributes { size: Some(size), ..SetAttributes::default() })
     };
     match step {
         Step::Replace { file, length, fill } => {
             let inode = match find(file) {
                 Err(Error::NotFound) => {
                     let name = file.file_name();
-                    volume.create(directory(file), name.as_bytes(), NewNode::Regular, 0o644, &caller())?.inode
+                    volume
+                        .create(
+                            directory(file),
+                            name.as_bytes(),
+                            NewNode::Regular,
+                            0o644,
+                            &caller(),
+                        )?
+                        .inode
                 }
                 found => found?,
             };
@@ -143,7 +157,12 @@ fn apply<M: Medium, P: Platform>(
             volume.write(inode, 0, &pattern_vec(fill, 0, length as usize), false)?;
         }
         Step::Write { file, offset, length, fill } => {
-            volume.write(find(file)?, offset, &pattern_vec(fill, offset, length as usize), false)?;
+            volume.write(
+                find(file)?,
+                offset,
+                &pattern_vec(fill, offset, length as usize),
+                false,
+            )?;
         }
         Step::Truncate { file, size } => drop(set_size(find(file)?, size)?),
         Step::Rename { from, to } => {

@@ -1,5 +1,5 @@
-//! The catalogue of damage: every class that there is, planted, must be reported in the right words, with the place and
-//! with what it affects; and the image that it is planted in is clean.
+//! The catalogue of damage: every class that there is, planted, must be reported in the right
+//! words, with the place and with what it affects; and the image that it is planted in is clean.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -35,14 +35,17 @@ const OPEN: InodeNumber = InodeNumber(20);
 const DEEP: InodeNumber = InodeNumber(21);
 pub(super) const OTHER: InodeNumber = InodeNumber(22);
 
-/// `/sub/deep/`, `/sub/big` of several extents with a large attribute, `/small` inline, `/link`, `/other`; one file that
-/// is unlinked and was open when the power went; `records` transaction points in the log, each too long for a group.
+/// `/sub/deep/`, `/sub/big` of several extents with a large attribute, `/small` inline, `/link`,
+/// `/other`; one file that is unlinked and was open when the power went; `records` transaction
+/// points in the log, each too long for a group.
 pub(super) fn sample(copies: u8, records: usize) -> Vec<u8> {
     sample_with_points(copies, records, |volume, index| {
         volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
         let name = format!("user.{index}");
         // So long that no two records share a block.
-        volume.set_xattr(SMALL, name.as_bytes(), &[index as u8 + 1; 200], SetXattrMode::Any).unwrap();
+        volume
+            .set_xattr(SMALL, name.as_bytes(), &[index as u8 + 1; 200], SetXattrMode::Any)
+            .unwrap();
     })
 }
 
@@ -63,8 +66,9 @@ fn sample_with_points(
     Volume::format(&medium, &options, &TestPlatform).unwrap();
     let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
     let caller = Caller::default();
-    let make =
-        |directory, name: &[u8], node| volume.create(directory, name, node, 0o755, &caller).unwrap().inode;
+    let make = |directory, name: &[u8], node| {
+        volume.create(directory, name, node, 0o755, &caller).unwrap().inode
+    };
     assert_eq!(make(ROOT, b"sub", NewNode::Directory), SUB);
     assert_eq!(make(SUB, b"big", NewNode::Regular), BIG);
     assert_eq!(make(ROOT, b"small", NewNode::Regular), SMALL);
@@ -139,7 +143,8 @@ fn extent(forge: &mut Forge, number: InodeNumber, index: u64, change: impl FnOnc
 
 fn extent_key(forge: &Forge, number: InodeNumber, index: u64) -> Key {
     let (_, last) = Key::kind_range(number, Kind::Extent);
-    let found = forge.store.next(&forge.metaroot.root(), &Key::extent(number, index), &last).unwrap();
+    let found =
+        forge.store.next(&forge.metaroot.root(), &Key::extent(number, index), &last).unwrap();
     found.expect("the file has an extent there").0
 }
 
@@ -163,7 +168,8 @@ fn entry(forge: &Forge, directory: InodeNumber, name: &[u8]) -> (Key, Vec<u8>) {
 fn name(forge: &mut Forge, directory: InodeNumber, like: &[u8], change: impl FnOnce(&mut Vec<u8>)) {
     let (_, mut value) = entry(forge, ROOT, like);
     change(&mut value);
-    let parameters = Parameters { hash_key: forge.store.superblock.hash_key, ..Parameters::for_tests() };
+    let parameters =
+        Parameters { hash_key: forge.store.superblock.hash_key, ..Parameters::for_tests() };
     let key = Key::new(directory, Kind::Dirent, dirent::first_suffix(&value[9..], &parameters));
     forge.item(&key, |_| Some(value));
 }
@@ -226,7 +232,12 @@ pub(super) const CLASSES: &[Class] = &[
         "has no valid copy",
         "",
     ),
-    damaged("metaroot: count of nodes", |f| f.metaroot(|m| m.nodes += 1), "nodes, the tree has", ""),
+    damaged(
+        "metaroot: count of nodes",
+        |f| f.metaroot(|m| m.nodes += 1),
+        "nodes, the tree has",
+        "",
+    ),
     damaged(
         "metaroot: count of inodes",
         |f| f.metaroot(|m| m.inodes += 1),
@@ -241,9 +252,21 @@ pub(super) const CLASSES: &[Class] = &[
         "",
     ),
     // Nodes.
-    degraded("leaf, first copy", |f| rot_node(f, Key::inode(BIG), leaf(f), &[0]), "copy of a node at block"),
-    degraded("leaf, second copy", |f| rot_node(f, Key::inode(BIG), leaf(f), &[1]), "copy of a node at block"),
-    degraded("root node, second copy", |f| rot_node(f, Key::MIN, 0, &[1]), "copy of a node at block"),
+    degraded(
+        "leaf, first copy",
+        |f| rot_node(f, Key::inode(BIG), leaf(f), &[0]),
+        "copy of a node at block",
+    ),
+    degraded(
+        "leaf, second copy",
+        |f| rot_node(f, Key::inode(BIG), leaf(f), &[1]),
+        "copy of a node at block",
+    ),
+    degraded(
+        "root node, second copy",
+        |f| rot_node(f, Key::MIN, 0, &[1]),
+        "copy of a node at block",
+    ),
     damaged(
         "leaf, both copies",
         |f| rot_node(f, Key::extent(BIG, 30), leaf(f), &[0, 1]),
@@ -313,7 +336,12 @@ pub(super) const CLASSES: &[Class] = &[
         "1 free blocks are marked used",
         "",
     ),
-    damaged("bitmap that cannot be", |f| f.item(&Key::group(0), |_| Some(vec![9])), "bitmap of group 0", ""),
+    damaged(
+        "bitmap that cannot be",
+        |f| f.item(&Key::group(0), |_| Some(vec![9])),
+        "bitmap of group 0",
+        "",
+    ),
     damaged(
         "block used twice",
         |f| {
@@ -346,7 +374,12 @@ pub(super) const CLASSES: &[Class] = &[
         "extent: ",
         "/other",
     ),
-    damaged("count of blocks", |f| inode(f, BIG, |inode| inode.blocks += 1), "blocks and has", "/sub/big"),
+    damaged(
+        "count of blocks",
+        |f| inode(f, BIG, |inode| inode.blocks += 1),
+        "blocks and has",
+        "/sub/big",
+    ),
     damaged(
         "extents of something that has none",
         |f| {
@@ -384,7 +417,12 @@ pub(super) const CLASSES: &[Class] = &[
         "inode: ",
         "/small",
     ),
-    damaged("attributes lost", |f| f.item(&Key::inode(SMALL), |_| None), "belongs to no inode", "/small"),
+    damaged(
+        "attributes lost",
+        |f| f.item(&Key::inode(SMALL), |_| None),
+        "belongs to no inode",
+        "/small",
+    ),
     damaged(
         "key of an unknown kind",
         |f| {
@@ -488,7 +526,12 @@ pub(super) const CLASSES: &[Class] = &[
         "entry: its name is no name",
         "/",
     ),
-    damaged("directory with two names", |f| name(f, DEEP, b"sub", |_| {}), "directory 16 has 2 names", ""),
+    damaged(
+        "directory with two names",
+        |f| name(f, DEEP, b"sub", |_| {}),
+        "directory 16 has 2 names",
+        "",
+    ),
     damaged(
         "wrong parent",
         |f| inode(f, DEEP, |inode| inode.parent = ROOT),
@@ -654,8 +697,8 @@ fn a_gap_in_the_log_is_damage_and_its_torn_end_is_none() {
     }
 }
 
-/// Transaction points of a group: damage to the older block is none, to the newer one that of the last record, unless
-/// another group shows that it was there.
+/// Transaction points of a group: damage to the older block is none, to the newer one that of the
+/// last record, unless another group shows that it was there.
 #[test]
 fn of_a_group_only_the_newest_record_counts() {
     let small = |volume: &Volume<Arc<MemoryMedium>, TestPlatform>, index: usize| {
@@ -663,7 +706,9 @@ fn of_a_group_only_the_newest_record_counts() {
     };
     let replayed = |sound: &[u8], block: u64| {
         let forge = Forge::new(sound);
-        forge.rot(BlockAddress(forge.store.superblock.log.start.0 + forge.metaroot.log.block + block));
+        forge.rot(BlockAddress(
+            forge.store.superblock.log.start.0 + forge.metaroot.log.block + block,
+        ));
         let report = run(&forge).unwrap();
         (report.is_clean(), report.replayed_records)
     };
@@ -676,11 +721,17 @@ fn of_a_group_only_the_newest_record_counts() {
         small(volume, index);
         if index >= 4 {
             let name = format!("user.{index}");
-            volume.set_xattr(SMALL, name.as_bytes(), &[index as u8; 200], SetXattrMode::Any).unwrap();
+            volume
+                .set_xattr(SMALL, name.as_bytes(), &[index as u8; 200], SetXattrMode::Any)
+                .unwrap();
         }
     });
     assert_eq!(replayed(&three, 3), (true, 6), "the last");
-    assert_eq!(replayed(&three, 0), (false, 4), "the newer of two of a group that another one follows");
+    assert_eq!(
+        replayed(&three, 0),
+        (false, 4),
+        "the newer of two of a group that another one follows"
+    );
     assert_eq!(replayed(&three, 1), (true, 7), "its older one");
 }
 
@@ -692,8 +743,14 @@ fn damage_that_keeps_the_log_from_being_replayed_is_located() {
     rot_node(&mut forge, Key::new(SMALL, Kind::Inline, 0), depth, &[0, 1]);
     let report = run(&forge).unwrap();
     let lines: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
-    assert!(lines.iter().any(|line| line.contains("the intent log cannot be replayed")), "{lines:#?}");
-    assert!(lines.iter().any(|line| line.contains("keys from") && line.contains("/small")), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.contains("the intent log cannot be replayed")),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.iter().any(|line| line.contains("keys from") && line.contains("/small")),
+        "{lines:#?}"
+    );
 }
 
 /// What cannot even be looked at is an error with its own cause.

@@ -39,7 +39,8 @@ impl Forge {
     pub fn path(&self, key: &Key) -> Vec<NodePointer> {
         let mut path = alloc::vec![self.metaroot.root];
         for level in (1..self.metaroot.height as u8).rev() {
-            let node = self.store.read_node_copy(&path[path.len() - 1], path[path.len() - 1].addresses[0]);
+            let node =
+                self.store.read_node_copy(&path[path.len() - 1], path[path.len() - 1].addresses[0]);
             let node = node.unwrap();
             assert_eq!(node.level(), level);
             path.push(node.child(node.child_index(key)));
@@ -47,10 +48,13 @@ impl Forge {
         path
     }
 
-    /// Changes the node `depth` levels below the root on the way to `key`, in all its copies, and every checksum above.
+    /// Changes the node `depth` levels below the root on the way to `key`, in all its copies, and
+    /// every checksum above.
     pub fn node(&mut self, key: &Key, depth: usize, change: impl FnOnce(&mut Node)) {
         let path = self.path(key);
-        let read = |pointer: &NodePointer| self.store.read_node_copy(pointer, pointer.addresses[0]).unwrap();
+        let read = |pointer: &NodePointer| {
+            self.store.read_node_copy(pointer, pointer.addresses[0]).unwrap()
+        };
         let mut node = read(&path[depth]);
         change(&mut node);
         let mut pointer = path[depth];
@@ -67,7 +71,8 @@ impl Forge {
 
     fn write(&self, pointer: NodePointer, mut node: Node) -> NodePointer {
         node.tidy();
-        let pointer = NodePointer { digest: digest_of(TestPlatform.crc32c(0, node.bytes())), ..pointer };
+        let pointer =
+            NodePointer { digest: digest_of(TestPlatform.crc32c(0, node.bytes())), ..pointer };
         self.store.write_nodes(&[SealedNode { pointer, node: Arc::new(node) }]).unwrap();
         pointer
     }

@@ -29,7 +29,9 @@ fn sample(clean: bool) -> Arc<MemoryMedium> {
         let node = if number % 10 == 0 { NewNode::Directory } else { NewNode::Regular };
         let made = volume.create(InodeNumber::ROOT, &name, node, 0o755, &caller).unwrap();
         if node == NewNode::Regular {
-            volume.write(made.inode, 0, &alloc::vec![number; 100 * usize::from(number)], false).unwrap();
+            volume
+                .write(made.inode, 0, &alloc::vec![number; 100 * usize::from(number)], false)
+                .unwrap();
         }
     }
     volume.checkpoint().unwrap();
@@ -65,7 +67,8 @@ fn every_flipped_bit_is_seen_or_does_not_matter() {
     for offset in (0..used).step_by(97) {
         let mut bytes: Vec<u8> = reference.clone();
         bytes[offset] ^= 1 << (offset % 8);
-        let damaged = Arc::new(MemoryMedium::from_bytes(&bytes, medium.geometry().atomic_unit).unwrap());
+        let damaged =
+            Arc::new(MemoryMedium::from_bytes(&bytes, medium.geometry().atomic_unit).unwrap());
         match run(&damaged) {
             Ok(report) => found += usize::from(!report.is_clean()),
             Err(_) => found += 1,

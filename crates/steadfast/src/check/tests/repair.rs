@@ -1,5 +1,5 @@
-//! Repair on the whole catalogue of damage: what needs no guess is clean afterwards with every byte as before, and of the rest
-//! not one byte of the image is changed.
+//! Repair on the whole catalogue of damage: what needs no guess is clean afterwards with every byte
+//! as before, and of the rest not one byte of the image is changed.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -69,8 +69,11 @@ fn what_needs_no_guess_is_repaired_and_the_rest_is_left_alone() {
                     assert_eq!(content(&forge), expected, "{name}");
                     assert!(run(&forge).before.is_clean(), "{name}: clean for good");
                 }
-                (false, false, false) => assert_eq!(forge.medium.to_bytes(), before, "{name}: untouched"),
-                // Another state than that of the catalogue: with a log the damage of the durable state may be gone.
+                (false, false, false) => {
+                    assert_eq!(forge.medium.to_bytes(), before, "{name}: untouched")
+                }
+                // Another state than that of the catalogue: with a log the damage of the durable
+                // state may be gone.
                 _ if records > 0 && report.before.is_clean() => {}
                 (_, clean, changed) => wrong.push(alloc::format!(
                     "{name} ({records} records): clean {clean}, changed {changed}: {:#?}",
@@ -82,7 +85,8 @@ fn what_needs_no_guess_is_repaired_and_the_rest_is_left_alone() {
     }
 }
 
-/// A lost block of data is no reason to leave a bad copy, and a count is not touched where keys are missing.
+/// A lost block of data is no reason to leave a bad copy, and a count is not touched where keys are
+/// missing.
 #[test]
 fn copies_are_repaired_beside_lost_data_and_counts_only_in_a_whole_structure() {
     let plant = |forge: &mut Forge, name: &str| {
@@ -94,7 +98,12 @@ fn copies_are_repaired_beside_lost_data_and_counts_only_in_a_whole_structure() {
     plant(&mut forge, "leaf, second copy");
     plant(&mut forge, "link count of a file");
     let report = run(&forge);
-    assert_eq!((report.after.damaged, report.after.degraded), (1, 0), "{:#?}", report.after.findings);
+    assert_eq!(
+        (report.after.damaged, report.after.degraded),
+        (1, 0),
+        "{:#?}",
+        report.after.findings
+    );
     assert!(report.counts == 1 && report.copies >= 1, "{report:#?}");
 
     let mut forge = Forge::new(&sample(2, 0));
@@ -106,7 +115,8 @@ fn copies_are_repaired_beside_lost_data_and_counts_only_in_a_whole_structure() {
     assert!(forge.store.get(&forge.metaroot.root(), &Key::inode(BIG)).unwrap().is_some());
 }
 
-/// Every request of a repair is a moment at which the power can go: a second repair ends what the first one began.
+/// Every request of a repair is a moment at which the power can go: a second repair ends what the
+/// first one began.
 #[test]
 fn an_interrupted_repair_is_begun_again() {
     let sound = sample(2, 0);

@@ -1,4 +1,5 @@
-//! The check on volumes that have grown or shrunk, and on those that are smaller than what they lie on.
+//! The check on volumes that have grown or shrunk, and on those that are smaller than what they lie
+//! on.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,17 +28,20 @@ fn open(medium: &Arc<MemoryMedium>) -> Volume<Arc<MemoryMedium>, TestPlatform> {
 fn fill(volume: &Volume<Arc<MemoryMedium>, TestPlatform>, prefix: u8) {
     for number in 0..10u8 {
         let name = [prefix, b'0' + number];
-        let made =
-            volume.create(InodeNumber::ROOT, &name, NewNode::Regular, 0o644, &Caller::default()).unwrap();
+        let made = volume
+            .create(InodeNumber::ROOT, &name, NewNode::Regular, 0o644, &Caller::default())
+            .unwrap();
         volume.write(made.inode, 0, &[number; 3000], false).unwrap();
     }
 }
 
-/// A volume of 2 MiB on a medium of 4 MiB: made so, grown to it, or shrunk to it; with two snapshots.
+/// A volume of 2 MiB on a medium of 4 MiB: made so, grown to it, or shrunk to it; with two
+/// snapshots.
 fn volumes() -> Vec<(&'static str, Arc<MemoryMedium>)> {
     let make = |size: u64| {
         let medium = Arc::new(MemoryMedium::new(MEDIUM, 512).unwrap());
-        let options = FormatOptions { block_size: 512, size: Some(size), ..FormatOptions::default() };
+        let options =
+            FormatOptions { block_size: 512, size: Some(size), ..FormatOptions::default() };
         Volume::format(&medium, &options, &TestPlatform).unwrap();
         let volume = open(&medium);
         fill(&volume, b'a');
@@ -83,9 +87,12 @@ fn a_damaged_superblock_is_no_loss_inside_a_larger_medium() {
         assert_eq!((report.damaged, report.inodes), (0, files), "{what}: {:#?}", report.findings);
         assert!(report.degraded > 0, "{what}: nothing is said of the first copy");
         for (name, lost) in [("one", b"a1"), ("two", b"a2")] {
-            let salvage = Salvage::gather_snapshot(&medium, &TestPlatform, name, &mut |_| {}).unwrap();
-            let has =
-                salvage.entries().iter().any(|entry| entry.path.last().is_some_and(|last| last == lost));
+            let salvage =
+                Salvage::gather_snapshot(&medium, &TestPlatform, name, &mut |_| {}).unwrap();
+            let has = salvage
+                .entries()
+                .iter()
+                .any(|entry| entry.path.last().is_some_and(|last| last == lost));
             assert!(has, "{what}: {name} without what was removed behind it");
         }
         let gone = Salvage::gather_snapshot(&medium, &TestPlatform, "none", &mut |_| {});

@@ -28,7 +28,8 @@ fn with_snapshots() -> (Arc<MemoryMedium>, TestVolume) {
     let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
     let caller = Caller::default();
     let make = |name: &[u8]| {
-        let made = volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller).unwrap();
+        let made =
+            volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller).unwrap();
         volume.write(made.inode, 0, name.repeat(2000).as_slice(), false).unwrap();
         made.inode
     };
@@ -93,7 +94,8 @@ fn damage_to_snapshots_is_found() {
         ("that it does not hold", &|volume| {
             let (_, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::DeadList);
             let first = of_kind(volume, Kind::DeadList);
-            let found = volume.store().previous(&volume.working_root(), &first.0, &last).unwrap().unwrap();
+            let found =
+                volume.store().previous(&volume.working_root(), &first.0, &last).unwrap().unwrap();
             volume.tamper(first.0, None);
             volume.tamper(found.0, Some([found.1, first.1].concat()));
         }),
@@ -137,12 +139,14 @@ fn damage_to_snapshots_is_found() {
     }
 }
 
-/// What is damaged in a snapshot alone is named by the snapshot and by the path that the file has there.
+/// What is damaged in a snapshot alone is named by the snapshot and by the path that the file has
+/// there.
 #[test]
 fn damage_inside_a_snapshot_names_it_and_the_path() {
     let (medium, volume) = with_snapshots();
     drop(volume);
-    let view = Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), "one").unwrap();
+    let view =
+        Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), "one").unwrap();
     let inode = view.lookup(InodeNumber::ROOT, b"b").unwrap().inode;
     let extent = view.store().get(&view.working_root(), &Key::extent(inode, 0)).unwrap().unwrap();
     drop(view);
@@ -161,8 +165,9 @@ fn damage_inside_a_snapshot_names_it_and_the_path() {
     assert!(line.contains("affects /b, bytes 0 to 511"), "{line}");
 }
 
-/// Behind a log with records, too, damage to data that a snapshot holds is found: to what only a snapshot has, to what the
-/// durable tree has as well and the records have freed, and to what is still live.
+/// Behind a log with records, too, damage to data that a snapshot holds is found: to what only a
+/// snapshot has, to what the durable tree has as well and the records have freed, and to what is
+/// still live.
 #[test]
 fn damage_to_data_of_snapshots_is_found_behind_a_log() {
     for victim in [&b"b"[..], b"a", b"c"] {
@@ -201,7 +206,10 @@ fn block_of_data(volume: &TestVolume, snapshot: &str, name: &[u8]) -> u64 {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let past = Volume::open_snapshot(medium, TestPlatform, options, snapshot).unwrap();
     let inode = past.lookup(InodeNumber::ROOT, name).unwrap().inode;
-    let (_, value) =
-        past.store().next(&past.working_root(), &Key::extent(inode, 0), &Key::MAX).unwrap().unwrap();
+    let (_, value) = past
+        .store()
+        .next(&past.working_root(), &Key::extent(inode, 0), &Key::MAX)
+        .unwrap()
+        .unwrap();
     crate::extent::decode_run(&value).unwrap().start.0
 }

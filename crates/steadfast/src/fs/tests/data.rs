@@ -26,7 +26,8 @@ enum Step {
     Background,
 }
 
-/// Offsets and lengths around the places where something changes: block ends, the inline limit, large ones.
+/// Offsets and lengths around the places where something changes: block ends, the inline limit,
+/// large ones.
 fn position(unit: u64) -> impl Strategy<Value = u64> {
     prop_oneof![
         0..unit * 3,
@@ -75,7 +76,8 @@ fn zero(model: &mut [u8], from: u64, end: u64) {
 /// What seek must answer can be in units of blocks, so check only what any answer must fulfil.
 fn check_seek(volume: &TestVolume, inode: InodeNumber, model: &[u8], offset: u64) {
     let size = model.len() as u64;
-    let non_zero = |from: u64, to: u64| model[from as usize..to as usize].iter().any(|byte| *byte != 0);
+    let non_zero =
+        |from: u64, to: u64| model[from as usize..to as usize].iter().any(|byte| *byte != 0);
     match volume.seek(inode, offset, SeekTo::Data) {
         Ok(data) => {
             assert!(data >= offset && data < size && !non_zero(offset, data));
@@ -143,7 +145,9 @@ fn run(volume: &TestVolume, inode: InodeNumber, steps: &[Step]) {
                     zero(&mut model, *at, at + length);
                 }
             }
-            Step::Copy(from, to, length) => match volume.copy_range(inode, *from, inode, *to, *length) {
+            Step::Copy(from, to, length) => match volume
+                .copy_range(inode, *from, inode, *to, *length)
+            {
                 Ok(count) => {
                     let start = model.len().min(*from as usize);
                     let bytes = model[start..model.len().min(start + *length as usize)].to_vec();
@@ -271,7 +275,10 @@ fn large_truncations_go_on_in_the_background() {
     // Growing finishes what is left first, so nothing of the old data shows.
     set(2 << 20);
     let contents = volume.contents(inode);
-    assert!(contents[..700] == pattern(3, 4 << 20)[..700] && contents[700..].iter().all(|byte| *byte == 0));
+    assert!(
+        contents[..700] == pattern(3, 4 << 20)[..700]
+            && contents[700..].iter().all(|byte| *byte == 0)
+    );
     assert_eq!(volume.attributes(inode).unwrap().allocated, 1024);
     volume.write(inode, 0, &pattern(4, 4 << 20), false).unwrap();
     set(0);
@@ -335,14 +342,22 @@ fn a_full_volume_refuses_and_can_be_cleared() {
     // Fill the rest with small files as well.
     let mut files = 0;
     while volume
-        .create(ROOT, alloc::format!("n{files}").as_bytes(), NewNode::Regular, 0o644, &Default::default())
+        .create(
+            ROOT,
+            alloc::format!("n{files}").as_bytes(),
+            NewNode::Regular,
+            0o644,
+            &Default::default(),
+        )
         .and_then(|made| volume.write(made.inode, 0, &[1; 500], false))
         .is_ok()
     {
         files += 1;
         assert!(files < 100_000);
     }
-    volume.set_attributes(inode, &SetAttributes { size: Some(10), ..SetAttributes::default() }).unwrap();
+    volume
+        .set_attributes(inode, &SetAttributes { size: Some(10), ..SetAttributes::default() })
+        .unwrap();
     for number in 0..files {
         volume.unlink(ROOT, alloc::format!("n{number}").as_bytes()).unwrap();
     }
@@ -371,7 +386,8 @@ fn ranges_in_many_pieces_are_written_in_steps() {
     assert!(volume.contents(f)[100..100 + data.len()] == data[..]);
     volume.assert_clean();
     // Free space in pieces of one block.
-    let (mut a, mut b) = (volume.make("a", NewNode::Regular).inode, volume.make("b", NewNode::Regular).inode);
+    let (mut a, mut b) =
+        (volume.make("a", NewNode::Regular).inode, volume.make("b", NewNode::Regular).inode);
     while volume.append(a, &[1; 512], false).is_ok() {
         core::mem::swap(&mut a, &mut b);
     }
@@ -393,9 +409,14 @@ fn a_file_that_is_truncated_to_nothing_takes_a_clone_at_once() {
         let inode = volume.make(if allocates { "a" } else { "b" }, NewNode::Regular).inode;
         volume.write(inode, 0, &pattern(3, 4 << 20), false).unwrap();
         let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
-        assert!(volume.set_attributes(inode, &set).unwrap().shrinking, "more extents than one batch removes");
+        assert!(
+            volume.set_attributes(inode, &set).unwrap().shrinking,
+            "more extents than one batch removes"
+        );
         if allocates {
-            volume.allocate(inode, 0, 64 << 10, AllocateMode::ZeroRange { keep_size: false }).unwrap();
+            volume
+                .allocate(inode, 0, 64 << 10, AllocateMode::ZeroRange { keep_size: false })
+                .unwrap();
             assert_eq!(volume.contents(inode), vec![0; 64 << 10]);
         } else {
             volume.clone_range(source, 0, inode, 0, 0).unwrap();

@@ -49,7 +49,12 @@ impl TestVolume {
     }
 
     /// Creates something as root with usual permissions.
-    pub(super) fn make_in(&self, directory: InodeNumber, name: &str, node: NewNode<'_>) -> Attributes {
+    pub(super) fn make_in(
+        &self,
+        directory: InodeNumber,
+        name: &str,
+        node: NewNode<'_>,
+    ) -> Attributes {
         let permissions = if node == NewNode::Directory { 0o755 } else { 0o644 };
         self.create(directory, name.as_bytes(), node, permissions, &Caller::default()).expect(name)
     }

@@ -49,7 +49,8 @@ fn create_and_look_up() {
     assert_eq!(volume.attributes(InodeNumber(0)), Err(Error::Stale(InodeNumber(0))));
     let device = volume.create(ROOT, b"d", NewNode::BlockDevice(0x801), 0o600, &caller).unwrap();
     assert_eq!((device.kind, device.device), (FileKind::BlockDevice, 0x801));
-    for (name, node, kind) in [("p", NewNode::Fifo, FileKind::Fifo), ("s", NewNode::Socket, FileKind::Socket)]
+    for (name, node, kind) in
+        [("p", NewNode::Fifo, FileKind::Fifo), ("s", NewNode::Socket, FileKind::Socket)]
     {
         assert_eq!(volume.make(name, node).kind, kind);
     }
@@ -71,7 +72,10 @@ fn directories_count_links_and_entries() {
     assert_eq!(links(&volume, a), 2);
     assert_eq!(volume.attributes(b).unwrap().links, 0);
     assert_eq!(volume.read_directory(b, 0, 10).unwrap(), []);
-    assert_eq!(volume.create(b, b"x", NewNode::Regular, 0, &Caller::default()), Err(Error::NotFound));
+    assert_eq!(
+        volume.create(b, b"x", NewNode::Regular, 0, &Caller::default()),
+        Err(Error::NotFound)
+    );
     volume.release(b);
     volume.settle_orphans();
     assert_eq!(volume.attributes(b), Err(Error::Stale(b)));
@@ -95,7 +99,11 @@ fn hard_links() {
     volume.unlink(d, b"g").unwrap();
     volume.settle_orphans();
     assert_eq!(volume.contents(f), b"data");
-    assert_eq!(volume.link(f, ROOT, b"back"), Err(Error::NotFound), "a removed name does not come back");
+    assert_eq!(
+        volume.link(f, ROOT, b"back"),
+        Err(Error::NotFound),
+        "a removed name does not come back"
+    );
     volume.release(f);
     volume.settle_orphans();
     assert_eq!(volume.attributes(f), Err(Error::Stale(f)));
@@ -136,9 +144,12 @@ fn orphans_are_reclaimed_after_reopening() {
     let image = volume.medium().to_bytes();
     drop(volume);
     let medium = steadfast_media::MemoryMedium::from_bytes(&image, 128).unwrap();
-    let volume =
-        crate::Volume::open(medium, crate::OpenOptions::default(), crate::testing::TestPlatform::new())
-            .unwrap();
+    let volume = crate::Volume::open(
+        medium,
+        crate::OpenOptions::default(),
+        crate::testing::TestPlatform::new(),
+    )
+    .unwrap();
     assert_eq!(volume.attributes(f).unwrap().links, 0);
     assert!(volume.free_blocks() >= before);
     assert_eq!(volume.attributes(f), Err(Error::Stale(f)));
@@ -188,10 +199,15 @@ fn rename_refuses_loops() {
     let a = volume.make("a", NewNode::Directory).inode;
     let b = volume.make_in(a, "b", NewNode::Directory).inode;
     let c = volume.make_in(b, "c", NewNode::Directory).inode;
-    for (to, mode) in [(a, RenameMode::Replace), (c, RenameMode::Replace), (b, RenameMode::NoReplace)] {
+    for (to, mode) in
+        [(a, RenameMode::Replace), (c, RenameMode::Replace), (b, RenameMode::NoReplace)]
+    {
         assert_eq!(volume.rename(ROOT, b"a", to, b"new", mode), Err(Error::MoveIntoSelf));
     }
-    assert_eq!(volume.rename(b, b"c", ROOT, b"a", RenameMode::Replace), Err(Error::DirectoryNotEmpty));
+    assert_eq!(
+        volume.rename(b, b"c", ROOT, b"a", RenameMode::Replace),
+        Err(Error::DirectoryNotEmpty)
+    );
     assert_eq!(volume.rename(b, b"c", ROOT, b"a", RenameMode::Exchange), Err(Error::MoveIntoSelf));
     assert_eq!(volume.rename(ROOT, b"a", b, b"c", RenameMode::Exchange), Err(Error::MoveIntoSelf));
     volume.rename(b, b"c", ROOT, b"c", RenameMode::Replace).unwrap();
@@ -205,10 +221,16 @@ fn rename_modes() {
     let a = volume.make("a", NewNode::Directory).inode;
     let f = volume.make("f", NewNode::Regular).inode;
     let d = volume.make_in(a, "d", NewNode::Directory).inode;
-    assert_eq!(volume.rename(ROOT, b"f", a, b"d", RenameMode::NoReplace), Err(Error::AlreadyExists));
+    assert_eq!(
+        volume.rename(ROOT, b"f", a, b"d", RenameMode::NoReplace),
+        Err(Error::AlreadyExists)
+    );
     assert_eq!(volume.rename(ROOT, b"f", a, b"no", RenameMode::Exchange), Err(Error::NotFound));
     volume.rename(ROOT, b"f", a, b"d", RenameMode::Exchange).unwrap();
-    assert_eq!((volume.lookup(ROOT, b"f").unwrap().inode, volume.lookup(a, b"d").unwrap().inode), (d, f));
+    assert_eq!(
+        (volume.lookup(ROOT, b"f").unwrap().inode, volume.lookup(a, b"d").unwrap().inode),
+        (d, f)
+    );
     assert_eq!((links(&volume, ROOT), links(&volume, a)), (4, 2));
     assert_eq!(volume.lookup(d, b"..").unwrap().inode, ROOT);
     volume.rename(ROOT, b"f", ROOT, b"a", RenameMode::Exchange).unwrap();
@@ -216,8 +238,14 @@ fn rename_modes() {
     // Two names of one inode are left alone.
     volume.link(f, ROOT, b"g").unwrap();
     volume.rename(ROOT, b"g", a, b"d", RenameMode::Replace).unwrap();
-    assert_eq!((volume.lookup(ROOT, b"g").unwrap().links, volume.lookup(a, b"d").unwrap().inode), (2, f));
-    assert_eq!(volume.rename(ROOT, b"g", a, b"d", RenameMode::NoReplace), Err(Error::AlreadyExists));
+    assert_eq!(
+        (volume.lookup(ROOT, b"g").unwrap().links, volume.lookup(a, b"d").unwrap().inode),
+        (2, f)
+    );
+    assert_eq!(
+        volume.rename(ROOT, b"g", a, b"d", RenameMode::NoReplace),
+        Err(Error::AlreadyExists)
+    );
     volume.rename(ROOT, b"g", ROOT, b"g", RenameMode::Replace).unwrap();
 }
 
@@ -225,8 +253,10 @@ fn rename_modes() {
 fn rename_leaves_a_whiteout() {
     let volume = plain();
     let caller = Caller { uid: 7, gid: 8, umask: 0 };
-    let (replacing, careful) =
-        (RenameMode::Whiteout { caller, replace: true }, RenameMode::Whiteout { caller, replace: false });
+    let (replacing, careful) = (
+        RenameMode::Whiteout { caller, replace: true },
+        RenameMode::Whiteout { caller, replace: false },
+    );
     let a = volume.make("a", NewNode::Directory).inode;
     let f = volume.make("f", NewNode::Regular).inode;
     let d = volume.make("d", NewNode::Directory).inode;
@@ -239,7 +269,11 @@ fn rename_leaves_a_whiteout() {
     assert_eq!(volume.rename(ROOT, b"f", a, b"old", careful), Err(Error::AlreadyExists));
     assert_eq!(volume.rename(ROOT, b"no", a, b"new", replacing), Err(Error::NotFound));
     assert_eq!(volume.rename(ROOT, b"d", a, b"old", replacing), Err(Error::NotADirectory));
-    assert_eq!(volume.rename(ROOT, b"a", d, b"old", replacing), Ok(()), "a directory, across directories");
+    assert_eq!(
+        volume.rename(ROOT, b"a", d, b"old", replacing),
+        Ok(()),
+        "a directory, across directories"
+    );
     whiteout(ROOT, "a");
     assert_eq!((links(&volume, ROOT), links(&volume, d)), (3, 3));
     assert_eq!(volume.lookup(a, b"..").unwrap().inode, d);
@@ -276,7 +310,9 @@ fn readdir_cookies_are_stable_under_change() {
             let Some(last) = entries.last() else { break };
             cookie = last.cookie;
             assert!(entries.iter().all(|entry| entry.cookie < 1 << 63));
-            assert!(entries.iter().filter(|entry| entry.name[0] != b'.').all(|entry| entry.cookie >= 3));
+            assert!(
+                entries.iter().filter(|entry| entry.name[0] != b'.').all(|entry| entry.cookie >= 3)
+            );
             seen.extend(entries.into_iter().map(|entry| String::from_utf8(entry.name).unwrap()));
             if step < 500 {
                 volume.unlink(d, format!("go{step}").as_bytes()).unwrap();
@@ -284,7 +320,8 @@ fn readdir_cookies_are_stable_under_change() {
             }
             step += 1;
         }
-        let mut kept: Vec<_> = seen.iter().filter(|name| name.starts_with("keep")).cloned().collect();
+        let mut kept: Vec<_> =
+            seen.iter().filter(|name| name.starts_with("keep")).cloned().collect();
         kept.sort();
         kept.dedup();
         assert_eq!(kept.len(), 500);

@@ -1,5 +1,5 @@
-//! Random operations on names over a keyspace that answers `Conflict` at random, against a plain model; after each one
-//! the keys are checked against each other.
+//! Random operations on names over a keyspace that answers `Conflict` at random, against a plain
+//! model; after each one the keys are checked against each other.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -90,7 +90,8 @@ impl Model {
         let below = |(parent, _): &(InodeNumber, String), child: &InodeNumber| {
             *parent == inode && self.kinds[child] == FileKind::Directory
         };
-        let subdirectories = self.entries.iter().filter(|(at, child)| below(at, child)).count() as u32;
+        let subdirectories =
+            self.entries.iter().filter(|(at, child)| below(at, child)).count() as u32;
         if named == 0 && inode != InodeNumber::ROOT { 0 } else { 2 + subdirectories }
     }
 
@@ -124,7 +125,9 @@ impl Model {
             .keys()
             .copied()
             .filter(|inode| {
-                self.links(*inode) == 0 && !self.acquired.contains(inode) && !self.unnamed.contains(inode)
+                self.links(*inode) == 0
+                    && !self.acquired.contains(inode)
+                    && !self.unnamed.contains(inode)
             })
             .collect();
         for inode in gone {
@@ -216,7 +219,15 @@ impl World {
                     false => (NewNode::Regular, FileKind::Regular),
                 };
                 let made = self.run(|tx| {
-                    create::create(tx, &parameters, directory, name.as_bytes(), &node, 0, &Caller::default())
+                    create::create(
+                        tx,
+                        &parameters,
+                        directory,
+                        name.as_bytes(),
+                        &node,
+                        0,
+                        &Caller::default(),
+                    )
                 });
                 let expected = if self.model.links(directory) == 0 {
                     Err(Error::NotFound)
@@ -233,8 +244,9 @@ impl World {
             }
             Step::Unnamed(directory) => {
                 let directory = self.model.directory(*directory);
-                let made =
-                    self.run(|tx| create::create_unnamed(tx, &parameters, directory, 0, &Caller::default()));
+                let made = self.run(|tx| {
+                    create::create_unnamed(tx, &parameters, directory, 0, &Caller::default())
+                });
                 assert_eq!(made.is_ok(), self.model.links(directory) > 0);
                 if let Ok((inode, _)) = made {
                     self.model.kinds.insert(inode, FileKind::Regular);
@@ -245,7 +257,8 @@ impl World {
             Step::Link(inode, at) => {
                 let inode = self.model.inode(*inode);
                 let (directory, name) = self.at(at);
-                let linked = self.run(|tx| link::link(tx, &parameters, inode, directory, name.as_bytes()));
+                let linked =
+                    self.run(|tx| link::link(tx, &parameters, inode, directory, name.as_bytes()));
                 let nameless = self.model.links(inode) == 0 && !self.model.unnamed.contains(&inode);
                 let expected = if self.model.kinds[&inode] == FileKind::Directory {
                     Err(Error::NotPermitted)
@@ -266,20 +279,30 @@ impl World {
                 let wants_directory = matches!(step, Step::RemoveDirectory(_));
                 let removed = self.run(|tx| match wants_directory {
                     false => link::unlink(tx, &parameters, directory, name.as_bytes(), &acquired),
-                    true => link::remove_directory(tx, &parameters, directory, name.as_bytes(), &acquired),
+                    true => link::remove_directory(
+                        tx,
+                        &parameters,
+                        directory,
+                        name.as_bytes(),
+                        &acquired,
+                    ),
                 });
                 let at = (directory, name);
                 let expected = match self.model.entries.get(&at) {
                     None => Err(Error::NotFound),
-                    Some(inode) => match (self.model.kinds[inode] == FileKind::Directory, wants_directory) {
-                        (true, false) => Err(Error::IsADirectory),
-                        (false, true) => Err(Error::NotADirectory),
-                        (true, true) if !self.model.is_empty(*inode) => Err(Error::DirectoryNotEmpty),
-                        _ => {
-                            self.model.entries.remove(&at);
-                            Ok(())
+                    Some(inode) => {
+                        match (self.model.kinds[inode] == FileKind::Directory, wants_directory) {
+                            (true, false) => Err(Error::IsADirectory),
+                            (false, true) => Err(Error::NotADirectory),
+                            (true, true) if !self.model.is_empty(*inode) => {
+                                Err(Error::DirectoryNotEmpty)
+                            }
+                            _ => {
+                                self.model.entries.remove(&at);
+                                Ok(())
+                            }
                         }
-                    },
+                    }
                 };
                 assert_eq!(removed, expected);
             }
@@ -317,7 +340,8 @@ impl World {
         let mut behind = 0;
         while let Some(inode) = orphan::following(&self.keyspace, behind).unwrap() {
             let acquired = self.model.acquired.contains(&inode);
-            let progress = self.run(|tx| orphan::reclaim(tx, &self.parameters, inode, acquired)).unwrap();
+            let progress =
+                self.run(|tx| orphan::reclaim(tx, &self.parameters, inode, acquired)).unwrap();
             if progress != Progress::More {
                 behind = inode.0;
             }
@@ -332,7 +356,9 @@ impl World {
         for key in self.keyspace.keys() {
             let value = self.keyspace.get(&key).unwrap().unwrap().value;
             match key.kind().unwrap() {
-                Kind::Inode => drop(inodes.insert(key.inode_number(), Inode::decode(&value).unwrap())),
+                Kind::Inode => {
+                    drop(inodes.insert(key.inode_number(), Inode::decode(&value).unwrap()))
+                }
                 Kind::Dirent => {
                     let entry = Dirent::decode(&value).unwrap();
                     let name = String::from_utf8(entry.name).unwrap();

@@ -23,7 +23,10 @@ fn symbolic_links() {
             );
             assert_eq!(volume.read_link(made.inode).unwrap(), target);
         }
-        assert_eq!(volume.create(ROOT, b"e", NewNode::Symlink(b""), 0, &caller), Err(Error::NotFound));
+        assert_eq!(
+            volume.create(ROOT, b"e", NewNode::Symlink(b""), 0, &caller),
+            Err(Error::NotFound)
+        );
         let too_long = vec![b't'; 4096];
         assert_eq!(
             volume.create(ROOT, b"e", NewNode::Symlink(&too_long), 0, &caller),
@@ -52,7 +55,10 @@ fn attributes_change_together() {
         ..SetAttributes::default()
     };
     let changed = volume.set_attributes(f, &set).unwrap();
-    assert_eq!((changed.permissions, changed.uid, changed.gid, changed.size), (0o6755, NONE - 1, 12, 2));
+    assert_eq!(
+        (changed.permissions, changed.uid, changed.gid, changed.size),
+        (0o6755, NONE - 1, 12, 2)
+    );
     assert_eq!((changed.accessed, changed.modified), (far, past));
     assert_eq!(volume.attributes(f).unwrap(), changed);
     let drop = SetAttributes { drop_privileges: true, ..SetAttributes::default() };
@@ -71,7 +77,8 @@ fn attributes_change_together() {
 fn set_group_id_directories_hand_it_down() {
     let volume = plain();
     let d = volume.make("d", NewNode::Directory).inode;
-    let set = SetAttributes { gid: Some(50), permissions: Some(0o2775), ..SetAttributes::default() };
+    let set =
+        SetAttributes { gid: Some(50), permissions: Some(0o2775), ..SetAttributes::default() };
     volume.set_attributes(d, &set).unwrap();
     let caller = Caller { uid: 1, gid: 2, umask: 0o022 };
     let file = volume.create(d, b"f", NewNode::Regular, 0o666, &caller).unwrap();
@@ -84,14 +91,24 @@ fn set_group_id_directories_hand_it_down() {
 fn default_acls_are_inherited() {
     let volume = plain();
     let d = volume.make("d", NewNode::Directory).inode;
-    let default =
-        encode_for_tests(&[(1, 7, NONE), (2, 7, 1000), (4, 5, NONE), (0x10, 7, NONE), (0x20, 0, NONE)]);
+    let default = encode_for_tests(&[
+        (1, 7, NONE),
+        (2, 7, 1000),
+        (4, 5, NONE),
+        (0x10, 7, NONE),
+        (0x20, 0, NONE),
+    ]);
     volume.set_xattr(d, b"system.posix_acl_default", &default, SetXattrMode::Any).unwrap();
     let caller = Caller { uid: 1, gid: 2, umask: 0o777 };
     let file = volume.create(d, b"f", NewNode::Regular, 0o666, &caller).unwrap();
     assert_eq!(file.permissions, 0o660, "the umask does not count");
-    let access =
-        encode_for_tests(&[(1, 6, NONE), (2, 7, 1000), (4, 5, NONE), (0x10, 6, NONE), (0x20, 0, NONE)]);
+    let access = encode_for_tests(&[
+        (1, 6, NONE),
+        (2, 7, 1000),
+        (4, 5, NONE),
+        (0x10, 6, NONE),
+        (0x20, 0, NONE),
+    ]);
     assert_eq!(volume.xattr(file.inode, b"system.posix_acl_access").unwrap(), access);
     assert_eq!(volume.xattr(file.inode, b"system.posix_acl_default"), Err(Error::NoAttribute));
     let sub = volume.create(d, b"s", NewNode::Directory, 0o755, &caller).unwrap();
@@ -100,7 +117,9 @@ fn default_acls_are_inherited() {
     let link = volume.create(d, b"l", NewNode::Symlink(b"x"), 0, &caller).unwrap();
     assert_eq!((link.permissions, volume.list_xattrs(link.inode).unwrap().len()), (0o777, 0));
     volume.remove_xattr(d, b"system.posix_acl_default").unwrap();
-    let plain = volume.create(d, b"g", NewNode::Regular, 0o666, &Caller { umask: 0o022, ..caller }).unwrap();
+    let plain = volume
+        .create(d, b"g", NewNode::Regular, 0o666, &Caller { umask: 0o022, ..caller })
+        .unwrap();
     assert_eq!(plain.permissions, 0o644);
     // A minimal default ACL needs no access ACL on what is made.
     let minimal = encode_for_tests(&[(1, 7, NONE), (4, 5, NONE), (0x20, 1, NONE)]);

@@ -1,4 +1,5 @@
-//! Several threads on one volume: nothing deadlocks, nothing is lost, no reader sees half of a write.
+//! Several threads on one volume: nothing deadlocks, nothing is lost, no reader sees half of a
+//! write.
 
 use alloc::format;
 use alloc::vec;
@@ -47,7 +48,10 @@ fn writers_of_names_and_data_beside_readers_and_commits() {
                 while !stop.load(Ordering::Acquire) {
                     let count = volume.read(shared, 0, &mut buffer).unwrap();
                     assert!(count == 0 || count == 100_000);
-                    assert!(buffer[..count].iter().all(|byte| *byte == buffer[0]), "half of a write");
+                    assert!(
+                        buffer[..count].iter().all(|byte| *byte == buffer[0]),
+                        "half of a write"
+                    );
                 }
             });
         }
@@ -100,9 +104,13 @@ fn rollback_in_the_middle_of_everything() {
                 for round in 0..100 {
                     let _ = volume.write(f, round * 3000, &vec![worker; 30_000], false);
                     let name = format!("n{worker}-{round}");
-                    if let Ok(made) =
-                        volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0, &Caller::default())
-                    {
+                    if let Ok(made) = volume.create(
+                        ROOT,
+                        name.as_bytes(),
+                        NewNode::Regular,
+                        0,
+                        &Caller::default(),
+                    ) {
                         let _ = volume.write(made.inode, 0, &vec![worker; 9000], false);
                     }
                 }

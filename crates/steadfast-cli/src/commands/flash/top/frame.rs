@@ -24,10 +24,14 @@ pub fn draw(buffer: &mut Buffer, history: &History, paused: bool, keys: bool) {
         Paragraph::new("enlarge the terminal").render(area, buffer);
         return;
     }
-    let [head, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(u16::from(keys))])
-            .areas(area);
-    let [left, right] = Layout::horizontal([Constraint::Min(0), Constraint::Length(SIDE)]).areas(body);
+    let [head, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(0),
+        Constraint::Length(u16::from(keys)),
+    ])
+    .areas(area);
+    let [left, right] =
+        Layout::horizontal([Constraint::Min(0), Constraint::Length(SIDE)]).areas(body);
     draw_head(buffer, head, history, paused);
     draw_wear(buffer, left, history);
     draw_blocks(buffer, right, history);

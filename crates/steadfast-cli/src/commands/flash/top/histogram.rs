@@ -20,7 +20,8 @@ pub struct Bar {
     pub blocks: u32,
 }
 
-/// Ranges of equal width from the fewest to the most erasures, at most `bars` of them. `erases` is in rising order.
+/// Ranges of equal width from the fewest to the most erasures, at most `bars` of them. `erases` is
+/// in rising order.
 pub fn bars(erases: &[u32], bars: u32) -> Vec<Bar> {
     let (Some(least), Some(most)) = (erases.first().copied(), erases.last().copied()) else {
         return Vec::new();
@@ -122,7 +123,8 @@ mod tests {
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
         assert!(text.contains("a&lt;b&gt;.bin") && text.contains("erasures &amp; blocks"));
         assert_eq!(text.matches("http").count(), 1, "only the name space");
-        let opened = text.matches('<').count() - text.matches("</").count() - text.matches("/>").count();
+        let opened =
+            text.matches('<').count() - text.matches("</").count() - text.matches("/>").count();
         assert_eq!(opened, text.matches("</").count());
     }
 }

@@ -1,6 +1,7 @@
 //! `steadfast flash top`: how a part wears, on a terminal, as text, as JSON or as a picture.
 //!
-//! [`watch`] keeps what was seen, [`frame`] draws it, [`histogram`] has the ranges and the picture, [`screen`] the terminal.
+//! [`watch`] keeps what was seen, [`frame`] draws it, [`histogram`] has the ranges and the picture,
+//! [`screen`] the terminal.
 
 mod frame;
 mod histogram;
@@ -23,8 +24,8 @@ use watch::History;
 
 /// Show how the erase blocks of a part wear, live: histogram of erasures, states, erasures a second
 ///
-/// Works on a mounted volume as well, from outside: what the journal on the part says is read again and again, nothing is
-/// written. Keys: q quit, p pause, r count from now on.
+/// Works on a mounted volume as well, from outside: what the journal on the part says is read again
+/// and again, nothing is written. Keys: q quit, p pause, r count from now on.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

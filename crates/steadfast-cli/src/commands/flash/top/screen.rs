@@ -58,8 +58,9 @@ fn show(
             Err(TryRecvError::Disconnected) => return Ok(()),
         }
         if stale {
-            let draw =
-                |target: &mut ratatui::Frame<'_>| frame::draw(target.buffer_mut(), history, paused, true);
+            let draw = |target: &mut ratatui::Frame<'_>| {
+                frame::draw(target.buffer_mut(), history, paused, true)
+            };
             terminal.draw(draw).map_err(cannot)?;
             stale = false;
         }
@@ -73,7 +74,9 @@ fn show(
         }
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-            KeyCode::Char('c' | 'd') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
+            KeyCode::Char('c' | 'd') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                return Ok(());
+            }
             KeyCode::Char('p' | ' ') => paused = !paused,
             KeyCode::Char('r') => history.reset(),
             _ => {}
