@@ -135,7 +135,6 @@ pub fn of(error: &Error) -> c_int {
         NoSpace | DirectoryFull | VolumeTooSmall { .. } => SF_ENOSPC,
         ReadOnly | Poisoned(_) => SF_EROFS,
         Busy | Held => SF_EBUSY,
-        Conflict => SF_EAGAIN,
         OutOfMemory => SF_ENOMEM,
         // What the caller's own callback said is more use than a guess.
         Medium(error) if error.os_error > 0 => error.os_error,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use steadfast::volume::Identity;
+use steadfast::tools::Identity;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::live::Live;

@@ -179,7 +179,6 @@ fn advice_core(error: &Error) -> (Exit, String) {
         ),
         Error::NewerSnapshots => (Failed, "use --force to destroy them, or delete them first"),
         Error::Held => (Busy, "wait until it has ended, or end it"),
-        Error::Conflict => (Failed, "try again"),
         Error::OutOfMemory => (Failed, "give it more memory, or a smaller --cache"),
         // ENOSPC and EDQUOT of the host below a sparse image.
         Error::Medium(medium)

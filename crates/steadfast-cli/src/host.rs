@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use steadfast::volume::{self, Identity};
+use steadfast::tools::{self, Identity};
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
 use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError, Owner};
 use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
@@ -165,7 +165,7 @@ pub fn identify(path: &Path) -> Outcome<Identity> {
             true => mtd::open(path, true)?,
             false => open_with(path, &options)?,
         };
-        Ok((!is_device(path), volume::identify(&medium, &HostPlatform::new())))
+        Ok((!is_device(path), tools::identify(&medium, &HostPlatform::new())))
     };
     let result = match attempt(SECTOR)? {
         (true, Err(Error::BadBlockSize(block_size))) => attempt(block_size)?.1,

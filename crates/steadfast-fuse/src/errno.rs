@@ -41,7 +41,6 @@ pub fn errno(error: &Error) -> i32 {
         Medium(error) if error.class == ErrorClass::Full => libc::ENOSPC,
         Busy => libc::EBUSY,
         Held => libc::EALREADY,
-        Conflict => libc::EAGAIN,
         OutOfMemory => libc::ENOMEM,
         _ => libc::EIO,
     }

@@ -225,7 +225,7 @@ fn refusal(faults: &crate::fault::Faults, inode: InodeNumber) -> Error {
     known
         .into_iter()
         .find(|(fault, _)| faults.allow(*fault))
-        .map_or(Error::Conflict, |(_, error)| error)
+        .map_or(Error::Busy, |(_, error)| error)
 }
 
 impl<const FLAW: u8> Subject for Toy<FLAW> {

@@ -277,7 +277,10 @@ impl Address {
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(yes) => if *yes { "yes" } else { "no" }.to_owned(),
                 _ => {
-                    return Err(format!("{}: '{key}' is neither text nor a number", path.display()));
+                    return Err(format!(
+                        "{}: '{key}' is neither text nor a number",
+                        path.display()
+                    ));
                 }
             };
             address.set(key, &value)?;

@@ -72,9 +72,6 @@ pub enum Error {
     /// One caller holds the volume and alone decides about transaction points (an atomic command is
     /// running).
     Held,
-    /// Another commit changed a key that this one relies on; the caller retries. Never leaves the
-    /// core.
-    Conflict,
     /// Memory could not be allocated.
     OutOfMemory,
 
@@ -177,7 +174,6 @@ impl core::fmt::Display for Error {
             Busy => f.write_str("in use"),
             NewerSnapshots => f.write_str("newer snapshots exist"),
             Held => f.write_str("an atomic command is running on the volume"),
-            Conflict => f.write_str("conflicting change"),
             OutOfMemory => f.write_str("out of memory"),
             Medium(error) => write!(f, "{error}"),
             CorruptMetadata { address, reason } => {

@@ -9,41 +9,37 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod check;
 pub mod checksum;
-pub mod dump;
+mod engine;
 mod error;
-#[allow(dead_code)]
-mod extent;
+pub mod format;
 pub mod fs;
-pub mod key;
-pub mod keyspace;
-mod layout;
+mod io;
 mod log;
 mod mask;
+mod memory;
 mod newer;
 mod options;
-mod patient;
 mod platform;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
 #[cfg(not(feature = "sabotage"))]
 mod sabotage;
-pub mod salvage;
-pub mod scrub;
-pub mod snapshot;
 mod space;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod tools;
 mod tree;
 mod types;
 pub mod volume;
 
 pub use error::{Error, Result};
+pub use format::Snapshot;
 pub use mask::TransactionMask;
 pub use newer::NewerState;
 pub use options::{FormatOptions, OpenOptions};
 pub use platform::Platform;
-pub use snapshot::Snapshot;
+pub use tools::{InodeChange, SnapshotDiff};
+pub use tools::{check, dump, salvage, scrub};
 pub use types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn, Timestamp};
-pub use volume::{InodeChange, SnapshotDiff, Volume, VolumeInfo};
+pub use volume::{Volume, VolumeInfo};

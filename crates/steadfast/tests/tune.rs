@@ -4,7 +4,7 @@
 use steadfast::check::{CheckOptions, Severity, check, repair};
 use steadfast::fs::{Caller, NewNode};
 use steadfast::testing::TestPlatform;
-use steadfast::volume::{Identity, Tune, identify, tune};
+use steadfast::tools::{Identity, Tune, identify, tune};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
 use steadfast_media::{Medium, MemoryMedium, SimMedium, SimOptions};
 

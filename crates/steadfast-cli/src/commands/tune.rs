@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use steadfast::volume::{Tune, tune};
+use steadfast::tools::{Tune, tune};
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome};

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
-use crate::fs::memory;
+use crate::memory;
 
 const VERSION: u32 = 2;
 const HEADER_LEN: usize = 4;

@@ -8,16 +8,17 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::SpaceClass;
 use crate::error::{Error, Result};
-use crate::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
+use crate::format::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
+use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, Inode};
 use crate::fs::attr::AllocateMode;
-use crate::fs::inode::{FLAG_INLINE, Inode};
-use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::map;
+use crate::fs::parameters::Parameters;
 use crate::fs::publish::{self, Part, Plan};
 use crate::fs::zero::Whole;
-use crate::fs::{map, memory};
-use crate::keyspace::SpaceClass;
 use crate::mask::TransactionMask;
+use crate::memory;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
@@ -49,7 +50,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             .ok_or(Error::FileTooLarge)?;
         {
             let _guard = self.inode_lock(inode);
-            let size = Inode::load_regular(&self.reader()?, inode)?.size;
+            let size = Inode::load_regular(&self.engine.reader()?, inode)?.size;
             match mode {
                 AllocateMode::Allocate { keep_size } => {
                     self.fill_holes(inode, offset, end)?;
@@ -62,11 +63,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 }
             }
         }
-        self.event(TransactionMask::TRUNCATE)
+        self.engine.event(TransactionMask::TRUNCATE)
     }
 
     fn punch_hole(&self, inode: InodeNumber, offset: u64, end: u64, size: u64) -> Result<()> {
-        let inline = Inode::load_regular(&self.reader()?, inode)?.has(FLAG_INLINE);
+        let inline = Inode::load_regular(&self.engine.reader()?, inode)?.has(FLAG_INLINE);
         let inline_end = end.min(size).min(self.parameters().inline_max as u64);
         if inline && offset < inline_end {
             return self.zero(inode, offset, inline_end);
@@ -117,7 +118,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut needed = to - from;
         if holes && needed > self.statistics()?.blocks_available {
             // Only a range that is larger than the free space is looked at more closely.
-            let reader = self.reader()?;
+            let reader = self.engine.reader()?;
             let mut found = map::overlap(&reader, &parameters, inode, from, to)?;
             while let Some(mapped) = found {
                 needed = needed.saturating_sub(mapped.end().min(to) - mapped.index.max(from));
@@ -138,7 +139,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut at = parameters.block_of(offset);
         while at < to {
             let (hole_end, goal) = {
-                let reader = self.reader()?;
+                let reader = self.engine.reader()?;
                 let found = map::overlap(&reader, &parameters, inode, at, to)?;
                 match found {
                     Some(mapped) if mapped.index <= at => {
@@ -176,7 +177,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.update(SpaceClass::Normal, |tx| publish::publish(tx, parameters, inode, &plan))
         });
         if let Err(error) = allocated {
-            self.release_blocks(run);
+            self.engine.release_blocks(run);
             return Err(error);
         }
         Ok(end)
@@ -186,7 +187,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn punch(&self, inode: InodeNumber, offset: u64, end: u64, size: u64) -> Result<()> {
         let parameters = self.parameters();
         let block = parameters.block();
-        let attributes = Inode::load_regular(&self.reader()?, inode)?;
+        let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;
         if attributes.has(FLAG_INLINE) {
             return self.zero(inode, offset, end.min(size).min(parameters.inline_max as u64));
         }
@@ -200,8 +201,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.zero_mapped(&parameters, inode, offset, whole_start.min(size))?;
         self.zero_mapped(&parameters, inode, whole_end, end.min(size))?;
         let (mut at, to) = (whole_start / block, whole_end / block);
-        let first = map::overlap(&self.reader()?, &parameters, inode, at, to)?;
-        let class = self.class_of_hole(first.is_some_and(|first| first.surrounds(at, to)));
+        let first = map::overlap(&self.engine.reader()?, &parameters, inode, at, to)?;
+        let class = self.engine.class_of_hole(first.is_some_and(|first| first.surrounds(at, to)));
         while at < to {
             at = self.update(class, |tx| {
                 let mut attributes = Inode::load_regular(tx, inode)?;
@@ -227,7 +228,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         while at < end {
             let index = parameters.block_of(at);
             let to = end.min((index + 1) * parameters.block());
-            let mapped = map::overlap(&self.reader()?, parameters, inode, index, index + 1)?;
+            let mapped = map::overlap(&self.engine.reader()?, parameters, inode, index, index + 1)?;
             if mapped.is_some_and(|mapped| !mapped.extent.unwritten) {
                 self.zero(inode, at, to)?;
             }

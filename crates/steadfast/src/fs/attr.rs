@@ -2,53 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::format::inode::FileKind;
 use crate::types::{InodeNumber, Timestamp};
-
-/// The type of an inode, with the numbers of `d_type` (readdir).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum FileKind {
-    /// FIFO.
-    Fifo = 1,
-    /// Character device.
-    CharDevice = 2,
-    /// Directory.
-    Directory = 4,
-    /// Block device.
-    BlockDevice = 6,
-    /// Regular file.
-    Regular = 8,
-    /// Symbolic link.
-    Symlink = 10,
-    /// Socket.
-    Socket = 12,
-}
-
-impl FileKind {
-    /// The kind in the type bits of a `st_mode`.
-    pub fn from_mode(mode: u32) -> Option<FileKind> {
-        FileKind::from_u8(((mode >> 12) & 0xf) as u8)
-    }
-
-    /// The kind with this `d_type` number.
-    pub fn from_u8(number: u8) -> Option<FileKind> {
-        Some(match number {
-            1 => FileKind::Fifo,
-            2 => FileKind::CharDevice,
-            4 => FileKind::Directory,
-            6 => FileKind::BlockDevice,
-            8 => FileKind::Regular,
-            10 => FileKind::Symlink,
-            12 => FileKind::Socket,
-            _ => return None,
-        })
-    }
-
-    /// The type bits of `st_mode`.
-    pub fn mode_bits(self) -> u32 {
-        u32::from(self as u8) << 12
-    }
-}
 
 /// Attributes of an inode, as `stat` shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,29 +187,4 @@ pub enum SetXattrMode {
     Create,
     /// Fail with `NoAttribute` where it does not (XATTR_REPLACE).
     Replace,
-}
-
-/// Space and counts of a volume (statfs).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Statistics {
-    /// Block size, bytes.
-    pub block_size: u32,
-    /// Blocks of the volume that files and metadata can use.
-    pub blocks: u64,
-    /// Blocks not in use, counting those that become reusable at the next checkpoint.
-    pub blocks_free: u64,
-    /// Blocks of data that one new file can still take: free less the reserve, what a checkpoint
-    /// needs, and the nodes that map the data.
-    pub blocks_available: u64,
-    /// Blocks in use that only snapshots hold.
-    pub blocks_snapshots: u64,
-    /// Freed blocks that become reusable at the next durable checkpoint.
-    pub blocks_almost_free: u64,
-    /// Blocks handed out to writes that are under way, not yet part of any file; they count as
-    /// free.
-    pub blocks_reserved: u64,
-    /// Inodes in use.
-    pub inodes: u64,
-    /// Longest name, bytes.
-    pub name_max: u32,
 }

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::SpaceClass;
 use crate::error::{Error, Result};
+use crate::format::inode::{FILE_SIZE_MAX, Inode};
 use crate::fs::attr::{Attributes, SetAttributes, SetXattrMode};
-use crate::fs::inode::Inode;
-use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::parameters::Parameters;
 use crate::fs::{change, xattr};
-use crate::keyspace::SpaceClass;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::types::{InodeNumber, Timestamp};
@@ -28,7 +28,7 @@ fn access_is_due(attributes: &Inode, now: Timestamp) -> bool {
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// The parameters that the semantics depend on.
     pub(crate) fn parameters(&self) -> Parameters {
-        let superblock = self.superblock();
+        let superblock = self.engine.superblock();
         Parameters {
             block_size: superblock.block_size,
             granule: superblock.checksum_granule(),
@@ -43,7 +43,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `Stale`.
     pub fn attributes(&self, inode: InodeNumber) -> Result<Attributes> {
-        Ok(Inode::load(&self.reader()?, inode)?.attributes(inode, &self.parameters()))
+        Ok(Inode::load(&self.engine.reader()?, inode)?.attributes(inode, &self.parameters()))
     }
 
     /// Changes attributes, all in one; a smaller size works on a full volume.
@@ -61,7 +61,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     return Err(Error::FileTooLarge);
                 }
                 let guard = self.inode_lock(inode);
-                let old = Inode::load_regular(&self.reader()?, inode)?.size;
+                let old = Inode::load_regular(&self.engine.reader()?, inode)?.size;
                 if size > old {
                     self.prepare_growth(inode, size, None)?;
                 } else {
@@ -73,7 +73,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let changed =
             self.update(class, |tx| change::set_attributes(tx, &parameters, inode, set))?;
         drop(guard);
-        self.event(match set.size {
+        self.engine.event(match set.size {
             Some(_) => TransactionMask::TRUNCATE,
             None => TransactionMask::ATTRIBUTE,
         })?;
@@ -85,7 +85,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `NoAttribute`, `Unsupported` (namespace), `Stale`.
     pub fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
-        xattr::get(&self.reader()?, &self.parameters(), inode, name)
+        xattr::get(&self.engine.reader()?, &self.parameters(), inode, name)
     }
 
     /// Sets an extended attribute. POSIX ACLs are checked, and the access ACL and the permission
@@ -106,7 +106,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.update(SpaceClass::Normal, |tx| {
             xattr::set(tx, &parameters, inode, name, value, mode)
         })?;
-        self.event(TransactionMask::ATTRIBUTE)
+        self.engine.event(TransactionMask::ATTRIBUTE)
     }
 
     /// Removes an extended attribute.
@@ -116,7 +116,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
         let parameters = self.parameters();
         self.update(SpaceClass::Freeing, |tx| xattr::remove(tx, &parameters, inode, name))?;
-        self.event(TransactionMask::ATTRIBUTE)
+        self.engine.event(TransactionMask::ATTRIBUTE)
     }
 
     /// The names of all extended attributes.
@@ -124,14 +124,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `Stale`.
     pub fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
-        xattr::list(&self.reader()?, inode)
+        xattr::list(&self.engine.reader()?, inode)
     }
 
     /// Renews the access time as relatime does. A failure is nobody's concern: the access itself
     /// has succeeded.
     pub(crate) fn note_access(&self, inode: InodeNumber, seen: &Inode) {
         let now = self.platform().now();
-        if !self.access_times() || !access_is_due(seen, now) {
+        if !self.engine.access_times() || !access_is_due(seen, now) {
             return;
         }
         let _ = self.update_if_room(|tx| {
@@ -148,7 +148,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::attr::FileKind;
+    use crate::format::inode::FileKind;
 
     #[test]
     fn relatime() {

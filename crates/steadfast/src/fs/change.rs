@@ -1,12 +1,12 @@
 //! Changing attributes: mode, owner, size, times.
 
+use crate::engine::keyspace::Keyspace;
 use crate::error::Result;
-use crate::fs::attr::{FileKind, SetAttributes, SetTime};
-use crate::fs::inode::{Inode, SET_GROUP_ID, SET_USER_ID};
+use crate::format::inode::{FileKind, Inode, SET_GROUP_ID, SET_USER_ID};
+use crate::fs::attr::{SetAttributes, SetTime};
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
 use crate::fs::{permissions, truncate};
-use crate::keyspace::Keyspace;
 use crate::types::{InodeNumber, Timestamp};
 
 /// Changes what `set` names, all in one batch. A new size also sets the modification time.

@@ -9,15 +9,15 @@ use alloc::vec::Vec;
 use lock_api::MutexGuard;
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
-use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, Inode};
+use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, FLAG_TAIL_STALE, Inode};
+use crate::format::key::{Key, Kind};
 use crate::fs::map::{self, Mapped};
-use crate::fs::memory;
-use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
 use crate::mask::TransactionMask;
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
@@ -61,12 +61,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        self.check_writable()?;
+        self.engine.check_writable()?;
         let length = {
             let _guards = self.two_inode_locks(from, to);
             self.clone_locked((from, from_offset), (to, to_offset), length)?
         };
-        self.event(TransactionMask::WRITE)?;
+        self.engine.event(TransactionMask::WRITE)?;
         Ok(length)
     }
 
@@ -91,7 +91,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<u64> {
         let parameters = self.parameters();
         let (source, target) = {
-            let reader = self.reader()?;
+            let reader = self.engine.reader()?;
             (Inode::load_regular(&reader, from.0)?, Inode::load_regular(&reader, to.0)?)
         };
         let length = match length {
@@ -146,9 +146,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         to: (InodeNumber, u64),
         length: u64,
     ) -> Result<Option<(Inode, u64)>> {
-        self.check_writable()?;
+        self.engine.check_writable()?;
         let parameters = self.parameters();
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let (source, target) =
             (Inode::load_regular(&reader, from.0)?, Inode::load_regular(&reader, to.0)?);
         let end = from.1.saturating_add(length).min(source.size);
@@ -214,8 +214,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         to: (InodeNumber, u64),
         end: u64,
     ) -> Result<u64> {
-        let value =
-            self.reader()?.get(&Key::new(from.0, Kind::Inline, 0))?.map(|found| found.value);
+        let value = self.engine.reader()?.get(&Key::new(from.0, Kind::Inline, 0))?;
         let value = value.unwrap_or_default();
         let start = usize::try_from(from.1).unwrap_or(usize::MAX).min(value.len());
         let stop = usize::try_from(end).unwrap_or(usize::MAX).min(value.len());

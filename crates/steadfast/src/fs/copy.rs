@@ -9,10 +9,9 @@
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
-use crate::fs::inode::Inode;
-use crate::fs::memory;
-use crate::fs::parameters::FILE_SIZE_MAX;
+use crate::format::inode::{FILE_SIZE_MAX, Inode};
 use crate::mask::TransactionMask;
+use crate::memory;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -43,7 +42,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         length: u64,
     ) -> Result<u64> {
         let size = {
-            let reader = self.reader()?;
+            let reader = self.engine.reader()?;
             Inode::load_regular(&reader, to)?;
             Inode::load_regular(&reader, from)?.size
         };
@@ -67,7 +66,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
         }
         if done > 0 {
-            self.event(TransactionMask::WRITE)?;
+            self.engine.event(TransactionMask::WRITE)?;
         }
         Ok(done)
     }

@@ -5,15 +5,15 @@
 //! directory. Permission bits come from the caller, cut by the directory's default ACL or, where it
 //! has none, by the umask.
 
+use crate::engine::keyspace::Keyspace;
 use crate::error::{Error, Result};
-use crate::fs::attr::{Caller, FileKind, NewNode};
-use crate::fs::inode::{FLAG_UNNAMED, Inode, PERMISSIONS, SET_GROUP_ID};
+use crate::format::inode::{FLAG_UNNAMED, FileKind, Inode, PERMISSIONS, SET_GROUP_ID};
+use crate::format::key::Kind;
+use crate::fs::attr::{Caller, NewNode};
 use crate::fs::parameters::Parameters;
 use crate::fs::pieces::{self, Place};
 use crate::fs::tx::Tx;
 use crate::fs::{dirent, name, orphan, permissions as rules};
-use crate::key::Kind;
-use crate::keyspace::Keyspace;
 use crate::types::InodeNumber;
 
 /// Longest target of a symbolic link, bytes (PATH_MAX without its NUL).

@@ -3,80 +3,21 @@
 //! The suffix of a [`Kind::Dirent`] key is `hash << 4 | probe`: 59 bits of the keyed name hash (0
 //! is stored as 1) and one of 16 slots for names that share a hash. It is at least 16 and below
 //! 2^63, never changes while the name exists, and so it *is* the cookie of readdir. A name may be
-//! in any slot of its hash: a lookup ranges over all of them, and removal needs no tombstone. The
-//! value, little endian:
-//!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 8 | inode |
-//! | 8 | 1 | type, as in `d_type` |
-//! | 9 | rest | the name |
+//! in any slot of its hash: a lookup ranges over all of them, and removal needs no tombstone.
 
-use alloc::vec::Vec;
-
+use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
-use crate::fs::attr::FileKind;
-use crate::fs::inode::damaged;
-use crate::fs::memory;
+use crate::format::dirent::{Dirent, Target, encode, name_of};
+use crate::format::inode::FileKind;
+use crate::format::key::{Key, Kind};
 use crate::fs::name;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead};
 use crate::types::InodeNumber;
 
-const HEADER_LEN: usize = 9;
 const HASH_BITS: u32 = 59;
 const PROBE_BITS: u32 = Key::SLOT_BITS;
 const PROBES: u64 = 1 << PROBE_BITS;
-
-/// A directory entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Dirent {
-    pub inode: InodeNumber,
-    pub kind: FileKind,
-    pub name: Vec<u8>,
-}
-
-impl Dirent {
-    /// Decodes a value. A name with a slash in it, or `..`, can only come from malice, and is
-    /// dangerous above: there it is a part of a path.
-    pub fn decode(value: &[u8]) -> Result<Dirent> {
-        let (Target { inode, kind }, name) = Target::decode(value)?;
-        if !name::is_name(name) {
-            return Err(damaged("entry: its name is no name"));
-        }
-        Ok(Dirent { inode, kind, name: memory::copy(name)? })
-    }
-}
-
-/// What a directory entry names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub inode: InodeNumber,
-    pub kind: FileKind,
-}
-
-impl Target {
-    /// Decodes a value; the rest is the name.
-    fn decode(value: &[u8]) -> Result<(Target, &[u8])> {
-        let (header, name) =
-            value.split_first_chunk::<HEADER_LEN>().ok_or(damaged("entry: too short"))?;
-        let (inode, kind) = header.split_first_chunk::<8>().ok_or(damaged("entry: too short"))?;
-        let kind = kind.first().and_then(|kind| FileKind::from_u8(*kind));
-        let inode = InodeNumber(u64::from_le_bytes(*inode));
-        Ok((Target { inode, kind: kind.ok_or(damaged("entry: unknown type"))? }, name))
-    }
-}
-
-fn encode(inode: InodeNumber, kind: FileKind, name: &[u8]) -> Result<Vec<u8>> {
-    let mut value = Vec::new();
-    value.try_reserve_exact(HEADER_LEN + name.len()).map_err(|_| Error::OutOfMemory)?;
-    value.extend_from_slice(&inode.0.to_le_bytes());
-    value.push(kind as u8);
-    value.extend_from_slice(name);
-    Ok(value)
-}
 
 /// Suffix of the first slot for names with this hash.
 fn first_slot(hash: u64) -> u64 {
@@ -102,8 +43,8 @@ pub(crate) fn find(
 ) -> Result<Option<(Key, Target)>> {
     let first = Key::new(directory, Kind::Dirent, first_suffix(name, parameters));
     let mut entry = None;
-    view.scan(&first, &first.last_slot(), &mut |key, value, _| {
-        if value.get(HEADER_LEN..) == Some(name) {
+    view.scan(&first, &first.last_slot(), &mut |key, value| {
+        if name_of(value) == Some(name) {
             entry = Some((*key, Target::decode(value)?.0));
         }
         Ok(entry.is_none())
@@ -137,11 +78,11 @@ fn insert_at<K: Keyspace>(
 ) -> Result<()> {
     let first = Key::new(directory, Kind::Dirent, base);
     let (mut free, mut exists) = (base, false);
-    tx.scan(&first, &first.last_slot(), &mut |key, value, _| {
+    tx.scan(&first, &first.last_slot(), &mut |key, value| {
         if key.suffix() == free {
             free += 1;
         }
-        exists = value.get(HEADER_LEN..) == Some(name);
+        exists = name_of(value) == Some(name);
         Ok(!exists)
     })?;
     if exists {
@@ -151,7 +92,6 @@ fn insert_at<K: Keyspace>(
         return Err(Error::DirectoryFull);
     }
     let key = Key::new(directory, Kind::Dirent, free);
-    tx.expect_absent(&key)?;
     tx.put(key, encode(inode, kind, name)?)
 }
 
@@ -179,23 +119,22 @@ pub(crate) fn following(
     };
     let from = Key::new(directory, Kind::Dirent, from);
     let last = Key::new(directory, Kind::Dirent, (1 << 63) - 1);
-    view.scan(&from, &last, &mut |key, value, _| visit(key.suffix(), Dirent::decode(value)))
+    view.scan(&from, &last, &mut |key, value| visit(key.suffix(), Dirent::decode(value)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::double::MemoryKeyspace;
-    use crate::fs::tx::retry;
-    use crate::keyspace::SpaceClass;
+    use crate::engine::keyspace::SpaceClass;
+    use crate::fs::tests::keyspace::{MemoryKeyspace, update};
     use alloc::format;
 
     #[test]
     fn sixteen_names_share_a_hash() {
-        let keyspace = MemoryKeyspace::new(3);
+        let keyspace = MemoryKeyspace::new();
         let directory = InodeNumber(1);
         let add = |name: &str, inode: u64| {
-            retry(&keyspace, SpaceClass::Normal, |tx| {
+            update(&keyspace, SpaceClass::Normal, |tx| {
                 insert_at(
                     tx,
                     160,
@@ -211,7 +150,7 @@ mod tests {
         }
         assert_eq!(add("n3", 1), Err(Error::AlreadyExists));
         assert_eq!(add("new", 1), Err(Error::DirectoryFull));
-        retry(&keyspace, SpaceClass::Normal, |tx| {
+        update(&keyspace, SpaceClass::Normal, |tx| {
             tx.delete(&Key::new(directory, Kind::Dirent, 165))
         })
         .unwrap();

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::KeyspaceRead;
 use crate::error::Result;
-use crate::extent::Extent;
-use crate::fs::inode::Inode;
-use crate::fs::memory;
-use crate::key::{Key, Kind};
-use crate::keyspace::KeyspaceRead;
+use crate::format::extent::Extent;
+use crate::format::inode::Inode;
+use crate::format::key::{Key, Kind};
+use crate::memory;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
@@ -40,14 +40,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         from: u64,
         limit: usize,
     ) -> Result<Vec<FileExtent>> {
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         Inode::load_regular(&reader, inode)?;
         let granules = self.parameters().granules_per_block();
         let (_, last) = Key::kind_range(inode, Kind::Extent);
         let (mut next, mut found) = (Some(Key::extent(inode, from)), Vec::new());
         while let Some(key) = next.filter(|_| found.len() < limit) {
             let Some((key, value)) = reader.next(&key, &last)? else { break };
-            let extent = Extent::decode(&value.value, granules)?;
+            let extent = Extent::decode(&value, granules)?;
             let (address, blocks) = (extent.address, u64::from(extent.length));
             let unwritten = extent.unwritten;
             memory::push(

@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
-use crate::fs::attr::{Attributes, Caller, FileKind, NewNode, SetAttributes};
-use crate::fs::memory;
+use crate::format::inode::FileKind;
+use crate::fs::attr::{Attributes, Caller, NewNode, SetAttributes};
+use crate::memory;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;

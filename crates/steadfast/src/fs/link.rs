@@ -1,13 +1,12 @@
 //! Adding and removing names of existing inodes.
 
+use crate::engine::keyspace::Keyspace;
 use crate::error::{Error, Result};
-use crate::fs::attr::FileKind;
-use crate::fs::inode::{FLAG_RECLAIMING, FLAG_TRUNCATING, FLAG_UNNAMED, Inode};
+use crate::format::inode::{FLAG_RECLAIMING, FLAG_TRUNCATING, FLAG_UNNAMED, FileKind, Inode};
+use crate::format::key::Key;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
 use crate::fs::{dirent, name, orphan};
-use crate::key::Key;
-use crate::keyspace::Keyspace;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 

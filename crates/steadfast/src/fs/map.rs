@@ -4,13 +4,14 @@
 //! block and holds it. Blocks that no extent holds are a hole. All indexes are in blocks from the
 //! start of the file.
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::Result;
-use crate::extent::{EXTENT_UNWRITTEN_BLOCKS_MAX, Extent, written_blocks_max};
-use crate::fs::inode::{Inode, damaged};
+use crate::format::Value;
+use crate::format::extent::{EXTENT_UNWRITTEN_BLOCKS_MAX, Extent, written_blocks_max};
+use crate::format::inode::{Inode, damaged};
+use crate::format::key::{Key, Kind};
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead, Versioned};
 use crate::types::InodeNumber;
 
 /// An extent and the index of its first block within the file.
@@ -40,8 +41,8 @@ impl Mapped {
     }
 }
 
-fn decode(parameters: &Parameters, found: (Key, Versioned)) -> Result<Mapped> {
-    let extent = Extent::decode(&found.1.value, parameters.granules_per_block())?;
+fn decode(parameters: &Parameters, found: (Key, Value)) -> Result<Mapped> {
+    let extent = Extent::decode(&found.1, parameters.granules_per_block())?;
     let index = found.0.suffix();
     if index.checked_add(u64::from(extent.length)).is_none() {
         return Err(damaged("extent: behind the largest file"));
@@ -170,18 +171,17 @@ pub(crate) fn insert<K: Keyspace>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::attr::FileKind;
-    use crate::fs::double::MemoryKeyspace;
-    use crate::fs::tx::retry;
-    use crate::keyspace::SpaceClass;
+    use crate::engine::keyspace::SpaceClass;
+    use crate::format::inode::FileKind;
+    use crate::fs::tests::keyspace::{MemoryKeyspace, update};
     use alloc::vec::Vec;
 
     const INODE: InodeNumber = InodeNumber(30);
 
     fn with_file() -> MemoryKeyspace {
-        let keyspace = MemoryKeyspace::new(11);
+        let keyspace = MemoryKeyspace::new();
         keyspace.value_len_max.set(4000);
-        retry(&keyspace, SpaceClass::Normal, |tx| {
+        update(&keyspace, SpaceClass::Normal, |tx| {
             Inode::new(FileKind::Regular, 0, 0, 0, tx.now()).store(tx, INODE)
         })
         .unwrap();
@@ -195,8 +195,8 @@ mod tests {
         while at < index + blocks {
             let goal = preceding(keyspace, &parameters, INODE, at).unwrap();
             let goal = goal.map(|before| crate::types::BlockAddress(before.extent.run().end()));
-            let run = keyspace.reserve(index + blocks - at, goal).unwrap();
-            retry(keyspace, SpaceClass::Normal, |tx| {
+            let run = keyspace.reserve(index + blocks - at, goal);
+            update(keyspace, SpaceClass::Normal, |tx| {
                 let mut inode = Inode::load(tx, INODE)?;
                 let mut extent = Extent::new_unwritten(run, tx.keyspace().generation())?;
                 if !unwritten {
@@ -234,7 +234,7 @@ mod tests {
         let parameters = Parameters::for_tests();
         let mut at = from;
         while at < end {
-            at = retry(keyspace, SpaceClass::Freeing, |tx| {
+            at = update(keyspace, SpaceClass::Freeing, |tx| {
                 let mut inode = Inode::load(tx, INODE)?;
                 let done = clear(tx, &parameters, (INODE, &mut inode), at, end, 3)?;
                 inode.store(tx, INODE)?;

@@ -1,27 +1,26 @@
-//! The POSIX semantics: names, attributes, links, files; written over the [`crate::keyspace`] seam.
+//! The POSIX semantics: names, attributes, links, files.
 //!
-//! Every operation is a function over a transaction (`tx::Tx`) that can be run again when it meets
-//! a conflict and changes at most 64 keys; larger work goes in steps that each leave a consistent
-//! file system. Callers are the methods of [`crate::Volume`] in this directory; below is the
-//! keyspace, and for the bytes of files the volume's data plane.
+//! Every operation is a function over a transaction (`tx::Tx`) that changes at most 64 keys; larger
+//! work goes in steps that each leave a consistent file system. The functions are written against
+//! the engine's [keyspace](crate::engine::keyspace), the methods of [`Volume`](crate::Volume) in
+//! this room run them, and move the bytes of files through the engine.
 
 mod acl;
 mod allocate;
 mod attr;
 mod attributes;
+mod background;
 mod change;
 mod clone;
 mod copy;
 mod create;
 pub(crate) mod dirent;
-#[cfg(test)]
-mod double;
 mod extents;
 mod file;
 pub(crate) mod inode;
 mod link;
 pub(crate) mod map;
-pub(crate) mod memory;
+mod move_shared;
 mod name;
 mod names;
 mod open;
@@ -33,20 +32,24 @@ mod pieces;
 mod prepare;
 pub(crate) mod publish;
 mod read;
+mod reclaim;
 mod relocate;
 mod rename;
 mod seek;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod truncate;
 pub(crate) mod tx;
+mod update;
 mod write;
 pub(crate) mod xattr;
 mod zero;
 
+pub use crate::engine::Statistics;
+pub use crate::format::inode::FileKind;
 pub use attr::{
-    AllocateMode, Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode, SeekTo,
-    SetAttributes, SetTime, SetXattrMode, Statistics,
+    AllocateMode, Attributes, Caller, DirectoryEntry, NewNode, RenameMode, SeekTo, SetAttributes,
+    SetTime, SetXattrMode,
 };
 pub use extents::FileExtent;
 pub use file::{File, FileOptions};

@@ -7,6 +7,7 @@
 use siphasher::sip::SipHasher24;
 
 use crate::error::{Error, Result};
+use crate::format::dirent::is_name;
 use crate::fs::parameters::Parameters;
 
 /// Checks the name of a new or existing entry.
@@ -21,15 +22,6 @@ pub(crate) fn check(name: &[u8], parameters: &Parameters) -> Result<()> {
         return Err(Error::NameTooLong);
     }
     Ok(())
-}
-
-/// Whether these bytes can name something in a directory, whatever the volume's limit of their
-/// number.
-pub(crate) fn is_name(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name != b"."
-        && name != b".."
-        && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
 /// The keyed hash.

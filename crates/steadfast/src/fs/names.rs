@@ -5,23 +5,25 @@ use core::cell::Cell;
 
 use steadfast_media::Medium;
 
+use crate::engine::Writer;
+use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
-use crate::fs::attr::{Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode};
+use crate::format::dirent::Dirent;
+use crate::format::inode::{FileKind, Inode, damaged};
+use crate::format::key::Kind;
+use crate::fs::attr::{Attributes, Caller, DirectoryEntry, NewNode, RenameMode};
 use crate::fs::create::{self, SYMLINK_MAX};
-use crate::fs::dirent::{self, Dirent};
-use crate::fs::inode::{Inode, damaged};
 use crate::fs::parameters::Parameters;
 use crate::fs::pieces::{self, Place};
 use crate::fs::rename::{self, Side};
 use crate::fs::tx::Tx;
-use crate::fs::{link, memory};
-use crate::key::Kind;
-use crate::keyspace::{KeyspaceRead, SpaceClass};
+use crate::fs::{dirent, link};
 use crate::mask::TransactionMask;
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
-use crate::volume::{Volume, Writer};
+use crate::volume::Volume;
 
 /// Cookie of `.`.
 const COOKIE_SELF: u64 = 1;
@@ -67,7 +69,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `NotFound`, `NotADirectory`, `NameTooLong`, `InvalidName`, `Stale` (the directory).
     pub fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Attributes> {
         let parameters = self.parameters();
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let parent = Inode::load_directory(&reader, directory)?;
         let (inode, found) = look_up(&reader, &parameters, (directory, parent), name)?;
         Ok(found.attributes(inode, &parameters))
@@ -112,9 +114,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         directory: InodeNumber,
         cookie: u64,
         count: usize,
-        item: impl Fn(&crate::volume::Reader<'_, M, P>, DirectoryEntry) -> Result<T>,
+        item: impl Fn(&crate::engine::Reader<'_, M, P>, DirectoryEntry) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let attributes = Inode::load_directory(&reader, directory)?;
         let mut items = Vec::new();
         // A removed directory that is still open is empty, without `.` and `..`.
@@ -173,7 +175,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (inode, attributes) = self.update(SpaceClass::Normal, |tx| {
             create::create(tx, &parameters, directory, name, &node, permissions, caller)
         })?;
-        self.event(match node {
+        self.engine.event(match node {
             NewNode::Directory => TransactionMask::MKDIR,
             NewNode::Symlink(_) => TransactionMask::SYMLINK,
             _ => TransactionMask::CREATE,
@@ -209,7 +211,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             uncount();
         }
         let (inode, attributes) = created?;
-        self.event(TransactionMask::CREATE)?;
+        self.engine.event(TransactionMask::CREATE)?;
         Ok(attributes.attributes(inode, &parameters))
     }
 
@@ -227,7 +229,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let attributes = self
             .update(SpaceClass::Normal, |tx| link::link(tx, &parameters, inode, directory, name))?;
-        self.event(TransactionMask::LINK)?;
+        self.engine.event(TransactionMask::LINK)?;
         Ok(attributes.attributes(inode, &parameters))
     }
 
@@ -241,7 +243,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.removing(SpaceClass::Freeing, |tx, acquired| {
             link::unlink(tx, &parameters, directory, name, acquired)
         })?;
-        self.event(TransactionMask::UNLINK)
+        self.engine.event(TransactionMask::UNLINK)
     }
 
     /// Removes an empty directory. Works on a full volume.
@@ -253,7 +255,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.removing(SpaceClass::Freeing, |tx, acquired| {
             link::remove_directory(tx, &parameters, directory, name, acquired)
         })?;
-        self.event(TransactionMask::RMDIR)
+        self.engine.event(TransactionMask::RMDIR)
     }
 
     /// Renames `from_name` in `from` to `to_name` in `to`. Two names of one inode are left alone.
@@ -282,7 +284,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.removing(class, |tx, acquired| {
             rename::rename(tx, &parameters, from, to, mode, acquired)
         })?;
-        self.event(TransactionMask::RENAME)
+        self.engine.event(TransactionMask::RENAME)
     }
 
     /// Runs an operation that may end inodes, and tells it which ones are open. The counts are
@@ -300,7 +302,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `InvalidArgument` where it is something else; `Stale`.
     pub fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let attributes = Inode::load(&reader, inode)?;
         if attributes.kind != FileKind::Symlink {
             return Err(Error::InvalidArgument("not a symbolic link"));

@@ -3,10 +3,10 @@
 
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::SpaceClass;
 use crate::error::{Error, Result};
-use crate::fs::inode::{FLAG_RECLAIMING, FLAG_TRUNCATING, Inode};
+use crate::format::inode::{FLAG_RECLAIMING, FLAG_TRUNCATING, Inode};
 use crate::fs::orphan::{self, Progress};
-use crate::keyspace::SpaceClass;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
@@ -41,7 +41,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Err(error) => return Err(error),
             }
         }
-        match Inode::load(&self.reader()?, inode)? {
+        match Inode::load(&self.engine.reader()?, inode)? {
             attributes if attributes.has(FLAG_RECLAIMING) => Err(Error::Stale(inode)),
             _ => Ok(()),
         }
@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 counts.remove(&inode);
-                self.wake_reclaim();
+                self.engine.wake_reclaim();
             }
         }
     }
@@ -81,7 +81,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Those of the transaction point.
     pub fn closed(&self, inode: InodeNumber) -> Result<()> {
         let _ = inode;
-        self.event(TransactionMask::CLOSE)
+        self.engine.event(TransactionMask::CLOSE)
     }
 
     /// fsync and fdatasync: a transaction point if the mask has `fsync`. Both make everything
@@ -91,7 +91,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Those of the transaction point.
     pub fn fsync(&self, inode: InodeNumber, data_only: bool) -> Result<()> {
         let _ = (inode, data_only);
-        self.event(TransactionMask::FSYNC)
+        self.engine.event(TransactionMask::FSYNC)
     }
 
     /// One bounded step of giving back the space of removed and truncated files. Returns whether
@@ -104,12 +104,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let mut behind = 0;
         for _ in 0..HELD_MAX {
-            let Some(inode) = orphan::following(&self.reader()?, behind)? else {
+            let Some(inode) = orphan::following(&self.engine.reader()?, behind)? else {
                 return Ok(false);
             };
             behind = inode.0;
-            let truncating =
-                || Inode::load(&self.reader()?, inode).map(|found| found.has(FLAG_TRUNCATING));
+            let truncating = || {
+                Inode::load(&self.engine.reader()?, inode).map(|found| found.has(FLAG_TRUNCATING))
+            };
             if self.is_acquired(inode) && !truncating().unwrap_or(false) {
                 continue;
             }
@@ -123,7 +124,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 // With `volume full` masked out there may be no space even for this until somebody
                 // commits or rolls back.
                 Err(Error::NoSpace) => {
-                    self.wake_reclaim();
+                    self.engine.wake_reclaim();
                     return Ok(false);
                 }
                 Err(error) => return Err(error),

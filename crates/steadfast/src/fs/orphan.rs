@@ -8,15 +8,15 @@
 
 use alloc::vec::Vec;
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
-use crate::extent;
-use crate::fs::inode::{FLAG_INLINE, FLAG_RECLAIMING, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::format::extent;
+use crate::format::inode::{FLAG_INLINE, FLAG_RECLAIMING, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::format::key::{Key, Kind};
 use crate::fs::map;
-use crate::fs::memory;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::memory;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 
@@ -71,7 +71,7 @@ fn keys<K: Keyspace>(
 ) -> Result<(Vec<(Key, u64)>, bool)> {
     let (from, last) = body(inode);
     let (mut found, mut all) = (Vec::new(), true);
-    tx.scan(&from, &last, &mut |key, value, _| {
+    tx.scan(&from, &last, &mut |key, value| {
         all = found.len() < limit;
         if all {
             let run =

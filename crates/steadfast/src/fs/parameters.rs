@@ -15,9 +15,6 @@ pub(crate) struct Parameters {
     pub hash_key: [u8; 16],
 }
 
-/// Largest size of a file and largest end of any range: 2^63 − 1 bytes.
-pub(crate) const FILE_SIZE_MAX: u64 = i64::MAX as u64;
-
 impl Parameters {
     /// Checksums of one block.
     pub fn granules_per_block(&self) -> u32 {

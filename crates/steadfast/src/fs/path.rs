@@ -11,11 +11,11 @@ use core::ops::Range;
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
-use crate::fs::attr::{Attributes, Caller, DirectoryEntry, FileKind, NewNode, RenameMode};
+use crate::format::inode::{FileKind, Inode};
+use crate::fs::attr::{Attributes, Caller, DirectoryEntry, NewNode, RenameMode};
 use crate::fs::file::FileOptions;
-use crate::fs::inode::Inode;
-use crate::fs::memory;
 use crate::fs::names::look_up;
+use crate::memory;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -103,7 +103,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// [`NAMES_AT_ONCE`] names. A slash at the end asks for a directory.
     fn walk_on(&self, directory: InodeNumber, path: &[u8], follow: bool) -> Result<Walk> {
         let parameters = self.parameters();
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let mut at = (directory, Inode::load(&reader, directory)?);
         let mut start = 0;
         for _ in 0..NAMES_AT_ONCE {

@@ -2,14 +2,16 @@
 //! and new inodes take theirs from the default ACL of their directory or, where it has none, from
 //! the umask.
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
+use crate::format::inode::{
+    FLAG_ACL_ACCESS, FLAG_ACL_DEFAULT, FileKind, Inode, PERMISSIONS, damaged,
+};
 use crate::fs::acl::Acl;
-use crate::fs::attr::{FileKind, SetXattrMode};
-use crate::fs::inode::{FLAG_ACL_ACCESS, FLAG_ACL_DEFAULT, Inode, PERMISSIONS, damaged};
+use crate::fs::attr::SetXattrMode;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
 use crate::fs::xattr::{ACL_ACCESS, ACL_DEFAULT, HEADER_LEN, erase, find, store};
-use crate::keyspace::{Keyspace, KeyspaceRead};
 use crate::types::InodeNumber;
 
 /// Most pieces of an ACL: a directory's is copied twice, to its new subdirectory, in the batch that
@@ -134,18 +136,17 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::engine::keyspace::SpaceClass;
     use crate::fs::acl::encode_for_tests;
-    use crate::fs::double::MemoryKeyspace;
-    use crate::fs::tx::retry;
+    use crate::fs::tests::keyspace::{MemoryKeyspace, update};
     use crate::fs::xattr::{get, set};
-    use crate::keyspace::SpaceClass;
 
     const INODE: InodeNumber = InodeNumber(20);
     const NONE: u32 = u32::MAX;
 
     fn put(keyspace: &MemoryKeyspace, name: &str, value: &[u8], mode: SetXattrMode) -> Result<()> {
         let parameters = Parameters::for_tests();
-        retry(keyspace, SpaceClass::Normal, |tx| {
+        update(keyspace, SpaceClass::Normal, |tx| {
             set(tx, &parameters, INODE, name.as_bytes(), value, mode)
         })
     }
@@ -156,12 +157,11 @@ mod tests {
 
     #[test]
     fn access_acl_and_permissions_stay_in_step() {
-        let keyspace = MemoryKeyspace::new(5);
-        retry(&keyspace, SpaceClass::Normal, |tx| {
+        let keyspace = MemoryKeyspace::new();
+        update(&keyspace, SpaceClass::Normal, |tx| {
             Inode::new(FileKind::Regular, 0o644, 1, 2, tx.now()).store(tx, INODE)
         })
         .unwrap();
-        keyspace.conflict_one_in.set(4);
         let load = || Inode::load(&keyspace, INODE).unwrap();
         let acl = encode_for_tests(&[
             (1, 7, NONE),
@@ -173,7 +173,7 @@ mod tests {
         put(&keyspace, "system.posix_acl_access", &acl, SetXattrMode::Any).unwrap();
         assert_eq!(load().permissions, 0o760);
         assert_eq!(value(&keyspace, "system.posix_acl_access").unwrap(), acl);
-        retry(&keyspace, SpaceClass::Normal, |tx| {
+        update(&keyspace, SpaceClass::Normal, |tx| {
             let mut inode = Inode::load(tx, INODE)?;
             change_permissions(tx, &Parameters::for_tests(), INODE, &mut inode, 0o4715)?;
             inode.store(tx, INODE)

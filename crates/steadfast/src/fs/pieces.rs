@@ -6,12 +6,12 @@
 
 use alloc::vec::Vec;
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
-use crate::fs::inode::damaged;
-use crate::fs::memory;
+use crate::format::inode::damaged;
+use crate::format::key::{Key, Kind};
 use crate::fs::tx::Tx;
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::memory;
 use crate::types::InodeNumber;
 
 /// Most pieces of one value.
@@ -84,8 +84,8 @@ pub(crate) fn load(
     while value.len() < length {
         let found = if piece < PIECES_MAX { view.get(&place.key(piece))? } else { None };
         let found =
-            found.filter(|found| !found.value.is_empty()).ok_or(damaged("value: piece missing"))?;
-        memory::extend(value, &found.value)?;
+            found.filter(|found| !found.is_empty()).ok_or(damaged("value: piece missing"))?;
+        memory::extend(value, &found)?;
         piece += 1;
     }
     if value.len() > length {
@@ -97,28 +97,27 @@ pub(crate) fn load(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::double::MemoryKeyspace;
-    use crate::fs::tx::retry;
-    use crate::keyspace::SpaceClass;
+    use crate::engine::keyspace::SpaceClass;
+    use crate::fs::tests::keyspace::{MemoryKeyspace, update};
     use alloc::vec;
 
     #[test]
     fn grows_and_shrinks() {
-        let keyspace = MemoryKeyspace::new(1);
+        let keyspace = MemoryKeyspace::new();
         keyspace.value_len_max.set(10);
         let place = Place { inode: InodeNumber(9), kind: Kind::Symlink, suffix: 0 };
         for length in [0, 10, 11, 480, 3] {
             let bytes = vec![length as u8; length];
-            retry(&keyspace, SpaceClass::Normal, |tx| store(tx, place, &bytes)).unwrap();
+            update(&keyspace, SpaceClass::Normal, |tx| store(tx, place, &bytes)).unwrap();
             assert_eq!(keyspace.keys().len(), length.div_ceil(10).max(1));
             let mut loaded = vec![];
             load(&keyspace, place, 0, &mut loaded, length).unwrap();
             assert_eq!(loaded, bytes);
             assert!(load(&keyspace, place, 0, &mut vec![], length + 1).is_err());
         }
-        let long = retry(&keyspace, SpaceClass::Normal, |tx| store(tx, place, &[0; 481]));
+        let long = update(&keyspace, SpaceClass::Normal, |tx| store(tx, place, &[0; 481]));
         assert_eq!(long, Err(Error::ValueTooLong));
-        retry(&keyspace, SpaceClass::Normal, |tx| remove(tx, place)).unwrap();
+        update(&keyspace, SpaceClass::Normal, |tx| remove(tx, place)).unwrap();
         assert!(keyspace.keys().is_empty());
     }
 }

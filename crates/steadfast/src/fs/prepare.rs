@@ -6,14 +6,15 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
 use crate::error::Result;
-use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::format::inode::{FLAG_INLINE, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::format::key::{Key, Kind};
+use crate::fs::map;
 use crate::fs::orphan::truncate_step;
 use crate::fs::parameters::Parameters;
 use crate::fs::publish::{self, Plan};
-use crate::fs::{map, memory};
-use crate::key::{Key, Kind};
-use crate::keyspace::{KeyspaceRead, SpaceClass};
+use crate::memory;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -23,16 +24,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// goes on makes the file an inline one at its end, so it is brought to an end first.
     pub(crate) fn spill(&self, inode: InodeNumber) -> Result<()> {
         let parameters = self.parameters();
-        let attributes = Inode::load_regular(&self.reader()?, inode)?;
+        let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;
         if attributes.has(FLAG_TRUNCATING) && attributes.size == 0 {
             self.finish_truncation(inode)?;
         }
         let value = {
-            let reader = self.reader()?;
+            let reader = self.engine.reader()?;
             if !Inode::load_regular(&reader, inode)?.has(FLAG_INLINE) {
                 return Ok(());
             }
-            reader.get(&Key::new(inode, Kind::Inline, 0))?.map(|found| found.value)
+            reader.get(&Key::new(inode, Kind::Inline, 0))?
         };
         match value {
             Some(value) => self.write_extents(&parameters, inode, 0, &value, false).map(drop),
@@ -55,7 +56,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<()> {
         let parameters = self.parameters();
         loop {
-            let attributes = Inode::load_regular(&self.reader()?, inode)?;
+            let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;
             if size <= attributes.size {
                 return Ok(());
             }
@@ -93,7 +94,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Zeroes the bytes of the last block behind the end of the file.
     fn zero_tail(&self, parameters: &Parameters, inode: InodeNumber, size: u64) -> Result<()> {
         let tail = parameters.block_of(size);
-        let mapped = map::overlap(&self.reader()?, parameters, inode, tail, tail + 1)?;
+        let mapped = map::overlap(&self.engine.reader()?, parameters, inode, tail, tail + 1)?;
         if mapped.is_none_or(|mapped| mapped.extent.unwritten) {
             return self.update(SpaceClass::Normal, |tx| publish::clear_tail_stale(tx, inode));
         }

@@ -3,15 +3,15 @@
 
 use alloc::vec::Vec;
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
-use crate::extent::{Extent, written_blocks_max};
-use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, Inode};
+use crate::format::extent::{Extent, written_blocks_max};
+use crate::format::inode::{FLAG_INLINE, FLAG_TAIL_STALE, Inode};
+use crate::format::key::{Key, Kind};
 use crate::fs::map::{self, Mapped};
-use crate::fs::memory;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::memory;
 use crate::types::{BlockRun, Generation, InodeNumber};
 
 /// Most keys that the extents of one batch change; the rest is for the inode and what joins or
@@ -129,7 +129,7 @@ pub(crate) fn write_inline<K: Keyspace>(
         return Err(Error::Busy);
     }
     let key = Key::new(inode, Kind::Inline, 0);
-    let mut value = tx.get(&key)?.map(|found| found.value).unwrap_or_default();
+    let mut value = tx.get(&key)?.unwrap_or_default();
     let end = offset.checked_add(data.len()).ok_or(Error::FileTooLarge)?;
     if value.len() < end {
         value.try_reserve_exact(end - value.len()).map_err(|_| Error::OutOfMemory)?;

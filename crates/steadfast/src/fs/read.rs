@@ -8,13 +8,13 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::KeyspaceRead;
 use crate::error::{Error, Result};
-use crate::fs::inode::{FLAG_INLINE, Inode};
+use crate::format::inode::{FLAG_INLINE, Inode};
+use crate::format::key::{Key, Kind};
 use crate::fs::map::{self, Mapped};
-use crate::fs::memory;
 use crate::fs::parameters::Parameters;
-use crate::key::{Key, Kind};
-use crate::keyspace::KeyspaceRead;
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
@@ -113,7 +113,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 // What was just rolled back may be in use for something else by now: look it up
                 // once more.
                 Err(Error::CorruptData { .. }) => {
-                    self.note_repeated_read();
+                    self.engine.note_repeated_read();
                     self.read_step(inode, from, rest)?
                 }
                 other => other?,
@@ -134,7 +134,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         buffer: &mut [u8],
     ) -> Result<(usize, Inode)> {
         let parameters = self.parameters();
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
         let rest = usize::try_from(attributes.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let length = buffer.len().min(rest).min(STEP_BYTES);
@@ -143,7 +143,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         if attributes.has(FLAG_INLINE) {
             let found = reader.get(&Key::new(inode, Kind::Inline, 0))?;
-            let value = found.map(|found| found.value).unwrap_or_default();
+            let value = found.unwrap_or_default();
             let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
             let count = length.min(value.len() - start);
             buffer[..count].copy_from_slice(&value[start..start + count]);
@@ -155,7 +155,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for mapped in &step.extents {
             memory::push(&mut runs, mapped.extent.run())?;
         }
-        let _pin = self.pin(&runs)?;
+        let _pin = self.engine.pin(&runs)?;
         drop(reader);
         let buffer = &mut buffer[..step.length];
         self.read_extents(&parameters, inode, offset, buffer, &step.extents)?;
@@ -218,7 +218,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<()> {
         let skip = index - mapped.index;
         let address = mapped.extent.address.0 + skip;
-        self.read_blocks(BlockAddress(address), buffer)?;
+        self.engine.read_blocks(BlockAddress(address), buffer)?;
         let granule = parameters.granule as usize;
         let first = skip as usize * parameters.granules_per_block() as usize;
         let checksums = mapped.extent.checksums.get(first..).unwrap_or_default();
@@ -226,7 +226,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let Some(expected) = checksums.get(number) else {
                 return Err(Error::CorruptData { inode, address: BlockAddress(address) });
             };
-            if self.crc(bytes) != *expected && !planted(Sabotage::IgnoreDataChecksum) {
+            if self.engine.crc(bytes) != *expected && !planted(Sabotage::IgnoreDataChecksum) {
                 let position = address * parameters.block() + (number * granule) as u64;
                 if !self.read_other_copy(position, bytes, *expected) {
                     let address = BlockAddress(position / parameters.block());
@@ -240,14 +240,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Looks for a copy of a granule that matches its checksum on a medium that keeps several, and
     /// reports the bad ones.
     fn read_other_copy(&self, position: u64, bytes: &mut [u8], expected: u32) -> bool {
-        let medium = &self.store().medium;
+        let medium = &self.engine.store().medium;
         let copies = medium.copies();
         if copies < 2 {
             return false;
         }
         for copy in 0..copies {
             match medium.read_copy(copy, position, bytes) {
-                Ok(()) if self.crc(bytes) == expected => return true,
+                Ok(()) if self.engine.crc(bytes) == expected => return true,
                 _ => medium.report_bad(copy, position, bytes.len() as u64),
             }
         }

@@ -8,21 +8,21 @@
 //!
 //! Blocks that several extents name would be there once more for the one that moves. Defragmenting
 //! leaves them where they are: moving takes more room than it saves seeks, and people clone files
-//! to save room. Making a volume smaller moves them once ([`crate::volume`], `move_shared`).
+//! to save room. Making a volume smaller moves them once ([`crate::engine`], `move_shared`).
 
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
-use crate::extent::{Extent, written_blocks_max};
-use crate::fs::inode::{FLAG_INLINE, Inode};
+use crate::format::extent::{Extent, written_blocks_max};
+use crate::format::inode::{FLAG_INLINE, Inode};
+use crate::format::key::{Key, Kind};
 use crate::fs::map::{self, Mapped};
-use crate::fs::memory;
 use crate::fs::publish::extents_needed;
 use crate::fs::tx::Tx;
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
+use crate::memory;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 use crate::volume::Volume;
@@ -63,7 +63,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut found = Fragmentation::default();
         let (mut at, mut end) = (0, None);
         loop {
-            let reader = self.reader()?;
+            let reader = self.engine.reader()?;
             Inode::load_regular(&reader, inode)?;
             let Some(mapped) = map::starting(&reader, &parameters, inode, at, u64::MAX)? else {
                 return Ok(found);
@@ -89,10 +89,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         inode: InodeNumber,
         cursor: DefragmentCursor,
     ) -> Result<Option<DefragmentCursor>> {
-        self.check_writable()?;
-        self.check_not_held()?;
+        self.engine.check_writable()?;
+        self.engine.check_not_held()?;
         let _guard = self.inode_lock(inode);
-        let attributes = Inode::load_regular(&self.reader()?, inode)?;
+        let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;
         if attributes.has(FLAG_INLINE) {
             return Ok(None);
         }
@@ -104,7 +104,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(None) };
         let next = last.end();
         let before = breaks(cursor.goal, old.iter().map(|mapped| mapped.extent.run()));
-        let shared = self.is_shared(self.reader()?.root(), first.extent.run())?;
+        let shared = self.engine.is_shared(self.engine.reader()?.root(), first.extent.run())?;
         let moved = if before == 0 || first.extent.unwritten || shared {
             None
         } else {
@@ -123,7 +123,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn place_for(&self, blocks: u64) -> Result<Option<BlockAddress>> {
         match self.reserve(blocks.max(1), 1, None, SpaceClass::Normal) {
             Ok(run) => {
-                self.release_blocks(run);
+                self.engine.release_blocks(run);
                 Ok(Some(run.start))
             }
             Err(Error::NoSpace) => Ok(None),
@@ -141,14 +141,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         wanted: &dyn Fn(BlockRun) -> bool,
     ) -> Result<Vec<Mapped>> {
         let parameters = self.parameters();
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let wanted = |mapped: &Mapped| wanted(mapped.extent.run());
         let mut old: Vec<Mapped> = Vec::new();
         let (mut at, mut blocks) = (from, 0);
         while let Some(mapped) = map::starting(&reader, &parameters, inode, at, u64::MAX)? {
             blocks += u64::from(mapped.extent.length);
-            let alone =
-                mapped.extent.unwritten || self.is_shared(reader.root(), mapped.extent.run())?;
+            let alone = mapped.extent.unwritten
+                || self.engine.is_shared(reader.root(), mapped.extent.run())?;
             let follows = old.last().is_none_or(|last| last.end() == mapped.index && !alone);
             let full = old.len() == STEP_EXTENTS || blocks * parameters.block() > STEP_BYTES;
             if !old.is_empty() && (!follows || full || !wanted(&mapped)) {
@@ -189,8 +189,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Err(Error::NoSpace) if last.extent.length > 1 => {
                     let half = last.index + u64::from(last.extent.length / 2);
                     let end = rest.as_ref().map_or(last.end(), Mapped::end);
-                    let whole =
-                        map::overlap(&self.reader()?, &self.parameters(), inode, last.index, end)?;
+                    let whole = map::overlap(
+                        &self.engine.reader()?,
+                        &self.parameters(),
+                        inode,
+                        last.index,
+                        end,
+                    )?;
                     let whole = whole.ok_or(Error::Busy)?;
                     rest = Some(whole.clip(half, end)?);
                     old = memory::collect([whole.clip(whole.index, half)?])?;
@@ -215,12 +220,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let Some(first) = old.first() else { return Ok(None) };
         let blocks: u64 = old.iter().map(|mapped| u64::from(mapped.extent.length)).sum();
         let runs = self.reserve_runs(blocks, goal, class)?;
-        let give_back = |runs: &[BlockRun]| runs.iter().for_each(|run| self.release_blocks(*run));
+        let give_back =
+            |runs: &[BlockRun]| runs.iter().for_each(|run| self.engine.release_blocks(*run));
         let parameters = self.parameters();
         let extent_max = written_blocks_max(
             parameters.block_size,
             parameters.granule,
-            self.reader()?.value_len_max(),
+            self.engine.reader()?.value_len_max(),
         );
         let pieces: usize = runs.iter().map(|run| extents_needed(run.count, extent_max)).sum();
         if pieces > STEP_EXTENTS || !accept(&runs) {
@@ -264,16 +270,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         while left > 0 {
             let reserved = match class {
                 SpaceClass::Normal | SpaceClass::Rewrite => self.reserve(left, left, goal, class),
-                SpaceClass::Freeing => self.reserve_for_move(left, goal),
+                SpaceClass::Freeing => self.engine.reserve_for_move(left, goal),
             };
             let pushed = reserved.and_then(|run| {
-                memory::push(&mut runs, run).inspect_err(|_| self.release_blocks(run))?;
+                memory::push(&mut runs, run).inspect_err(|_| self.engine.release_blocks(run))?;
                 Ok(run)
             });
             let run = match pushed {
                 Ok(run) if runs.len() <= STEP_EXTENTS => run,
                 failed => {
-                    runs.iter().for_each(|run| self.release_blocks(*run));
+                    runs.iter().for_each(|run| self.engine.release_blocks(*run));
                     return Err(failed.err().unwrap_or(Error::NoSpace));
                 }
             };
@@ -285,24 +291,24 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Copies the blocks of extents, as they are, to `runs`, which are as long together.
     fn copy_blocks(&self, old: &[Mapped], runs: &[BlockRun]) -> Result<()> {
-        let block = self.superblock().block_size as usize;
+        let block = self.engine.superblock().block_size as usize;
         let blocks: u64 = runs.iter().map(|run| run.count).sum();
         let mut sources = Vec::new();
         for mapped in old {
             memory::push(&mut sources, mapped.extent.run())?;
         }
-        let _pins = self.pin(&sources);
+        let _pins = self.engine.pin(&sources);
         let mut buffer = memory::zeroed(blocks as usize * block)?;
         let mut rest = &mut buffer[..];
         for run in sources {
             let (part, behind) = rest.split_at_mut(run.count as usize * block);
-            self.read_blocks(run.start, part)?;
+            self.engine.read_blocks(run.start, part)?;
             rest = behind;
         }
         let mut rest = &buffer[..];
         for run in runs {
             let (part, behind) = rest.split_at(run.count as usize * block);
-            self.write_blocks(run.start, &[part])?;
+            self.engine.write_blocks(run.start, &[part])?;
             rest = behind;
         }
         Ok(())
@@ -337,7 +343,7 @@ fn take_out<K: Keyspace>(
             tx.put(Key::new(inode, Kind::Extent, rest.index), rest.extent.encode()?)?;
         }
         let same = match tx.get(&key)? {
-            Some(found) => found.value == whole.encode()?,
+            Some(found) => found == whole.encode()?,
             None => false,
         };
         if !same {

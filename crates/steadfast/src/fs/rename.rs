@@ -1,17 +1,16 @@
 //! Changing names: replace, refuse to replace, exchange, leave a whiteout behind; within one
 //! directory or across two.
 
+use crate::engine::keyspace::Keyspace;
 use crate::error::{Error, Result};
-use crate::fs::attr::{Caller, FileKind, RenameMode};
-use crate::fs::create;
-use crate::fs::dirent::{self, Target};
-use crate::fs::inode::{Inode, damaged};
+use crate::format::dirent::Target;
+use crate::format::inode::{FileKind, Inode, damaged};
+use crate::format::key::Key;
+use crate::fs::attr::{Caller, RenameMode};
 use crate::fs::link::{check_empty, drop_link};
-use crate::fs::name;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::key::Key;
-use crate::keyspace::Keyspace;
+use crate::fs::{create, dirent, name};
 use crate::types::InodeNumber;
 
 /// More levels than any path can have; only a damaged volume has parents that never end.

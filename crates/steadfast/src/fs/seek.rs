@@ -2,13 +2,13 @@
 
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::KeyspaceRead;
 use crate::error::{Error, Result};
+use crate::format::inode::{FLAG_INLINE, Inode};
+use crate::format::key::{Key, Kind};
 use crate::fs::attr::SeekTo;
-use crate::fs::inode::{FLAG_INLINE, Inode};
 use crate::fs::map;
 use crate::fs::parameters::Parameters;
-use crate::key::{Key, Kind};
-use crate::keyspace::KeyspaceRead;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -52,14 +52,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `NoSuchOffset`: `offset` is at or behind the end, or no data follows. `IsADirectory`,
     /// `NotARegularFile`, `Stale`.
     pub fn seek(&self, inode: InodeNumber, offset: u64, to: SeekTo) -> Result<u64> {
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
         if offset >= attributes.size {
             return Err(Error::NoSuchOffset);
         }
         if attributes.has(FLAG_INLINE) {
             let found = reader.get(&Key::new(inode, Kind::Inline, 0))?;
-            let data = found.map_or(0, |found| found.value.len() as u64).min(attributes.size);
+            let data = found.map_or(0, |found| found.len() as u64).min(attributes.size);
             return match to {
                 SeekTo::Data if offset < data => Ok(offset),
                 SeekTo::Data => Err(Error::NoSuchOffset),

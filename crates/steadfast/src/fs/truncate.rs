@@ -5,13 +5,13 @@
 //! hole; before it, the caller has finished a pending truncation and zeroed a stale tail, because
 //! both would show through.
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
-use crate::fs::inode::{FLAG_INLINE, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
+use crate::format::key::{Key, Kind};
 use crate::fs::orphan;
-use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead};
 use crate::types::InodeNumber;
 
 /// Sets the size of a regular file and stores the inode.
@@ -53,12 +53,12 @@ fn cut_inline<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber, size: u64) ->
     let Some(mut found) = tx.get(&key)? else {
         return Ok(());
     };
-    if found.value.len() as u64 <= size {
+    if found.len() as u64 <= size {
         return Ok(());
     }
     if size == 0 {
         return tx.delete(&key);
     }
-    found.value.truncate(size as usize);
-    tx.put(key, found.value)
+    found.truncate(size as usize);
+    tx.put(key, found)
 }

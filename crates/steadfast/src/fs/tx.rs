@@ -1,23 +1,17 @@
-//! One attempt at an operation: reads that remember what they relied on, writes that the operation
-//! itself sees at once, and a batch at the end.
+//! A transaction of the file system: writes that the operation itself sees at once, and a batch at
+//! the end.
 //!
 //! Invariants:
 //! - nothing reaches the keyspace before [`Tx::commit`]; dropping a `Tx` undoes it;
-//! - every value that was read becomes a precondition. A *range* is guarded by the inode key of its
-//!   owner: whoever adds or removes a key of an inode (an entry, an attribute, an extent) also
-//!   writes its inode key, and every reader of a range has read that key;
 //! - the mutations are sorted by key, at most one a key, and remove only keys that exist.
 
 use alloc::vec::Vec;
-use core::cell::RefCell;
 
+use crate::engine::keyspace::{BATCH_MUTATIONS_MAX, Keyspace, KeyspaceRead, SpaceClass, Visit};
 use crate::error::{Error, Result};
-use crate::fs::memory;
-use crate::key::Key;
-use crate::keyspace::{
-    BATCH_MUTATIONS_MAX, Batch, Keyspace, KeyspaceRead, Mutation, Precondition, SpaceClass, Value,
-    Version, Versioned, Visit,
-};
+use crate::format::key::Key;
+use crate::format::{Mutation, Value};
+use crate::memory;
 use crate::types::Timestamp;
 
 /// A transaction on a keyspace, not yet committed.
@@ -25,13 +19,12 @@ pub(crate) struct Tx<'k, K: Keyspace> {
     keyspace: &'k K,
     class: SpaceClass,
     writes: Vec<Mutation>,
-    seen: RefCell<Vec<Precondition>>,
 }
 
 impl<'k, K: Keyspace> Tx<'k, K> {
     /// An empty transaction.
     pub fn new(keyspace: &'k K, class: SpaceClass) -> Self {
-        Tx { keyspace, class, writes: Vec::new(), seen: RefCell::new(Vec::new()) }
+        Tx { keyspace, class, writes: Vec::new() }
     }
 
     /// The keyspace below, for numbers, time and birth stamps.
@@ -53,27 +46,6 @@ impl<'k, K: Keyspace> Tx<'k, K> {
         self.writes.binary_search_by(|write| write.key.cmp(key))
     }
 
-    /// Remembers that `key` was at `version`.
-    ///
-    /// # Errors
-    /// `Conflict` where it was seen at another version before: the attempt has no consistent view.
-    fn note(&self, key: &Key, version: Option<Version>) -> Result<()> {
-        let mut seen = self.seen.borrow_mut();
-        match seen.binary_search_by(|precondition| precondition.key.cmp(key)) {
-            Ok(at) if seen[at].version == version => Ok(()),
-            Ok(_) => Err(Error::Conflict),
-            Err(at) => memory::insert(&mut seen, at, Precondition { key: *key, version }),
-        }
-    }
-
-    /// States that `key` is absent, as a range read has shown, so that the commit relies on it.
-    pub fn expect_absent(&self, key: &Key) -> Result<()> {
-        match self.position(key) {
-            Ok(_) => Ok(()),
-            Err(_) => self.note(key, None),
-        }
-    }
-
     /// Sets `key`.
     pub fn put(&mut self, key: Key, value: Value) -> Result<()> {
         match self.position(&key) {
@@ -87,19 +59,7 @@ impl<'k, K: Keyspace> Tx<'k, K> {
 
     /// Removes `key`; nothing happens where it does not exist.
     pub fn delete(&mut self, key: &Key) -> Result<()> {
-        let known = {
-            let seen = self.seen.borrow();
-            let at = seen.binary_search_by(|precondition| precondition.key.cmp(key));
-            at.ok().map(|at| seen[at].version.is_some())
-        };
-        let exists = match known {
-            Some(exists) => exists,
-            None => {
-                let found = self.keyspace.get(key)?;
-                self.note(key, found.as_ref().map(|found| found.version))?;
-                found.is_some()
-            }
-        };
+        let exists = self.keyspace.get_with(key, |_| ())?.is_some();
         match (self.position(key), exists) {
             (Ok(at), true) => self.writes[at].value = None,
             (Ok(at), false) => drop(self.writes.remove(at)),
@@ -111,74 +71,46 @@ impl<'k, K: Keyspace> Tx<'k, K> {
         Ok(())
     }
 
-    /// The batch of this transaction.
-    ///
-    /// # Errors
-    /// `Unsupported` where the operation changes more keys than a batch holds.
-    pub fn finish(self) -> Result<Batch> {
-        if self.writes.len() > BATCH_MUTATIONS_MAX {
-            return Err(Error::Unsupported("operation changes too many keys"));
-        }
-        Ok(Batch {
-            mutations: self.writes,
-            preconditions: self.seen.into_inner(),
-            class: self.class,
-        })
-    }
-
     /// Applies the transaction; one without changes succeeds at once.
     ///
     /// # Errors
-    /// `Conflict`: run the operation again. `NoSpace`, and what the keyspace answers.
+    /// `Unsupported` where the operation changes more keys than a batch holds; `NoSpace`, and what
+    /// the keyspace answers.
     pub fn commit(self) -> Result<()> {
         if self.writes.is_empty() {
             return Ok(());
         }
-        let keyspace = self.keyspace;
-        keyspace.commit(self.finish()?)
+        if self.writes.len() > BATCH_MUTATIONS_MAX {
+            return Err(Error::Unsupported("operation changes too many keys"));
+        }
+        self.keyspace.commit(self.writes, self.class)
     }
 }
 
 impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
-    fn get(&self, key: &Key) -> Result<Option<Versioned>> {
-        if let Ok(at) = self.position(key) {
-            return match &self.writes[at].value {
-                None => Ok(None),
-                Some(value) => {
-                    Ok(Some(Versioned { value: memory::copy(value)?, version: Version::default() }))
-                }
-            };
+    fn get(&self, key: &Key) -> Result<Option<Value>> {
+        match self.position(key) {
+            Ok(at) => self.writes[at].value.as_deref().map(memory::copy).transpose(),
+            Err(_) => self.keyspace.get(key),
         }
-        let found = self.keyspace.get(key)?;
-        self.note(key, found.as_ref().map(|found| found.version))?;
-        Ok(found)
     }
 
-    fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8], Version) -> T) -> Result<Option<T>> {
-        if let Ok(at) = self.position(key) {
-            return Ok(self.writes[at].value.as_ref().map(|value| take(value, Version::default())));
+    fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        match self.position(key) {
+            Ok(at) => Ok(self.writes[at].value.as_deref().map(take)),
+            Err(_) => self.keyspace.get_with(key, take),
         }
-        let mut seen = None;
-        let found = self.keyspace.get_with(key, |value, version| {
-            seen = Some(version);
-            take(value, version)
-        })?;
-        self.note(key, seen)?;
-        Ok(found)
     }
 
     fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
         let (Ok(first) | Err(first)) = self.position(from);
         if self.writes.get(first).is_none_or(|write| write.key > *to) {
-            return self.keyspace.scan(from, to, &mut |key, value, version| {
-                self.note(key, Some(version))?;
-                visit(key, value, version)
-            });
+            return self.keyspace.scan(from, to, visit);
         }
         let mut next = Some(*from);
         while let Some(from) = next.filter(|from| from <= to) {
-            let Some((key, found)) = self.next(&from, to)? else { break };
-            if !visit(&key, &found.value, found.version)? {
+            let Some((key, value)) = self.next(&from, to)? else { break };
+            if !visit(&key, &value)? {
                 break;
             }
             next = key.successor();
@@ -186,7 +118,7 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
         Ok(())
     }
 
-    fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {
+    fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
         let mut start = *from;
         let below = loop {
             if start > *to {
@@ -204,10 +136,10 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
         let own = self.writes[first..].iter().take_while(|write| write.key <= *to);
         let own =
             own.filter_map(|write| write.value.as_ref().map(|value| (write.key, value))).next();
-        self.choose(below, own, |own, below| own < below)
+        choose(below, own, |own, below| own < below)
     }
 
-    fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Versioned)>> {
+    fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
         let mut end = *to;
         let below = loop {
             if end < *from {
@@ -228,7 +160,7 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
         let own = self.writes[..behind].iter().rev().take_while(|write| write.key >= *from);
         let own =
             own.filter_map(|write| write.value.as_ref().map(|value| (write.key, value))).next();
-        self.choose(below, own, |own, below| own > below)
+        choose(below, own, |own, below| own > below)
     }
 
     fn value_len_max(&self) -> usize {
@@ -236,56 +168,26 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
     }
 }
 
-impl<K: Keyspace> Tx<'_, K> {
-    /// Of what the keyspace has and what this transaction has written, the one that comes first.
-    fn choose(
-        &self,
-        below: Option<(Key, Versioned)>,
-        own: Option<(Key, &Value)>,
-        own_first: impl Fn(&Key, &Key) -> bool,
-    ) -> Result<Option<(Key, Versioned)>> {
-        match (below, own) {
-            (Some((key, _)), Some((own_key, value))) if own_first(&own_key, &key) => Ok(Some((
-                own_key,
-                Versioned { value: memory::copy(value)?, version: Version::default() },
-            ))),
-            (Some((key, found)), _) => {
-                self.note(&key, Some(found.version))?;
-                Ok(Some((key, found)))
-            }
-            (None, Some((key, value))) => Ok(Some((
-                key,
-                Versioned { value: memory::copy(value)?, version: Version::default() },
-            ))),
-            (None, None) => Ok(None),
+/// Of what the keyspace has and what this transaction has written, the one that comes first.
+fn choose(
+    below: Option<(Key, Value)>,
+    own: Option<(Key, &Value)>,
+    own_first: impl Fn(&Key, &Key) -> bool,
+) -> Result<Option<(Key, Value)>> {
+    match (below, own) {
+        (Some((below, value)), Some((own, _))) if !own_first(&own, &below) => {
+            Ok(Some((below, value)))
         }
-    }
-}
-
-/// Runs `operation` in transactions of its own until one commits without a conflict.
-///
-/// # Errors
-/// What the operation or the commit answers, other than `Conflict`.
-#[cfg_attr(not(test), allow(dead_code))]
-pub(crate) fn retry<K: Keyspace, T>(
-    keyspace: &K,
-    class: SpaceClass,
-    operation: impl Fn(&mut Tx<'_, K>) -> Result<T>,
-) -> Result<T> {
-    loop {
-        let mut tx = Tx::new(keyspace, class);
-        match operation(&mut tx).and_then(|answer| tx.commit().map(|()| answer)) {
-            Err(Error::Conflict) => {}
-            other => return other,
-        }
+        (_, Some((own, value))) => Ok(Some((own, memory::copy(value)?))),
+        (below, None) => Ok(below),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::double::MemoryKeyspace;
-    use crate::key::Kind;
+    use crate::format::key::Kind;
+    use crate::fs::tests::keyspace::{MemoryKeyspace, update};
     use crate::types::InodeNumber;
     use alloc::vec;
 
@@ -294,8 +196,8 @@ mod tests {
     }
 
     fn seeded() -> MemoryKeyspace {
-        let keyspace = MemoryKeyspace::new(1);
-        retry(&keyspace, SpaceClass::Normal, |tx| {
+        let keyspace = MemoryKeyspace::new();
+        update(&keyspace, SpaceClass::Normal, |tx| {
             for suffix in [10, 20, 30] {
                 tx.put(key(suffix), vec![suffix as u8])?;
             }
@@ -316,7 +218,7 @@ mod tests {
             let mut found = vec![];
             let mut from = key(0);
             while let Some((next, value)) = tx.next(&from, &key(u64::MAX)).unwrap() {
-                found.push((next.suffix(), value.value[0]));
+                found.push((next.suffix(), value[0]));
                 from = next.successor().unwrap();
             }
             found
@@ -328,29 +230,13 @@ mod tests {
         tx.delete(&key(25)).unwrap();
         tx.delete(&key(99)).unwrap();
         assert_eq!(keys(&tx), [(10, 11), (30, 30)]);
-        let batch = tx.finish().unwrap();
-        assert_eq!(batch.mutations.len(), 2, "a key that never existed is not removed: {batch:?}");
-    }
-
-    #[test]
-    fn a_stale_read_is_a_conflict() {
-        let keyspace = seeded();
-        let mut tx = Tx::new(&keyspace, SpaceClass::Normal);
-        tx.get(&key(10)).unwrap();
-        tx.put(key(20), vec![1]).unwrap();
-        retry(&keyspace, SpaceClass::Normal, |tx| tx.put(key(10), vec![9])).unwrap();
-        assert_eq!(tx.commit(), Err(Error::Conflict));
-        let mut tx = Tx::new(&keyspace, SpaceClass::Normal);
-        assert!(tx.get(&key(77)).unwrap().is_none());
-        tx.put(key(20), vec![1]).unwrap();
-        retry(&keyspace, SpaceClass::Normal, |tx| tx.put(key(77), vec![9])).unwrap();
-        assert_eq!(tx.commit(), Err(Error::Conflict));
+        assert_eq!(tx.writes.len(), 2, "a key that never existed is not removed: {:?}", tx.writes);
     }
 
     #[test]
     fn too_many_changes_are_refused() {
-        let keyspace = MemoryKeyspace::new(1);
-        let answer = retry(&keyspace, SpaceClass::Normal, |tx| {
+        let keyspace = MemoryKeyspace::new();
+        let answer = update(&keyspace, SpaceClass::Normal, |tx| {
             (0..65).try_for_each(|suffix| tx.put(key(suffix), vec![]))
         });
         assert!(matches!(answer, Err(Error::Unsupported(_))));

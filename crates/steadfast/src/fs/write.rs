@@ -13,20 +13,21 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use crate::engine::PinGuard;
+use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
-use crate::extent::written_blocks_max;
-use crate::fs::inode::{FLAG_INLINE, Inode};
+use crate::format::extent::written_blocks_max;
+use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, Inode};
+use crate::format::key::{Key, Kind};
 use crate::fs::map::{self, Mapped};
-use crate::fs::memory;
-use crate::fs::parameters::{FILE_SIZE_MAX, Parameters};
+use crate::fs::parameters::Parameters;
 use crate::fs::publish::{self, EXTENT_CHANGES_MAX, Part, Plan, extents_needed};
-use crate::key::{Key, Kind};
-use crate::keyspace::{KeyspaceRead, SpaceClass};
 use crate::mask::TransactionMask;
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
-use crate::volume::{PinGuard, Volume};
+use crate::volume::Volume;
 
 /// Most bytes written in one batch.
 const STEP_BYTES: usize = 1 << 20;
@@ -107,7 +108,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn append(&self, inode: InodeNumber, data: &[u8], sync: bool) -> Result<u64> {
         let offset = {
             let _guard = self.inode_lock(inode);
-            let offset = Inode::load_regular(&self.reader()?, inode)?.size;
+            let offset = Inode::load_regular(&self.engine.reader()?, inode)?.size;
             self.write_locked(inode, offset, data)?;
             offset
         };
@@ -116,16 +117,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     fn written(&self, sync: bool) -> Result<()> {
-        self.event(TransactionMask::WRITE)?;
+        self.engine.event(TransactionMask::WRITE)?;
         let sync = sync
             && (!planted(Sabotage::SyncWriteNeedsFsync)
-                || self.active_mask().contains(TransactionMask::FSYNC));
-        if sync { self.event(TransactionMask::SYNC_WRITE) } else { Ok(()) }
+                || self.engine.active_mask().contains(TransactionMask::FSYNC));
+        if sync { self.engine.event(TransactionMask::SYNC_WRITE) } else { Ok(()) }
     }
 
     /// Writes under the inode's data lock, which the caller holds.
     pub(crate) fn write_locked(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        Inode::load_regular(&self.reader()?, inode)?;
+        Inode::load_regular(&self.engine.reader()?, inode)?;
         let end = offset.checked_add(data.len() as u64);
         end.filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
         let mut done = 0;
@@ -142,13 +143,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let blocks = parameters.block_of(offset)..parameters.blocks_for(end);
         self.prepare_growth(inode, end, Some(blocks))?;
         let (inline_max, inline) = {
-            let reader = self.reader()?;
+            let reader = self.engine.reader()?;
             let inline_max = parameters.inline_max.min(reader.value_len_max());
             let attributes = Inode::load_regular(&reader, inode)?;
             let inline = match attributes.has(FLAG_INLINE) {
-                true => {
-                    Some(reader.get(&Key::new(inode, Kind::Inline, 0))?.map(|found| found.value))
-                }
+                true => Some(reader.get(&Key::new(inode, Kind::Inline, 0))?),
                 false => None,
             };
             (inline_max, inline)
@@ -211,15 +210,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         offset: u64,
         end: u64,
     ) -> Result<(Old, PinGuard<'_, M, P>)> {
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
         let from = parameters.block_of(offset);
         let mut old =
             Old { extents: Vec::new(), end: parameters.blocks_for(end), goal: None, inline: 0 };
         if attributes.has(FLAG_INLINE) {
             let value = reader.get(&Key::new(inode, Kind::Inline, 0))?;
-            old.inline = value.map_or(0, |found| found.value.len());
-            return Ok((old, self.pin(&[])?));
+            old.inline = value.map_or(0, |found| found.len());
+            return Ok((old, self.engine.pin(&[])?));
         }
         let before = map::preceding(&reader, parameters, inode, from)?;
         old.goal = before.map(|before| {
@@ -240,7 +239,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for mapped in old.extents.iter().filter(|mapped| mapped.extent.unwritten) {
             memory::push(&mut in_place, mapped.extent.run())?;
         }
-        let pins = self.pin(&in_place)?;
+        let pins = self.engine.pin(&in_place)?;
         Ok((old, pins))
     }
 
@@ -288,8 +287,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// What a write may use up: one that replaces blocks which are the file's alone gives back as
     /// many as it takes.
     fn class_of_write(&self, from: u64, old: &Old) -> SpaceClass {
-        let alone =
-            |mapped: &Mapped| mapped.extent.unwritten || self.is_unshared(mapped.extent.birth);
+        let alone = |mapped: &Mapped| {
+            mapped.extent.unwritten || self.engine.is_unshared(mapped.extent.birth)
+        };
         let replaces =
             old.mapped(from) == old.end.saturating_sub(from) && old.extents.iter().all(alone);
         if replaces { SpaceClass::Rewrite } else { SpaceClass::Normal }
@@ -306,7 +306,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let extent_max = written_blocks_max(
             parameters.block_size,
             parameters.granule,
-            self.reader()?.value_len_max(),
+            self.engine.reader()?.value_len_max(),
         );
         let mut room = EXTENT_CHANGES_MAX.saturating_sub(old.extents.len() + 2);
         let mut plan = Plan { from, end: from, parts: Vec::new(), size: 0, times: true };
@@ -368,11 +368,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let count = part.run.count as usize * parameters.granules_per_block() as usize;
             part.checksums.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
             for slice in slices {
-                part.checksums.extend(slice.chunks(granule).map(|bytes| self.crc(bytes)));
+                part.checksums.extend(slice.chunks(granule).map(|bytes| self.engine.crc(bytes)));
             }
             match part.in_place {
-                None => self.write_blocks(part.run.start, &slices)?,
-                Some(_) => self.write_blocks_in_place(part.run.start, &slices)?,
+                None => self.engine.write_blocks(part.run.start, &slices)?,
+                Some(_) => self.engine.write_blocks_in_place(part.run.start, &slices)?,
             }
         }
         Ok(())
@@ -381,7 +381,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Gives the reserved blocks of a write that failed back.
     pub(crate) fn release_parts(&self, parts: &[Part]) {
         for part in parts.iter().filter(|part| part.in_place.is_none()) {
-            self.release_blocks(part.run);
+            self.engine.release_blocks(part.run);
         }
     }
 }

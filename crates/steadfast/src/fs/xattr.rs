@@ -16,17 +16,16 @@
 
 use alloc::vec::Vec;
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
-use crate::fs::attr::{FileKind, SetXattrMode};
-use crate::fs::inode::{FLAG_ACL_ACCESS, FLAG_ACL_DEFAULT, Inode, damaged};
-use crate::fs::memory;
-use crate::fs::name;
+use crate::format::inode::{FLAG_ACL_ACCESS, FLAG_ACL_DEFAULT, FileKind, Inode, damaged};
+use crate::format::key::{Key, Kind};
+use crate::fs::attr::SetXattrMode;
 use crate::fs::parameters::Parameters;
-use crate::fs::permissions;
 use crate::fs::pieces::{self, Place};
 use crate::fs::tx::Tx;
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead};
+use crate::fs::{name, permissions};
+use crate::memory;
 use crate::types::InodeNumber;
 
 /// The attribute that holds the access ACL.
@@ -109,7 +108,7 @@ pub(crate) fn find(
         let first = view
             .get(&Key::new(inode, Kind::Xattr, from))?
             .ok_or(damaged("attribute: piece missing"))?;
-        let stored = Stored::load(view, place, first.value, true)?;
+        let stored = Stored::load(view, place, first, true)?;
         if stored.name() == name {
             return Ok(Some((place, stored)));
         }
@@ -191,7 +190,7 @@ pub(crate) fn list(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Vec<V
     let mut names = Vec::new();
     while let Some((key, found)) = view.next(&from, &last)? {
         let place = place(inode, key.suffix());
-        let stored = Stored::load(view, place, found.value, false)?;
+        let stored = Stored::load(view, place, found, false)?;
         memory::push(&mut names, memory::copy(stored.name())?)?;
         // Behind the last piece that this slot can have.
         match (key.suffix() | ((1 << PROBE_SHIFT) - 1)).checked_add(1) {
@@ -294,18 +293,16 @@ pub(crate) fn remove<K: Keyspace>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::double::MemoryKeyspace;
-    use crate::fs::tx::retry;
-    use crate::keyspace::SpaceClass;
+    use crate::engine::keyspace::SpaceClass;
+    use crate::fs::tests::keyspace::{MemoryKeyspace, update};
     use alloc::format;
     use alloc::vec;
 
     const INODE: InodeNumber = InodeNumber(20);
 
     fn with_inode(kind: FileKind) -> MemoryKeyspace {
-        let keyspace = MemoryKeyspace::new(5);
-        keyspace.conflict_one_in.set(4);
-        retry(&keyspace, SpaceClass::Normal, |tx| {
+        let keyspace = MemoryKeyspace::new();
+        update(&keyspace, SpaceClass::Normal, |tx| {
             Inode::new(kind, 0o644, 1, 2, tx.now()).store(tx, INODE)
         })
         .unwrap();
@@ -314,7 +311,7 @@ mod tests {
 
     fn put(keyspace: &MemoryKeyspace, name: &str, value: &[u8], mode: SetXattrMode) -> Result<()> {
         let parameters = Parameters::for_tests();
-        retry(keyspace, SpaceClass::Normal, |tx| {
+        update(keyspace, SpaceClass::Normal, |tx| {
             set(tx, &parameters, INODE, name.as_bytes(), value, mode)
         })
     }
@@ -341,7 +338,7 @@ mod tests {
         names.sort();
         assert_eq!(names, [&b"security.b"[..], long.as_bytes(), b"user.a"]);
         for name in names {
-            retry(&keyspace, SpaceClass::Freeing, |tx| {
+            update(&keyspace, SpaceClass::Freeing, |tx| {
                 remove(tx, &Parameters::for_tests(), INODE, &name)
             })
             .unwrap();

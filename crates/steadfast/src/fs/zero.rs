@@ -6,14 +6,14 @@ use core::ops::Range;
 
 use steadfast_media::Medium;
 
+use crate::engine::keyspace::SpaceClass;
 use crate::error::Result;
-use crate::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
-use crate::fs::inode::Inode;
+use crate::format::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
+use crate::format::inode::Inode;
 use crate::fs::map::{self, Mapped};
-use crate::fs::memory;
 use crate::fs::parameters::Parameters;
 use crate::fs::publish::{self, EXTENT_CHANGES_MAX, Part, Plan};
-use crate::keyspace::SpaceClass;
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
@@ -54,7 +54,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<bool> {
         let parameters = self.parameters();
         let block = parameters.block();
-        let old_size = Inode::load_regular(&self.reader()?, inode)?.size;
+        let old_size = Inode::load_regular(&self.engine.reader()?, inode)?.size;
         // Behind the end of the file there is nothing to keep: a range that reaches it takes the
         // whole last block.
         let reaches = end + u64::from(planted(Sabotage::HoleTakesLastByte)) >= old_size;
@@ -69,7 +69,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if zeroed.len() as u64 == block || known {
                 continue;
             }
-            let mapped = map::overlap(&self.reader()?, &parameters, inode, index, index + 1)?;
+            let mapped =
+                map::overlap(&self.engine.reader()?, &parameters, inode, index, index + 1)?;
             if mapped.is_some_and(|mapped| !mapped.extent.unwritten) {
                 memory::push(&mut edges, Edge { index, zeroed })?;
             } else if whole == Whole::Hole && index == from {
@@ -86,6 +87,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.zero_parts(&parameters, inode, &edges, &old, whole, &mut plan).and_then(|fits| {
                 let class = match plan.parts.is_empty() {
                     true => self
+                        .engine
                         .class_of_hole(old.first().is_some_and(|first| first.surrounds(from, to))),
                     false => SpaceClass::Normal,
                 };
@@ -108,7 +110,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         from: u64,
         to: u64,
     ) -> Result<Option<Vec<Mapped>>> {
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let mut old = Vec::new();
         let mut found = map::overlap(&reader, parameters, inode, from, to)?;
         while let Some(mapped) = found {
@@ -155,7 +157,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             goal = Some(BlockAddress(part.run.end()));
             let reserved = part.in_place.is_none().then_some(part.run);
             if let Err(error) = memory::push(&mut plan.parts, part) {
-                reserved.into_iter().for_each(|run| self.release_blocks(run));
+                reserved.into_iter().for_each(|run| self.engine.release_blocks(run));
                 return Err(error);
             }
             if plan.parts.len() > room {
@@ -180,11 +182,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let mut checksums = Vec::new();
         for granule in bytes.chunks(parameters.granule as usize) {
-            memory::push(&mut checksums, self.crc(granule))?;
+            memory::push(&mut checksums, self.engine.crc(granule))?;
         }
         let run = self.reserve(1, 1, goal, SpaceClass::Normal)?;
-        if let Err(error) = self.write_blocks(run.start, &[&bytes]) {
-            self.release_blocks(run);
+        if let Err(error) = self.engine.write_blocks(run.start, &[&bytes]) {
+            self.engine.release_blocks(run);
             return Err(error);
         }
         Ok(Part { index: edge.index, run, in_place: None, checksums })

@@ -1,6 +1,6 @@
 //! Finding the groups of the log, one after the other.
 //!
-//! Of a [group](super::group) the headers in both its blocks are looked at, and only the record
+//! Of a [group](crate::log::group) the headers in both its blocks are looked at, and only the record
 //! that counts is read in full: the newer one, or the other where that is torn. Where the record in
 //! the first block is the one that the group behind names as its predecessor, it is the newest, and
 //! the second block is not looked at. No block is read twice: what a look ahead has read is kept
@@ -10,12 +10,12 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::read_ring;
-use super::record::{Header, RECORD_HEADER, Record};
-use super::replay::Place;
 use crate::error::{Error, Result};
-use crate::fs::memory;
-use crate::layout::LogPosition;
+use crate::format::LogPosition;
+use crate::format::record::{Header, RECORD_HEADER, Record};
+use crate::log::read_ring;
+use crate::log::replay::Place;
+use crate::memory;
 use crate::platform::Platform;
 use crate::tree::Store;
 use crate::types::Lsn;
@@ -259,8 +259,8 @@ mod tests {
 
     use steadfast_media::{MediumOperation, SimMedium, SimOptions};
 
+    use crate::format::Metaroot;
     use crate::fs::{Caller, NewNode};
-    use crate::layout::Metaroot;
     use crate::log::replay;
     use crate::mask::TransactionMask;
     use crate::options::{FormatOptions, OpenOptions};
@@ -297,8 +297,8 @@ mod tests {
                 }
                 volume.transact().unwrap();
             }
-            let superblock = volume.superblock().clone();
-            let store = volume.store();
+            let superblock = volume.engine.superblock().clone();
+            let store = volume.engine.store();
             let durable =
                 Metaroot::read_newest(&store.medium, &superblock, &store.platform).unwrap();
             medium.take_records();

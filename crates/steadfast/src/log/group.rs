@@ -17,11 +17,10 @@
 
 use alloc::vec::Vec;
 
-use super::pack::GAIN_MAX;
-use super::record::Body;
-use super::{Log, RecordBuilder};
 use crate::error::Result;
-use crate::layout::Digest;
+use crate::format::record::Body;
+use crate::format::{Digest, GAIN_MAX, RecordBuilder};
+use crate::log::Log;
 use crate::sabotage::{Sabotage, planted};
 
 /// The group that the next record may join.

@@ -3,11 +3,11 @@
 
 use steadfast_media::Medium;
 
-use super::find::unless_unreadable;
-use super::record::{Header, RECORD_HEADER};
 use crate::error::{Error, Result};
-use crate::fs::memory;
-use crate::layout::Superblock;
+use crate::format::Superblock;
+use crate::format::record::{Header, RECORD_HEADER};
+use crate::log::find::unless_unreadable;
+use crate::memory;
 
 /// Bytes that are read at once: a multiple of every block size. Fewer where there is no memory for
 /// so many.

@@ -15,16 +15,14 @@ mod find;
 mod group;
 mod headers;
 mod newest;
-mod pack;
 mod past;
-mod record;
 mod replay;
 
+use crate::format::RECORD_HEADER;
+use crate::format::record::Header;
 pub use group::Next;
 pub use newest::Newest;
 pub use past::lsn_behind_the_past;
-use record::Header;
-pub use record::{RECORD_HEADER, RecordBuilder};
 pub use replay::{Replayed, Stranded, replay, stranded};
 
 use alloc::vec::Vec;
@@ -33,8 +31,8 @@ use group::Group;
 use steadfast_media::{Medium, Temperature};
 
 use crate::error::Result;
-use crate::fs::memory;
-use crate::layout::{LogPosition, Superblock};
+use crate::format::{LogPosition, Superblock};
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;

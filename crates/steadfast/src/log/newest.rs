@@ -6,11 +6,12 @@
 
 use alloc::vec::Vec;
 
-use super::record::Encoded;
-use super::{RecordBuilder, Replayed};
 use crate::error::Result;
-use crate::fs::memory;
-use crate::key::Key;
+use crate::format::RecordBuilder;
+use crate::format::key::Key;
+use crate::format::record::Encoded;
+use crate::log::Replayed;
+use crate::memory;
 
 /// The newest mutation of a key.
 #[derive(Debug, Clone, Copy)]

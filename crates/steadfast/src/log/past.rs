@@ -11,10 +11,10 @@
 
 use steadfast_media::Medium;
 
-use super::headers::{Start, headers};
 use crate::error::Result;
-use crate::fs::memory;
-use crate::layout::Superblock;
+use crate::format::Superblock;
+use crate::log::headers::{Start, headers};
+use crate::memory;
 use crate::types::Lsn;
 
 /// No LSN of a real volume comes near.

@@ -1,6 +1,6 @@
 //! Finding the end of the log after a power cut.
 //!
-//! Of each [group](super::group) the newest whole record counts, and the log ends before the first
+//! Of each [group](crate::log::group) the newest whole record counts, and the log ends before the first
 //! group that has none: all are torn, out of sequence or malformed. The last record may have been
 //! in flight together with the data that is new in it; then it counts only if that data is there,
 //! and otherwise the one before it does. What the medium says it will never read (flash and disks
@@ -11,16 +11,15 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::find::{Candidate, Finder, Found, Group, unless_unreadable};
-use super::headers::{Start, headers};
-use super::record::{self, Encoded, Header, RECORD_HEADER, Record};
-use super::{RECORD_SHARE, read_ring};
 use crate::error::{Error, Result};
-use crate::extent::{Extent, decode_birth, decode_run};
-use crate::fs::memory;
-use crate::key::Kind;
-use crate::keyspace::Mutation;
-use crate::layout::LogPosition;
+use crate::format::extent::{Extent, decode_birth, decode_run};
+use crate::format::key::Kind;
+use crate::format::record::{self, Encoded, Header, RECORD_HEADER, Record};
+use crate::format::{LogPosition, Mutation};
+use crate::log::find::{Candidate, Finder, Found, Group, unless_unreadable};
+use crate::log::headers::{Start, headers};
+use crate::log::{RECORD_SHARE, read_ring};
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;

@@ -3,10 +3,10 @@
 //! None of the changes can fail: bitmaps are in memory, and so is room for what has to be
 //! remembered ([`Space::reserve_notes`]).
 
-use super::Space;
 use crate::error::Result;
+use crate::format::NodePointer;
 use crate::sabotage::{Sabotage, planted};
-use crate::tree::NodePointer;
+use crate::space::Space;
 use crate::types::{BlockAddress, BlockRun};
 
 /// Ranges of fresh blocks that are remembered; blocks beyond them wait for a checkpoint like

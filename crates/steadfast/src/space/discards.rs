@@ -1,6 +1,6 @@
 //! Blocks that the medium may be told about: nobody needs what is in them.
 //!
-//! There are two ways in. What stops being busy at a [`thaw`](super::Space::thaw) is *waiting* at
+//! There are two ways in. What stops being busy at a [`thaw`](crate::space::Space::thaw) is *waiting* at
 //! once. A medium that [wants discards early](steadfast_media::Medium::wants_discards_early) is
 //! told sooner of data that operations let go: it is *unmarked* until a log mark is made of them,
 //! *marking* until that mark is durable, and *early* then. The durable tree names such blocks
@@ -17,8 +17,8 @@
 //!   written in between;
 //! - memory is bounded. What does not fit is not told: a discard is a hint.
 
-use super::{RangeSet, Space};
 use crate::sabotage::{Sabotage, planted};
+use crate::space::{RangeSet, Space};
 use crate::types::{BlockAddress, BlockRun};
 
 /// See the module.
@@ -113,7 +113,7 @@ impl Space {
     /// An operation has let go of a run of data, and nobody else holds it; `pinned` are the runs
     /// that readers are using. For media that want to know early.
     pub fn discard_early(&mut self, run: BlockRun, pinned: &[BlockRun]) {
-        if !super::change::overlaps_any(run, pinned) {
+        if !crate::space::change::overlaps_any(run, pinned) {
             self.discards.note_freed(run.start.0, run.end().min(self.limit));
         }
     }

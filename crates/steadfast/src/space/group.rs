@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
-use crate::fs::memory;
+use crate::memory;
 
 const TAG_FULL: u8 = 1;
 const TAG_BITMAP: u8 = 2;

@@ -31,11 +31,11 @@ use hashbrown::HashMap;
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
-use crate::fs::memory;
-use crate::key::Key;
-use crate::layout::Superblock;
+use crate::format::key::Key;
+use crate::format::{Root, Superblock};
+use crate::memory;
 use crate::platform::Platform;
-use crate::tree::{Root, Store};
+use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 use discards::Discards;
 pub use group::Bitmap;

@@ -2,10 +2,10 @@
 
 use steadfast_media::Medium;
 
-use super::{Roots, Space};
 use crate::error::Result;
-use crate::layout::Superblock;
+use crate::format::Superblock;
 use crate::platform::Platform;
+use crate::space::{Roots, Space};
 use crate::tree::Store;
 
 impl Space {
@@ -77,7 +77,7 @@ impl Space {
         self.end = superblock.end_block().max(self.end);
         self.limit = self.end;
         self.data_end = data_end(superblock, self.first, self.end);
-        let words = self.groups().min(super::FULL_HINTS_MAX).div_ceil(64) as usize;
+        let words = self.groups().min(crate::space::FULL_HINTS_MAX).div_ceil(64) as usize;
         let words = words.max(self.full.len());
         let mut all = [&mut self.full, &mut self.freed_in, &mut self.freed_in_frozen];
         // What is not remembered of a group is looked up.

@@ -3,10 +3,10 @@
 
 use steadfast_media::Medium;
 
-use super::{Roots, Space};
 use crate::error::{Error, Result};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::space::{Roots, Space};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 

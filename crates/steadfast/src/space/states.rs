@@ -4,14 +4,15 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::change::overlaps_any;
-use super::{Space, group, read_group};
 use crate::error::Result;
-use crate::fs::memory;
-use crate::key::Key;
+use crate::format::Root;
+use crate::format::key::Key;
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
-use crate::tree::{Root, Store};
+use crate::space::change::overlaps_any;
+use crate::space::{Space, group, read_group};
+use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 
 impl Space {

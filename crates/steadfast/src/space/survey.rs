@@ -1,15 +1,70 @@
 //! Looking at the bitmaps without taking part: for a map of the volume.
 
+use alloc::vec::Vec;
+
 use steadfast_media::Medium;
 
-use super::{Roots, Space};
 use crate::error::Result;
-use crate::fs::memory;
-use crate::key::{Key, Kind};
+use crate::format::key::{Key, Kind};
+use crate::memory;
 use crate::platform::Platform;
+use crate::space::{Bitmap, Roots, Space};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
-use crate::volume::Survey;
+
+/// What a group's blocks are, for counting.
+pub(crate) struct Survey {
+    pub start: u64,
+    pub used: Bitmap,
+    pub busy: Bitmap,
+    pub reserved: Vec<(u64, u64)>,
+    /// What can be allocated at all.
+    pub allocatable: BlockRun,
+}
+
+impl Survey {
+    /// The first run at or behind `from` that can be allocated, that no state uses and that is not
+    /// handed out.
+    pub fn free_run(&self, from: u64) -> Option<(u64, u64)> {
+        let from = from.max(self.allocatable.start.0);
+        let end = self.end().min(self.allocatable.end());
+        let mut at = from.checked_sub(self.start)?;
+        while let Some((first, last)) = self.busy.zeros(at) {
+            let (first, mut last) = (self.start + first, (self.start + last).min(end));
+            if first >= end {
+                return None;
+            }
+            let taken = self.used.ones(first - self.start).map(|(one, _)| self.start + one);
+            let reserved =
+                self.reserved.iter().filter(|(_, stop)| *stop > first).map(|(start, _)| *start);
+            last = reserved.chain(taken).min().unwrap_or(last).clamp(first, last);
+            if last > first {
+                return Some((first, last));
+            }
+            at = first + 1 - self.start;
+        }
+        None
+    }
+
+    pub fn end(&self) -> u64 {
+        self.start + self.used.len()
+    }
+
+    /// Used, busy and reserved blocks of `from..to`, of those that can be allocated at all.
+    pub fn count(&self, from: u64, to: u64) -> (u64, u64, u64) {
+        let low = from.max(self.allocatable.start.0);
+        let high = to.min(self.allocatable.end());
+        if low >= high {
+            return (0, 0, 0);
+        }
+        let (first, last) = (low - self.start, high - self.start);
+        let used = self.used.count_in(first, last);
+        let busy = self.busy.count_in(first, last);
+        let overlap = |(start, end): &(u64, u64)| high.min(*end).saturating_sub(low.max(*start));
+        let reserved: u64 = self.reserved.iter().map(overlap).sum();
+        (used, busy, reserved.min(busy - used.min(busy)))
+    }
+}
 
 impl Space {
     /// The first group at or after block `from` in which something may be in use; `None` where

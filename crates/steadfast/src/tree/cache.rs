@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use super::node::Node;
 use crate::error::{Error, Result};
-use crate::fs::memory;
+use crate::format::node::Node;
+use crate::memory;
 
 /// Steps of the clock hand for one eviction; past them the cache grows rather than stalls.
 const CLOCK_STEPS: usize = 128;

@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::node::Node;
-use super::{NodePointer, Root, Store};
 use crate::error::Result;
-use crate::fs::memory;
-use crate::key::Key;
-use crate::keyspace::Value;
+use crate::format::key::Key;
+use crate::format::node::Node;
+use crate::format::{NodePointer, Root, Value};
+use crate::memory;
 use crate::platform::Platform;
+use crate::tree::Store;
 
 /// A key whose value is not the same in both trees. `None`: it has no such key.
 #[derive(Debug, Clone, PartialEq, Eq)]

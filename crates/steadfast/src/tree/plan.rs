@@ -8,12 +8,13 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::node::{Node, capacity, item_size};
-use super::{NodePointer, Root, Store};
 use crate::error::Result;
-use crate::fs::memory;
-use crate::key::Key;
+use crate::format::key::Key;
+use crate::format::node::{Node, item_capacity, item_size};
+use crate::format::{NodePointer, Root};
+use crate::memory;
 use crate::platform::Platform;
+use crate::tree::Store;
 use crate::types::Generation;
 
 /// One planned change; `value_len` is `None` for a removal.
@@ -98,7 +99,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         generation: Generation,
         changes: &[PlannedChange],
     ) -> Result<Plan> {
-        let capacity = capacity(self.superblock.node_size as usize);
+        let capacity = item_capacity(self.superblock.node_size as usize);
         let half = capacity / 2;
         let mut visited: Vec<Visited> = Vec::new();
         let mut splits = 0;

@@ -5,9 +5,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Node, NodePointer};
 use crate::error::{Error, Result};
-use crate::fs::memory;
+use crate::format::{Node, NodePointer};
+use crate::memory;
 use crate::types::BlockAddress;
 
 /// Nodes without content that are kept for the next change.

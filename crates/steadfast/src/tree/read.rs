@@ -5,13 +5,13 @@ use alloc::sync::Arc;
 
 use steadfast_media::Medium;
 
-use super::node::Node;
-use super::{NodePointer, Root, Store};
 use crate::error::Result;
-use crate::fs::memory;
-use crate::key::Key;
-use crate::keyspace::Value;
+use crate::format::key::Key;
+use crate::format::node::Node;
+use crate::format::{NodePointer, Root, Value};
+use crate::memory;
 use crate::platform::Platform;
+use crate::tree::Store;
 
 impl<M: Medium, P: Platform> Store<M, P> {
     /// The value of `key`, passed to `take` without a copy.

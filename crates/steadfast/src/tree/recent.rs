@@ -8,7 +8,7 @@
 //! Invariants:
 //! - what is here is what the working tree says. Whoever [looks up](Recent::attributes) or
 //!   [notes](Recent::note) what the tree has said keeps the tree from changing meanwhile, and every
-//!   change of a key goes through [`TreeWriter`](super::TreeWriter), which enters it while nobody
+//!   change of a key goes through [`TreeWriter`](crate::tree::TreeWriter), which enters it while nobody
 //!   looks; where the tree as a whole is replaced, all of this is forgotten with its nodes;
 //! - an entry stands for the sixteen keys that names with one hash can have: it tells the first of
 //!   them, or that there is none;
@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 use lock_api::Mutex;
 
-use crate::key::{Key, Kind};
+use crate::format::key::{Key, Kind};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
@@ -272,7 +272,7 @@ fn names_of(key: &Key) -> Option<([u64; 2], u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::tests::TestPlatform;
+    use crate::engine::tests::TestPlatform;
 
     fn recent() -> Recent<TestPlatform> {
         Recent::new(1 << 20)

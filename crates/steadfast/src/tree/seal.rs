@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 
 use steadfast_media::{Medium, Temperature};
 
-use super::node::Node;
-use super::{NodePointer, Root, Store};
 use crate::error::{Error, Result};
-use crate::fs::memory;
-use crate::layout::digest_of;
+use crate::format::node::Node;
+use crate::format::{NodePointer, Root, digest_of};
+use crate::memory;
 use crate::platform::Platform;
+use crate::tree::Store;
 use crate::types::BlockAddress;
 
 /// A node that is ready to be written to the addresses of its pointer.

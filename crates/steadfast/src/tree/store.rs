@@ -7,19 +7,19 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
 
-use super::cache::{Cache, State};
-use super::node::Node;
-use super::plan::Visited;
-use super::read::step_down;
-use super::recent::Recent;
-use super::{CacheUse, NodePointer, SealedNode};
 use crate::error::{Error, Result};
-use crate::fs::memory;
-use crate::key::Key;
-use crate::layout::{Superblock, digest_of};
-use crate::patient::Patient;
+use crate::format::key::Key;
+use crate::format::node::Node;
+use crate::format::{NodePointer, Superblock, digest_of};
+use crate::io::retry::Patient;
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::tree::cache::{Cache, State};
+use crate::tree::plan::Visited;
+use crate::tree::read::step_down;
+use crate::tree::recent::Recent;
+use crate::tree::{CacheUse, SealedNode};
 use crate::types::{BlockAddress, BlockRun, Generation};
 
 /// Rough memory of a cached node beside its bytes.

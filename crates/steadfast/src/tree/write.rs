@@ -10,13 +10,14 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::node::{Node, capacity, item_size};
-use super::{NodePointer, NodePool, Root, Store};
 use crate::error::{Error, Result};
-use crate::fs::memory;
-use crate::key::Key;
+use crate::format::key::Key;
+use crate::format::node::{Node, item_capacity, item_size};
+use crate::format::{NodePointer, Root};
+use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::tree::{NodePool, Store};
 use crate::types::Generation;
 
 /// One step on the way from the root to a leaf: a node of the working generation.
@@ -235,7 +236,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
         let before = (0..index).map(|i| (old.key(i), old.value(i)));
         let after = (index..old.count()).map(|i| (old.key(i), old.value(i)));
-        let capacity = capacity(self.store.superblock.node_size as usize);
+        let capacity = item_capacity(self.store.superblock.node_size as usize);
         // Its items live longer than those of `old`; the compiler shortens that in a closure only.
         #[allow(clippy::map_identity)]
         let new = items.map(|(key, value)| (key, value));
@@ -369,7 +370,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     /// Moves a neighbour's items into `step`'s node where it is small and both fit one node. A
     /// neighbour that cannot be read is left alone: merging only saves space.
     fn merge(&mut self, parent: &Step, step: &Step) -> Result<bool> {
-        let capacity = capacity(self.store.superblock.node_size as usize);
+        let capacity = item_capacity(self.store.superblock.node_size as usize);
         let node = self.store.node(&step.pointer, step.level)?;
         if node.used() >= capacity / 4 || node.count() == 0 {
             return Ok(false);

@@ -1,226 +1,45 @@
-//! Snapshots of a live volume: taking and listing them.
-//!
-//! Taking one is two checkpoints in the foreground. The first writes the state that becomes the
-//! snapshot; the second, of the generation after it, has the key that remembers the first. A power
-//! cut before the second is durable leaves no snapshot, and one after it the whole of it. The
-//! newest snapshot's generation counts from the moment of the first freeze, so nothing that the
-//! snapshot holds is let go in between.
-
-use core::sync::atomic::Ordering;
+//! Snapshots of a volume: taking, listing, deleting, going back.
 
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
 use super::Volume;
-use super::reclaim::Wanted;
-use super::room::More;
-use super::state::Working;
-use crate::error::{Error, Result};
-use crate::fs::memory;
-use crate::key::{Key, Kind};
-use crate::keyspace::SpaceClass;
+use crate::error::Result;
+use crate::format::Snapshot;
 use crate::platform::Platform;
-use crate::snapshot::{GENERATION_MAX, Record, Snapshot, check_name};
-use crate::space::Roots;
-use crate::tree::{PlannedChange, Root};
-use crate::types::{Generation, InodeNumber};
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Takes a snapshot of everything accepted so far, which becomes durable with it: a transaction
-    /// point. The work does not depend on the size of the volume or the number of snapshots, but
-    /// for the search for a snapshot of this name.
-    ///
-    /// # Errors
-    /// `AlreadyExists`, `InvalidName`, `NameTooLong`; `NoSpace` where the room that removing files
-    /// under a snapshot can need is not there (nothing has changed then); as
-    /// [`transact`](Self::transact). After `OutOfMemory` the snapshot may be there and become
-    /// durable with the next transaction point: [`snapshots`](Self::snapshots) tells.
-    pub fn snapshot_create(&self, name: &str) -> Result<Snapshot> {
-        check_name(name)?;
-        let mut tries = 0;
-        loop {
-            match self.try_snapshot_create(name) {
-                Err(Error::NoSpace)
-                    if self.reclaim(Wanted::Change(SpaceClass::Normal, None), tries)? =>
-                {
-                    tries += 1;
-                }
-                result => return result,
-            }
-        }
-    }
-
-    fn try_snapshot_create(&self, name: &str) -> Result<Snapshot> {
-        self.check_writable()?;
-        let mut commit = self.commit.lock();
-        self.check_writable()?;
-        // A snapshot is a transaction point.
-        self.check_not_held()?;
-        self.finish_checkpoint()?;
-        let (record, entered) = {
-            let mut working = self.working.lock();
-            let root = self.view.read().root;
-            if self.snapshot_record(&root, name)?.is_some() {
-                return Err(Error::AlreadyExists);
-            }
-            let mut record = self.record_of(&working, name)?;
-            let key = Key::snapshot(record.generation);
-            let change = PlannedChange { key, value_len: Some(record.encode()?.len()) };
-            // Every node will be one of an earlier generation.
-            let generation = Generation(working.generation.0 + 1);
-            let nodes = self.store.plan(&root, generation, &[change])?.nodes;
-            let roots = self.roots(&working);
-            self.check_room_for_snapshot(&mut working, &roots, nodes)?;
-            self.freeze(&mut working)?;
-            let before = (working.snapshots, working.held_data);
-            let entered = self.enter_snapshot(&mut working, &mut record);
-            if entered.is_err() {
-                (working.snapshots, working.held_data) = before;
-            }
-            (record, entered)
-        };
-        // Also where there is no snapshot now: what was frozen may have left out a number of the
-        // log.
-        self.finish_checkpoint()?;
-        entered?;
-        self.freeze_and_finish(&mut commit)?;
-        record.to_snapshot()
-    }
-
-    /// A record of the state that the next freeze makes, but for its root.
-    fn record_of(&self, working: &Working, name: &str) -> Result<Record> {
-        if working.generation.0 > GENERATION_MAX {
-            return Err(Error::Unsupported("snapshots on a volume with so many checkpoints"));
-        }
-        let mut owned = alloc::string::String::new();
-        owned.try_reserve_exact(name.len()).map_err(|_| Error::OutOfMemory)?;
-        owned.push_str(name);
-        Ok(Record {
-            root: self.view.read().root,
-            generation: working.generation,
-            deleting: false,
-            created: self.store.platform.now(),
-            inodes: working.inodes,
-            used_blocks: working.space.used(),
-            nodes: working.nodes,
-            next_inode: working.next_inode,
-            snapshots: working.snapshots,
-            name: owned,
-        })
-    }
-
-    /// The room that is kept once the snapshot is there must be there now.
-    fn check_room_for_snapshot(
-        &self,
-        working: &mut Working,
-        roots: &Roots,
-        nodes: u64,
-    ) -> Result<()> {
-        // The freeze may still make some nodes.
-        let all =
-            working.nodes.saturating_add(nodes).saturating_add(u64::from(roots.working.height));
-        let freeze = self.freeze_cost(working, &roots.working, More { groups: 4, dead: 2 * nodes });
-        let needed = (nodes * self.node_cost())
-            .saturating_add(self.kept_for_removal(all, all, self.live_data(working)))
-            .saturating_add(self.store.reserve_blocks())
-            .saturating_add(2 * freeze);
-        if self.has_room(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
-    }
-
-    /// How much data the live tree can have in common with the newest snapshot, from what is kept
-    /// of both. Where the snapshot's key cannot be read that is all there is.
-    pub(super) fn find_held_data(&self, working: &mut Working) {
-        working.held_data = u64::MAX;
-        let newest = working.snapshots.newest;
-        let record = |value: &[u8]| Record::decode(newest, value);
-        let root = self.view.read().root;
-        if newest.0 > 0
-            && let Ok(Some(Ok(record))) = self.store.get_with(&root, &Key::snapshot(newest), record)
-        {
-            working.held_data = self.data_of(&record);
-        }
-    }
-
-    /// Blocks of data of a snapshot's state.
-    pub(super) fn data_of(&self, record: &Record) -> u64 {
-        let nodes = record.nodes.saturating_mul(self.node_cost());
-        record.used_blocks.saturating_sub(nodes).saturating_sub(record.snapshots.blocks)
-    }
-
-    /// The working state has just been frozen: makes that one a snapshot.
-    fn enter_snapshot(&self, working: &mut Working, record: &mut Record) -> Result<()> {
-        let frozen =
-            working.frozen.as_ref().map(|frozen| frozen.metaroot).ok_or(Error::NoMetaroot)?;
-        record.root = frozen.root();
-        record.used_blocks = frozen.used_blocks;
-        record.nodes = frozen.nodes;
-        record.snapshots = frozen.snapshots;
-        working.snapshots.newest = record.generation;
-        working.snapshots.keys = working.snapshots.keys.saturating_add(1);
-        working.snapshots.shared_nodes = frozen.nodes;
-        working.held_data = self.data_of(record);
-        self.put_record(working, record)
-    }
-
-    /// Puts a snapshot's key into the working tree. No record of the log can hold it.
-    pub(super) fn put_record(&self, working: &mut Working, record: &Record) -> Result<()> {
-        let key = Key::snapshot(record.generation);
-        let value = record.encode()?;
-        let roots = self.roots(working);
-        let change = PlannedChange { key, value_len: Some(value.len()) };
-        let plan = self.store.plan(&roots.working, working.generation, &[change])?;
-        self.prepare_change(working, &roots, &plan, &[])?;
-        self.change_tree(working, plan, |tree| tree.put(&key, &value).map(drop))?;
-        working.pending.set_overflow();
-        self.settle(working);
-        Ok(())
-    }
-
     /// The snapshots, oldest first.
     ///
     /// # Errors
     /// `Poisoned` after close, `CorruptMetadata`, `OutOfMemory`, `Medium`.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        // One whose key will not become durable, because the medium has failed, cannot be opened.
-        // While there is memory to wait for it is there: the next transaction point has it.
-        let failed = self.failed.load(Ordering::Acquire);
-        let durable = self.working.lock().durable.generation;
-        let reader = self.reader()?;
-        let mut list = Vec::new();
-        self.visit_records(reader.root(), |record| {
-            if !record.deleting && (record.generation < durable || !failed) {
-                memory::push(&mut list, record.to_snapshot()?)?;
-            }
-            Ok(true)
-        })?;
-        Ok(list)
+        self.engine.snapshots()
     }
 
-    /// Calls `visit` for every snapshot of a tree, oldest first, until it says `false`.
-    pub(super) fn visit_records(
-        &self,
-        root: &Root,
-        mut visit: impl FnMut(Record) -> Result<bool>,
-    ) -> Result<()> {
-        let (mut from, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Snapshot);
-        while let Some((key, value)) = self.store.next(root, &from, &last)? {
-            let go_on = visit(Record::decode(Generation(key.suffix()), &value)?)?;
-            let Some(next) = key.successor().filter(|_| go_on) else { break };
-            from = next;
-        }
-        Ok(())
+    /// Deletes a snapshot: at once for everybody who looks, and durably when this returns (a
+    /// transaction point). Its blocks come back by [`background`](Self::background) work. Works on
+    /// a full volume.
+    ///
+    /// # Errors
+    /// `NotFound`, `Held`; as [`transact`](Self::transact).
+    pub fn snapshot_delete(&self, name: &str) -> Result<()> {
+        self.engine.snapshot_delete(name)
     }
 
-    /// The snapshot of this name.
-    pub(super) fn snapshot_record(&self, root: &Root, name: &str) -> Result<Option<Record>> {
-        let mut found = None;
-        self.visit_records(root, |record| {
-            if !record.deleting && record.name == name {
-                found = Some(record);
-            }
-            Ok(found.is_none())
-        })?;
-        Ok(found)
+    /// Returns the whole volume to a snapshot, which stays. What was not durable is dropped first,
+    /// as by [`rollback`](Self::rollback), and the same holds for everybody who has the volume
+    /// open. Newer snapshots are deleted; with `destroy_newer` unset that there are any is an
+    /// error. Durable when it returns.
+    ///
+    /// # Errors
+    /// `NotFound`; `NewerSnapshots` where some would be destroyed; `NoSpace`, and what reading the
+    /// snapshot's tree gives (the volume is then at its last transaction point); as
+    /// [`transact`](Self::transact).
+    pub fn snapshot_rollback(&self, name: &str, destroy_newer: bool) -> Result<()> {
+        self.engine.check_writable()?;
+        let _writers = self.lock_all_inodes()?;
+        self.engine.snapshot_rollback(name, destroy_newer)
     }
 }

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{ROOT, TestVolume, plain, volume};
 use crate::error::Error;
+use crate::fs::tests::{ROOT, TestVolume, plain, volume};
 use crate::fs::{AllocateMode, NewNode, SeekTo, SetAttributes};
 use crate::types::InodeNumber;
 
@@ -230,7 +230,7 @@ fn sequential_appends_join() {
     for number in 0..200 {
         volume.append(inode, &pattern(number, 4096), false).unwrap();
     }
-    let reader = volume.reader().unwrap();
+    let reader = volume.engine.reader().unwrap();
     let (mut count, mut at) = (0, 0);
     while let Some(mapped) =
         crate::fs::map::starting(&reader, &volume.parameters(), inode, at, u64::MAX).unwrap()
@@ -306,7 +306,7 @@ fn damaged_data_is_an_error_and_costs_only_itself() {
     let inode = volume.create(ROOT, b"f", NewNode::Regular, 0o644, &caller).unwrap().inode;
     volume.write(inode, 0, &pattern(9, 5 * 4096), false).unwrap();
     let mapped = {
-        let reader = volume.reader().unwrap();
+        let reader = volume.engine.reader().unwrap();
         crate::fs::map::overlap(&reader, &volume.parameters(), inode, 2, 3).unwrap().unwrap()
     };
     let bad = mapped.extent.address.0 + 2 - mapped.index;

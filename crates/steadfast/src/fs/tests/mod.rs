@@ -1,6 +1,7 @@
 //! Tests of the semantics over a real volume in memory, in several geometries.
 
 mod data;
+pub(crate) mod keyspace;
 mod names;
 mod namespace;
 mod paths;
@@ -11,11 +12,11 @@ use alloc::vec::Vec;
 
 use steadfast_media::MemoryMedium;
 
-use crate::check::{CheckOptions, check};
 use crate::fs::{Attributes, Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::testing::TestPlatform;
+use crate::tools::check::{CheckOptions, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 

@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{ROOT, TestVolume, plain, volume};
 use crate::error::Error;
+use crate::fs::tests::{ROOT, TestVolume, plain, volume};
 use crate::fs::{Caller, FileKind, NewNode, RenameMode, SetAttributes};
 use crate::types::InodeNumber;
 

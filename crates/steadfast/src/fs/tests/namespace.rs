@@ -1,5 +1,4 @@
-//! Random operations on names over a keyspace that answers `Conflict` at random, against a plain
-//! model; after each one the keys are checked against each other.
+//! Random operations on names over a keyspace in memory, against a plain model; after each one the keys are checked against each other.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -8,18 +7,18 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
+use crate::engine::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
-use crate::fs::attr::{Caller, FileKind, NewNode, RenameMode};
-use crate::fs::dirent::Dirent;
-use crate::fs::double::MemoryKeyspace;
-use crate::fs::inode::{FLAG_TRUNCATING, Inode, root_value};
-use crate::fs::orphan::Progress;
+use crate::format::dirent::Dirent;
+use crate::format::inode::{FLAG_TRUNCATING, FileKind, Inode, root_value};
+use crate::format::key::{Key, Kind};
+use crate::fs::attr::{Caller, NewNode, RenameMode};
+use crate::fs::orphan::{self, Progress};
 use crate::fs::parameters::Parameters;
-use crate::fs::rename::Side;
-use crate::fs::tx::{Tx, retry};
-use crate::fs::{create, link, orphan, rename};
-use crate::key::{Key, Kind};
-use crate::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
+use crate::fs::rename::{self, Side};
+use crate::fs::tests::keyspace::{MemoryKeyspace, update};
+use crate::fs::tx::Tx;
+use crate::fs::{create, link};
 use crate::types::InodeNumber;
 
 /// Where something is: the index of a directory among those that exist, and a name.
@@ -184,14 +183,13 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
-        let keyspace = MemoryKeyspace::new(seed);
-        retry(&keyspace, SpaceClass::Normal, |tx| {
+    fn new() -> World {
+        let keyspace = MemoryKeyspace::new();
+        update(&keyspace, SpaceClass::Normal, |tx| {
             let now = tx.now();
             tx.put(Key::inode(InodeNumber::ROOT), root_value(0, 0, 0o755, now)?)
         })
         .unwrap();
-        keyspace.conflict_one_in.set(3);
         let model = Model {
             entries: BTreeMap::new(),
             kinds: BTreeMap::from([(InodeNumber::ROOT, FileKind::Directory)]),
@@ -202,7 +200,7 @@ impl World {
     }
 
     fn run<T>(&self, operation: impl Fn(&mut Tx<'_, MemoryKeyspace>) -> Result<T>) -> Result<T> {
-        retry(&self.keyspace, SpaceClass::Normal, operation)
+        update(&self.keyspace, SpaceClass::Normal, operation)
     }
 
     fn at(&self, at: &At) -> (InodeNumber, String) {
@@ -354,10 +352,10 @@ impl World {
         let mut inodes = BTreeMap::new();
         let mut orphans = BTreeSet::new();
         for key in self.keyspace.keys() {
-            let value = self.keyspace.get(&key).unwrap().unwrap().value;
+            let value = self.keyspace.get(&key).unwrap().unwrap();
             match key.kind().unwrap() {
                 Kind::Inode => {
-                    drop(inodes.insert(key.inode_number(), Inode::decode(&value).unwrap()))
+                    inodes.insert(key.inode_number(), Inode::decode(&value).unwrap());
                 }
                 Kind::Dirent => {
                     let entry = Dirent::decode(&value).unwrap();
@@ -395,8 +393,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn names_follow_the_model(seed in 1u64.., steps in prop::collection::vec(step(), 1..80)) {
-        let mut world = World::new(seed);
+    fn names_follow_the_model(steps in prop::collection::vec(step(), 1..80)) {
+        let mut world = World::new();
         for step in &steps {
             world.apply(step);
         }

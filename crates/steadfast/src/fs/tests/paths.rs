@@ -2,8 +2,8 @@
 
 use alloc::vec;
 
-use super::plain;
 use crate::error::Error;
+use crate::fs::tests::plain;
 use crate::fs::{FileOptions, RenameMode};
 
 #[test]
@@ -14,8 +14,8 @@ fn walking() {
     for path in ["a/b/c", "/a/./b/../b/c/", "a/b/c/.", "../../a/b/c", "a/b/c/../../b/c"] {
         assert_eq!(volume.resolve(path, true).unwrap().inode, c, "{path}");
     }
-    assert_eq!(volume.resolve("", true).unwrap().inode, super::ROOT);
-    assert_eq!(volume.resolve("/..", true).unwrap().inode, super::ROOT);
+    assert_eq!(volume.resolve("", true).unwrap().inode, crate::fs::tests::ROOT);
+    assert_eq!(volume.resolve("/..", true).unwrap().inode, crate::fs::tests::ROOT);
     volume.file_write_all("a/f", b"data").unwrap();
     assert_eq!(volume.resolve("a/f/", true), Err(Error::NotADirectory));
     assert_eq!(volume.resolve("a/f/x", true), Err(Error::NotADirectory));

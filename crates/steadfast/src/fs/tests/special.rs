@@ -2,9 +2,9 @@
 
 use alloc::vec;
 
-use super::{ROOT, plain, volume};
 use crate::error::Error;
 use crate::fs::acl::encode_for_tests;
+use crate::fs::tests::{ROOT, plain, volume};
 use crate::fs::{Caller, FileKind, NewNode, SetAttributes, SetTime, SetXattrMode};
 use crate::types::Timestamp;
 

@@ -6,8 +6,8 @@ use alloc::vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::{ROOT, plain};
 use crate::error::Error;
+use crate::fs::tests::{ROOT, plain};
 use crate::fs::{Caller, NewNode, RenameMode, SetAttributes};
 
 #[test]

@@ -1,0 +1,348 @@
+//! Applying a batch to the working state: the one place where the tree changes.
+//!
+//! Everything that can fail (reading nodes and bitmaps, running out of space) is done first, so a
+//! failure leaves the state as it was. Nothing can fail after that but by a mistake in the core or
+//! in the image; the volume then goes read-only.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::budget::change::Wanted;
+use crate::engine::keyspace::{BATCH_MUTATIONS_MAX, SpaceClass};
+use crate::engine::state::Working;
+use crate::error::{Error, Result};
+use crate::format::key::{Key, Kind};
+use crate::format::{DeadEntry, Mutation, RecordBuilder};
+use crate::memory;
+use crate::platform::Platform;
+use crate::space::Roots;
+use crate::tree::{Plan, PlannedChange, TreeWriter};
+use crate::types::{BlockAddress, BlockRun, InodeNumber};
+
+/// How a batch comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// An operation; it goes into the next log record.
+    Operation(SpaceClass),
+    /// A log record that is replayed.
+    Replay,
+}
+
+/// Levels that a tree may grow by in one change without more memory for the way to a key.
+const GROWTH: usize = 4;
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    pub(super) fn roots(&self, working: &Working) -> Roots {
+        Roots {
+            working: self.view.read().root,
+            frozen: working.frozen_root(),
+            durable: working.durable.root(),
+        }
+    }
+
+    /// Applies mutations as a whole.
+    pub(super) fn apply(
+        &self,
+        working: &mut Working,
+        mut mutations: Vec<Mutation>,
+        origin: Origin,
+    ) -> Result<()> {
+        if mutations.is_empty() {
+            return Ok(());
+        }
+        for mutation in &mutations {
+            self.check_recorded(&mutation.key, mutation.value.as_ref().map(Vec::len))?;
+        }
+        let roots = self.roots(working);
+        let mut blocks = self.changed_blocks(working, &roots, &mutations)?;
+        memory::append(&mut mutations, &mut blocks.shared)?;
+        // Removals come last: merging then cannot make a leaf fuller than planned.
+        mutations.sort_unstable_by_key(|mutation| (mutation.value.is_none(), mutation.key));
+        let runs = memory::collect(blocks.published.iter().chain(&blocks.freed).copied())?;
+
+        let dead = blocks.dead.len();
+        let inodes = match origin {
+            Origin::Operation(_) => self.change_keys(working, &mutations, &runs, dead, origin)?,
+            Origin::Replay => self.change_keys_in_steps(working, &mutations, &runs, dead)?,
+        };
+
+        let pinned = self.pins.lock();
+        let early = origin != Origin::Replay && self.wants_discards_early();
+        for run in &blocks.freed {
+            working.space.free_data(*run, &pinned);
+            if early {
+                working.space.discard_early(*run, &pinned);
+            }
+        }
+        drop(pinned);
+        for entry in &blocks.dead {
+            working.held_data = working.held_data.saturating_sub(entry.run.count);
+            working.bury(*entry);
+        }
+        for run in &blocks.published {
+            working.space.publish(*run, true);
+        }
+        self.settle(working);
+
+        working.inodes = working.inodes.saturating_add_signed(inodes);
+        let counts = &mut working.snapshots;
+        counts.shared_extents = counts.shared_extents.saturating_add_signed(blocks.shared_keys);
+        for mutation in mutations.iter().filter(|mutation| is_recorded(&mutation.key)) {
+            self.note(working, mutation, origin);
+        }
+        working.sequence += 1;
+        Ok(())
+    }
+
+    /// As [`change_keys`](Self::change_keys), for a record of the log: many batches in one, on a
+    /// volume that may have no more room than those took. Nobody sees what is there in between.
+    /// What the batches removed goes first, or for a moment there would be the old and the new; and
+    /// a plan asks for the more beyond what it uses the longer it is.
+    fn change_keys_in_steps(
+        &self,
+        working: &mut Working,
+        mutations: &[Mutation],
+        runs: &[BlockRun],
+        dead: usize,
+    ) -> Result<i64> {
+        let mut inodes = 0;
+        let removals = mutations.partition_point(|mutation| mutation.value.is_some());
+        let (puts, removals) = mutations.split_at(removals);
+        for part in [removals, puts] {
+            let (mut rest, mut step) = (part, BATCH_MUTATIONS_MAX);
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(step.min(rest.len()));
+                match self.change_keys(working, now, &[], 0, Origin::Replay) {
+                    Ok(change) => {
+                        inodes += change;
+                        rest = later;
+                    }
+                    Err(Error::NoSpace) if now.len() > 1 => step = now.len() / 2,
+                    Err(error) => return Err(error),
+                }
+                self.settle(working);
+            }
+        }
+        let roots = self.roots(working);
+        working.space.prepare(&self.store, &roots, runs)?;
+        working.space.reserve_notes(runs)?;
+        working.dying.reserve(dead)?;
+        Ok(inodes)
+    }
+
+    /// Puts and removes keys in the tree, and says by how much the number of inodes changes.
+    /// Afterwards the groups of `runs` are in memory, and those of every node that the tree took or
+    /// let go.
+    fn change_keys(
+        &self,
+        working: &mut Working,
+        mutations: &[Mutation],
+        runs: &[BlockRun],
+        dead: usize,
+        origin: Origin,
+    ) -> Result<i64> {
+        let roots = self.roots(working);
+        let changes = memory::collect(mutations.iter().map(|mutation| PlannedChange {
+            key: mutation.key,
+            value_len: mutation.value.as_ref().map(Vec::len),
+        }))?;
+        let plan = match origin {
+            Origin::Replay => self.store.plan(&roots.working, working.generation, &changes)?,
+            Origin::Operation(class) => {
+                self.check_room(working, &roots, &Wanted { changes: &changes, runs, dead, class })?
+            }
+        };
+        self.prepare_change(working, &roots, &plan, runs)?;
+        self.change_tree(working, plan, |tree| {
+            let mut inodes = 0;
+            for mutation in mutations {
+                let (there, stays) = match &mutation.value {
+                    Some(value) => (tree.put(&mutation.key, value)?, true),
+                    None => (tree.remove(&mutation.key)?, false),
+                };
+                if mutation.key.kind() == Some(Kind::Inode) {
+                    inodes += i64::from(stays) - i64::from(there);
+                }
+            }
+            Ok(inodes)
+        })
+    }
+
+    /// Everything about space that can fail in a planned change: addresses for its nodes, and the
+    /// bitmaps of those, of the nodes that it may release, and of `runs`.
+    pub(super) fn prepare_change(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        plan: &Plan,
+        runs: &[BlockRun],
+    ) -> Result<()> {
+        if plan.in_place && runs.is_empty() {
+            return self.prepare_memory(working, roots, plan);
+        }
+        self.fill_pool(working, roots, plan.nodes)?;
+        // After the pool: looking for its addresses may take groups out of memory.
+        let count = self.store.superblock.node_blocks();
+        let released = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
+        let taken = working.pool.next(plan.nodes as usize);
+        let nodes = released.chain(taken).map(|start| BlockRun { start, count });
+        let nodes = memory::collect(nodes.chain(runs.iter().copied()))?;
+        working.space.prepare(&self.store, roots, &nodes)?;
+        working.space.reserve_notes(runs)?;
+        self.prepare_memory(working, roots, plan)
+    }
+
+    /// Memory for a planned change: for its nodes, their places in the cache, the way to a key, and
+    /// the notes about nodes taken and released.
+    fn prepare_memory(&self, working: &mut Working, roots: &Roots, plan: &Plan) -> Result<()> {
+        let nodes = plan.nodes as usize;
+        if !plan.in_place {
+            working.pool.reserve(nodes, plan.released)?;
+        }
+        if nodes > 0 {
+            // One more: a node that is split is put together beside itself.
+            working.pool.reserve_nodes(nodes + 1, self.store.superblock.node_size as usize)?;
+        }
+        if working.snapshots.newest.0 > 0 {
+            let copies = usize::from(self.store.superblock.metadata_copies);
+            working.dying.reserve(plan.buried + plan.released * copies)?;
+        }
+        working
+            .path
+            .try_reserve(roots.working.height as usize + GROWTH)
+            .map_err(|_| Error::OutOfMemory)?;
+        self.store.reserve(nodes + plan.visited.len())
+    }
+
+    /// Counters and the next log record follow a mutation.
+    fn note(&self, working: &mut Working, mutation: &Mutation, origin: Origin) {
+        let key = mutation.key;
+        match key.kind() {
+            Some(Kind::Inode) => {
+                working.next_inode = working.next_inode.max(key.inode_number().0.saturating_add(1))
+            }
+            Some(Kind::Orphan) => self.wake_reclaim(),
+            _ => {}
+        }
+        if let Origin::Operation(_) = origin {
+            let size = RecordBuilder::size_of(mutation.value.as_ref().map(Vec::len));
+            working.pending.add(key, size, self.record_limit());
+        }
+    }
+
+    /// Largest payload of one log record: a quarter of the log, so that one record never fills it.
+    pub(super) fn record_limit(&self) -> usize {
+        let log = self.store.superblock.log.count * u64::from(self.store.superblock.block_size);
+        (log / crate::log::RECORD_SHARE).saturating_sub(crate::format::RECORD_HEADER as u64)
+            as usize
+    }
+
+    /// Sets addresses aside until there are `nodes` of them.
+    pub(super) fn fill_pool(&self, working: &mut Working, roots: &Roots, nodes: u64) -> Result<()> {
+        while (working.pool.len() as u64) < nodes {
+            working.pool.reserve(nodes as usize, 0)?;
+            let addresses = working.space.reserve_node(&self.store, roots)?;
+            working.pool.add(addresses)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the addresses that were set aside back: a change that might have needed many leaves
+    /// many.
+    pub(super) fn empty_pool(&self, working: &mut Working) {
+        self.trim_pool(working, 0);
+    }
+
+    /// As [`empty_pool`](Self::empty_pool), but `nodes` stay set aside.
+    pub(super) fn trim_pool(&self, working: &mut Working, nodes: u64) {
+        let count = self.store.superblock.node_blocks();
+        let nodes = usize::try_from(nodes).unwrap_or(usize::MAX);
+        while let Some(addresses) = working.pool.pop_beyond(nodes) {
+            for start in addresses.into_iter().filter(|address| *address != BlockAddress::NONE) {
+                working.space.release(BlockRun { start, count });
+            }
+        }
+    }
+
+    /// Runs changes that were planned and [prepared](Self::prepare_change) on the working tree
+    /// while no reader looks at it.
+    ///
+    /// # Errors
+    /// None on a sound volume; with one the volume is read-only.
+    pub(super) fn change_tree<T>(
+        &self,
+        working: &mut Working,
+        plan: Plan,
+        change: impl FnOnce(&mut TreeWriter<'_, M, P>) -> Result<T>,
+    ) -> Result<T> {
+        let Plan { mut visited, confined, .. } = plan;
+        self.store.keep(&visited)?;
+        // The cache is their only owner now, so that they are changed in place.
+        visited.iter_mut().for_each(|visited| visited.node = None);
+        let count = self.store.superblock.node_blocks();
+        let space = &working.space;
+        let run = |start: BlockAddress| BlockRun { start, count };
+        let changed = change(&mut TreeWriter {
+            store: &self.store,
+            root: &mut self.view.write().root,
+            generation: working.generation,
+            pool: &mut working.pool,
+            nodes: &mut working.nodes,
+            path: &mut working.path,
+            shrunk: false,
+            // A neighbour's pointer comes from the medium, and nobody has followed it yet.
+            releasable: &|pointer| {
+                let counted =
+                    |run| confined.as_ref().is_none_or(|groups| space.is_dirty_or_in(run, groups));
+                let mut runs = pointer.copies().map(run);
+                runs.all(|run| self.store.contains(run) && space.is_loaded(run) && counted(run))
+            },
+        });
+        self.store.let_go(&visited);
+        changed.map_err(|error| self.fail("a change of metadata could not be completed", error))
+    }
+
+    /// Enters the nodes that a change took and released into the bitmaps, which are in memory, and
+    /// those that a snapshot holds into its dead list.
+    pub(super) fn settle(&self, working: &mut Working) {
+        let (taken, mut released) = working.pool.settle();
+        let count = self.store.superblock.node_blocks();
+        let run = |address: BlockAddress| BlockRun { start: address, count };
+        released.retain(|pointer| {
+            let held = working.is_held(pointer.generation);
+            if held {
+                working.snapshots.shared_nodes = working.snapshots.shared_nodes.saturating_sub(1);
+                for start in pointer.copies() {
+                    working.bury(DeadEntry { run: run(start), birth: pointer.generation });
+                }
+            }
+            !held
+        });
+        for start in taken.into_iter().flatten().filter(|address| *address != BlockAddress::NONE) {
+            working.space.publish(run(start), false);
+        }
+        for pointer in &released {
+            // A node of the working generation was never part of any other state.
+            let reusable = pointer.generation == working.generation;
+            if reusable {
+                self.store.forget(pointer.addresses[0]);
+            }
+            working.space.free_node(pointer, reusable);
+        }
+    }
+
+    /// A fresh inode number.
+    pub(super) fn next_inode(&self, working: &mut Working) -> InodeNumber {
+        let inode = InodeNumber(working.next_inode);
+        working.next_inode += 1;
+        inode
+    }
+}
+
+/// Whether a key can be in a log record. What follows from the others is found again by applying
+/// them.
+pub(super) fn is_recorded(key: &Key) -> bool {
+    !matches!(key.kind(), Some(Kind::Group | Kind::SharedExtent | Kind::DeadList | Kind::Snapshot))
+}

@@ -1,0 +1,330 @@
+//! Which blocks a batch takes up and lets go, and what becomes of shared ones.
+//!
+//! Blocks are counted by the extents that name them: one extent, one reference. Most blocks have
+//! one, and nothing is kept of that but the bit in the allocation bitmap. Blocks with more have a
+//! [`Kind::SharedExtent`] key with the count. All of it follows from the extents that a batch
+//! removes and puts, so operation and replay find it in the same way and no log record holds it.
+//! What a batch only moves from one key to another has the same count before and after, and is not
+//! looked up.
+//!
+//! A block whose bit is set is named by the live tree, or is in a dead list and will never be named
+//! again, because only extents of the live tree are cloned. So a set bit without a key means one
+//! reference.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::state::Working;
+use crate::error::{Error, Result};
+use crate::format::extent::{decode_birth, decode_run};
+use crate::format::key::{Key, Kind};
+use crate::format::{DeadEntry, Mutation, Root, Shared};
+use crate::memory;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::space::Roots;
+use crate::types::{BlockAddress, BlockRun, InodeNumber};
+
+/// Blocks that change hands in a batch.
+#[derive(Default)]
+pub(super) struct Blocks {
+    /// New in the live tree.
+    pub published: Vec<BlockRun>,
+    /// Let go by the live tree, and by everybody.
+    pub freed: Vec<BlockRun>,
+    /// Let go by the live tree, and held by the newest snapshot.
+    pub dead: Vec<DeadEntry>,
+    /// What happens to keys of shared extents.
+    pub shared: Vec<Mutation>,
+    /// By how much the number of those keys changes.
+    pub shared_keys: i64,
+}
+
+/// A range of blocks with the change of its number of references, or the number.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    start: u64,
+    end: u64,
+    count: i64,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// See the module. The bitmaps of new blocks are in memory for it, and nothing has changed.
+    pub(super) fn changed_blocks(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        mutations: &[Mutation],
+    ) -> Result<Blocks> {
+        let root = &roots.working;
+        let damaged = Error::CorruptMetadata {
+            address: root.pointer.addresses[0],
+            reason: "extent out of range",
+        };
+        let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.contains(*run));
+        // Where the number of references steps up or down, and what a snapshot may hold of that
+        // which goes.
+        let mut steps: Vec<(u64, i64)> = Vec::new();
+        let mut held: Vec<DeadEntry> = Vec::new();
+        let mut step = |run: BlockRun, by: i64| {
+            memory::extend(&mut steps, &[(run.start.0, by), (run.end(), -by)])
+        };
+        for mutation in
+            mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent))
+        {
+            let decode = |value: &[u8]| valid(value).zip(decode_birth(value));
+            if let Some(old) = self.store.get_with(root, &mutation.key, decode)? {
+                let (run, birth) = old.ok_or(damaged)?;
+                step(run, -1)?;
+                if working.is_held(birth) {
+                    memory::push(&mut held, DeadEntry { run, birth })?;
+                }
+            }
+            if let Some(value) = &mutation.value {
+                step(valid(value).ok_or(damaged)?, 1)?;
+            }
+        }
+        let changes = ranges_of(&mut steps)?;
+        let mut blocks = Blocks::default();
+        if changes.is_empty() {
+            return Ok(blocks);
+        }
+        let mut shared = SharedChange::default();
+        for change in changes {
+            for before in self.references(working, roots, change)? {
+                let after =
+                    Counted { count: before.count.saturating_add(change.count).max(0), ..before };
+                let run = run_of(before.start, before.end);
+                match (before.count, after.count) {
+                    (0, 0) => {}
+                    (0, _) => memory::push(&mut blocks.published, run)?,
+                    (_, 0) => release(run, &held, &mut blocks)?,
+                    _ => {}
+                }
+                if before.count > 1 || after.count > 1 {
+                    self.change_shared(root, &mut shared, after)?;
+                }
+            }
+        }
+        blocks.shared_keys = shared.finish(&mut blocks.shared)?;
+        join_neighbours(&mut blocks.published);
+        Ok(blocks)
+    }
+
+    /// How many references the blocks of a range have. One whose number goes down without being
+    /// shared has one.
+    fn references(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        range: Counted,
+    ) -> Result<Vec<Counted>> {
+        let mut found = Vec::new();
+        let mut at = range.start;
+        if working.snapshots.shared_extents > 0 {
+            let keys = self.shared_extents(&roots.working, range.start, range.end)?;
+            for Shared { start, end, count } in keys {
+                let (start, end) = (start.max(range.start), end.min(range.end));
+                self.unshared(
+                    working,
+                    roots,
+                    Counted { start: at, end: start, ..range },
+                    &mut found,
+                )?;
+                memory::push(&mut found, Counted { start, end, count: i64::from(count) })?;
+                at = end;
+            }
+        }
+        self.unshared(working, roots, Counted { start: at, ..range }, &mut found)?;
+        Ok(found)
+    }
+
+    /// As [`references`](Self::references), where no key says anything.
+    fn unshared(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        range: Counted,
+        found: &mut Vec<Counted>,
+    ) -> Result<()> {
+        if range.start >= range.end {
+            return Ok(());
+        }
+        if range.count < 0 {
+            return memory::push(found, Counted { count: 1, ..range });
+        }
+        let run = run_of(range.start, range.end);
+        working.space.prepare(&self.store, roots, &[run])?;
+        for (start, end, used) in working.space.used_parts(run)? {
+            memory::push(found, Counted { start, end, count: i64::from(used) })?;
+        }
+        Ok(())
+    }
+
+    /// Whether one of these blocks is named by several extents of this tree.
+    pub(crate) fn is_shared(&self, root: &Root, run: BlockRun) -> Result<bool> {
+        Ok(!self.shared_extents(root, run.start.0, run.end())?.is_empty())
+    }
+
+    /// The shared extents that overlap `start..end`, in order.
+    pub(crate) fn shared_extents(&self, root: &Root, start: u64, end: u64) -> Result<Vec<Shared>> {
+        let mut found = Vec::new();
+        let (first, _) = Key::kind_range(InodeNumber::SYSTEM, Kind::SharedExtent);
+        let key = |block: u64| Key::shared_extent(BlockAddress(block));
+        let decode = |key: Key, value: &[u8]| {
+            Shared::decode(key.suffix(), value, |run| self.store.contains(run))
+        };
+        if let Some((at, value)) = self.store.previous(root, &first, &key(start))? {
+            let before = decode(at, &value)?;
+            if before.end > start {
+                memory::push(&mut found, before)?;
+            }
+        }
+        let mut from = start.saturating_add(1);
+        while from < end {
+            let Some((at, value)) = self.store.next(root, &key(from), &key(end - 1))? else {
+                break;
+            };
+            let next = decode(at, &value)?;
+            from = next.start.saturating_add(1);
+            memory::push(&mut found, next)?;
+        }
+        Ok(found)
+    }
+
+    /// The blocks of `after` have that many references now.
+    fn change_shared(&self, root: &Root, shared: &mut SharedChange, after: Counted) -> Result<()> {
+        for key in self.shared_extents(root, after.start, after.end)? {
+            // A later part of the same batch finds a key again that an earlier one has replaced.
+            if let Err(at) = shared.before.binary_search_by_key(&key.start, |known| known.start) {
+                memory::insert(&mut shared.before, at, key)?;
+                let at = shared.after.partition_point(|known| known.start < key.start);
+                memory::insert(&mut shared.after, at, key)?;
+            }
+        }
+        shared.set(after)
+    }
+}
+
+/// Shared extents in order, those that a batch looked at: as they are and as they will be.
+#[derive(Default)]
+struct SharedChange {
+    before: Vec<Shared>,
+    after: Vec<Shared>,
+}
+
+impl SharedChange {
+    fn set(&mut self, range: Counted) -> Result<()> {
+        let more = i64::from(range.count > 1 && planted(Sabotage::SharedCountOffByOne));
+        let count = u32::try_from(range.count.max(0) + more).map_err(|_| Error::TooManyLinks)?;
+        let first = self.after.partition_point(|key| key.end <= range.start);
+        let behind = first + self.after[first..].partition_point(|key| key.start < range.end);
+        let overlaps = &self.after[first..behind];
+        // What is left of the first and the last of them, and the new one in between.
+        let head = overlaps.first().filter(|key| key.start < range.start);
+        let tail = overlaps.last().filter(|key| key.end > range.end);
+        let parts = [
+            head.map(|key| Shared { end: range.start, ..*key }),
+            (count > 1).then_some(Shared { start: range.start, end: range.end, count }),
+            tail.map(|key| Shared { start: range.end, ..*key }),
+        ];
+        self.after.try_reserve(parts.len()).map_err(|_| Error::OutOfMemory)?;
+        self.after.drain(first..behind);
+        for part in parts.into_iter().rev().flatten() {
+            self.after.insert(first, part);
+        }
+        if count > 1 {
+            let new = first + usize::from(parts[0].is_some());
+            self.join(new);
+            if let Some(before) = new.checked_sub(1) {
+                self.join(before);
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins a key and the one behind it, where they can be one.
+    fn join(&mut self, index: usize) {
+        let (Some(key), Some(behind)) = (self.after.get(index), self.after.get(index + 1)) else {
+            return;
+        };
+        if key.joins(behind) {
+            self.after[index].end = behind.end;
+            self.after.remove(index + 1);
+        }
+    }
+
+    /// The mutations that make it so; returns by how much the number of keys changes.
+    fn finish(self, mutations: &mut Vec<Mutation>) -> Result<i64> {
+        let key = |shared: &Shared| Key::shared_extent(BlockAddress(shared.start));
+        let find = |list: &[Shared], shared: &Shared| {
+            list.binary_search_by_key(&shared.start, |known| known.start).ok().map(|at| list[at])
+        };
+        for shared in &self.after {
+            if find(&self.before, shared) != Some(*shared) {
+                memory::push(
+                    mutations,
+                    Mutation { key: key(shared), value: Some(shared.encode()?) },
+                )?;
+            }
+        }
+        for shared in self.before.iter().filter(|shared| find(&self.after, shared).is_none()) {
+            memory::push(mutations, Mutation { key: key(shared), value: None })?;
+        }
+        Ok(self.after.len() as i64 - self.before.len() as i64)
+    }
+}
+
+/// The ranges between steps in which the sum is not zero. Sorts the steps.
+fn ranges_of(steps: &mut [(u64, i64)]) -> Result<Vec<Counted>> {
+    steps.sort_unstable_by_key(|(at, _)| *at);
+    let mut ranges: Vec<Counted> = Vec::new();
+    let (mut start, mut count) = (0, 0);
+    for same in steps.chunk_by(|a, b| a.0 == b.0) {
+        let end = same[0].0;
+        match ranges.last_mut() {
+            Some(last) if last.end == start && last.count == count => last.end = end,
+            _ if count != 0 => memory::push(&mut ranges, Counted { start, end, count })?,
+            _ => {}
+        }
+        start = end;
+        count += same.iter().map(|(_, by)| by).sum::<i64>();
+    }
+    Ok(ranges)
+}
+
+/// Sorts what nobody refers to any more into what is free and what the newest snapshot holds.
+fn release(run: BlockRun, held: &[DeadEntry], blocks: &mut Blocks) -> Result<()> {
+    let mut rest = crate::space::RangeSet::default();
+    rest.reserve(held.len() + 1)?;
+    rest.insert(run.start.0, run.end());
+    for entry in held {
+        while let Some((from, to)) = rest.take(entry.run.start.0, entry.run.end()) {
+            memory::push(
+                &mut blocks.dead,
+                DeadEntry { run: run_of(from, to), birth: entry.birth },
+            )?;
+        }
+    }
+    for (from, to) in rest.iter() {
+        memory::push(&mut blocks.freed, run_of(from, to))?;
+    }
+    join_neighbours(&mut blocks.freed);
+    Ok(())
+}
+
+fn join_neighbours(runs: &mut Vec<BlockRun>) {
+    runs.dedup_by(|next, run| {
+        let joins = run.end() == next.start.0;
+        if joins {
+            run.count += next.count;
+        }
+        joins
+    });
+}
+
+fn run_of(start: u64, end: u64) -> BlockRun {
+    BlockRun { start: BlockAddress(start), count: end - start }
+}

@@ -1,0 +1,211 @@
+//! Whether there is room for a change and for the freeze behind it.
+//!
+//! Estimates answer at once and are good for any tree. A removal for which they say no, though it
+//! may well fit, is counted: the change, the bitmaps and the dead list that the freeze will put are
+//! planned as one, and what they touch is added until nothing new is touched. The plan is then
+//! bound to what was counted ([`Plan::confined`]).
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::budget::{More, Unsettled};
+use crate::engine::keyspace::SpaceClass;
+use crate::engine::state::Working;
+use crate::error::{Error, Result};
+use crate::format::DeadEntry;
+use crate::format::key::Key;
+use crate::memory;
+use crate::platform::Platform;
+use crate::space::Roots;
+use crate::tree::{Plan, PlannedChange};
+use crate::types::{BlockAddress, BlockRun, Generation};
+
+/// Nodes beyond the plan for a removal: a leaf that it merges may have less room for what the
+/// freeze puts than planned.
+const MERGED_LEAF_NODES: u64 = 3;
+
+/// A change that wants room.
+pub(crate) struct Wanted<'a> {
+    /// Those that put, in key order, before those that remove.
+    pub changes: &'a [PlannedChange],
+    /// Runs of data whose bits change.
+    pub runs: &'a [BlockRun],
+    /// Runs of data that go to the newest snapshot's dead list.
+    pub dead: usize,
+    /// What it may use up.
+    pub class: SpaceClass,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// The plan for a change, where there is room for it, the freeze behind it, and what its class
+    /// leaves.
+    ///
+    /// # Errors
+    /// `NoSpace`; nodes and bitmaps that cannot be read. Nothing has changed.
+    pub(crate) fn check_room(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        wanted: &Wanted<'_>,
+    ) -> Result<Plan> {
+        let mut plan = self.store.plan(&roots.working, working.generation, wanted.changes)?;
+        plan.buried = wanted.dead;
+        let released = plan.nodes.min(working.snapshots.shared_nodes);
+        let dead = wanted.dead as u64 + released * u64::from(self.store.superblock.metadata_copies);
+        let more = More { groups: working.space.clean_groups(wanted.runs)?, dead };
+        let needed = plan.nodes.saturating_mul(self.node_cost()).saturating_add(self.freeze_cost(
+            working,
+            &roots.working,
+            more,
+        ));
+        // Close to the end the estimates, which do not cover every tree, have to leave the reserve
+        // also to a removal.
+        let left = match wanted.class {
+            SpaceClass::Freeing => self.store.reserve_blocks(),
+            class => self.reserve_for(working, class),
+        };
+        if self.has_room(working, roots, needed.saturating_add(left))? {
+            return Ok(plan);
+        }
+        if wanted.class != SpaceClass::Freeing {
+            working.fits_later = self.fits_behind_point(working, roots, wanted, &plan, left).ok();
+            return Err(Error::NoSpace);
+        }
+        plan.confined = Some(self.count_room(working, roots, wanted)?);
+        Ok(plan)
+    }
+
+    /// Whether there is room for a change behind a transaction point, as far as can be counted:
+    /// what was freed is back then, no group is changed, and every node on the way is one of an
+    /// earlier generation.
+    fn fits_behind_point(
+        &self,
+        working: &Working,
+        roots: &Roots,
+        wanted: &Wanted<'_>,
+        plan: &Plan,
+        left: u64,
+    ) -> Result<bool> {
+        let own =
+            plan.visited.iter().filter(|visited| visited.pointer.generation == working.generation);
+        let nodes = plan.nodes.saturating_add(own.count() as u64);
+        let copies = u64::from(self.store.superblock.metadata_copies);
+        let dead = wanted.dead as u64 + nodes.min(working.snapshots.shared_nodes) * copies;
+        let more = More { groups: working.space.groups_of(wanted.runs)?.len() as u64, dead };
+        let freeze = self.freeze_cost_of(working, &roots.working, Unsettled::default(), more);
+        let needed =
+            nodes.saturating_mul(self.node_cost()).saturating_add(freeze).saturating_add(left);
+        Ok(self.available(working).saturating_add(working.space.almost_free()) >= needed)
+    }
+
+    /// Whether so many blocks can be had for nodes. Where a node has several blocks they have to
+    /// lie together, which no number of free blocks tells: so many nodes are set aside then, and
+    /// data cannot come between their blocks any more.
+    pub(crate) fn has_room(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        blocks: u64,
+    ) -> Result<bool> {
+        if self.available(working) < blocks {
+            return Ok(false);
+        }
+        if self.store.superblock.node_blocks() == 1 {
+            return Ok(true);
+        }
+        match self.fill_pool(working, roots, blocks.div_ceil(self.node_cost())) {
+            Ok(()) => Ok(true),
+            Err(Error::NoSpace) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets aside the nodes that a removal and the freeze behind it can need; see the module.
+    /// Returns the groups whose bitmaps were counted, in order.
+    fn count_room(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        wanted: &Wanted<'_>,
+    ) -> Result<Vec<u64>> {
+        let copies = u64::from(self.store.superblock.metadata_copies);
+        let count = self.store.superblock.node_blocks();
+        let removals =
+            wanted.changes.iter().filter(|change| change.value_len.is_none()).count() as u64;
+        // A removal merges one neighbour a level at most, which nobody has visited.
+        let merged = removals.saturating_mul(u64::from(roots.working.height));
+        let slack = if removals > 0 { MERGED_LEAF_NODES } else { 0 };
+        let mut groups = working.space.dirty_group_indexes()?;
+        add_new(&mut groups, &working.space.groups_of(wanted.runs)?)?;
+        let mut held = 0;
+        loop {
+            let shared = working.snapshots.shared_nodes;
+            let old_nodes = if shared > 0 { (merged + held).min(shared) } else { 0 };
+            let entries =
+                ((working.dying.len() + wanted.dead) as u64).saturating_add(old_nodes * copies);
+            let changes = self.with_freeze(working, roots, wanted.changes, &groups, entries)?;
+            let plan = self.store.plan(&roots.working, working.generation, &changes)?;
+            let nodes = plan.nodes + slack;
+            if self.available(working) < nodes.saturating_mul(self.node_cost()) {
+                return Err(Error::NoSpace);
+            }
+            self.fill_pool(working, roots, nodes)?;
+            let touched = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
+            let touched = touched.chain(working.pool.next(nodes as usize));
+            let runs = memory::collect(touched.map(|start| BlockRun { start, count }))?;
+            let known = groups.len();
+            add_new(&mut groups, &working.space.groups_of(&runs)?)?;
+            let old = |generation: Generation| {
+                generation != working.generation && working.is_held(generation)
+            };
+            let now_held =
+                plan.visited.iter().filter(|visited| old(visited.pointer.generation)).count()
+                    as u64;
+            if groups.len() == known && now_held <= held {
+                return Ok(groups);
+            }
+            held = held.max(now_held);
+        }
+    }
+
+    /// A change together with what the freeze behind it puts: the bitmaps of `groups`, and a dead
+    /// list longer by `entries`.
+    fn with_freeze(
+        &self,
+        working: &Working,
+        roots: &Roots,
+        changes: &[PlannedChange],
+        groups: &[u64],
+        entries: u64,
+    ) -> Result<Vec<PlannedChange>> {
+        let mut all = memory::copy(changes)?;
+        let value_len = Some(1 + self.store.superblock.group_blocks as usize / 8);
+        for index in groups {
+            memory::push(&mut all, PlannedChange { key: Key::group(*index), value_len })?;
+        }
+        if entries > 0 && working.snapshots.newest.0 > 0 {
+            let entry = DeadEntry {
+                run: BlockRun { start: BlockAddress(0), count: 1 },
+                birth: working.snapshots.newest,
+            };
+            let entries = memory::filled(entry, usize::try_from(entries).unwrap_or(usize::MAX))?;
+            for (key, value) in
+                self.dead_list_puts(&roots.working, working.snapshots.newest, &entries)?
+            {
+                memory::push(&mut all, PlannedChange { key, value_len: Some(value.len()) })?;
+            }
+        }
+        all.sort_unstable_by_key(|change| (change.value_len.is_none(), change.key));
+        Ok(all)
+    }
+}
+
+/// Adds numbers to an ordered list, each once.
+fn add_new(list: &mut Vec<u64>, more: &[u64]) -> Result<()> {
+    memory::extend(list, more)?;
+    list.sort_unstable();
+    list.dedup();
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! How much room a change must leave: a freeze always finds the nodes that it needs, and what holds
+//! space can be removed on a full volume.
+//!
+//! # What removing needs
+//! Without a snapshot the copies that removing makes come back with the next checkpoint, so the
+//! reserve is enough for any number of removals. Under a snapshot nothing comes back. But nothing
+//! is taken twice either:
+//! - a node that the newest snapshot holds is copied once; the copy belongs to the live tree alone,
+//!   and copies of that come back. So at most one new node for each node in common: `shared_nodes`;
+//! - each copy of such a node, and each run of data that the snapshot holds, gets one entry in the
+//!   dead list. Runs of data are no more than their blocks (`held_data`), and no more than the
+//!   extents that fit the nodes of the live tree.
+//!
+//! [`kept_for_removal`](Volume::kept_for_removal) is the sum, with the dead list's leaves half full
+//! and its branches. An operation that is no removal leaves it, beside the reserve and
+//! [`freeze_cost`](Volume::freeze_cost); taking a snapshot, which makes the whole tree common, is
+//! refused where it is not there. A removal makes the sum smaller by what it takes, so the reserve
+//! is there for the next one, behind a checkpoint. Both counts are upper bounds that are known
+//! without a look.
+//!
+//! # What a removal is checked against
+//! Estimates of what the next freeze needs have to be good for any tree, which is far too much for
+//! a small one. Where they say no to a removal, [`check_room`](Volume::check_room) plans the change
+//! and the freeze together and counts.
+
+pub(crate) mod change;
+mod data;
+pub(crate) mod reclaim;
+
+pub(crate) use data::Pieces;
+pub(crate) use reclaim::Shortage;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::keyspace::SpaceClass;
+use crate::engine::state::Working;
+use crate::format::extent::EXTENT_HEADER_LEN;
+use crate::format::{
+    NodePointer, RESERVE_NODES_MIN, Root, dead_item_len, entries_max, item_capacity, item_size,
+    value_len_max,
+};
+use crate::platform::Platform;
+use crate::types::Generation;
+
+/// What a change will have touched, beside its own nodes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct More {
+    /// Groups whose bitmap changes and has not changed yet.
+    pub groups: u64,
+    /// Entries of the newest snapshot's dead list.
+    pub dead: u64,
+}
+
+/// What waits for the next freeze; nothing right behind one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unsettled {
+    /// Groups whose bitmap has changed.
+    pub groups: u64,
+    /// Entries of the newest snapshot's dead list.
+    pub dead: u64,
+}
+
+impl Unsettled {
+    pub fn of(working: &Working) -> Unsettled {
+        Unsettled { groups: working.space.dirty_groups() as u64, dead: working.dying.len() as u64 }
+    }
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Blocks of all copies of one node.
+    pub(crate) fn node_cost(&self) -> u64 {
+        self.store.superblock.node_blocks() * u64::from(self.store.superblock.metadata_copies)
+    }
+
+    fn copies(&self) -> u64 {
+        u64::from(self.store.superblock.metadata_copies)
+    }
+
+    fn node_size(&self) -> usize {
+        self.store.superblock.node_size as usize
+    }
+
+    /// Blocks that the next freeze may need to write the bitmaps of changed groups and the dead
+    /// list: an estimate for any tree, without a look at it.
+    pub(crate) fn freeze_cost(&self, working: &Working, root: &Root, more: More) -> u64 {
+        self.freeze_cost_of(working, root, Unsettled::of(working), more)
+    }
+
+    /// As [`freeze_cost`](Self::freeze_cost), where so much waits for the freeze.
+    pub(crate) fn freeze_cost_of(
+        &self,
+        working: &Working,
+        root: &Root,
+        unsettled: Unsettled,
+        more: More,
+    ) -> u64 {
+        let all = working.space.groups();
+        let groups = unsettled.groups.saturating_add(2).min(all);
+        let more_groups = more.groups.min(all - groups);
+        let height = u64::from(root.height);
+        // Each changed group copies its path; copying frees old nodes, which may change as many
+        // groups again. Those of one batch are near each other in the tree.
+        let copies =
+            (2 * groups * height + 2 * more_groups).min(working.nodes.saturating_add(height));
+        // A group that was full or empty gets a bitmap, which may split its leaf.
+        let splits = 3 * (groups + more_groups) / 2 + 2 * height + 1;
+        let dead =
+            self.dead_list_cost(working, root, unsettled.dead.saturating_add(more.dead), copies);
+        copies.saturating_add(splits).saturating_add(dead).saturating_mul(self.node_cost())
+    }
+
+    /// Nodes that the dead list may need for so many entries and those for `copies` nodes.
+    fn dead_list_cost(&self, working: &Working, root: &Root, entries: u64, copies: u64) -> u64 {
+        if working.snapshots.newest.0 == 0 {
+            return 0;
+        }
+        let old_nodes = copies.min(working.snapshots.shared_nodes).saturating_mul(self.copies());
+        let entries = entries.saturating_add(old_nodes);
+        self.dead_nodes(entries).saturating_add(u64::from(root.height) + 2)
+    }
+
+    /// Nodes of a dead list with so many entries.
+    fn dead_nodes(&self, entries: u64) -> u64 {
+        if entries == 0 {
+            return 0;
+        }
+        let per_item = entries_max(value_len_max(self.node_size()));
+        let capacity = item_capacity(self.node_size());
+        // A leaf that splits for one item more keeps half of them.
+        let kept = |size: usize| ((capacity / size).max(1) as u64).div_ceil(2);
+        let mut nodes =
+            entries.div_ceil(kept(item_size(dead_item_len(per_item))) * per_item as u64);
+        let mut all = nodes;
+        let fan_out = kept(item_size(NodePointer::LEN)).max(2);
+        while nodes > 1 {
+            nodes = nodes.div_ceil(fan_out);
+            all = all.saturating_add(nodes);
+        }
+        all
+    }
+
+    /// Blocks that a change must leave beside those for the freeze.
+    pub(crate) fn reserve_for(&self, working: &Working, class: SpaceClass) -> u64 {
+        match class {
+            SpaceClass::Normal => self.store.reserve_blocks().saturating_add(self.kept(working)),
+            SpaceClass::Rewrite => self.reserve_of_rewrites().saturating_add(self.kept(working)),
+            SpaceClass::Freeing => 0,
+        }
+    }
+
+    /// What rewrites leave of the reserve: half of it, and what removals need in any case. All of
+    /// it where nothing brings back what they take.
+    fn reserve_of_rewrites(&self) -> u64 {
+        let reserve = self.store.reserve_blocks();
+        match self.may_reclaim() {
+            true => reserve.div_ceil(2).max(RESERVE_NODES_MIN * self.node_cost()).min(reserve),
+            false => reserve,
+        }
+    }
+
+    /// What making a hole may use up. One in the middle of an extent (`splits`) makes two keys of
+    /// one; where a snapshot or another file may have the blocks, too, nothing comes back for that,
+    /// and it is no removal.
+    pub(crate) fn class_of_hole(&self, splits: bool) -> SpaceClass {
+        let held = || {
+            // Where that fails so does the change.
+            let _ = self.catch_up();
+            let snapshots = self.working.lock().snapshots;
+            snapshots.newest.0 > 0 || snapshots.shared_extents > 0
+        };
+        if splits && held() { SpaceClass::Normal } else { SpaceClass::Freeing }
+    }
+
+    /// Whether blocks of this birth are in no snapshot, and in no other file where no file shares
+    /// any.
+    pub(crate) fn is_unshared(&self, birth: Generation) -> bool {
+        let working = self.working.lock();
+        working.snapshots.shared_extents == 0 && !working.is_held(birth)
+    }
+
+    /// Blocks kept for removals under the newest snapshot.
+    pub(crate) fn kept(&self, working: &Working) -> u64 {
+        match working.snapshots.newest.0 {
+            0 => 0,
+            _ => {
+                let data = working.held_data.min(self.live_data(working));
+                self.kept_for_removal(working.nodes, working.snapshots.shared_nodes, data)
+            }
+        }
+    }
+
+    /// Blocks that removing everything can take under a snapshot that has `shared` of the live
+    /// tree's `nodes` and `data` of its blocks of data in common with it; see the module.
+    pub(crate) fn kept_for_removal(&self, nodes: u64, shared: u64, data: u64) -> u64 {
+        let extents = (item_capacity(self.node_size()) / item_size(EXTENT_HEADER_LEN)) as u64;
+        let runs = data.min(nodes.saturating_mul(extents));
+        let entries = shared.saturating_mul(self.copies()).saturating_add(runs);
+        shared.saturating_add(self.dead_nodes(entries)).saturating_mul(self.node_cost())
+    }
+
+    /// Blocks of data that the live tree names.
+    pub(crate) fn live_data(&self, working: &Working) -> u64 {
+        let nodes = working.nodes.saturating_mul(self.node_cost());
+        working.space.used().saturating_sub(nodes).saturating_sub(working.snapshots.blocks)
+    }
+
+    /// Blocks that can be allocated, counting those set aside for nodes.
+    pub(crate) fn available(&self, working: &Working) -> u64 {
+        working.space.available() + working.pool.len() as u64 * self.node_cost()
+    }
+
+    /// Blocks handed out to writes that are under way. Those set aside for nodes are none of them.
+    pub(crate) fn reserved_for_data(&self, working: &Working) -> u64 {
+        working.space.reserved().saturating_sub(working.pool.len() as u64 * self.node_cost())
+    }
+
+    /// Blocks that data leaves: for the freeze, the reserve, and what is kept for removals.
+    pub(crate) fn kept_from_data(&self, working: &Working, class: SpaceClass) -> u64 {
+        let root = self.view.read().root;
+        let reserve =
+            self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
+        reserve.saturating_add(self.freeze_cost(working, &root, More::default()))
+    }
+}

@@ -1,0 +1,165 @@
+//! Space ran out: what brings some back, and whether that is worth it.
+//!
+//! A transaction point brings freed blocks back and wears the medium. So it is set only where it is
+//! known by count that what was wanted fits behind it. An operation on a full volume that frees
+//! nothing sets none, however often it is tried. Counts cannot tell whether free blocks lie
+//! together as nodes need them: where a point was set in vain, none is set for as much again before
+//! the volume has become emptier ([`Vain`]).
+//!
+//! What deleted snapshots still hold comes back in steps, which are done here where they are needed,
+//! as background work would do them. What removed files hold is the matter of the rooms above.
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::budget::data::Pieces;
+use crate::engine::keyspace::SpaceClass;
+use crate::engine::state::Working;
+use crate::error::Result;
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+
+/// Units of deleting a snapshot that an operation without space waits for.
+const DELETE_UNITS: u32 = 64;
+
+/// What there was no space for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Shortage {
+    /// A change of the tree; whether it fits behind a transaction point, where that was counted.
+    Change(SpaceClass, Option<bool>),
+    /// So many blocks of data, for a request as a whole.
+    Data(SpaceClass, u64),
+}
+
+/// Points that were set in vain: blocks that the working state used, and blocks of data that were
+/// wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Vain {
+    /// Whether one was set since the last [`note`](Self::note).
+    set: bool,
+    /// For new data and for rewrites.
+    change: [Option<u64>; 2],
+    data: [Option<(u64, u64)>; 2],
+}
+
+/// The place of a class in [`Vain`].
+fn place(class: SpaceClass) -> usize {
+    usize::from(class == SpaceClass::Rewrite)
+}
+
+impl Vain {
+    /// Whether one for the same would be in vain, too.
+    fn again(&self, wanted: Shortage, used: u64) -> bool {
+        match wanted {
+            Shortage::Change(SpaceClass::Freeing, _) => false,
+            Shortage::Change(class, _) => {
+                self.change[place(class)].is_some_and(|then| used >= then)
+            }
+            Shortage::Data(class, blocks) => {
+                self.data[place(class)].is_some_and(|(then, few)| used >= then && blocks >= few)
+            }
+        }
+    }
+
+    /// There was no space behind the last one.
+    fn note(&mut self, wanted: Shortage, used: u64) {
+        if !core::mem::take(&mut self.set) {
+            return;
+        }
+        match wanted {
+            Shortage::Change(class, _) => self.change[place(class)] = Some(used),
+            Shortage::Data(class, blocks) => self.data[place(class)] = Some((used, blocks)),
+        }
+    }
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Whether an operation without space may set a transaction point.
+    pub(crate) fn may_reclaim(&self) -> bool {
+        self.active_mask().contains(TransactionMask::VOLUME_FULL)
+    }
+
+    /// Space ran out: waits for a checkpoint that is under way, or sets a transaction point where it
+    /// is known to help. `true`: try again.
+    pub(crate) fn bring_back(&self, wanted: Shortage) -> Result<bool> {
+        let (frozen, worth_it) = {
+            let working = self.working.lock();
+            (working.frozen.is_some(), self.is_worth_a_point(&working, wanted))
+        };
+        if frozen {
+            self.finish_checkpoint()?;
+            return Ok(true);
+        }
+        if !self.may_reclaim() || !worth_it {
+            return Ok(false);
+        }
+        self.working.lock().vain.set = true;
+        self.checkpoint_now()?;
+        Ok(true)
+    }
+
+    /// There was no space for `wanted` behind all that could be brought back.
+    pub(crate) fn note_in_vain(&self, wanted: Shortage) {
+        let mut working = self.working.lock();
+        let used = working.space.used();
+        working.vain.note(wanted, used);
+    }
+
+    /// Whether `wanted` fits behind a transaction point, as far as its blocks can be counted.
+    pub(crate) fn fits_later(&self, wanted: Shortage) -> bool {
+        match wanted {
+            Shortage::Change(..) => true,
+            Shortage::Data(class, blocks) => {
+                self.has_room_later(&self.working.lock(), class, blocks)
+            }
+        }
+    }
+
+    /// Whether there is room for so many blocks of new data.
+    pub(crate) fn has_room_for_data(&self, blocks: u64) -> bool {
+        self.data_room(&self.working.lock(), SpaceClass::Normal, Pieces::LONG) >= blocks
+    }
+
+    /// Whether what was wanted fits behind a transaction point, as far as can be counted. Where a
+    /// removal does not fit everything is tried.
+    fn is_worth_a_point(&self, working: &Working, wanted: Shortage) -> bool {
+        if planted(Sabotage::PointsInVain) {
+            return working.space.almost_free() > 0;
+        }
+        if working.space.almost_free() == 0 || working.vain.again(wanted, working.space.used()) {
+            return false;
+        }
+        match wanted {
+            Shortage::Change(SpaceClass::Freeing, _) => true,
+            Shortage::Change(_, fits) => fits.unwrap_or(true),
+            Shortage::Data(class, blocks) => self.has_room_later(working, class, blocks),
+        }
+    }
+
+    /// Whether so many blocks of data fit behind a transaction point. New data is counted as it was
+    /// promised; for rewrites, which may always go on, the point is tried where it may be enough.
+    fn has_room_later(&self, working: &Working, class: SpaceClass, blocks: u64) -> bool {
+        let pieces = if class == SpaceClass::Normal { Pieces::LONG } else { Pieces::REWRITE };
+        self.data_room(working, class, pieces) >= blocks
+    }
+
+    /// What a deleted snapshot held comes back in units, of which some only move blocks to another
+    /// one. `true`: some is back.
+    pub(crate) fn delete_for_room(&self) -> Result<bool> {
+        if !self.snapshots_wait() {
+            return Ok(false);
+        }
+        for _ in 0..DELETE_UNITS {
+            let before = self.working.lock().space.available();
+            let more = self.delete_in_background(true)?;
+            if self.working.lock().space.available() > before {
+                return Ok(true);
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(false)
+    }
+}

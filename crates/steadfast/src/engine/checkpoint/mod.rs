@@ -1,0 +1,107 @@
+//! Checkpoints: the working state becomes frozen under the writer's lock, is
+//! [written](crate::engine::checkpoint::steps) without it, and is then the durable state.
+
+mod steps;
+mod throttle;
+
+use core::cmp::Reverse;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::state::{Frozen, Working};
+use crate::error::Result;
+use crate::format::Metaroot;
+use crate::format::key::Key;
+use crate::memory;
+use crate::platform::Platform;
+use crate::tree::{Plan, PlannedChange};
+use crate::types::Generation;
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Makes the working state the frozen one. It is at a transaction point: nothing is pending, or
+    /// it becomes one with this checkpoint, which the caller then finishes before it lets go of the
+    /// commit lock: what no record has leaves out a number of the log, and a mark before the
+    /// checkpoint is durable would continue nothing. No other state is frozen.
+    ///
+    /// # Errors
+    /// Nodes and bitmaps that cannot be read. Nothing has happened then but that changed bitmaps
+    /// are in the tree.
+    pub(crate) fn freeze(&self, working: &mut Working) -> Result<()> {
+        debug_assert!(working.frozen.is_none());
+        // Each of the two changes what the other writes, in ever fewer nodes: a node is copied once
+        // a generation.
+        while self.flush_groups(working)? || self.flush_dead(working)? {}
+        let mut view = self.view.write();
+        let mut room = self.store.room_to_seal()?;
+        working.space.reserve_freeze()?;
+        // What was sealed to be written out and has not changed since is sealed for this.
+        let left = working.leaving.drain(..);
+        left.filter_map(|pointer| self.store.sealed(&pointer)).for_each(|sealed| room.push(sealed));
+        let sealed = self.store.seal(&mut view.root, room);
+        // Dirty nodes are in memory, so this is never seen.
+        let mut nodes =
+            sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
+        // They are taken from the end: neighbours on the medium go in one request.
+        nodes.sort_unstable_by_key(|sealed| Reverse(sealed.pointer.addresses[0]));
+        let unmarked = !working.pending.is_empty();
+        if unmarked {
+            working.pending.clear();
+            working.log.skip();
+        }
+        let (data_cursor, node_cursor) = working.space.cursors();
+        let metaroot = Metaroot {
+            generation: working.generation,
+            root: view.root.pointer,
+            height: view.root.height,
+            next_inode: working.next_inode,
+            inodes: working.inodes,
+            used_blocks: working.space.used(),
+            nodes: working.nodes,
+            log: working.log.position(),
+            mask: self.mask(),
+            timer_ms: self.timer_ms(),
+            data_cursor,
+            node_cursor,
+            snapshots: working.snapshots,
+        };
+        let (all, log_used, available) =
+            (nodes.len(), working.log.used(), working.space.available());
+        working.frozen = Some(Frozen { metaroot, nodes, all, log_used, available, unmarked });
+        working.generation = Generation(working.generation.0 + 1);
+        working.parameters_changed = false;
+        working.space.freeze();
+        working.log.freeze();
+        Ok(())
+    }
+
+    /// Puts the bitmaps of changed groups into the tree; `true` when there were any.
+    pub(crate) fn flush_groups(&self, working: &mut Working) -> Result<bool> {
+        let roots = self.roots(working);
+        let value_len = Some(1 + self.store.superblock.group_blocks as usize / 8);
+        let groups = working.space.dirty_group_indexes()?;
+        let changes = memory::collect(
+            groups.iter().map(|index| PlannedChange { key: Key::group(*index), value_len }),
+        )?;
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        let plan = self.store.plan(&roots.working, working.generation, &changes)?;
+        let plan = Plan { confined: Some(groups), ..plan };
+        self.prepare_change(working, &roots, &plan, &[])?;
+        let mut values = working.space.take_dirty_groups()?;
+        // Removals come last: merging then cannot make a leaf fuller than planned.
+        values.sort_unstable_by_key(|(key, value)| (value.is_none(), *key));
+        self.change_tree(working, plan, |tree| {
+            for (key, value) in &values {
+                match value {
+                    Some(value) => drop(tree.put(key, value)?),
+                    None => drop(tree.remove(key)?),
+                }
+            }
+            Ok(())
+        })?;
+        self.settle(working);
+        Ok(true)
+    }
+}

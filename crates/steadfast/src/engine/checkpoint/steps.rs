@@ -1,0 +1,169 @@
+//! The device I/O of checkpoints, in steps of a bounded size between which operations go on.
+//!
+//! Invariants:
+//! - one step at a time, whoever makes it: the checkpoint lock is held from the choice of a step's
+//!   nodes until they are known to be written;
+//! - the last step writes no nodes: flush, metaroot, flush. It comes when all of them have been
+//!   written, so the metaroot never names one that a power cut can take away;
+//! - a frozen node is not changed any more, and its blocks are given to nobody before a later
+//!   checkpoint is durable. So it counts as clean as soon as it has been written, and its memory
+//!   can go, though nothing durable names it yet;
+//! - a step ends when the medium has done as much for its own upkeep as the step may write,
+//!   whatever is left of it: what a step takes is bounded in the medium's terms, too.
+
+use core::slice;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::Metaroot;
+use crate::memory;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::tree::SealedNode;
+use crate::types::Generation;
+
+/// Nodes that a step writes where nobody says how much: a request that a disk does well, and that
+/// is soon done also on flash, where nodes are small.
+const STEP_NODES: u64 = 16;
+
+/// What the medium had done of its own at some time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Upkeep(Option<u64>);
+
+impl Upkeep {
+    /// Whether it has any to do.
+    pub fn is_any(self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Writes the frozen state, if there is one, and makes it the durable one.
+    ///
+    /// # Errors
+    /// The medium's; the volume is read-only then. `OutOfMemory`: whoever needs it next goes on
+    /// where this stopped.
+    pub(crate) fn finish_checkpoint(&self) -> Result<()> {
+        let Some(frozen) = self.frozen_generation() else { return Ok(()) };
+        // In steps, too: operations that write a part of it wait for one of them.
+        while self.frozen_generation() == Some(frozen) {
+            self.checkpoint_step(self.step_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn frozen_generation(&self) -> Option<Generation> {
+        self.working.lock().frozen.as_ref().map(|frozen| frozen.metaroot.generation)
+    }
+
+    /// One step of the checkpoint under way: nodes of at most so many bytes, all copies counted,
+    /// and one node at least, until the medium has done as much of its own; or the last step.
+    /// `false`: there was nothing to do.
+    ///
+    /// # Errors
+    /// As [`finish_checkpoint`](Self::finish_checkpoint).
+    pub(crate) fn checkpoint_step(&self, bytes: u64) -> Result<bool> {
+        let _one_at_a_time = self.checkpoint.lock();
+        let (metaroot, nodes, begins) = {
+            let working = self.working.lock();
+            let Some(frozen) = &working.frozen else { return Ok(false) };
+            let first = frozen.nodes.len().saturating_sub(self.nodes_of(bytes));
+            let begins = frozen.nodes.len() == frozen.all;
+            (frozen.metaroot, memory::collect(frozen.nodes[first..].iter().cloned())?, begins)
+        };
+        let written = if nodes.is_empty() {
+            self.write_metaroot(&metaroot).map(|()| 0)
+        } else {
+            // What is free in a state that is not the newest may be in use in the newest.
+            let alone = self.write_alone(begins, || Ok(()), |_| {});
+            alone.and_then(|()| self.write_nodes(&metaroot, &nodes, bytes))
+        };
+        let written = written.map_err(|error| match error {
+            // Before anything that counts was written.
+            Error::OutOfMemory => error,
+            error => self.fail("a checkpoint could not be written", error),
+        })?;
+        if nodes.is_empty() {
+            self.thaw(metaroot);
+            return Ok(true);
+        }
+        let mut working = self.working.lock();
+        for sealed in &nodes[nodes.len() - written..] {
+            self.store.set_clean(sealed.pointer.addresses[0]);
+        }
+        if let Some(frozen) = &mut working.frozen {
+            frozen.nodes.truncate(frozen.nodes.len() - written);
+        }
+        Ok(true)
+    }
+
+    /// How many nodes so many bytes are, all copies counted; at least one.
+    fn nodes_of(&self, bytes: u64) -> usize {
+        usize::try_from(bytes / self.node_bytes()).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Bytes of a step where nobody says how many.
+    pub(crate) fn step_bytes(&self) -> u64 {
+        STEP_NODES * self.node_bytes()
+    }
+
+    /// Bytes of all copies of a node.
+    pub(crate) fn node_bytes(&self) -> u64 {
+        self.node_cost() * u64::from(self.store.superblock.block_size)
+    }
+
+    /// Writes nodes from the end on, until the medium has done more than so many bytes of its own;
+    /// how many it were.
+    fn write_nodes(&self, metaroot: &Metaroot, nodes: &[SealedNode], bytes: u64) -> Result<usize> {
+        if planted(Sabotage::MetarootBeforeLastStep) {
+            self.write_metaroot(metaroot)?;
+        }
+        let upkeep = self.upkeep();
+        if !upkeep.is_any() {
+            self.store.write_nodes(nodes)?;
+            return Ok(nodes.len());
+        }
+        for (left, node) in nodes.iter().enumerate().rev() {
+            self.store.write_nodes(slice::from_ref(node))?;
+            if self.is_beyond(upkeep, bytes) {
+                return Ok(nodes.len() - left);
+            }
+        }
+        Ok(nodes.len())
+    }
+
+    /// The medium's own work up to now, see [`is_beyond`](Self::is_beyond).
+    pub(crate) fn upkeep(&self) -> Upkeep {
+        Upkeep(self.store.medium.upkeep())
+    }
+
+    /// Whether the medium has done more than so many bytes of its own since.
+    pub(crate) fn is_beyond(&self, since: Upkeep, bytes: u64) -> bool {
+        let now = self.store.medium.upkeep();
+        since.0.zip(now).is_some_and(|(since, now)| now.saturating_sub(since) > bytes)
+    }
+
+    fn write_metaroot(&self, metaroot: &Metaroot) -> Result<()> {
+        let store = &self.store;
+        if !planted(Sabotage::SkipFlushBeforeMetaroot) {
+            store.flush()?;
+        }
+        let flush =
+            || if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() };
+        let write =
+            || metaroot.write(&store.medium, &store.superblock_now(), &store.platform, flush);
+        self.write_alone(true, write, |others| others.written(metaroot))
+    }
+
+    fn thaw(&self, metaroot: Metaroot) {
+        let mut working = self.working.lock();
+        working.frozen = None;
+        working.durable = metaroot;
+        self.discard_alone(|| working.log.thaw(&self.store));
+        self.tally.lock().checkpoints += 1;
+        let pins = self.pins.lock();
+        working.space.thaw(&self.store, &metaroot.root(), &pins);
+    }
+}

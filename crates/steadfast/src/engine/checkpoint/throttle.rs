@@ -1,0 +1,203 @@
+//! Pressure: when a checkpoint begins, and what operations do for it, so that nobody waits for a
+//! whole one.
+//!
+//! Three things fill up while changes come: the intent log, the memory for nodes that are not on
+//! the medium yet, and the medium with blocks that were freed and wait to be used again. A
+//! checkpoint empties all three. It begins at a transaction point while much room is left, and
+//! background steps write it. Where those do not keep up each operation writes some nodes before it
+//! begins: what is missing to a schedule by which the checkpoint is done when three quarters of the
+//! room have been used up, and never more than [`PAID_NODES`]. Waiting for all of it remains for
+//! what uses up the room at once.
+//!
+//! Where a mount should read little (flash) it is the length of the log that counts. Background
+//! work keeps it near a half, as it writes a checkpoint as soon as it has begun. Where none has
+//! come for a while, checkpoints begin earlier, and operations pay for them at once, so that they
+//! are done before the log is half full: a mount reads no more than with background work.
+//!
+//! Without transaction points no checkpoint can begin. Then nodes are sealed and written out
+//! without one, some by each operation. They are of the working generation and may change again:
+//! then what was sealed counts no more, and the list of what is
+//! [leaving](crate::engine::state::Working::leaving) forgets it.
+
+use core::cmp::Reverse;
+use core::sync::atomic::Ordering;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::state::Working;
+use crate::error::{Error, Result};
+use crate::log::Log;
+use crate::memory;
+use crate::platform::Platform;
+use crate::tree::CacheUse;
+
+/// Nodes that one operation writes at most, each with all its copies: more than it changes itself,
+/// and soon done.
+const PAID_NODES: usize = 8;
+/// In a smaller cache one operation takes up a good part, and checkpoints would never end.
+const CACHE_NODES_MIN: usize = 64;
+/// Lengths of the log that may be waiting to be used again before a checkpoint is due. Much more
+/// than small changes free while they fill a log, so that it is the log that decides for them.
+const HELD_BACK_LOGS: u64 = 16;
+
+/// Where the memory for nodes that are not on the medium begins to be scarce.
+fn crowded(usage: &CacheUse) -> bool {
+    usage.pinned > usage.capacity / 2
+}
+
+/// How many such nodes there may be at all, those of a checkpoint under way included.
+fn pinned_max(usage: &CacheUse) -> usize {
+    usage.capacity * 3 / 4
+}
+
+/// How many of `units` are due when `used` of some `room` are used up: none up to a quarter, all
+/// from three quarters on.
+fn due(units: usize, used: u64, room: u64) -> usize {
+    if 4 * used >= 3 * room {
+        return if used > 0 { units } else { 0 };
+    }
+    let (part, whole) = ((4 * used).saturating_sub(room), 2 * room);
+    (units as u64 * part).div_ceil(whole) as usize
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Whether a checkpoint should begin at the transaction point where the working state is: the
+    /// log is half full; or half of the memory is dirty; or what was freed holds back much, or half
+    /// of what there is, for points that change the same keys for ever need no more of the log and
+    /// free something each.
+    pub(crate) fn wants_checkpoint(&self, working: &Working) -> bool {
+        if working.frozen.is_some() {
+            return false;
+        }
+        let (log, space, usage) = (&working.log, &working.space, self.store.cache_use());
+        let held_back_max = space.available().min(log.blocks() * HELD_BACK_LOGS);
+        log.used() > self.log_bounds(log).0
+            || usage.capacity >= CACHE_NODES_MIN && crowded(&usage)
+            || space.almost_free() > held_back_max
+    }
+
+    /// Whether operations alone keep the log short that a mount has to read.
+    fn is_unattended(&self, log: &Log) -> bool {
+        let marks = u64::from(self.marks_unattended.load(Ordering::Acquire));
+        self.store.medium.flushes_cheaply() && marks > log.blocks() / 4
+    }
+
+    /// Blocks of the log in use when a checkpoint begins, and when there is no room for more: it is
+    /// to be done when three quarters of what lies between are used up.
+    fn log_bounds(&self, log: &Log) -> (u64, u64) {
+        let blocks = log.blocks();
+        if self.is_unattended(log) { (blocks / 3, blocks / 2) } else { (blocks / 2, blocks) }
+    }
+
+    /// What an operation does before it begins, so that one that is refused for it has changed
+    /// nothing.
+    ///
+    /// # Errors
+    /// Nodes and bitmaps that cannot be read; the medium's, with which the volume is read-only.
+    pub(crate) fn relieve(&self) -> Result<()> {
+        let usage = self.store.cache_use();
+        let owed = {
+            let mut working = self.working.lock();
+            if working.space.wants_flush() || working.dying.len() > self.dying_max() {
+                self.flush_groups(&mut working)?;
+                while self.flush_dead(&mut working)? {}
+            }
+            if crowded(&usage) && working.frozen.is_none() {
+                self.pay_out(&mut working)?;
+            }
+            self.owed(&working, &usage)
+        };
+        if owed > 0 {
+            self.checkpoint_step(owed as u64 * self.node_bytes())?;
+        }
+        let usage = self.store.cache_use();
+        if usage.pinned <= pinned_max(&usage) {
+            return Ok(());
+        }
+        // The last resort.
+        self.finish_checkpoint()?;
+        let mut working = self.working.lock();
+        // What was sealed before, and what has changed since.
+        self.write_out(&mut working, usize::MAX)?;
+        self.write_out(&mut working, usize::MAX)
+    }
+
+    /// Nodes of the checkpoint under way that an operation writes; its last step counts as one.
+    fn owed(&self, working: &Working, usage: &CacheUse) -> usize {
+        let Some(frozen) = &working.frozen else { return 0 };
+        let (left, log) = (frozen.nodes.len(), &working.log);
+        let changed = usage.pinned.saturating_sub(left);
+        let (_, end) = self.log_bounds(log);
+        let rooms = [
+            (log.used().saturating_sub(frozen.log_used), end.saturating_sub(frozen.log_used)),
+            (changed as u64, pinned_max(usage).saturating_sub(frozen.all) as u64),
+            (frozen.available.saturating_sub(working.space.available()), frozen.available),
+        ];
+        let due = rooms.into_iter().map(|(used, room)| due(frozen.all + 1, used, room)).max();
+        due.unwrap_or(0).saturating_sub(frozen.all - left).min(PAID_NODES)
+    }
+
+    /// Writes some of the dirty nodes out, as many as one operation does.
+    fn pay_out(&self, working: &mut Working) -> Result<()> {
+        let upkeep = self.upkeep();
+        if !upkeep.is_any() {
+            return self.write_out(working, PAID_NODES);
+        }
+        for _ in 0..PAID_NODES {
+            self.write_out(working, 1)?;
+            if working.leaving.is_empty()
+                || self.is_beyond(upkeep, PAID_NODES as u64 * self.node_bytes())
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes up to `most` of the dirty nodes out, without a checkpoint.
+    fn write_out(&self, working: &mut Working, most: usize) -> Result<()> {
+        if working.leaving.is_empty() {
+            let room = self.store.room_to_seal()?;
+            let leaving = &mut working.leaving;
+            leaving.try_reserve_exact(room.capacity()).map_err(|_| Error::OutOfMemory)?;
+            let sealed = self.store.seal(&mut self.view.write().root, room)?;
+            leaving.extend(sealed.iter().map(|sealed| sealed.pointer));
+            // They are taken from the end: neighbours on the medium go in one request.
+            leaving.sort_unstable_by_key(|pointer| Reverse(pointer.addresses[0]));
+        }
+        let mut nodes = alloc::vec::Vec::new();
+        let mut first = working.leaving.len();
+        while first > 0 && nodes.len() < most {
+            first -= 1;
+            if let Some(sealed) = self.store.sealed(&working.leaving[first]) {
+                memory::push(&mut nodes, sealed)?;
+            }
+        }
+        self.store.write_nodes(&nodes).map_err(|error| match error {
+            // They are still on the list.
+            Error::OutOfMemory => error,
+            error => self.fail("metadata could not be written out", error),
+        })?;
+        for sealed in &nodes {
+            self.store.set_clean(sealed.pointer.addresses[0]);
+        }
+        working.leaving.truncate(first);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_grows_from_nothing_to_everything() {
+        assert_eq!(
+            [0, 25, 26, 50, 74, 75, 100].map(|used| due(60, used, 100)),
+            [0, 0, 2, 30, 59, 60, 60]
+        );
+        assert_eq!([0, 1].map(|used| due(60, used, 0)), [0, 60]);
+        assert_eq!([0, 1].map(|used| due(60, used, 1)), [0, 60]);
+    }
+}

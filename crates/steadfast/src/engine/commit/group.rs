@@ -1,0 +1,177 @@
+//! Company for a transaction point: whoever sets one waits a moment for those who are about to ask
+//! for the same.
+//!
+//! With several threads that write and sync in turn, those whom a point has just served are on
+//! their way back while the next one begins with the few who came meanwhile. So the threads fall
+//! into two halves that wait for each other's flushes, and each flush serves half of them. Whoever
+//! leads the next point therefore waits until as many are there as were there at the end of the
+//! last one, though no longer than half of what that one took: a thread that is alone never waits,
+//! and one that others have left waits once. Other stores do the same by a setting (PostgreSQL's
+//! `commit_delay`) or by the time that a commit takes (ext4's journal).
+//!
+//! It decides when a point is set, never what is in it.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::state::CommitState;
+use crate::platform::Platform;
+
+/// Those who are asking for a transaction point.
+#[derive(Debug, Default)]
+pub(crate) struct Company {
+    present: AtomicU32,
+}
+
+/// One of them.
+pub(crate) struct Present<'a>(&'a Company);
+
+impl Company {
+    pub fn join(&self) -> Present<'_> {
+        self.add();
+        Present(self)
+    }
+
+    fn add(&self) {
+        self.present.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn remove(&self) {
+        self.present.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> u32 {
+        self.present.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}
+
+/// How the last transaction point went.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct LastPoint {
+    /// Those who were there when it was set.
+    present: u32,
+    /// Microseconds that it took.
+    duration: u64,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Somebody is about to ask for a transaction point, whom the caller will serve after others: a
+    /// point that is set meanwhile waits a moment for such company. To be taken back by
+    /// [`withdraw`](Self::withdraw) when he has been served.
+    pub(crate) fn announce(&self) {
+        self.company.add();
+    }
+
+    /// Takes one [`announce`](Self::announce) back.
+    pub(crate) fn withdraw(&self) {
+        self.company.remove();
+    }
+
+    /// Sets a transaction point as [`lead_commit`](Self::lead_commit) does, for more callers where
+    /// more are expected.
+    pub(crate) fn lead_commit_in_company(
+        &self,
+        commit: &mut CommitState,
+    ) -> crate::error::Result<()> {
+        let LastPoint { present, duration } = commit.last_point;
+        if self.company.count() < present {
+            self.store.platform.wait_for(&|| self.company.count() >= present, duration / 2);
+        }
+        let begun = self.store.platform.monotonic_us();
+        let result = self.lead_commit(commit);
+        let duration = self.store.platform.monotonic_us().saturating_sub(begun);
+        commit.last_point = LastPoint { present: self.company.count(), duration };
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::AtomicU64;
+    use std::sync::Arc;
+
+    use steadfast_media::MemoryMedium;
+
+    use super::*;
+    use crate::fs::{Caller, NewNode};
+    use crate::mask::TransactionMask;
+    use crate::options::{FormatOptions, OpenOptions};
+    use crate::types::{InodeNumber, Timestamp};
+    use crate::volume::Volume;
+
+    /// A clock that goes on with every look at it, and a wait that is in vain.
+    #[derive(Default)]
+    struct Waiting {
+        microseconds: AtomicU64,
+        waits: Arc<AtomicU64>,
+    }
+
+    impl Platform for Waiting {
+        type Mutex = parking_lot::RawMutex;
+        type RwLock = parking_lot::RawRwLock;
+
+        fn now(&self) -> Timestamp {
+            Timestamp::default()
+        }
+
+        fn monotonic_ms(&self) -> u64 {
+            0
+        }
+
+        fn monotonic_us(&self) -> u64 {
+            self.microseconds.fetch_add(200, Ordering::Relaxed)
+        }
+
+        fn wait_for(&self, ready: &dyn Fn() -> bool, microseconds: u64) {
+            assert!(!ready());
+            assert_eq!(microseconds, 100, "half of what the last point took");
+            self.waits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn only_those_who_were_there_last_time_are_waited_for_and_once() {
+        let medium = MemoryMedium::new(16 << 20, 512).unwrap();
+        let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
+        Volume::format(&medium, &options, &Waiting::default()).unwrap();
+        let waits = Arc::new(AtomicU64::new(0));
+        let platform = Waiting { waits: waits.clone(), ..Waiting::default() };
+        let volume = Volume::open(medium, OpenOptions::default(), platform).unwrap();
+        let mut number = 0;
+        let mut waits_of_a_point = || {
+            number += 1;
+            let name = alloc::format!("{number}");
+            volume
+                .create(
+                    InodeNumber::ROOT,
+                    name.as_bytes(),
+                    NewNode::Regular,
+                    0o644,
+                    &Caller::default(),
+                )
+                .unwrap();
+            let before = waits.load(Ordering::Relaxed);
+            volume.transact().unwrap();
+            waits.load(Ordering::Relaxed) - before
+        };
+        assert_eq!((waits_of_a_point(), waits_of_a_point()), (0, 0), "alone");
+        volume.announce();
+        assert_eq!((waits_of_a_point(), waits_of_a_point()), (0, 0), "all are there");
+        volume.withdraw();
+        assert_eq!((waits_of_a_point(), waits_of_a_point()), (1, 0), "one has gone");
+        // Nothing to make durable: nothing to wait for.
+        volume.announce();
+        assert_eq!(waits_of_a_point(), 0);
+        volume.withdraw();
+        volume.transact().unwrap();
+        assert_eq!(waits.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,230 @@
+//! Holding a volume: one caller alone decides when the next transaction point comes.
+//!
+//! Invariants:
+//! - while a volume is held, nothing but [`Volume::commit_held`] makes what was accepted since
+//!   durable: events of the mask set no transaction point, callers who ask for one get
+//!   [`Error::Held`], and closing drops what is not committed;
+//! - what was accepted before the hold is durable when [`Volume::hold`] returns, so that a rollback
+//!   (or a power cut) in the meantime takes away nothing else;
+//! - the hold is kept in memory only. The mask on the medium stays the user's, and a volume that
+//!   lost its power while it was held opens like any other.
+//!
+//! The flag changes only under the commit lock, under which every transaction point looks at it.
+
+use core::sync::atomic::Ordering;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Sets a transaction point and holds the volume from there on, until
+    /// [`commit_held`](Self::commit_held) or [`roll_back_held`](Self::roll_back_held).
+    pub(crate) fn hold(&self) -> Result<()> {
+        self.check_writable()?;
+        let mut commit = self.commit.lock();
+        self.check_not_held()?;
+        // First the flag: whoever saw the mask before has been accepted before, and is in the
+        // transaction point.
+        self.held.store(!planted(Sabotage::HoldBehindPoint), Ordering::Release);
+        let result = self.lead_commit(&mut commit);
+        if planted(Sabotage::HoldBehindPoint) {
+            self.held.store(true, Ordering::Release);
+        }
+        if result.is_err() {
+            self.held.store(false, Ordering::Release);
+        }
+        result
+    }
+
+    /// Whether the volume is held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Ends the hold and sets a transaction point: everything accepted since [`hold`](Self::hold)
+    /// becomes durable, all of it or nothing.
+    pub(crate) fn commit_held(&self) -> Result<()> {
+        let mut commit = self.commit.lock();
+        let was_held = self.held.swap(false, Ordering::AcqRel);
+        self.check_writable()?;
+        let committed = self.lead_commit(&mut commit);
+        // Nobody commits what the holder may still roll back.
+        let undecided = committed.is_err() && !self.failed.load(Ordering::Acquire);
+        self.held.store(was_held && undecided, Ordering::Release);
+        committed
+    }
+
+    /// Returns the volume to where it was when [`hold`](Self::hold) returned, and ends the hold.
+    pub(crate) fn roll_back_held(&self) -> Result<()> {
+        let result = self.rollback_now();
+        let _commit = self.commit.lock();
+        if result.is_ok() || self.failed.load(Ordering::Acquire) {
+            self.held.store(false, Ordering::Release);
+        }
+        result
+    }
+
+    /// The mask that counts: that of the volume, or none while it is held.
+    pub(crate) fn active_mask(&self) -> TransactionMask {
+        let held = self.is_held() && !planted(Sabotage::IgnoreHold);
+        if held { TransactionMask::MANUAL } else { self.mask() }
+    }
+
+    pub(crate) fn check_not_held(&self) -> Result<()> {
+        if self.is_held() { Err(Error::Held) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+
+    use steadfast_media::MemoryMedium;
+
+    use super::*;
+    use crate::fs::{Caller, NewNode};
+    use crate::options::{FormatOptions, OpenOptions};
+    use crate::testing::TestPlatform;
+    use crate::types::InodeNumber;
+    use crate::volume::Volume;
+
+    type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
+
+    fn open(medium: &Arc<MemoryMedium>) -> TestVolume {
+        Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap()
+    }
+
+    fn volume(mask: TransactionMask) -> (Arc<MemoryMedium>, TestVolume) {
+        let medium = Arc::new(MemoryMedium::new(1 << 20, 512).unwrap());
+        let options = FormatOptions { mask, ..FormatOptions::default() };
+        Volume::<Arc<MemoryMedium>, TestPlatform>::format(&medium, &options, &TestPlatform::new())
+            .unwrap();
+        let volume = open(&medium);
+        (medium, volume)
+    }
+
+    fn make(volume: &TestVolume, name: &[u8]) -> InodeNumber {
+        let caller = Caller::default();
+        volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller).unwrap().inode
+    }
+
+    fn names(volume: &TestVolume) -> alloc::vec::Vec<alloc::vec::Vec<u8>> {
+        let entries = volume.read_directory(InodeNumber::ROOT, 0, 100).unwrap();
+        let mut names: alloc::vec::Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+        names.retain(|name| !name.starts_with(b"."));
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn no_event_sets_a_point_while_held_and_the_mask_stays() {
+        let (medium, volume) = volume(TransactionMask::ALL);
+        make(&volume, b"before");
+        volume.hold().unwrap();
+        let points = volume.info().transaction_points;
+        let inode = make(&volume, b"during");
+        volume.write(inode, 0, &[7; 3000], true).unwrap();
+        volume.fsync(inode, false).unwrap();
+        volume.closed(inode).unwrap();
+        volume.sync().unwrap();
+        volume.platform().advance_ms(60_000);
+        while volume.background().unwrap() {}
+        assert_eq!(volume.info().transaction_points, points);
+        for refused in [
+            volume.transact(),
+            volume.checkpoint(),
+            volume.rollback(),
+            volume.hold(),
+            volume.set_mask(TransactionMask::MANUAL),
+            volume.set_timer_ms(7),
+        ] {
+            assert_eq!(refused, Err(Error::Held));
+        }
+        assert_eq!(volume.mask(), TransactionMask::ALL);
+        // Power goes: what was accepted during the hold is gone, and the mask is the user's.
+        let after = open(&medium);
+        assert_eq!(names(&after), [b"before".to_vec()]);
+        assert_eq!(after.mask(), TransactionMask::ALL);
+        assert!(!after.is_held());
+        // Closing drops it, too, though the mask has `unmount`.
+        volume.close().unwrap();
+        assert_eq!(names(&open(&medium)), [b"before".to_vec()]);
+    }
+
+    #[test]
+    fn snapshots_wait_for_the_end() {
+        let (medium, volume) = volume(TransactionMask::ALL);
+        let old = make(&volume, b"before");
+        volume.write(old, 0, &[1; 9000], false).unwrap();
+        volume.snapshot_create("one").unwrap();
+        volume.snapshot_create("two").unwrap();
+        volume.write(old, 0, &[2; 9000], false).unwrap();
+        volume.snapshot_delete("one").unwrap();
+        volume.hold().unwrap();
+        make(&volume, b"during");
+        assert_eq!(volume.snapshot_create("three").map(drop), Err(Error::Held));
+        assert_eq!(volume.snapshot_delete("two"), Err(Error::Held));
+        assert_eq!(volume.snapshot_rollback("two", true), Err(Error::Held));
+        // Deleting the first one is background work, which commits.
+        for _ in 0..100 {
+            volume.background().unwrap();
+        }
+        assert_eq!(names(&open(&medium)), [b"before".to_vec()]);
+        volume.commit_held().unwrap();
+        assert_eq!(names(&open(&medium)).len(), 2);
+        for _ in 0..100 {
+            volume.background().unwrap();
+        }
+        volume.snapshot_rollback("two", false).unwrap();
+        assert_eq!(names(&volume), [b"before".to_vec()]);
+    }
+
+    #[test]
+    fn commit_and_rollback_end_the_hold() {
+        let (medium, volume) = volume(TransactionMask::MANUAL);
+        make(&volume, b"before");
+        volume.hold().unwrap();
+        make(&volume, b"dropped");
+        volume.roll_back_held().unwrap();
+        assert_eq!(names(&volume), [b"before".to_vec()], "what came before the hold stays");
+        volume.hold().unwrap();
+        make(&volume, b"kept");
+        volume.commit_held().unwrap();
+        assert!(!volume.is_held());
+        make(&volume, b"later");
+        assert_eq!(names(&open(&medium)), [b"before".to_vec(), b"kept".to_vec()]);
+        volume.transact().unwrap();
+        assert_eq!(names(&open(&medium)).len(), 3);
+    }
+
+    #[test]
+    fn a_full_volume_says_so_and_still_commits_or_rolls_back() {
+        let (medium, volume) = volume(TransactionMask::ALL);
+        let old = make(&volume, b"old");
+        volume.write(old, 0, &alloc::vec![1; 300 << 10], false).unwrap();
+        volume.hold().unwrap();
+        // Space that the hold frees cannot be reused: a rollback needs it.
+        volume.unlink(InodeNumber::ROOT, b"old").unwrap();
+        while volume.background().unwrap() {}
+        let new = make(&volume, b"new");
+        let mut written = 0;
+        let full = loop {
+            match volume.write(new, written, &[2; 8192], false) {
+                Ok(()) => written += 8192,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, Error::NoSpace);
+        volume.roll_back_held().unwrap();
+        assert_eq!(names(&volume), [b"old".to_vec()]);
+        let mut byte = [0];
+        volume.read(old, 299 << 10, &mut byte).unwrap();
+        assert_eq!(byte, [1]);
+        assert_eq!(names(&open(&medium)), [b"old".to_vec()]);
+    }
+}

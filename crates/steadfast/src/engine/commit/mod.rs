@@ -1,0 +1,296 @@
+//! Setting transaction points: the log mark, and when it has to be a checkpoint instead.
+
+pub(crate) mod group;
+mod hold;
+
+use core::sync::atomic::Ordering;
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::state::{CommitState, Working};
+use crate::error::{Error, Result};
+use crate::format::extent::written_since;
+use crate::format::key::Kind;
+use crate::format::{LogPosition, RecordBuilder, Root};
+use crate::log::{self, Next};
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+
+/// Unflushed data up to this many bytes goes with the record in one flush, and replay checks it.
+/// More is flushed before the record is written, so that replay never has to read much. Both bounds
+/// are one block where a flush costs next to nothing.
+const CHECKED_DATA_MAX: u32 = 256 << 10;
+/// Data that replay reads at most to check it, bytes. An extent counts as a whole, however little
+/// of it is new.
+const REPLAYED_DATA_MAX: u64 = 4 << 20;
+
+/// A record that is ready to be written.
+struct Mark {
+    at: u64,
+    bytes: Vec<u8>,
+    /// Where the log goes on behind it.
+    next: LogPosition,
+    flush_data_first: bool,
+    sequence: u64,
+}
+
+enum Step {
+    Nothing,
+    Write(Mark),
+    /// The log cannot take it: a checkpoint makes it durable.
+    Checkpoint,
+    /// A checkpoint has to finish first.
+    Wait,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Makes everything accepted so far durable: a transaction point.
+    pub(crate) fn transact(&self) -> Result<()> {
+        self.check_writable()?;
+        self.check_not_held()?;
+        self.transact_now()
+    }
+
+    /// As [`transact`](Self::transact), for an event of the mask: nothing happens while the volume
+    /// is held.
+    pub(crate) fn transact_now(&self) -> Result<()> {
+        self.check_writable()?;
+        let _present = self.company.join();
+        let target = self.working.lock().sequence;
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        let held = self.is_held() && !planted(Sabotage::IgnoreHold);
+        if held || (commit.durable >= target && !self.parameters_changed()) {
+            return Ok(());
+        }
+        self.lead_commit_in_company(&mut commit)
+    }
+
+    fn parameters_changed(&self) -> bool {
+        self.working.lock().parameters_changed && !planted(Sabotage::ForgetParameters)
+    }
+
+    /// Makes durable what is there now, on behalf of everyone who waits for the commit lock.
+    pub(crate) fn lead_commit(&self, commit: &mut CommitState) -> Result<()> {
+        loop {
+            let step = self.next_step(&mut self.working.lock())?;
+            match step {
+                Step::Nothing => break,
+                Step::Wait => self.finish_checkpoint()?,
+                Step::Checkpoint => {
+                    self.freeze_and_finish(commit)?;
+                    break;
+                }
+                Step::Write(mark) => {
+                    let written = self.write_mark(&mark);
+                    written
+                        .map_err(|error| self.fail("the intent log could not be written", error))?;
+                    let late = planted(Sabotage::CountLatecomers);
+                    commit.durable =
+                        if late { self.working.lock().sequence } else { mark.sequence };
+                    if self.wants_discards_early() {
+                        self.working.lock().space.mark_is_durable();
+                    }
+                    self.tally.lock().points += 1;
+                    break;
+                }
+            }
+        }
+        commit.last_ms = self.store.platform.monotonic_ms();
+        Ok(())
+    }
+
+    fn next_step(&self, working: &mut Working) -> Result<Step> {
+        if working.frozen.as_ref().is_some_and(|frozen| frozen.unmarked) {
+            return Ok(Step::Wait);
+        }
+        if working.pending.is_empty() && !working.parameters_changed {
+            return Ok(Step::Nothing);
+        }
+        let needs_checkpoint = working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed
+            // The end of a deleted snapshot has waited for a transaction point.
+            || self.snapshots_starve.load(Ordering::Acquire);
+        let record = if needs_checkpoint { None } else { self.next_record(working)? };
+        let Some((next, data)) = record else {
+            return Ok(if working.frozen.is_some() { Step::Wait } else { Step::Checkpoint });
+        };
+        let mark = self.take_mark(working, next, data);
+        // The state is at a transaction point now: the moment for a checkpoint in the background.
+        if self.wants_checkpoint(working) {
+            // Where it cannot be prepared now the mark is written all the same, and a later point
+            // tries again.
+            let _ = self.freeze(working);
+        }
+        Ok(Step::Write(mark))
+    }
+
+    /// The next record, and the bytes of data that replay would read to check it; `None` where the
+    /// log cannot take it.
+    fn next_record(&self, working: &Working) -> Result<Option<(Next, u64)>> {
+        let root: Root = self.view.read().root;
+        let durable = working.durable.generation;
+        let mut builder = RecordBuilder::new(working.pending.bytes())?;
+        let mut data_blocks = 0;
+        for key in &working.pending.keys()? {
+            let mut add = |value: &[u8]| {
+                if key.kind() == Some(Kind::Extent) {
+                    data_blocks += written_since(value, durable);
+                }
+                builder.add(key, Some(value))
+            };
+            match self.store.get_with(&root, key, &mut add)? {
+                Some(added) => added?,
+                None => builder.add(key, None)?,
+            }
+        }
+        let data = data_blocks * u64::from(self.store.superblock.block_size);
+        if builder.payload().len() > self.record_limit() {
+            return Ok(None);
+        }
+        Ok(working.log.next(builder)?.map(|next| (next, data)))
+    }
+
+    /// From here on the record's place in the log and its content are settled.
+    fn take_mark(&self, working: &mut Working, next: Next, data: u64) -> Mark {
+        let unflushed = self.store.unflushed();
+        let block_size = self.store.superblock.block_size;
+        let (unflushed_max, data_max) = match self.store.medium.flushes_cheaply() {
+            true => (block_size, u64::from(block_size)),
+            false => (CHECKED_DATA_MAX, REPLAYED_DATA_MAX),
+        };
+        let too_much = unflushed > unflushed_max || (unflushed > 0 && data > data_max);
+        let flush_data_first = self.store.take_in_place() || too_much;
+        let check_data = unflushed > 0 && !flush_data_first;
+        let (at, bytes) = working.log.append(&self.store, next, check_data);
+        // Where it goes round, background work counts as there for a moment.
+        self.marks_unattended.fetch_add(1, Ordering::AcqRel);
+        working.pending.clear();
+        working.space.mark();
+        working.space.mark_discards();
+        let next = working.log.position();
+        Mark { at, bytes, next, flush_data_first, sequence: working.sequence }
+    }
+
+    fn write_mark(&self, mark: &Mark) -> Result<()> {
+        if mark.flush_data_first && !planted(Sabotage::SkipFlushOfData) {
+            self.store.flush()?;
+        }
+        let write = || {
+            log::write(&self.store, mark.at, &mark.bytes)?;
+            if planted(Sabotage::SkipFlushOfMark) { Ok(()) } else { self.store.flush() }
+        };
+        self.write_alone(false, write, |others| {
+            self.note_record(others, mark.at, &mark.bytes, &mark.next);
+        })
+    }
+
+    /// Sets a transaction point and empties the log.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.check_writable()?;
+        self.check_not_held()?;
+        self.checkpoint_now()
+    }
+
+    pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        self.finish_checkpoint()?;
+        if self.is_held() {
+            return Ok(());
+        }
+        let clean = {
+            let working = self.working.lock();
+            working.pending.is_empty()
+                && working.log.used() == 0
+                && !working.parameters_changed
+                && working.space.almost_free() == 0
+        };
+        if clean { Ok(()) } else { self.freeze_and_finish(&mut commit) }
+    }
+
+    /// A checkpoint of the present state, in the foreground. The caller holds the commit lock;
+    /// nothing is frozen.
+    pub(crate) fn freeze_and_finish(&self, commit: &mut CommitState) -> Result<()> {
+        let sequence = {
+            let mut working = self.working.lock();
+            self.delete_unit(&mut working);
+            self.freeze(&mut working)?;
+            working.sequence
+        };
+        self.finish_checkpoint()?;
+        commit.durable = sequence;
+        self.tally.lock().points += 1;
+        commit.last_ms = self.store.platform.monotonic_ms();
+        Ok(())
+    }
+
+    /// The live transaction mask.
+    pub(crate) fn mask(&self) -> TransactionMask {
+        TransactionMask(self.mask.load(Ordering::Acquire))
+    }
+
+    /// Changes the live mask at once, and the volume's at the next transaction point.
+    pub(crate) fn set_mask(&self, mask: TransactionMask) -> Result<()> {
+        self.check_writable()?;
+        self.check_not_held()?;
+        if !TransactionMask::ALL.contains(mask) {
+            return Err(Error::InvalidArgument("transaction mask has unknown bits"));
+        }
+        self.mask.store(mask.0, Ordering::Release);
+        self.working.lock().parameters_changed = true;
+        Ok(())
+    }
+
+    /// Interval of the transaction timer, milliseconds.
+    pub(crate) fn timer_ms(&self) -> u32 {
+        self.timer_ms.load(Ordering::Acquire)
+    }
+
+    /// Changes the interval of the transaction timer at once, and the volume's at the next
+    /// transaction point.
+    pub(crate) fn set_timer_ms(&self, milliseconds: u32) -> Result<()> {
+        self.check_writable()?;
+        self.check_not_held()?;
+        if milliseconds == 0 {
+            return Err(Error::InvalidArgument("the timer needs at least one millisecond"));
+        }
+        self.timer_ms.store(milliseconds, Ordering::Release);
+        self.working.lock().parameters_changed = true;
+        Ok(())
+    }
+
+    /// Makes a changed mask and timer durable, by a checkpoint. What else has changed since the
+    /// last transaction point becomes durable with them where it may (`with_changes`); where it may
+    /// not, and there is something, they have to wait: `false`.
+    pub(crate) fn keep_parameters(&self, with_changes: bool) -> Result<bool> {
+        self.check_writable()?;
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        self.finish_checkpoint()?;
+        let sequence = {
+            let mut working = self.working.lock();
+            if !working.parameters_changed {
+                return Ok(true);
+            }
+            if self.is_held() || !(with_changes || working.pending.is_empty()) {
+                return Ok(false);
+            }
+            self.freeze(&mut working)?;
+            working.sequence
+        };
+        self.finish_checkpoint()?;
+        commit.durable = sequence;
+        self.tally.lock().points += 1;
+        commit.last_ms = self.store.platform.monotonic_ms();
+        Ok(true)
+    }
+
+    /// sync(2) and syncfs(2): a transaction point if the mask has `sync`.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.event(TransactionMask::SYNC)
+    }
+}

@@ -1,0 +1,105 @@
+//! The data plane: what the semantics need to move bytes outside the writer's lock.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::format::{Root, Superblock};
+use crate::memory;
+use crate::platform::Platform;
+use crate::tree::Store;
+use crate::types::{BlockAddress, BlockRun};
+
+/// Blocks that are not reused while this exists, even when they are freed.
+pub(crate) struct PinGuard<'a, M: Medium, P: Platform> {
+    volume: &'a Engine<M, P>,
+    runs: Vec<BlockRun>,
+}
+
+impl<M: Medium, P: Platform> Drop for PinGuard<'_, M, P> {
+    fn drop(&mut self) {
+        let mut pins = self.volume.pins.lock();
+        for run in &self.runs {
+            if let Some(index) = pins.iter().position(|pinned| pinned == run) {
+                pins.swap_remove(index);
+            }
+        }
+    }
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// As it was when the volume was opened.
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.store.superblock
+    }
+
+    /// With the present size of the volume.
+    pub(crate) fn superblock_now(&self) -> Superblock {
+        self.store.superblock_now()
+    }
+
+    /// Nodes and blocks, for the check.
+    pub(crate) fn store(&self) -> &Store<M, P> {
+        &self.store
+    }
+
+    /// The tree that operations see, for the check.
+    pub(crate) fn working_root(&self) -> Root {
+        self.view.read().root
+    }
+
+    /// Number of inodes, and the next inode number, of the working state.
+    pub(crate) fn working_counts(&self) -> (u64, u64) {
+        let working = self.working.lock();
+        (working.inodes, working.next_inode)
+    }
+
+    pub(crate) fn access_times(&self) -> bool {
+        self.access_times && !self.read_only
+    }
+
+    /// Pins blocks. The caller still holds the [`Reader`](crate::engine::Reader) through which it found
+    /// them.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn pin(&self, runs: &[BlockRun]) -> Result<PinGuard<'_, M, P>> {
+        let own = memory::copy(runs)?;
+        memory::extend(&mut self.pins.lock(), runs)?;
+        Ok(PinGuard { volume: self, runs: own })
+    }
+
+    /// Reads that were begun again because what they found did not match its checksum. Only a
+    /// rollback meanwhile is a reason, or damage: anything else means that blocks were used again
+    /// under a reader.
+    #[doc(hidden)]
+    pub(crate) fn reads_repeated(&self) -> u32 {
+        self.reads_repeated.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_repeated_read(&self) {
+        self.reads_repeated.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read_blocks(&self, start: BlockAddress, buffer: &mut [u8]) -> Result<()> {
+        self.store.read_blocks(start, buffer)
+    }
+
+    pub(crate) fn write_blocks(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
+        self.store.write_blocks(start, data)
+    }
+
+    /// Writes into blocks of an unwritten extent. The caller publishes them as written afterwards.
+    pub(crate) fn write_blocks_in_place(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
+        self.store.write_blocks(start, data)?;
+        self.store.note_in_place();
+        Ok(())
+    }
+
+    pub(crate) fn crc(&self, bytes: &[u8]) -> u32 {
+        self.store.crc(bytes)
+    }
+}

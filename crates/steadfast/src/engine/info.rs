@@ -1,0 +1,165 @@
+//! What a volume tells about itself.
+
+use alloc::string::String;
+use core::sync::atomic::Ordering;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::budget::Pieces;
+use crate::engine::keyspace::SpaceClass;
+use crate::error::Result;
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+
+/// What a volume is (superblock) and how it does (present state).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Format version.
+    pub version: u32,
+    /// Identity of the volume.
+    pub uuid: [u8; 16],
+    /// Label for people.
+    pub label: String,
+    /// Size of the volume, bytes.
+    pub size: u64,
+    /// Block size, bytes.
+    pub block_size: u32,
+    /// Tree node size, bytes.
+    pub node_size: u32,
+    /// Copies of each metadata block.
+    pub metadata_copies: u8,
+    /// Size of the intent log, bytes; 0: every transaction point is a checkpoint.
+    pub log_size: u64,
+    /// Compatible features in use.
+    pub features_compatible: u64,
+    /// Read-only-compatible features in use.
+    pub features_read_only: u64,
+    /// Incompatible features in use.
+    pub features_incompatible: u64,
+    /// Generation of the newest durable checkpoint.
+    pub generation: u64,
+    /// Log records replayed when the volume was opened; 0 after a clean unmount.
+    pub replayed_records: u64,
+    /// Bytes of the log in use since the last checkpoint.
+    pub log_used: u64,
+    /// Transaction points since the volume was opened.
+    pub transaction_points: u64,
+    /// Commits that a power cut now would lose.
+    pub uncommitted: u64,
+    /// Metadata reads answered from the second copy since the volume was opened.
+    pub repaired_reads: u64,
+    /// One superblock copy was found damaged at open.
+    pub superblock_damaged: bool,
+    /// The live transaction mask.
+    pub mask: TransactionMask,
+    /// Interval of the transaction timer, milliseconds.
+    pub timer_ms: u32,
+    /// Opened read-only.
+    pub read_only: bool,
+    /// Why the volume went read-only by itself, if it did.
+    pub poisoned: Option<&'static str>,
+    /// Rollbacks since open; inode numbers from before one may be gone.
+    pub incarnation: u64,
+}
+
+/// Space and counts of a volume (statfs).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Statistics {
+    /// Block size, bytes.
+    pub block_size: u32,
+    /// Blocks of the volume that files and metadata can use.
+    pub blocks: u64,
+    /// Blocks not in use, counting those that become reusable at the next checkpoint.
+    pub blocks_free: u64,
+    /// Blocks of data that one new file can still take: free less the reserve, what a checkpoint
+    /// needs, and the nodes that map the data.
+    pub blocks_available: u64,
+    /// Blocks in use that only snapshots hold.
+    pub blocks_snapshots: u64,
+    /// Freed blocks that become reusable at the next durable checkpoint.
+    pub blocks_almost_free: u64,
+    /// Blocks handed out to writes that are under way, not yet part of any file; they count as
+    /// free.
+    pub blocks_reserved: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Longest name, bytes.
+    pub name_max: u32,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// The medium below.
+    pub(crate) fn medium(&self) -> &M {
+        &self.store.medium.0
+    }
+
+    /// The surroundings.
+    pub(crate) fn platform(&self) -> &P {
+        &self.store.platform
+    }
+
+    /// Longest name of a file, bytes.
+    pub(crate) fn name_max(&self) -> usize {
+        self.store.superblock.name_max()
+    }
+
+    /// Parameters and state.
+    pub(crate) fn info(&self) -> VolumeInfo {
+        let durable = self.commit.lock().durable;
+        let points = self.tally.lock().points;
+        let (generation, log_used, sequence) = {
+            let working = self.working.lock();
+            (working.durable.generation.0, working.log.used(), working.sequence)
+        };
+        let superblock = &self.store.superblock_now();
+        let label = superblock.label.split(|byte| *byte == 0).next().unwrap_or_default();
+        VolumeInfo {
+            version: superblock.version,
+            uuid: superblock.known_uuid(),
+            label: String::from_utf8_lossy(label).into_owned(),
+            size: superblock.byte_size(),
+            block_size: superblock.block_size,
+            node_size: superblock.node_size,
+            metadata_copies: superblock.metadata_copies,
+            log_size: superblock.log.count * u64::from(superblock.block_size),
+            features_compatible: superblock.features_compatible,
+            features_read_only: superblock.features_read_only,
+            features_incompatible: superblock.features_incompatible,
+            generation,
+            replayed_records: u64::from(self.replayed_records),
+            log_used: log_used * u64::from(superblock.block_size),
+            transaction_points: points,
+            uncommitted: sequence.saturating_sub(durable),
+            repaired_reads: u64::from(self.store.bad_copies()),
+            superblock_damaged: self.superblock_damaged,
+            mask: self.mask(),
+            timer_ms: self.timer_ms(),
+            read_only: self.read_only,
+            poisoned: *self.failure.lock(),
+            incarnation: u64::from(self.incarnation.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Space and counts.
+    pub(crate) fn statistics(&self) -> Result<Statistics> {
+        self.check_open()?;
+        self.check_shown()?;
+        self.catch_up()?;
+        let superblock = &self.store.superblock_now();
+        let working = self.working.lock();
+        let blocks = superblock.usable_blocks();
+        let free = blocks.saturating_sub(working.space.used());
+        Ok(Statistics {
+            block_size: superblock.block_size,
+            blocks,
+            blocks_free: free,
+            blocks_available: self.data_room(&working, SpaceClass::Normal, Pieces::LONG).min(free),
+            blocks_snapshots: working.snapshots.blocks,
+            blocks_almost_free: working.space.almost_free(),
+            blocks_reserved: self.reserved_for_data(&working),
+            inodes: working.inodes,
+            name_max: self.name_max() as u32,
+        })
+    }
+}

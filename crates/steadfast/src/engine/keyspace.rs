@@ -1,0 +1,76 @@
+//! The interface between the file system and the engine: an ordered map that one writer at a time
+//! changes in atomic batches. Data blocks go beside it, through the engine's own methods.
+//!
+//! The file system ([`crate::fs`]) is written against these traits. Its transactions read through
+//! them as readers do, and its unit tests run on a map in memory that checks the rules.
+
+use alloc::vec::Vec;
+
+use crate::error::Result;
+use crate::format::key::Key;
+use crate::format::{Mutation, Value};
+use crate::types::{Generation, InodeNumber, Timestamp};
+
+/// The most mutations in one batch; larger work goes in steps.
+pub const BATCH_MUTATIONS_MAX: usize = 64;
+
+/// Which of the space may be used that is kept back so that a full volume can always be cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceClass {
+    /// Everything that makes the volume fuller.
+    Normal,
+    /// What replaces as much as it takes: may take half of the reserve until the next transaction
+    /// point brings it back.
+    Rewrite,
+    /// Removal: may dip into the reserve.
+    Freeing,
+}
+
+/// Looks at an item; `false`: it was the last one.
+pub type Visit<'a> = &'a mut dyn FnMut(&Key, &[u8]) -> Result<bool>;
+
+/// Reading the map.
+pub trait KeyspaceRead {
+    /// The value of `key`.
+    fn get(&self, key: &Key) -> Result<Option<Value>>;
+
+    /// The first key in `from..=to`.
+    fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>>;
+
+    /// The last key in `from..=to`.
+    fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>>;
+
+    /// Calls `take` with the value of `key` in place, without a copy.
+    fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
+
+    /// Passes the items with keys in `from..=to` to `visit`, in order and without copies, until
+    /// that says `false`.
+    fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()>;
+
+    /// Largest value that fits under one key, in bytes (depends on the node size).
+    fn value_len_max(&self) -> usize;
+}
+
+/// Changing the map. The writer is alone: nothing that it has read changes before it commits.
+pub trait Keyspace: KeyspaceRead {
+    /// Applies changes, which become visible and are found after a power cut as a whole or not at
+    /// all: at most one a key, sorted by key, at most [`BATCH_MUTATIONS_MAX`].
+    ///
+    /// The engine follows [`Kind::Extent`](crate::format::key::Kind::Extent) values: blocks that
+    /// appear in the batch go from reserved to used, blocks that disappear are freed (reusable after
+    /// the next durable checkpoint), and blocks that only move from one key to another stay as they
+    /// are.
+    ///
+    /// # Errors
+    /// `NoSpace` before anything has changed.
+    fn commit(&self, mutations: Vec<Mutation>, class: SpaceClass) -> Result<()>;
+
+    /// A fresh inode number.
+    fn allocate_inode(&self) -> Result<InodeNumber>;
+
+    /// Birth stamp for new extents.
+    fn generation(&self) -> Generation;
+
+    /// Time for time stamps.
+    fn now(&self) -> Timestamp;
+}

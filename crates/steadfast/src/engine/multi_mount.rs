@@ -1,0 +1,237 @@
+//! Another writer: found out, where the medium is one that others may write to.
+//!
+//! A volume has one writer. Locks see to that where they reach; a disk that two machines share, or
+//! a device under two names, they do not know. So the writer looks at the medium itself: what it
+//! has written last must still be there, and nothing that continues it. Otherwise it
+//! [stops](Volume::fail), before it writes what would be built on a state that is not the newest
+//! any more.
+//!
+//! Invariants, which hold as nothing but this writer changes the volume:
+//! - no metaroot on the medium is newer than the durable one, none of the same generation differs,
+//!   and none is another volume's;
+//! - the last blocks of the log begin with what was found there at opening, or written since;
+//! - where the log goes on there is no record that continues it.
+//!
+//! It looks before the first and the last step of a checkpoint; and before an operation, or the
+//! mark of a transaction point, where it has not for [`LOOK_EVERY_MS`]. Who comes back after a
+//! while therefore looks before it writes anything. What two writers do to each other within that
+//! time no look prevents. See docs/decisions/0032-two-openers.md.
+//!
+//! What cannot be read says nothing. Rot is for the checksums to find.
+
+use core::sync::atomic::Ordering;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::state::Working;
+use crate::error::{Error, Result};
+use crate::format::{LogPosition, Metaroot};
+use crate::log;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::types::Generation;
+
+/// How long a look holds for operations and marks, milliseconds.
+const LOOK_EVERY_MS: u32 = 1000;
+
+/// Why the volume takes nothing any more.
+const FOUND: &str = "another program or machine writes to it at the same time";
+
+/// Blocks of the log that are watched: those of a group, which its writer changes by turns.
+const TAIL: usize = 2;
+
+/// What is on the medium as long as there is no other writer. Its lock is the innermost one.
+#[derive(Debug)]
+pub(super) struct Others {
+    durable: Metaroot,
+    next: LogPosition,
+    /// Checksums of the beginnings of the last blocks of the log, the newest first; `None` where
+    /// that is not known.
+    tail: [Option<u32>; TAIL],
+}
+
+impl Others {
+    /// Knows the state of this metaroot, and nothing yet of the log.
+    pub(super) fn new(durable: &Metaroot) -> Others {
+        Others { durable: *durable, next: durable.log, tail: [None; TAIL] }
+    }
+
+    /// This writer's own metaroot is on the medium.
+    pub(super) fn written(&mut self, durable: &Metaroot) {
+        self.durable = *durable;
+    }
+}
+
+/// The block of a ring of `count` so many before `position`.
+fn block_before(position: &LogPosition, back: usize, count: u64) -> Option<u64> {
+    (count > TAIL as u64).then(|| (position.block + count - 1 - back as u64) % count)
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Whether there may be another writer at all.
+    pub(super) fn may_be_shared(&self) -> bool {
+        !self.read_only && self.store.medium.may_be_shared()
+    }
+
+    /// What is on the medium now is this writer's from here on.
+    pub(super) fn begin_to_watch(&self, working: &Working) {
+        if self.may_be_shared() {
+            *self.others.lock() = self.as_it_is(working);
+        }
+    }
+
+    fn as_it_is(&self, working: &Working) -> Others {
+        let next = working.log.position();
+        let count = working.log.blocks();
+        let at = |back| self.beginning_of(block_before(&next, back, count)?);
+        Others { durable: working.durable, next, tail: core::array::from_fn(at) }
+    }
+
+    /// Before an operation: looks, if it is time to.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub(super) fn look_now_and_then(&self) -> Result<()> {
+        if !self.may_be_shared() || !self.look_is_due() {
+            return Ok(());
+        }
+        // Whoever has it is about to look, or has just done so.
+        match self.others.try_lock() {
+            Some(others) => self.look(&others),
+            None => Ok(()),
+        }
+    }
+
+    fn look_is_due(&self) -> bool {
+        let looked = self.looked_ms.load(Ordering::Relaxed);
+        looked == 0 || self.now_ms().wrapping_sub(looked) >= LOOK_EVERY_MS
+    }
+
+    /// Never 0, which stands for never.
+    fn now_ms(&self) -> u32 {
+        (self.store.platform.monotonic_ms() as u32).max(1)
+    }
+
+    /// Writes by `write` what the log or a metaroot becomes, if there is no other writer; `always`
+    /// looks however short a time ago that was done. `done` notes what was written.
+    ///
+    /// # Errors
+    /// `Poisoned`, and those of `write`.
+    pub(super) fn write_alone(
+        &self,
+        always: bool,
+        write: impl FnOnce() -> Result<()>,
+        done: impl FnOnce(&mut Others),
+    ) -> Result<()> {
+        if !self.may_be_shared() {
+            return write();
+        }
+        // Held throughout: nobody must take what is being written for another's.
+        let mut others = self.others.lock();
+        if always || self.look_is_due() {
+            self.look(&others)?;
+        }
+        write()?;
+        done(&mut others);
+        Ok(())
+    }
+
+    /// Runs `discard`, which may make blocks of the log read as anything: they are not watched any
+    /// more.
+    pub(super) fn discard_alone(&self, discard: impl FnOnce()) {
+        if self.may_be_shared() && self.store.medium.wants_discards() {
+            let mut others = self.others.lock();
+            others.tail = [None; TAIL];
+            discard();
+        } else {
+            discard();
+        }
+    }
+
+    /// Looks whether somebody else has written to the volume.
+    ///
+    /// # Errors
+    /// `Poisoned`: so it is.
+    fn look(&self, others: &Others) -> Result<()> {
+        self.looked_ms.store(self.now_ms(), Ordering::Relaxed);
+        // A volume that is being made has no metaroot yet, and what is there is an earlier one's.
+        let is_made = others.durable.generation > Generation(0);
+        if !is_made || planted(Sabotage::TrustToBeAlone) {
+            return Ok(());
+        }
+        let store = &self.store;
+        if others.durable.is_overtaken(&store.medium, &store.superblock_now(), &store.platform)
+            || self.log_has_changed(others)
+        {
+            return Err(self.fail(FOUND, Error::Poisoned(FOUND)));
+        }
+        Ok(())
+    }
+
+    /// Runs `restore`, which reads the marked state again and may erase what is behind it, if there
+    /// is no other writer.
+    ///
+    /// # Errors
+    /// `Poisoned`, and those of `restore`.
+    pub(super) fn restore_alone(
+        &self,
+        working: &mut Working,
+        restore: impl FnOnce(&mut Working) -> Result<()>,
+    ) -> Result<()> {
+        if !self.may_be_shared() {
+            return restore(working);
+        }
+        let mut others = self.others.lock();
+        self.look(&others)?;
+        let restored = restore(working);
+        *others = self.as_it_is(working);
+        restored
+    }
+
+    fn log_has_changed(&self, others: &Others) -> bool {
+        let (store, count) = (&self.store, self.store.superblock.log.count);
+        let changed = |(back, known): (usize, &Option<u32>)| {
+            let found =
+                block_before(&others.next, back, count).and_then(|block| self.beginning_of(block));
+            matches!((known, found), (Some(known), Some(found)) if *known != found)
+        };
+        others.tail.iter().enumerate().any(changed)
+            || count > TAIL as u64
+                && log::glance(store, others.next.block)
+                    .is_some_and(|bytes| log::continues(&bytes, store.volume_id(), &others.next))
+    }
+
+    /// The checksum of the beginning of a block of the log.
+    fn beginning_of(&self, block: u64) -> Option<u32> {
+        log::glance(&self.store, block).map(|bytes| self.store.crc(&bytes))
+    }
+
+    /// This writer's own record is on the medium from block `at` of the log on, which goes on at
+    /// `next`.
+    pub(super) fn note_record(
+        &self,
+        others: &mut Others,
+        at: u64,
+        record: &[u8],
+        next: &LogPosition,
+    ) {
+        let count = self.store.superblock.log.count;
+        let block_size = self.store.superblock.block_size as usize;
+        let known = |block: u64| {
+            let before =
+                (0..TAIL).find(|back| block_before(&others.next, *back, count) == Some(block))?;
+            others.tail[before]
+        };
+        let beginning = |back| {
+            let block = block_before(next, back, count)?;
+            let start = ((block + count - at) % count) as usize * block_size;
+            match record.get(start..start + log::glance_size(&self.store)) {
+                Some(bytes) => Some(self.store.crc(bytes)),
+                None => known(block),
+            }
+        };
+        let tail = core::array::from_fn(beginning);
+        *others = Others { next: *next, tail, ..*others };
+    }
+}

@@ -1,0 +1,80 @@
+//! Reading: a consistent view of the working state, shared by any number of readers.
+
+use core::sync::atomic::Ordering;
+
+use alloc::sync::Arc;
+
+use lock_api::RwLockReadGuard;
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::keyspace::{KeyspaceRead, Visit};
+use crate::error::Result;
+use crate::format::key::Key;
+use crate::format::{Root, Value};
+use crate::log::Newest;
+use crate::platform::Platform;
+
+/// What readers look at.
+pub(super) struct View {
+    /// The tree.
+    pub root: Root,
+    /// What the log says beside it, until it is [replayed](crate::engine::recovery::overlay).
+    pub log: Option<Arc<Newest>>,
+}
+
+/// While it is held no operation changes the tree, so look at what is needed and drop it. The
+/// thread that holds one must not start a change.
+pub(crate) struct Reader<'a, M: Medium, P: Platform> {
+    engine: &'a Engine<M, P>,
+    view: RwLockReadGuard<'a, P::RwLock, View>,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    pub(crate) fn reader(&self) -> Result<Reader<'_, M, P>> {
+        self.check_open()?;
+        loop {
+            let view = self.view.read();
+            if !self.rolling_back.load(Ordering::Acquire) {
+                self.check_shown()?;
+                return Ok(Reader { engine: self, view });
+            }
+            // A replay lets the view go between its steps, and no state in between may be seen.
+            drop(view);
+            drop(self.working.lock());
+        }
+    }
+}
+
+impl<M: Medium, P: Platform> Reader<'_, M, P> {
+    /// The tree, without what a log that is not replayed says beside it.
+    pub(crate) fn root(&self) -> &Root {
+        &self.view.root
+    }
+}
+
+impl<M: Medium, P: Platform> KeyspaceRead for Reader<'_, M, P> {
+    fn get(&self, key: &Key) -> Result<Option<Value>> {
+        self.engine.look_up(&self.view, key)
+    }
+
+    fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.engine.look_up_with(&self.view, key, take)
+    }
+
+    fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
+        self.engine.look_up_scan(&self.view, from, to, visit)
+    }
+
+    fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
+        self.engine.look_up_next(&self.view, from, to)
+    }
+
+    fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
+        self.engine.look_up_previous(&self.view, from, to)
+    }
+
+    fn value_len_max(&self) -> usize {
+        self.engine.store.superblock.value_len_max()
+    }
+}

@@ -1,0 +1,282 @@
+//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log,
+//! never more: the log is put into the tree [when that is needed](crate::engine::recovery::overlay). It writes
+//! nothing but, after a power cut in the middle of a transaction point, over what that has left: a
+//! state that one mount has gone past must not come back at the next.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use lock_api::{Mutex, RwLock};
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::apply::Origin;
+use crate::engine::budget::reclaim::Vain;
+use crate::engine::commit::group::Company;
+use crate::engine::multi_mount::Others;
+use crate::engine::reader::View;
+use crate::engine::snapshots::Dying;
+use crate::engine::state::{CommitState, Pending, Working};
+use crate::error::{Error, Result};
+use crate::format::{FEATURES_READ_ONLY, Metaroot, Slots, Superblock};
+use crate::io::retry::Patient;
+use crate::log::{Log, Replayed, replay};
+use crate::mask::TransactionMask;
+use crate::newer::NewerState;
+use crate::options::OpenOptions;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::space::Space;
+use crate::tree::{NodePool, Store};
+use crate::types::{BlockAddress, Generation};
+
+/// Share of the cache that allocation bitmaps may take: one part in this many.
+const SPACE_SHARE: usize = 8;
+
+/// Bytes at each end that hold the superblock and the metaroots with blocks of up to 4 KiB; those
+/// of larger ones are read one by one.
+const ENDS: u64 = 16 << 10;
+
+/// Bytes of the log that are read ahead: more than there usually is behind a checkpoint.
+const LOG_AHEAD: u64 = 128 << 10;
+
+/// No generation of a real volume comes near.
+const GENERATION_LIMIT: u64 = 1 << 61;
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Opens a volume at its last durable transaction point.
+    pub(crate) fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
+        // The superblock and the metaroots are at both ends, twice.
+        medium.will_read(0, ENDS);
+        medium.will_read(medium.geometry().size.saturating_sub(ENDS), ENDS);
+        let found = Superblock::read(&Patient(&medium), &platform)?;
+        Self::open_found(medium, options, platform, found)
+    }
+
+    /// As [`open`](Self::open), with a superblock that was found, and whether a copy of it is
+    /// damaged.
+    pub(crate) fn open_found(
+        medium: M,
+        options: OpenOptions,
+        platform: P,
+        (superblock, damaged): (Superblock, bool),
+    ) -> Result<Self> {
+        let patient = Patient(&medium);
+        let unknown = superblock.features_read_only & !FEATURES_READ_ONLY;
+        if unknown != 0 && !options.read_only {
+            return Err(Error::ReadOnlyFeatures(unknown));
+        }
+        let slots = Slots::read(&patient, &superblock, &platform)?;
+        let metaroot = *slots.newest();
+        let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
+        volume.will_read_state(&metaroot);
+        volume.superblock_damaged = damaged;
+        let found = volume.read_log(&metaroot)?;
+        volume.newer_state = match slots
+            .newer_is_damaged()
+            .then_some(NewerState::Metaroot { left: metaroot.generation })
+        {
+            None => volume.find_newer_records(&found)?,
+            newer => newer,
+        };
+        if let Some(newer) = volume.newer_state.filter(|_| !options.read_only && !options.recover) {
+            // What the medium cannot read now it may read another time.
+            return Err(found.unreadable.unwrap_or(Error::NewerStateLost(newer)));
+        }
+        // What a newer state has left is the sign of it until it is given up.
+        if !options.read_only && volume.newer_state.is_none() {
+            let store = &volume.store;
+            slots.mend(&Patient(&store.medium), &store.superblock, &store.platform)?;
+        }
+        volume.replayed_records = found.points();
+        volume.commit.get_mut().last_ms = volume.store.platform.monotonic_ms();
+        volume.go_on_behind(&mut volume.working.lock(), &found)?;
+        volume.begin_to_watch(&volume.working.lock());
+        volume.show(found)?;
+        if volume.newer_state.is_some() && !options.read_only {
+            volume.give_up_newer()?;
+        }
+        Ok(volume)
+    }
+
+    /// Says what is read next: the log, and the root of the tree for whoever comes first.
+    fn will_read_state(&self, metaroot: &Metaroot) {
+        let superblock = &self.store.superblock;
+        let byte = |block: u64| block.saturating_mul(u64::from(superblock.block_size));
+        let left = superblock.log.count.saturating_sub(metaroot.log.block);
+        if left > 0 {
+            let start = superblock.log.start.0.saturating_add(metaroot.log.block);
+            self.store.medium.will_read(byte(start), byte(left).min(LOG_AHEAD));
+        }
+        let root = metaroot.root().pointer.addresses[0];
+        if root != BlockAddress::NONE {
+            self.store.medium.will_read(byte(root.0), u64::from(superblock.node_size));
+        }
+    }
+
+    /// The state of `metaroot` without the intent log, to look at a volume that does not open.
+    pub(crate) fn at_checkpoint(
+        medium: M,
+        platform: P,
+        superblock: Superblock,
+        metaroot: &Metaroot,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let options = OpenOptions { read_only: true, ..options.clone() };
+        Self::with_state(medium, platform, superblock, metaroot, &options)
+    }
+
+    /// A volume whose working state is the durable one.
+    pub(crate) fn with_state(
+        medium: M,
+        platform: P,
+        superblock: Superblock,
+        metaroot: &Metaroot,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let space_memory = options.cache_size / SPACE_SHARE;
+        let store = Store::new(medium, platform, superblock, options.cache_size - space_memory);
+        let working = working_state(&store, &store.superblock, metaroot, space_memory)?;
+        Ok(Engine {
+            store,
+            read_only: options.read_only,
+            access_times: options.access_times,
+            replayed_records: 0,
+            unreplayed: AtomicBool::new(false),
+            superblock_damaged: false,
+            newer_state: None,
+            mask: AtomicU32::new(metaroot.mask.0),
+            timer_ms: AtomicU32::new(metaroot.timer_ms),
+            failed: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            closed: AtomicBool::new(false),
+            rolling_back: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            incarnation: AtomicU32::new(0),
+            reads_repeated: AtomicU32::new(0),
+            orphans: AtomicBool::new(true),
+            marks_unattended: AtomicU32::new(0),
+            snapshots_waiting: AtomicBool::new(true),
+            snapshots_starve: AtomicBool::new(false),
+            pins: Mutex::new(alloc::vec::Vec::new()),
+            company: Company::default(),
+            commit: Mutex::new(CommitState::default()),
+            checkpoint: Mutex::new(()),
+            others: Mutex::new(Others::new(metaroot)),
+            looked_ms: AtomicU32::new(0),
+            working: Mutex::new(working),
+            view: RwLock::new(View { root: metaroot.root(), log: None }),
+            space_memory,
+            tally: Mutex::default(),
+        })
+    }
+
+    /// The working state that equals the durable one of `metaroot`.
+    pub(crate) fn working_at(&self, metaroot: &Metaroot) -> Result<Working> {
+        working_state(&self.store, &self.store.superblock_now(), metaroot, self.space_memory)
+    }
+
+    /// Reads the intent log behind `metaroot` up to its last mark.
+    pub(crate) fn read_log(&self, metaroot: &Metaroot) -> Result<Replayed> {
+        if self.store.superblock.log.count == 0 {
+            return Ok(Replayed::empty(metaroot.log));
+        }
+        replay(&self.store, metaroot.log, metaroot.generation)
+    }
+
+    /// The log goes on behind what [`read_log`](Self::read_log) has found.
+    pub(crate) fn go_on_behind(&self, working: &mut Working, found: &Replayed) -> Result<()> {
+        let atomic_unit = self.store.medium.geometry().atomic_unit;
+        working.log = Log::new(&self.store.superblock, atomic_unit, found.end, found.blocks);
+        if found.unfinished && !self.read_only && !planted(Sabotage::KeepUnfinishedRecord) {
+            working.log.erase_unfinished(&self.store, found.spare)?;
+        }
+        Ok(())
+    }
+
+    /// Applies the records that [`read_log`](Self::read_log) has found.
+    pub(crate) fn replay(&self, working: &mut Working, found: &Replayed) -> Result<()> {
+        // What is replayed was committed, and is durable.
+        let sequence = working.sequence;
+        for run in &found.runs {
+            working.space.reserve_for_replay(*run)?;
+        }
+        // A checkpoint may have been in flight, with the generation after it in use already.
+        self.pass_births(working, found.birth_max)?;
+        for index in 0..found.len() {
+            self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
+            working.space.mark();
+            while working.dying.len() > self.dying_max() && self.flush_dead(working)? {}
+        }
+        if planted(Sabotage::ReplayTwice) && found.len() > 1 {
+            self.apply(working, found.mutations(&self.store, 0)?, Origin::Replay)?;
+        }
+        // Addresses in the pool were set aside with the rest and are given back with it.
+        working.pool.drain();
+        working.space.end_replay();
+        working.sequence = sequence;
+        Ok(())
+    }
+
+    /// Makes the working generation one that no block is born after. The next metaroot still goes
+    /// to the slot of the older of the two that are there.
+    fn pass_births(&self, working: &mut Working, birth: Generation) -> Result<()> {
+        if birth.0 >= GENERATION_LIMIT {
+            let address = self.store.superblock.log.start;
+            return Err(Error::CorruptMetadata {
+                address,
+                reason: "extent born in the far future",
+            });
+        }
+        let ahead = birth.0.saturating_sub(working.generation.0);
+        working.generation = Generation(working.generation.0 + ahead.next_multiple_of(2));
+        Ok(())
+    }
+
+    /// Ends the work with the volume: a checkpoint where the mask has `unmount`; otherwise what is
+    /// not committed is dropped. Every later operation fails.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let commits = !self.read_only
+            && !self.failed.load(Ordering::Acquire)
+            && self.active_mask().contains(TransactionMask::UNMOUNT);
+        let result = if commits { self.checkpoint_now() } else { Ok(()) };
+        while commits && result.is_ok() && self.discard_step(u64::MAX) {}
+        // The second copy of the last metaroot.
+        let result = if commits { result.and_then(|()| self.store.flush()) } else { result };
+        self.closed.store(true, Ordering::Release);
+        result
+    }
+}
+
+fn working_state<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    superblock: &Superblock,
+    metaroot: &Metaroot,
+    space_memory: usize,
+) -> Result<Working> {
+    let cursors = (metaroot.data_cursor, metaroot.node_cursor);
+    Ok(Working {
+        generation: Generation(metaroot.generation.0 + 1),
+        nodes: metaroot.nodes,
+        inodes: metaroot.inodes,
+        next_inode: metaroot.next_inode,
+        pool: NodePool::default(),
+        path: alloc::vec::Vec::new(),
+        space: Space::new(superblock, metaroot.used_blocks, cursors, space_memory)?,
+        log: Log::new(superblock, store.medium.geometry().atomic_unit, metaroot.log, 0),
+        pending: Pending::default(),
+        sequence: 0,
+        frozen: None,
+        leaving: alloc::vec::Vec::new(),
+        durable: *metaroot,
+        parameters_changed: false,
+        snapshots: metaroot.snapshots,
+        held_data: u64::MAX,
+        dying: Dying::default(),
+        fits_later: None,
+        vain: Vain::default(),
+    })
+}

@@ -1,0 +1,251 @@
+//! The log of a volume that was opened and has not been changed yet: shown, but not in the tree.
+//!
+//! Replaying reads the nodes that the log changes, which can be many more than the blocks of the
+//! log. Whoever opens a volume to read a file needs none of it. So opening keeps what the log says
+//! of each key in memory ([`Newest`]), readers put log and tree together, and the replay comes with
+//! the first change, with the first look at what it alone makes known (free space, counts,
+//! bitmaps), or in the background.
+//!
+//! Invariants:
+//! - the log together with the tree below is the marked state, before, during and after the replay:
+//!   for each of its keys the log is asked first, and nothing else that readers look at depends on
+//!   it. So they go on while it is replayed;
+//! - until then nothing is changed, so the tree is the durable one, and nothing but the log's end
+//!   needs to be known of the state beside it;
+//! - where a replay fails its changes are forgotten: the tree is the durable one again, and readers
+//!   see what they saw. What needed it is refused, and the next one tries again;
+//! - what the log takes in memory the node cache does without.
+
+use core::sync::atomic::Ordering;
+
+use alloc::sync::Arc;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::apply::is_recorded;
+use crate::engine::keyspace::Visit;
+use crate::engine::reader::View;
+use crate::error::{Error, Result};
+use crate::format::Value;
+use crate::format::key::{Key, Kind};
+use crate::log::{Newest, Replayed};
+use crate::memory;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::tree::Entry;
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed where it
+    /// takes too much memory.
+    pub(crate) fn show(&self, found: Replayed) -> Result<()> {
+        if found.len() == 0 {
+            self.find_held_data(&mut self.working.lock());
+            return Ok(());
+        }
+        match Newest::of(found, |key, value| self.check_recorded(key, value.map(<[u8]>::len)))? {
+            Ok(log) => {
+                let log = memory::shared(log)?;
+                self.store.lend(log.memory());
+                self.view.write().log = Some(log);
+                self.unreplayed.store(true, Ordering::Release);
+                Ok(())
+            }
+            Err(found) => {
+                let mut working = self.working.lock();
+                self.find_held_data(&mut working);
+                self.replay(&mut working, &found)
+            }
+        }
+    }
+
+    /// Whether a record may hold this mutation.
+    pub(crate) fn check_recorded(&self, key: &Key, value_len: Option<usize>) -> Result<()> {
+        let damaged =
+            |reason| Error::CorruptMetadata { address: self.store.superblock.log.start, reason };
+        if !is_recorded(key) {
+            return Err(damaged("log record with a key that is in none"));
+        }
+        if value_len.is_some_and(|length| length > self.store.superblock.value_len_max()) {
+            return Err(damaged("value longer than a node"));
+        }
+        Ok(())
+    }
+
+    /// Puts the log into the tree, where that has not been done. The caller holds none of the locks
+    /// from the writer's on.
+    ///
+    /// # Errors
+    /// What reading nodes and bitmaps gives: nothing has changed then. `Poisoned`.
+    pub(crate) fn catch_up(&self) -> Result<()> {
+        if !self.unreplayed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut working = self.working.lock();
+        let Some(log) = self.view.read().log.clone() else { return Ok(()) };
+        if self.failed.load(Ordering::Acquire) {
+            return Err(self.poisoned());
+        }
+        let mut before = self.working_at(&working.durable)?;
+        self.find_held_data(&mut working);
+        match self.replay(&mut working, log.log()) {
+            Ok(()) => {
+                self.view.write().log = None;
+                self.unreplayed.store(false, Ordering::Release);
+                self.store.lend(0);
+                Ok(())
+            }
+            Err(error) => {
+                let mut view = self.view.write();
+                self.store.forget_all();
+                view.root = working.durable.root();
+                core::mem::swap(&mut before.log, &mut working.log);
+                *working = before;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the log that was found is still beside the tree: nothing has been changed since the
+    /// volume was opened, and nobody has looked at what only the tree tells.
+    /// [`background`](Self::background) puts it there.
+    pub(crate) fn log_waits(&self) -> bool {
+        self.unreplayed.load(Ordering::Acquire)
+    }
+
+    /// The value of a key, from the log or else from the tree.
+    pub(in crate::engine) fn look_up(&self, view: &View, key: &Key) -> Result<Option<Value>> {
+        self.look_up_with(view, key, memory::copy)?.transpose()
+    }
+
+    /// As [`look_up`](Self::look_up), passed to `take` without a copy.
+    pub(in crate::engine) fn look_up_with<T>(
+        &self,
+        view: &View,
+        key: &Key,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        if let Some(value) = log_of(view).and_then(|log| log.get(key)) {
+            return Ok(value.map(take));
+        }
+        if key.kind() != Some(Kind::Inode) {
+            return self.store.get_with(&view.root, key, take);
+        }
+        if let Some(value) = self.store.recent.attributes(key) {
+            return Ok(Some(take(&value)));
+        }
+        self.store.get_with(&view.root, key, |value| {
+            self.store.recent.note(key, value);
+            take(value)
+        })
+    }
+
+    /// Passes the items with keys in `from..=to` to `visit`, in order, until that says `false`.
+    pub(in crate::engine) fn look_up_scan(
+        &self,
+        view: &View,
+        from: &Key,
+        to: &Key,
+        visit: Visit<'_>,
+    ) -> Result<()> {
+        let mut next = Some(*from);
+        if log_of(view).is_some() {
+            while let Some(from) = next.filter(|from| from <= to) {
+                let Some((key, value)) = self.look_up_next(view, &from, to)? else { break };
+                next = if visit(&key, &value)? { key.successor() } else { None };
+            }
+            return Ok(());
+        }
+        // The names of one hash, of which the first is nearly always the only one.
+        let names =
+            from.kind() == Some(Kind::Dirent) && from.is_first_slot() && *to == from.last_slot();
+        match if names { self.store.recent.entry(from) } else { None } {
+            Some(Entry::Absent) => return Ok(()),
+            Some(Entry::First(key, value)) => {
+                if !visit(&key, value.bytes())? {
+                    return Ok(());
+                }
+                next = key.successor();
+            }
+            None if names => {
+                let mut first = true;
+                self.store.scan(&view.root, from, to, &mut |key, value| {
+                    if core::mem::take(&mut first) {
+                        self.store.recent.note_first(key, value);
+                    }
+                    visit(key, value)
+                })?;
+                if first {
+                    self.store.recent.note_absent(from);
+                }
+                return Ok(());
+            }
+            None => {}
+        }
+        match next.filter(|from| from <= to) {
+            Some(from) => self.store.scan(&view.root, &from, to, visit),
+            None => Ok(()),
+        }
+    }
+
+    /// The first item with a key in `from..=to`, of both.
+    pub(in crate::engine) fn look_up_next(
+        &self,
+        view: &View,
+        from: &Key,
+        to: &Key,
+    ) -> Result<Option<(Key, Value)>> {
+        let mut in_tree = self.store.next(&view.root, from, to)?;
+        let Some(log) = log_of(view) else { return Ok(in_tree) };
+        let mut from = *from;
+        while let Some((key, value)) = log.next(&from, to) {
+            if in_tree.as_ref().is_some_and(|(other, _)| *other < key) {
+                break;
+            }
+            if let Some(value) = value {
+                return Ok(Some((key, memory::copy(value)?)));
+            }
+            // Removed: on to what is behind it.
+            let Some(behind) = key.successor().filter(|behind| behind <= to) else {
+                return Ok(None);
+            };
+            from = behind;
+            if in_tree.as_ref().is_some_and(|(other, _)| *other == key) {
+                in_tree = self.store.next(&view.root, &from, to)?;
+            }
+        }
+        Ok(in_tree)
+    }
+
+    /// The last item with a key in `from..=to`, of both.
+    pub(in crate::engine) fn look_up_previous(
+        &self,
+        view: &View,
+        from: &Key,
+        to: &Key,
+    ) -> Result<Option<(Key, Value)>> {
+        let mut in_tree = self.store.previous(&view.root, from, to)?;
+        let Some(log) = log_of(view) else { return Ok(in_tree) };
+        let mut to = *to;
+        while let Some((key, value)) = log.previous(from, &to) {
+            if in_tree.as_ref().is_some_and(|(other, _)| *other > key) {
+                break;
+            }
+            if let Some(value) = value {
+                return Ok(Some((key, memory::copy(value)?)));
+            }
+            let Some(before) = key.predecessor().filter(|before| before >= from) else {
+                return Ok(None);
+            };
+            to = before;
+            if in_tree.as_ref().is_some_and(|(other, _)| *other == key) {
+                in_tree = self.store.previous(&view.root, from, &to)?;
+            }
+        }
+        Ok(in_tree)
+    }
+}
+
+fn log_of(view: &View) -> Option<&Arc<Newest>> {
+    view.log.as_ref().filter(|_| !planted(Sabotage::ReadPastTheLog))
+}

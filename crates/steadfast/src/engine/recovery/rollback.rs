@@ -1,0 +1,98 @@
+//! Rollback of a live volume to the last durable transaction point.
+
+use core::sync::atomic::Ordering;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::reader::View;
+use crate::engine::state::{CommitState, Working};
+use crate::error::{Error, Result};
+use crate::format::Metaroot;
+use crate::platform::Platform;
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Returns the volume to its last durable transaction point: the newest metaroot and the log up
+    /// to the last mark. The caller holds the locks of all inodes, so that no writer is between
+    /// reserving and publishing blocks.
+    pub(crate) fn rollback(&self) -> Result<()> {
+        self.check_not_held()?;
+        self.rollback_now()
+    }
+
+    /// As [`rollback`](Self::rollback), also while the volume is held.
+    pub(crate) fn rollback_now(&self) -> Result<()> {
+        self.check_rollback()?;
+        let mut commit = self.commit.lock();
+        self.check_rollback()?;
+        // A checkpoint that was refused for want of memory, of changes that no mark has, is not
+        // finished now: they are what is to be forgotten.
+        let unmarked = self.working.lock().frozen.as_ref().is_some_and(|frozen| frozen.unmarked);
+        if !unmarked {
+            self.finish_checkpoint()?;
+        }
+        let _nobody_finishes_it = self.checkpoint.lock();
+        self.restore_marked(&mut commit)?;
+        self.incarnation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes the marked state the working one. The caller holds the inodes' locks and the commit
+    /// lock; nothing is frozen.
+    pub(crate) fn restore_marked(&self, commit: &mut CommitState) -> Result<()> {
+        self.restore_alone(&mut self.working.lock(), |working| self.restore(commit, working))
+    }
+
+    fn restore(&self, commit: &mut CommitState, working: &mut Working) -> Result<()> {
+        let metaroot = Metaroot::read_newest(
+            &self.store.medium,
+            &self.store.superblock_now(),
+            &self.store.platform,
+        )?;
+        if metaroot.generation != working.durable.generation {
+            return Err(Error::NoMetaroot);
+        }
+        let found = self.read_log(&metaroot)?;
+        // Opening takes a last record that cannot be read for one that was never finished. Here it
+        // is known that it was.
+        if let Some(error) = found.unreadable
+            && found.end.lsn < working.log.position().lsn
+        {
+            return Err(error);
+        }
+        let restored = self.working_at(&metaroot)?;
+        let (epoch, sequence, next_inode) =
+            (working.log.position().epoch, working.sequence, working.next_inode);
+        {
+            let mut view = self.view.write();
+            self.rolling_back.store(true, Ordering::Release);
+            self.store.forget_all();
+            *view = View { root: metaroot.root(), log: None };
+            *working = restored;
+        }
+        self.find_held_data(working);
+        let replayed =
+            self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found));
+        working.log.raise_epoch(epoch);
+        // Commits go on counting, so that nobody takes an old one for a new one.
+        working.sequence = sequence + 1;
+        // Whoever still holds the number of an inode that is gone must not meet another one under
+        // it.
+        working.next_inode = working.next_inode.max(next_inode);
+        // Mask and timer are the user's present choice, not part of the state.
+        working.parameters_changed =
+            metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
+        let was_lost = self.lost.swap(replayed.is_err(), Ordering::AcqRel);
+        self.rolling_back.store(false, Ordering::Release);
+        replayed
+            .map_err(|error| self.fail("the state to roll back to could not be read", error))?;
+        if was_lost {
+            *self.failure.lock() = None;
+            self.failed.store(false, Ordering::Release);
+        }
+        commit.durable = working.sequence;
+        commit.last_ms = self.store.platform.monotonic_ms();
+        self.wake_reclaim();
+        Ok(())
+    }
+}

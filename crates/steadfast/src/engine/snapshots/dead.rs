@@ -1,0 +1,122 @@
+//! Dead lists: noting what the live tree lets go while a snapshot holds it, and putting the lists
+//! into the tree.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::state::Working;
+use crate::error::{Error, Result};
+use crate::format::key::Key;
+use crate::format::{
+    DeadEntry, Root, Value, decode_dead_list, encode_dead_list, entries_max, value_len_max,
+};
+use crate::memory;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::tree::{Plan, PlannedChange};
+use crate::types::{BlockRun, Generation};
+
+/// Memory of an entry that waits, bytes, about.
+const DYING_MEMORY: usize = 64;
+/// Values put into the tree at once: about two leaves full, so that the plan for it stays small.
+const ROUND_VALUES: usize = 6;
+/// Fewest and most entries that wait.
+const DYING_LIMITS: (usize, usize) = (32, 4096);
+
+impl Working {
+    /// Whether the newest snapshot holds what was born in `birth`.
+    pub fn is_held(&self, birth: Generation) -> bool {
+        birth <= self.snapshots.newest
+            && !(planted(Sabotage::SnapshotBirthOffByOne) && birth == self.snapshots.newest)
+            && !planted(Sabotage::ForgetHeld)
+    }
+
+    /// The live tree lets go of blocks that the newest snapshot holds: they stay in use.
+    pub fn bury(&mut self, entry: DeadEntry) {
+        self.snapshots.blocks = self.snapshots.blocks.saturating_add(entry.run.count);
+        self.dying.add(entry.run, entry.birth);
+    }
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Entries that wait in memory before they are put into the tree.
+    pub(crate) fn dying_max(&self) -> usize {
+        (self.space_memory / DYING_MEMORY / 4).clamp(DYING_LIMITS.0, DYING_LIMITS.1)
+    }
+
+    /// Puts some of the entries that wait into the newest snapshot's dead list; `true` when there
+    /// were any.
+    pub(crate) fn flush_dead(&self, working: &mut Working) -> Result<bool> {
+        let value = entries_max(value_len_max(self.store.superblock.node_size as usize));
+        match self.flush_dead_entries(working, value * ROUND_VALUES) {
+            // A plan asks for more nodes than it uses, the more so the longer it is.
+            Err(Error::NoSpace) => self.flush_dead_entries(working, value),
+            other => other,
+        }
+    }
+
+    fn flush_dead_entries(&self, working: &mut Working, limit: usize) -> Result<bool> {
+        let entries = working.dying.first(limit)?;
+        if entries.is_empty() {
+            return Ok(false);
+        }
+        let roots = self.roots(working);
+        let puts = self.dead_list_puts(&roots.working, working.snapshots.newest, &entries)?;
+        let changes = memory::collect(
+            puts.iter()
+                .map(|(key, value)| PlannedChange { key: *key, value_len: Some(value.len()) }),
+        )?;
+        let plan = self.store.plan(&roots.working, working.generation, &changes)?;
+        let plan = Plan { confined: Some(Vec::new()), ..plan };
+        self.prepare_change(working, &roots, &plan, &[])?;
+        working.dying.remove(&entries);
+        self.change_tree(working, plan, |tree| {
+            puts.iter().try_for_each(|(key, value)| tree.put(key, value).map(drop))
+        })?;
+        self.settle(working);
+        Ok(true)
+    }
+
+    /// The keys and values, in order, that add entries to the dead list of the snapshot of
+    /// `generation`.
+    pub(crate) fn dead_list_puts(
+        &self,
+        root: &Root,
+        generation: Generation,
+        entries: &[DeadEntry],
+    ) -> Result<Vec<(Key, Value)>> {
+        let limit = entries_max(value_len_max(self.store.superblock.node_size as usize));
+        let (first, last) = Key::dead_list_range(generation);
+        let mut puts = Vec::new();
+        let mut key = first;
+        let mut rest = entries;
+        if let Some((newest, value)) = self.store.previous(root, &first, &last)? {
+            // Goes on where the list ends, so that many small flushes make no more keys than few
+            // large ones.
+            let mut list = self.decode_dead_list(&value)?;
+            let room = limit.saturating_sub(list.len()).min(rest.len());
+            let (here, behind) = rest.split_at(room);
+            if !here.is_empty() {
+                memory::extend(&mut list, here)?;
+                memory::push(&mut puts, (newest, encode_dead_list(&list)?))?;
+            }
+            rest = behind;
+            key = newest.successor().unwrap_or(last);
+        }
+        for part in rest.chunks(limit) {
+            if key > last {
+                return Err(Error::Unsupported("dead list with too many keys"));
+            }
+            memory::push(&mut puts, (key, encode_dead_list(part)?))?;
+            key = key.successor().unwrap_or(Key::MAX);
+        }
+        Ok(puts)
+    }
+
+    /// The entries of a dead list's value.
+    pub(crate) fn decode_dead_list(&self, value: &[u8]) -> Result<Vec<DeadEntry>> {
+        decode_dead_list(value, |run: BlockRun| self.store.contains(run))
+    }
+}

@@ -1,0 +1,83 @@
+//! Opening a snapshot: a volume that is only read, whose view is the snapshot's tree.
+//!
+//! It shares nothing with a live volume on the same medium but the medium, and writes nothing.
+//! While it is open the snapshot must not be deleted: its blocks would be used again, which a
+//! reader sees as damage (never as wrong bytes).
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::{LogPosition, Metaroot, Record, Superblock, check_name};
+use crate::io::retry::Patient;
+use crate::options::OpenOptions;
+use crate::platform::Platform;
+
+/// How often the directory of snapshots is looked up again when a live volume has moved on
+/// meanwhile.
+const TRIES: u32 = 8;
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Opens a snapshot, read-only whatever `options` say. Also while the volume itself is open on
+    /// the same medium.
+    pub(crate) fn open_snapshot(
+        medium: M,
+        platform: P,
+        options: OpenOptions,
+        name: &str,
+    ) -> Result<Self> {
+        check_name(name).map_err(|_| Error::NotFound)?;
+        let options = OpenOptions { read_only: true, access_times: false, ..options };
+        let (superblock, damaged) = Superblock::read(&Patient(&medium), &platform)?;
+        let mut tries = 0;
+        let metaroot = loop {
+            let metaroot = Metaroot::read_newest(&Patient(&medium), &superblock, &platform)?;
+            let found = find(&medium, &platform, &superblock, &metaroot, &options, name);
+            tries += 1;
+            match found {
+                Ok(Some(record)) => break state_of(&metaroot, &record),
+                Ok(None) => return Err(Error::NotFound),
+                Err(error) => {
+                    // A live volume uses the nodes of the state before the last one again.
+                    let now = Metaroot::read_newest(&Patient(&medium), &superblock, &platform)?;
+                    if now.generation == metaroot.generation || tries == TRIES {
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
+        volume.superblock_damaged = damaged;
+        Ok(volume)
+    }
+}
+
+/// Looks a snapshot up in the directory of a durable state. Snapshots come and go with checkpoints
+/// only, so the log does not matter.
+fn find<M: Medium, P: Platform>(
+    medium: &M,
+    platform: &P,
+    superblock: &Superblock,
+    metaroot: &Metaroot,
+    options: &OpenOptions,
+    name: &str,
+) -> Result<Option<Record>> {
+    let volume = Engine::with_state(medium, platform, superblock.clone(), metaroot, options)?;
+    volume.snapshot_record(&metaroot.root(), name)
+}
+
+/// A metaroot whose tree is the snapshot's.
+fn state_of(metaroot: &Metaroot, record: &Record) -> Metaroot {
+    Metaroot {
+        generation: record.generation,
+        root: record.root.pointer,
+        height: record.root.height,
+        next_inode: record.next_inode,
+        inodes: record.inodes,
+        used_blocks: record.used_blocks,
+        nodes: record.nodes,
+        log: LogPosition::default(),
+        snapshots: record.snapshots,
+        ..*metaroot
+    }
+}

@@ -1,0 +1,146 @@
+//! Going back to a snapshot: its tree becomes the live one.
+//!
+//! Two checkpoints. The first is of the last transaction point, so that the log is empty and no
+//! record names blocks that are free in the snapshot. The second has the snapshot's root with these
+//! changes: the snapshot's own key, which its tree does not have, and a flag on every older
+//! snapshot that was deleted since. Those come to life again with the directory of the tree, and
+//! their dead lists with it, whose blocks may have been used for something newer: background work
+//! deletes them a second time. Whatever came after the snapshot is free by its bitmaps.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::reader::View;
+use crate::engine::state::{Pending, Working};
+use crate::error::{Error, Result};
+use crate::format::{Metaroot, Record, Root, SnapshotCounts};
+use crate::memory;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::types::Generation;
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Returns the whole volume to a snapshot, which stays. What was not durable is dropped first,
+    /// as by [`rollback`](Self::rollback), and the same holds for everybody who has the volume
+    /// open. Newer snapshots are deleted; with `destroy_newer` unset that there are any is an
+    /// error. Durable when it returns.
+    pub(crate) fn snapshot_rollback(&self, name: &str, destroy_newer: bool) -> Result<()> {
+        let mut commit = self.commit.lock();
+        self.check_writable()?;
+        self.check_not_held()?;
+        self.finish_checkpoint()?;
+        let (record, older) = self.rollback_target(name, destroy_newer)?;
+        self.restore_marked(&mut commit)?;
+        self.freeze_and_finish(&mut commit)?;
+        let sequence = {
+            let mut working = self.working.lock();
+            self.rolling_back.store(true, Ordering::Release);
+            let switched = self.switch_to(&mut working, &record, &older);
+            self.rolling_back.store(false, Ordering::Release);
+            match switched {
+                Ok(()) => working.sequence,
+                Err(error) => {
+                    drop(working);
+                    // Where that fails, too, there is no state to show; another rollback may find
+                    // one.
+                    self.restore_marked(&mut commit).map_err(|error| {
+                        self.lost.store(true, Ordering::Release);
+                        self.fail("the state to roll back to could not be read", error)
+                    })?;
+                    return Err(error);
+                }
+            }
+        };
+        self.finish_checkpoint()?;
+        // Groups that were full while the state before was durable may be so no more.
+        self.working.lock().space.forget_full();
+        commit.durable = sequence;
+        self.tally.lock().points += 1;
+        commit.last_ms = self.store.platform.monotonic_ms();
+        self.wake_reclaim();
+        self.wake_snapshots();
+        self.incarnation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// The snapshot, and the generations of all older ones.
+    fn rollback_target(
+        &self,
+        name: &str,
+        destroy_newer: bool,
+    ) -> Result<(Record, Vec<Generation>)> {
+        let reader = self.reader()?;
+        let record = self.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound)?;
+        let mut older = Vec::new();
+        let mut newer = false;
+        self.visit_records(reader.root(), |other| {
+            if !other.deleting {
+                newer |= other.generation > record.generation;
+                if other.generation < record.generation {
+                    memory::push(&mut older, other.generation)?;
+                }
+            }
+            Ok(true)
+        })?;
+        if newer && !destroy_newer {
+            return Err(Error::NewerSnapshots);
+        }
+        Ok((record, older))
+    }
+
+    /// Makes the snapshot's tree the working one, with the changes that it needs, and freezes it.
+    fn switch_to(
+        &self,
+        working: &mut Working,
+        record: &Record,
+        older: &[Generation],
+    ) -> Result<()> {
+        let state = Metaroot {
+            root: record.root.pointer,
+            height: record.root.height,
+            inodes: record.inodes,
+            used_blocks: record.used_blocks,
+            nodes: record.nodes,
+            snapshots: SnapshotCounts {
+                newest: record.generation,
+                keys: record.snapshots.keys.saturating_add(1),
+                shared_nodes: record.nodes,
+                ..record.snapshots
+            },
+            ..working.durable
+        };
+        let now = self.working_at(&state)?;
+        {
+            let mut view = self.view.write();
+            self.store.forget_all();
+            *view = View { root: record.root, log: None };
+        }
+        *working = Working {
+            // Births go on counting, and so do commits and the numbers of inodes.
+            generation: working.generation,
+            sequence: working.sequence + 1,
+            next_inode: working.next_inode,
+            log: working.log.without_group(),
+            durable: working.durable,
+            pending: Pending::default(),
+            held_data: self.data_of(record),
+            ..now
+        };
+        let root: Root = record.root;
+        let mut again: Vec<Record> = Vec::new();
+        self.visit_records(&root, |other| {
+            let gone = !other.deleting && !older.contains(&other.generation);
+            if gone && !planted(Sabotage::ForgetDeletedSnapshots) {
+                memory::push(&mut again, Record { deleting: true, ..other })?;
+            }
+            Ok(true)
+        })?;
+        for other in again.iter().chain([record]) {
+            self.put_record(working, other)?;
+        }
+        self.freeze(working)
+    }
+}

@@ -1,0 +1,171 @@
+//! What the writer and the committer keep in memory.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+use crate::engine::budget::reclaim::Vain;
+use crate::engine::commit::group::LastPoint;
+use crate::engine::snapshots::Dying;
+use crate::error::Result;
+use crate::format::key::Key;
+use crate::format::{Metaroot, NodePointer, Root, SnapshotCounts};
+use crate::log::Log;
+use crate::memory;
+use crate::space::Space;
+use crate::tree::{NodePool, SealedNode, Step};
+use crate::types::Generation;
+
+/// A state that a checkpoint is writing.
+pub struct Frozen {
+    pub metaroot: Metaroot,
+    /// Those that are still to be written, the next ones last.
+    pub nodes: Vec<SealedNode>,
+    /// How many there were.
+    pub all: usize,
+    /// Blocks of the log in use when it was frozen.
+    pub log_used: u64,
+    /// Blocks that could be allocated then.
+    pub available: u64,
+    /// It holds changes that no record of the log has: nothing can be marked before it is durable.
+    pub unmarked: bool,
+}
+
+/// Keys changed since the last mark: the next record of the log. Their values are taken from the
+/// tree then, so a key that changes often is logged once.
+#[derive(Default)]
+pub struct Pending {
+    /// With the size of each one's mutation in the record.
+    keys: HashMap<Key, usize>,
+    /// Their sum: the record's payload, bytes.
+    bytes: usize,
+    /// Too much for the log: the next transaction point is a checkpoint.
+    overflow: bool,
+}
+
+impl Pending {
+    /// Notes a change that no record can hold.
+    pub fn set_overflow(&mut self) {
+        *self = Pending { overflow: true, ..Pending::default() };
+    }
+
+    /// Notes a changed key and the size of its mutation. Where there is no memory for it, or a
+    /// record would be longer than `limit`, the next transaction point is a checkpoint.
+    pub fn add(&mut self, key: Key, size: usize, limit: usize) {
+        if self.overflow {
+            return;
+        }
+        if self.keys.try_reserve(1).is_err() {
+            return self.set_overflow();
+        }
+        let before = self.keys.insert(key, size).unwrap_or(0);
+        self.bytes = self.bytes - before + size;
+        if self.bytes > limit {
+            self.set_overflow();
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && !self.overflow
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Payload of the next record, bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn overflow(&self) -> bool {
+        self.overflow
+    }
+
+    /// The keys, sorted.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn keys(&self) -> Result<Vec<Key>> {
+        let mut keys = memory::collect(self.keys.keys().copied())?;
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    pub fn clear(&mut self) {
+        *self = Pending::default();
+    }
+}
+
+/// The working state beside its tree, under the writer's lock.
+pub struct Working {
+    pub generation: Generation,
+    pub nodes: u64,
+    pub inodes: u64,
+    pub next_inode: u64,
+    pub pool: NodePool,
+    /// Memory of the tree for the way to a key.
+    pub path: Vec<Step>,
+    pub space: Space,
+    pub log: Log,
+    pub pending: Pending,
+    /// Counts commits since open.
+    pub sequence: u64,
+    pub frozen: Option<Frozen>,
+    /// Nodes of the working generation that were sealed to be written out, the next ones last.
+    /// Names only: who owned a node here would make a change copy it, which can fail. One that has
+    /// changed since, or has left the tree, is not sealed any more and counts for nothing.
+    pub leaving: Vec<NodePointer>,
+    pub durable: Metaroot,
+    /// Mask or timer have changed since the durable metaroot.
+    pub parameters_changed: bool,
+    pub snapshots: SnapshotCounts,
+    /// Blocks of data that the live tree has in common with the newest snapshot, at most.
+    pub held_data: u64,
+    /// What the newest snapshot's dead list has to take at the next freeze.
+    pub dying: Dying,
+    /// Whether the change that found no space last fits behind a transaction point, where that was
+    /// counted.
+    pub fits_later: Option<bool>,
+    /// Points that brought nothing.
+    pub vain: Vain,
+}
+
+impl Working {
+    pub fn frozen_root(&self) -> Option<Root> {
+        self.frozen.as_ref().map(|frozen| frozen.metaroot.root())
+    }
+}
+
+/// The committer's state, under the commit lock.
+#[derive(Debug, Default)]
+pub struct CommitState {
+    /// The commit sequence up to which everything is durable.
+    pub durable: u64,
+    /// When the last one was set,
+    /// [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
+    pub last_ms: u64,
+    /// For whoever sets the next one.
+    pub last_point: LastPoint,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::InodeNumber;
+
+    #[test]
+    fn a_key_that_changes_often_counts_once() {
+        let key = |number| Key::inode(InodeNumber(number));
+        let mut pending = Pending::default();
+        for round in 0..100 {
+            pending.add(key(1), 40 + round % 10, 100);
+            pending.add(key(2), 50, 100);
+        }
+        assert!(!pending.overflow());
+        assert_eq!(pending.keys().unwrap(), [key(1), key(2)]);
+        pending.add(key(3), 20, 100);
+        assert!(pending.overflow());
+    }
+}

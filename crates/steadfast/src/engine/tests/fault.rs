@@ -1,0 +1,93 @@
+//! Requests of the medium that fail in the middle of what has several steps. Each of these was
+//! found by the fault runs of the lab, or on the way to them.
+
+use std::sync::Arc;
+
+use steadfast_media::sim::{Action, Fault};
+use steadfast_media::{ErrorClass, MediumOperation, SimMedium, SimOptions};
+
+use crate::engine::tests::TestPlatform;
+use crate::error::Error;
+use crate::fs::{Caller, NewNode};
+use crate::mask::TransactionMask;
+use crate::options::{FormatOptions, OpenOptions};
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+type TestVolume = Volume<Arc<SimMedium>, TestPlatform>;
+
+fn volume() -> (Arc<SimMedium>, TestVolume) {
+    let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
+    let options = FormatOptions { mask: TransactionMask::FSYNC, ..FormatOptions::default() };
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let volume = open(&medium);
+    (medium, volume)
+}
+
+fn open(medium: &Arc<SimMedium>) -> TestVolume {
+    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap()
+}
+
+fn make(volume: &TestVolume, name: &[u8]) -> InodeNumber {
+    volume
+        .create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default())
+        .unwrap()
+        .inode
+}
+
+/// Taking a snapshot is two checkpoints. Where the second fails, at any of its requests, there is
+/// none: it is not listed, and the one that was there before is.
+#[test]
+fn a_snapshot_that_did_not_become_durable_is_not_listed() {
+    let mut unfinished = 0;
+    for operation in [MediumOperation::Write, MediumOperation::Flush] {
+        for after in 0..40 {
+            let (medium, volume) = volume();
+            make(&volume, b"file");
+            volume.snapshot_create("old").unwrap();
+            make(&volume, b"other");
+            medium.arm(
+                Fault::new(Action::Fail(ErrorClass::Gone)).on(operation).after(after).forever(),
+            );
+            let created = volume.snapshot_create("new");
+            medium.disarm();
+            let listed = volume.snapshots().unwrap();
+            let names: alloc::vec::Vec<_> =
+                listed.iter().map(|snapshot| snapshot.name.as_str()).collect();
+            if created.is_ok() {
+                assert_eq!(names, ["old", "new"]);
+                break;
+            }
+            assert_eq!(names, ["old"], "{operation:?} {after}");
+            unfinished += 1;
+            for name in names {
+                Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), name)
+                    .unwrap();
+            }
+        }
+    }
+    assert!(unfinished > 6, "{unfinished}");
+}
+
+/// A hold whose rollback meets an error, and that has changed nothing, goes on: nobody commits half
+/// of an atomic command.
+#[test]
+fn what_could_not_be_rolled_back_is_not_committed() {
+    let (medium, volume) = volume();
+    make(&volume, b"before");
+    volume.transact().unwrap();
+    volume.hold().unwrap();
+    let half = make(&volume, b"half");
+    let fault = Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Read);
+    medium.arm(fault.forever());
+    assert!(matches!(volume.roll_back_held(), Err(Error::Medium(_))));
+    medium.disarm();
+    assert!(volume.is_held());
+    volume.fsync(half, false).unwrap();
+    assert_eq!(volume.transact(), Err(Error::Held));
+    let found = |volume: &TestVolume| volume.lookup(InodeNumber::ROOT, b"half").err();
+    assert_eq!(found(&open(&medium)), Some(Error::NotFound));
+    volume.roll_back_held().unwrap();
+    assert_eq!(found(&volume), Some(Error::NotFound));
+    volume.transact().unwrap();
+}

@@ -1,0 +1,253 @@
+//! Two writers of one volume, which no lock has kept apart.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use std::sync::Arc;
+
+use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
+
+use crate::error::{Error, Result};
+use crate::fs::{Caller, NewNode};
+use crate::mask::TransactionMask;
+use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
+use crate::tools::check::{CheckOptions, check};
+use crate::types::{Generation, InodeNumber};
+use crate::volume::Volume;
+
+/// A disk that several machines reach.
+#[derive(Clone)]
+struct Shared(Arc<MemoryMedium>);
+
+impl Medium for Shared {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.0.write(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        self.0.flush()
+    }
+
+    fn may_be_shared(&self) -> bool {
+        true
+    }
+}
+
+type TestVolume = Volume<Shared, &'static TestPlatform>;
+
+struct Bench {
+    medium: Shared,
+    platform: &'static TestPlatform,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let medium = Shared(Arc::new(MemoryMedium::new(8 << 20, 512).unwrap()));
+        let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
+        Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+        Bench { medium, platform: Box::leak(Box::default()) }
+    }
+
+    fn open(&self) -> TestVolume {
+        Volume::open(self.medium.clone(), OpenOptions::default(), self.platform).unwrap()
+    }
+
+    /// A moment later than any look holds.
+    fn wait(&self) {
+        self.platform.advance_ms(2000);
+    }
+
+    /// The volume, after the check has found nothing to object to.
+    fn checked(&self) -> TestVolume {
+        let report =
+            check(&self.medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
+                .unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        self.open()
+    }
+}
+
+fn create(volume: &TestVolume, name: &str) -> Result<()> {
+    let caller = Caller::default();
+    volume.create(InodeNumber::ROOT, name.as_bytes(), NewNode::Regular, 0o644, &caller).map(drop)
+}
+
+fn durable(volume: &TestVolume) -> Generation {
+    volume.engine.working.lock().durable.generation
+}
+
+fn has(volume: &TestVolume, name: &str) -> bool {
+    volume.lookup(InodeNumber::ROOT, name.as_bytes()).is_ok()
+}
+
+fn assert_stopped<T: core::fmt::Debug>(result: Result<T>, volume: &TestVolume) {
+    assert!(
+        matches!(result, Err(Error::Poisoned(why)) if why.contains("another program")),
+        "{result:?}"
+    );
+    assert!(volume.info().poisoned.is_some());
+    // For good, and closing writes nothing.
+    assert!(matches!(volume.transact(), Err(Error::Poisoned(_))));
+    volume.close().unwrap();
+}
+
+/// The first point of one is what stops the other, before that has acknowledged any.
+#[test]
+fn a_mark_of_another_stops_the_first_point() {
+    let bench = Bench::new();
+    let (one, two) = (bench.open(), bench.open());
+    create(&two, "lost").unwrap();
+    create(&one, "kept").unwrap();
+    one.transact().unwrap();
+    bench.wait();
+    assert_stopped(two.transact(), &two);
+    create(&one, "more").unwrap();
+    one.transact().unwrap();
+    one.close().unwrap();
+    let volume = bench.checked();
+    assert!(has(&volume, "kept") && has(&volume, "more") && !has(&volume, "lost"));
+}
+
+/// So is its checkpoint, however short a time ago there was nothing to see.
+#[test]
+fn a_checkpoint_of_another_stops_a_checkpoint_at_once() {
+    let bench = Bench::new();
+    let (one, two) = (bench.open(), bench.open());
+    create(&two, "lost").unwrap();
+    create(&one, "kept").unwrap();
+    one.checkpoint().unwrap();
+    assert_stopped(two.checkpoint(), &two);
+    one.close().unwrap();
+    assert!(has(&bench.checked(), "kept"));
+}
+
+/// The change of the other comes between the nodes of a checkpoint and its metaroot.
+#[test]
+fn a_checkpoint_of_another_stops_the_last_step_of_one() {
+    let bench = Bench::new();
+    let (one, two) = (bench.open(), bench.open());
+    create(&two, "lost").unwrap();
+    {
+        let mut working = two.engine.working.lock();
+        two.engine.freeze(&mut working).unwrap();
+    }
+    two.engine.checkpoint_step(u64::MAX).unwrap();
+    let found = durable(&one);
+    // The other has not written where these nodes are: it changes no file.
+    one.set_mask(TransactionMask::DEFAULT).unwrap();
+    one.transact().unwrap();
+    assert!(durable(&one) > found);
+    assert_stopped(two.engine.checkpoint_step(u64::MAX), &two);
+}
+
+/// Who has not written for a while looks before it writes anything at all: the blocks that it takes
+/// for free may be in use.
+#[test]
+fn an_operation_looks_before_it_writes() {
+    let bench = Bench::new();
+    let (one, two) = (bench.open(), bench.open());
+    create(&one, "kept").unwrap();
+    let file = one.lookup(InodeNumber::ROOT, b"kept").unwrap().inode;
+    one.write(file, 0, &vec![7; 100_000], false).unwrap();
+    one.checkpoint().unwrap();
+    bench.wait();
+    assert_stopped(create(&two, "lost"), &two);
+    one.close().unwrap();
+    let volume = bench.checked();
+    let mut found = vec![0; 100_000];
+    assert_eq!(volume.read(file, 0, &mut found).unwrap(), 100_000);
+    assert!(found.iter().all(|byte| *byte == 7));
+}
+
+/// One that comes later goes on behind the records that it has found, while the first one still
+/// changes them: of the two at most one goes on, and what that one acknowledges is there.
+#[test]
+fn of_two_that_take_turns_one_goes_on() {
+    for before in 0..6 {
+        for first in [false, true] {
+            let bench = Bench::new();
+            let one = bench.open();
+            for index in 0..before {
+                create(&one, &alloc::format!("before-{index}")).unwrap();
+                one.transact().unwrap();
+            }
+            let two = bench.open();
+            let writers = [&one, &two];
+            let mut acknowledged = [vec![], vec![]];
+            let mut stopped = [false; 2];
+            for turn in 0..40 {
+                let who = usize::from((turn % 2 == 0) == first);
+                bench.wait();
+                let name = alloc::format!("{who}-{turn}");
+                match create(writers[who], &name).and_then(|()| writers[who].transact()) {
+                    Ok(()) => acknowledged[who].push(name),
+                    Err(_) => stopped[who] = true,
+                }
+            }
+            let case = alloc::format!("{before} {first} {stopped:?}");
+            assert!(stopped[0] || stopped[1], "{case}");
+            let survivor = usize::from(stopped[0]);
+            assert!(acknowledged[1 - survivor].len() <= 3, "{case}: {acknowledged:?}");
+            if !stopped[survivor] {
+                writers[survivor].close().unwrap();
+                let volume = bench.checked();
+                assert!(acknowledged[survivor].iter().all(|name| has(&volume, name)), "{case}");
+            }
+        }
+    }
+}
+
+/// A rollback returns to this writer's own last point, not to another's.
+#[test]
+fn a_rollback_returns_to_no_state_of_another() {
+    let bench = Bench::new();
+    let (one, two) = (bench.open(), bench.open());
+    create(&one, "kept").unwrap();
+    one.transact().unwrap();
+    assert_stopped(two.rollback(), &two);
+}
+
+/// The volume was made anew below its writer.
+#[test]
+fn a_volume_made_anew_is_left_alone() {
+    let bench = Bench::new();
+    let one = bench.open();
+    let options = FormatOptions { uuid: [9; 16], ..FormatOptions::default() };
+    Volume::format(&bench.medium, &options, &TestPlatform::new()).unwrap();
+    bench.wait();
+    assert_stopped(create(&one, "lost"), &one);
+    bench.checked();
+}
+
+/// Alone, with everything that moves the log and the metaroots, nobody is found.
+#[test]
+fn who_is_alone_finds_nobody() {
+    let bench = Bench::new();
+    let mut volume = bench.open();
+    for round in 0..400_u32 {
+        bench.wait();
+        create(&volume, &alloc::format!("{round}")).unwrap();
+        match round % 11 {
+            3 => volume.checkpoint().unwrap(),
+            5 => volume.rollback().unwrap(),
+            7 => {
+                volume.close().unwrap();
+                volume = bench.open();
+            }
+            8 => drop(core::mem::replace(&mut volume, bench.open())),
+            9 => volume.set_mask(TransactionMask::MANUAL).unwrap(),
+            _ => volume.transact().unwrap(),
+        }
+        while volume.background().unwrap() {}
+    }
+    volume.close().unwrap();
+    bench.checked();
+}

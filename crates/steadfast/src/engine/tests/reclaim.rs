@@ -1,0 +1,197 @@
+//! Full volumes: what is still done on them, and how many transaction points that takes.
+
+use alloc::vec;
+use std::sync::Arc;
+
+use steadfast_media::MemoryMedium;
+
+use crate::engine::tests::TestPlatform;
+use crate::error::{Error, Result};
+use crate::fs::{AllocateMode, Caller, NewNode, SetAttributes};
+use crate::options::{FormatOptions, OpenOptions};
+use crate::tools::check::{CheckOptions, check};
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
+
+const ROOT: InodeNumber = InodeNumber::ROOT;
+/// Sizes of volumes and blocks.
+const VOLUMES: [(u64, u32); 4] =
+    [(4 << 20, 512), (4 << 20, 4096), (16 << 20, 4096), (64 << 20, 4096)];
+
+fn format(size: u64, block_size: u32) -> (Arc<MemoryMedium>, TestVolume) {
+    let medium = Arc::new(MemoryMedium::new(size, 128).unwrap());
+    let options = FormatOptions { block_size, ..FormatOptions::default() };
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    (medium, volume)
+}
+
+fn make(volume: &TestVolume, name: &str) -> InodeNumber {
+    volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default()).unwrap().inode
+}
+
+fn points(volume: &TestVolume) -> u64 {
+    volume.info().transaction_points
+}
+
+/// Appends until not even a block fits; how many bytes that were.
+fn fill(volume: &TestVolume, inode: InodeNumber) -> u64 {
+    let block = volume.engine.superblock().block_size as usize;
+    let mut written = 0;
+    for length in [64 * block, block] {
+        loop {
+            match volume.append(inode, &vec![7; length], false) {
+                Ok(_) => written += length as u64,
+                Err(error) => break assert_eq!(error, Error::NoSpace),
+            }
+        }
+    }
+    written
+}
+
+fn touch(volume: &TestVolume, inode: InodeNumber, permissions: u32) -> Result<()> {
+    let change = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
+    volume.set_attributes(inode, &change).map(drop)
+}
+
+fn assert_clean(medium: &Arc<MemoryMedium>) {
+    let report = check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert_eq!(report.damaged, 0, "{:#?}", report.findings);
+}
+
+/// Each failed append comes with a change that frees a node or two, as opening and closing a file
+/// does.
+#[test]
+fn what_finds_no_space_again_and_again_sets_no_points() {
+    for (size, block_size) in VOLUMES {
+        let (medium, volume) = format(size, block_size);
+        let inode = make(&volume, "file");
+        let filled = fill(&volume, inode);
+        let filling = points(&volume);
+        for length in [1usize, 3000, 1 << 20] {
+            for round in 0..200 {
+                touch(&volume, inode, 0o600 + round % 8).unwrap();
+                // The last block may have room for a byte, and is replaced then.
+                let written = volume.append(inode, &vec![9; length + block_size as usize], false);
+                assert_eq!(written, Err(Error::NoSpace));
+            }
+        }
+        let failing = points(&volume) - filling;
+        std::eprintln!(
+            "{size} bytes in blocks of {block_size}: {filled} filled, {filling} points, {failing} then"
+        );
+        assert!(failing <= 3, "{failing} points for 600 writes that found no space");
+        assert!(filling <= 20, "{filling} points to fill {filled} bytes");
+        volume.checkpoint().unwrap();
+        assert_clean(&medium);
+    }
+}
+
+/// POSIX: after a successful posix_fallocate writes to the range do not fail for want of space; and
+/// a database that overwrites its pages goes on.
+#[test]
+fn a_full_volume_takes_rewrites_and_what_was_allocated() {
+    // The reserve of smaller volumes is just what removals need, or holds no map of blocks that are
+    // small.
+    for (size, block_size) in VOLUMES.into_iter().filter(|volume| volume.0 > 4 << 20) {
+        let (medium, volume) = format(size, block_size);
+        let block = u64::from(block_size);
+        let (old, promised, rest) =
+            (make(&volume, "old"), make(&volume, "promised"), make(&volume, "rest"));
+        let length = size / 4 / (64 * block) * (64 * block);
+        for at in (0..length).step_by(64 * block as usize) {
+            volume.write(old, at, &vec![1; 64 * block as usize], false).unwrap();
+        }
+        volume.allocate(promised, 0, length, AllocateMode::Allocate { keep_size: false }).unwrap();
+        fill(&volume, rest);
+        let before = points(&volume);
+        let mut bytes = 0;
+        for pieces in [1, 4, 16] {
+            let piece = (pieces * block).min(size / 256);
+            for (name, inode) in [("old", old), ("promised", promised)] {
+                // Single blocks here and there cut extents, and the map grows.
+                let step = if pieces == 1 { 128 * block } else { piece };
+                for at in (0..length).step_by(step as usize) {
+                    let written = volume.write(inode, at, &vec![2; piece as usize], false);
+                    assert_eq!(written, Ok(()), "{name} of {size}: {piece} bytes at {at}");
+                    bytes += piece;
+                }
+                touch(&volume, inode, 0o640).unwrap();
+            }
+        }
+        let set = points(&volume) - before;
+        std::eprintln!(
+            "{size} bytes in blocks of {block_size}: {bytes} rewritten with {set} points"
+        );
+        assert!(set <= 20 + 2 * bytes / (size / 256), "{set} points for {bytes} bytes");
+        volume.checkpoint().unwrap();
+        assert_clean(&medium);
+        volume.unlink(ROOT, b"rest").unwrap();
+        volume.unlink(ROOT, b"promised").unwrap();
+        volume.unlink(ROOT, b"old").unwrap();
+        while volume.background().unwrap() {}
+        assert_eq!(volume.statistics().unwrap().inodes, 1);
+    }
+}
+
+/// Removing a large file is background work, and what it frees waits for a transaction point.
+#[test]
+fn space_that_was_just_removed_can_be_taken() {
+    for (size, block_size) in VOLUMES {
+        for kind in 0..3 {
+            let (medium, volume) = format(size, block_size);
+            let (large, held) = (make(&volume, "large"), make(&volume, "held"));
+            volume.write(held, 0, &[1; 100], false).unwrap();
+            let filled = fill(&volume, large);
+            volume.unlink(ROOT, b"large").unwrap();
+            let new = make(&volume, "new");
+            let length = filled * 9 / 10;
+            match kind {
+                0 => volume
+                    .allocate(new, 0, length, AllocateMode::Allocate { keep_size: false })
+                    .unwrap(),
+                1 => volume
+                    .allocate(new, 0, length, AllocateMode::ZeroRange { keep_size: true })
+                    .unwrap(),
+                _ => {
+                    for at in (0..length).step_by(1 << 17) {
+                        volume.write(new, at, &[3; 1 << 17], false).unwrap();
+                    }
+                }
+            }
+            let too_much =
+                volume.allocate(new, 0, size, AllocateMode::Allocate { keep_size: false });
+            assert_eq!(too_much, Err(Error::NoSpace));
+            volume.checkpoint().unwrap();
+            assert_clean(&medium);
+        }
+    }
+}
+
+/// What a write has reserved when it finds no space is free again: nothing leaks, however often.
+#[test]
+fn no_space_halfway_leaves_nothing_reserved() {
+    for (size, block_size) in VOLUMES {
+        let (medium, volume) = format(size, block_size);
+        let inode = make(&volume, "file");
+        let block = u64::from(block_size);
+        let room = volume.statistics().unwrap().blocks_available;
+        for at in (0..room - 100).step_by(50) {
+            volume.write(inode, at * block, &vec![1; 50 * block as usize], false).unwrap();
+        }
+        let before = volume.statistics().unwrap();
+        assert_eq!(before.blocks_reserved, 0);
+        for _ in 0..20 {
+            // More than there is: it takes what is there before it finds no more.
+            let most = vec![2; (before.blocks_free * block).min(1 << 20) as usize];
+            assert_eq!(volume.append(inode, &most, false), Err(Error::NoSpace));
+            let after = volume.statistics().unwrap();
+            assert_eq!((after.blocks_reserved, after.blocks_free), (0, before.blocks_free));
+        }
+        assert!(fill(&volume, inode) >= before.blocks_available * block);
+        volume.checkpoint().unwrap();
+        assert_clean(&medium);
+    }
+}

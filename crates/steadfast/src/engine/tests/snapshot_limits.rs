@@ -1,0 +1,242 @@
+//! Snapshots where it is tight: full volumes, many snapshots, a log that was cut while a checkpoint
+//! was in flight.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use std::sync::Arc;
+
+use steadfast_media::{MemoryMedium, SimMedium, SimOptions};
+
+use crate::engine::keyspace::KeyspaceRead;
+use crate::engine::tests::TestPlatform;
+use crate::error::Error;
+use crate::format::extent::decode_birth;
+use crate::format::key::Key;
+use crate::fs::{Caller, NewNode};
+use crate::mask::TransactionMask;
+use crate::options::{FormatOptions, OpenOptions};
+use crate::tools::check::{CheckOptions, check};
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+const ROOT: InodeNumber = InodeNumber::ROOT;
+
+type Medium = Arc<MemoryMedium>;
+type TestVolume = Volume<Medium, TestPlatform>;
+
+fn format(size: u64, options: &FormatOptions) -> Medium {
+    let medium = Arc::new(MemoryMedium::new(size, 512).unwrap());
+    Volume::format(&medium, options, &TestPlatform).unwrap();
+    medium
+}
+
+fn open(medium: &Medium) -> TestVolume {
+    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap()
+}
+
+fn assert_clean(medium: &Medium) {
+    let report = check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+}
+
+fn make(volume: &TestVolume, name: &str) -> Result<InodeNumber, Error> {
+    let made = volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default())?;
+    Ok(made.inode)
+}
+
+fn without_timer() -> TransactionMask {
+    TransactionMask(TransactionMask::DEFAULT.0 & !TransactionMask::TIMER.0)
+}
+
+/// Makes files of `length` bytes until nothing fits.
+fn fill(volume: &TestVolume, prefix: &str, length: usize) -> Vec<alloc::string::String> {
+    let mut names = Vec::new();
+    loop {
+        let name = alloc::format!("{prefix}{}", names.len());
+        let made = make(volume, &name).and_then(|inode| {
+            names.push(name);
+            volume.write(inode, 0, &vec![3; length], false)
+        });
+        match made {
+            Ok(()) => {}
+            Err(Error::NoSpace) => return names,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// An extent born in the generation after a checkpoint that was in flight must not seem younger
+/// than a later snapshot.
+#[test]
+fn births_of_the_log_are_not_above_the_working_generation() {
+    let options = FormatOptions {
+        block_size: 512,
+        log_size: Some(16 << 10),
+        mask: TransactionMask::MANUAL,
+        ..FormatOptions::default()
+    };
+    let medium = format(4 << 20, &options);
+    let volume = open(&medium);
+    let mut number = 0;
+    while volume.engine.working.lock().frozen.is_none() {
+        make(&volume, &alloc::format!("{number}")).unwrap();
+        volume.transact().unwrap();
+        number += 1;
+    }
+    let durable = volume.info().generation;
+    let late = make(&volume, "late").unwrap();
+    volume.write(late, 0, &[1; 4096], false).unwrap();
+    volume.transact().unwrap();
+    drop(volume);
+
+    let volume = open(&medium);
+    assert_eq!(volume.info().generation, durable, "the checkpoint was lost");
+    let extent = |volume: &TestVolume| {
+        let found = volume.engine.reader().unwrap().get(&Key::extent(late, 0)).unwrap().unwrap();
+        decode_birth(&found).unwrap()
+    };
+    let birth = extent(&volume);
+    volume.engine.catch_up().unwrap();
+    let working = volume.engine.working.lock().generation;
+    assert!(birth.0 == durable + 2 && working >= birth && working.0 % 2 != durable % 2);
+    let snapshot = volume.snapshot_create("s").unwrap();
+    assert!(snapshot.generation >= birth);
+    volume.unlink(ROOT, b"late").unwrap();
+    volume.checkpoint().unwrap();
+    let other = make(&volume, "other").unwrap();
+    for at in 0..400 {
+        volume.write(other, at * 4096, &[2; 4096], false).unwrap();
+    }
+    volume.checkpoint().unwrap();
+    assert_clean(&medium);
+    let view =
+        Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), "s").unwrap();
+    let mut data = [0; 4096];
+    view.read(late, 0, &mut data).unwrap();
+    assert_eq!(data, [1; 4096]);
+}
+
+/// Everything can be removed, in any order, while a snapshot holds it all and the volume is full.
+#[test]
+fn a_full_volume_under_a_snapshot_can_be_emptied() {
+    for (length, size, block_size) in
+        [(20_000, 16 << 20, 4096), (700, 8 << 20, 512), (90, 4 << 20, 512)]
+    {
+        let options =
+            FormatOptions { block_size, mask: without_timer(), ..FormatOptions::default() };
+        let medium = format(size, &options);
+        let volume = open(&medium);
+        let count = volume.statistics().unwrap().blocks_available * u64::from(block_size) / 8;
+        let mut names = Vec::new();
+        for number in 0..count / (length as u64 + 400) {
+            let name = alloc::format!("before{number}");
+            let inode = make(&volume, &name).unwrap();
+            volume.write(inode, 0, &vec![1; length], false).unwrap();
+            names.push(name);
+        }
+        volume.snapshot_create("s").unwrap();
+        names.extend(fill(&volume, "after", length));
+        assert!(matches!(volume.snapshot_create("t"), Err(Error::NoSpace) | Ok(_)));
+        let mut seed = 5u64;
+        while !names.is_empty() {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let name = names.swap_remove((seed >> 33) as usize % names.len());
+            volume.unlink(ROOT, name.as_bytes()).unwrap();
+        }
+        volume.checkpoint().unwrap();
+        assert_clean(&medium);
+        fill(&volume, "again", length);
+        for name in volume.snapshots().unwrap() {
+            volume.snapshot_delete(&name.name).unwrap();
+        }
+        // Also without background work a writer gets what the snapshot held.
+        fill(&volume, "last", length);
+        while volume.background().unwrap() {}
+        volume.checkpoint().unwrap();
+        assert_clean(&medium);
+        assert_eq!(volume.statistics().unwrap().blocks_snapshots, 0);
+    }
+}
+
+/// The blocks of a snapshot that was deleted count as used in the state of a later one. All that is
+/// free may be among them.
+#[test]
+fn a_full_volume_goes_back_past_deleted_snapshots() {
+    let options =
+        FormatOptions { block_size: 512, mask: without_timer(), ..FormatOptions::default() };
+    let medium = format(4 << 20, &options);
+    let volume = open(&medium);
+    let kept = make(&volume, "kept").unwrap();
+    volume.write(kept, 0, &[9; 5000], false).unwrap();
+    let large = make(&volume, "large").unwrap();
+    let free = volume.statistics().unwrap().blocks_available * 512;
+    for at in 0..free * 8 / 10 / 4096 {
+        volume.write(large, at * 4096, &[1; 4096], false).unwrap();
+    }
+    volume.snapshot_create("old").unwrap();
+    volume.unlink(ROOT, b"large").unwrap();
+    while volume.background().unwrap() {}
+    volume.snapshot_create("s").unwrap();
+    volume.snapshot_delete("old").unwrap();
+    while volume.background().unwrap() {}
+    fill(&volume, "fill", 9000);
+    fill(&volume, "small", 60);
+    volume.snapshot_rollback("s", false).unwrap();
+    while volume.background().unwrap() {}
+    volume.checkpoint().unwrap();
+    assert_clean(&medium);
+    assert_eq!(volume.lookup(ROOT, b"fill0").unwrap_err(), Error::NotFound);
+    let mut data = [0; 5000];
+    volume.read(kept, 0, &mut data).unwrap();
+    assert_eq!(data, [9; 5000]);
+    assert_eq!(volume.engine.working.lock().snapshots.keys, 1);
+    assert!(volume.statistics().unwrap().blocks_available * 512 > free * 9 / 10);
+}
+
+/// Requests of the medium, and nodes read from it, for making a file: the median of some times.
+fn cost(medium: &Arc<SimMedium>, volume: &Volume<Arc<SimMedium>, TestPlatform>) -> (u64, u64, u64) {
+    let create = || {
+        volume.create(ROOT, b"name", NewNode::Regular, 0o644, &Caller::default()).unwrap();
+        volume.transact().unwrap();
+        volume.checkpoint().unwrap();
+        volume.unlink(ROOT, b"name").unwrap();
+        volume.checkpoint().unwrap();
+        volume.checkpoint().unwrap();
+    };
+    // The first rounds copy what the last snapshot holds.
+    for _ in 0..8 {
+        create();
+    }
+    let mut costs = [(); 9].map(|()| {
+        let (before, cache) = (medium.counters(), volume.engine.store.cache_use());
+        create();
+        let (after, now) = (medium.counters(), volume.engine.store.cache_use());
+        (after.writes - before.writes, after.reads - before.reads, now.misses - cache.misses)
+    });
+    costs.sort_unstable();
+    costs[4]
+}
+
+#[test]
+fn a_thousand_snapshots_cost_nothing() {
+    let run = |snapshots: u64| {
+        let medium = Arc::new(SimMedium::new(SimOptions::disk(512 << 20)));
+        let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
+        Volume::format(&medium, &options, &TestPlatform).unwrap();
+        let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+        for number in 0..2000u32 {
+            let name = alloc::format!("file {number}");
+            volume
+                .create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default())
+                .unwrap();
+            if number % 2 == 0 && u64::from(number) / 2 < snapshots {
+                volume.snapshot_create(&alloc::format!("snapshot {number}")).unwrap();
+            }
+        }
+        volume.checkpoint().unwrap();
+        assert_eq!(volume.snapshots().unwrap().len() as u64, snapshots);
+        cost(&medium, &volume)
+    };
+    let (none, many) = (run(0), run(1000));
+    assert_eq!(none, many, "writes, reads, nodes read");
+}

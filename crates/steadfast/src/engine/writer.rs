@@ -1,0 +1,219 @@
+//! Changing: one writer at a time.
+
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::sync::atomic::Ordering;
+
+use lock_api::MutexGuard;
+use steadfast_media::{ErrorClass, Medium, MediumError};
+
+use crate::engine::Engine;
+use crate::engine::apply::Origin;
+use crate::engine::keyspace::{Keyspace, KeyspaceRead, SpaceClass, Visit};
+use crate::engine::state::Working;
+use crate::error::{Error, Result};
+use crate::format::key::Key;
+use crate::format::{Mutation, Value};
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::space::Roots;
+use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
+
+/// The only writer of metadata while it exists.
+pub(crate) struct Writer<'a, M: Medium, P: Platform> {
+    engine: &'a Engine<M, P>,
+    working: RefCell<MutexGuard<'a, P::Mutex, Working>>,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Becomes the only writer of metadata, as soon as the volume can take changes.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Poisoned`; those of the medium.
+    pub(crate) fn writer(&self) -> Result<Writer<'_, M, P>> {
+        self.check_writable()?;
+        self.look_now_and_then()?;
+        self.relieve()?;
+        let writer = Writer { engine: self, working: RefCell::new(self.working.lock()) };
+        writer.working.borrow_mut().fits_later = None;
+        Ok(writer)
+    }
+
+    /// Reserves up to `blocks` blocks near `goal` for data, as one run that may be shorter.
+    ///
+    /// # Errors
+    /// `NoSpace`; `ReadOnly`, `Poisoned`.
+    pub(crate) fn reserve(
+        &self,
+        blocks: u64,
+        goal: Option<BlockAddress>,
+        class: SpaceClass,
+    ) -> Result<BlockRun> {
+        self.check_writable()?;
+        self.look_now_and_then()?;
+        self.reserve_in(&mut self.working.lock(), blocks, goal, class)
+    }
+
+    pub(crate) fn release_blocks(&self, run: BlockRun) {
+        self.working.lock().space.release(run);
+    }
+
+    fn reserve_in(
+        &self,
+        working: &mut Working,
+        blocks: u64,
+        goal: Option<BlockAddress>,
+        class: SpaceClass,
+    ) -> Result<BlockRun> {
+        let roots = self.roots(working);
+        let kept = self.kept_from_data(working, class);
+        if !self.has_room(working, &roots, kept)? {
+            return Err(Error::NoSpace);
+        }
+        let blocks = blocks.min(self.available(working).saturating_sub(kept));
+        if blocks == 0 {
+            return Err(Error::NoSpace);
+        }
+        let together = self.store.superblock.node_blocks() > 1;
+        if working.space.available() < blocks {
+            self.trim_pool(working, if together { kept.div_ceil(self.node_cost()) } else { 0 });
+        }
+        match working.space.reserve_data(&self.store, &roots, blocks, goal) {
+            Err(Error::NoSpace) if together => {
+                self.reserve_before_nodes(working, &roots, blocks, goal, kept)
+            }
+            reserved => reserved,
+        }
+    }
+
+    /// Nodes that were set aside lie where data may be, and what is free lies where it may not:
+    /// sets them aside anew behind the data. Where they do not find their place then, nothing is
+    /// reserved.
+    fn reserve_before_nodes(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        blocks: u64,
+        goal: Option<BlockAddress>,
+        kept: u64,
+    ) -> Result<BlockRun> {
+        self.empty_pool(working);
+        let run = working.space.reserve_data(&self.store, roots, blocks, goal)?;
+        working.space.look_for_nodes_behind_data();
+        let has_room = self.has_room(working, roots, kept);
+        if !matches!(has_room, Ok(true)) {
+            working.space.release(run);
+            has_room?;
+            return Err(Error::NoSpace);
+        }
+        Ok(run)
+    }
+
+    /// An event of the mask has happened: a transaction point if the mask has it.
+    pub(crate) fn event(&self, event: TransactionMask) -> Result<()> {
+        if self.active_mask().contains(event) { self.transact_now() } else { Ok(()) }
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Poisoned("it has been closed"));
+        }
+        Ok(())
+    }
+
+    /// Whether there is a state to show.
+    pub(super) fn check_shown(&self) -> Result<()> {
+        if self.lost.load(Ordering::Acquire) { Err(self.poisoned()) } else { Ok(()) }
+    }
+
+    pub(super) fn poisoned(&self) -> Error {
+        Error::Poisoned(self.failure.lock().unwrap_or("an earlier failure"))
+    }
+
+    /// As for a change, but where a rollback has failed another one may be tried.
+    pub(crate) fn check_rollback(&self) -> Result<()> {
+        if self.lost.load(Ordering::Acquire) { self.check_open() } else { self.check_writable() }
+    }
+
+    /// Whether changes are taken. The log is replayed then.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.failed.load(Ordering::Acquire) {
+            return Err(self.poisoned());
+        }
+        self.catch_up()
+    }
+
+    /// Why the volume takes no changes any more, if it went read-only by itself.
+    pub(crate) fn failure(&self) -> Option<&'static str> {
+        *self.failure.lock()
+    }
+
+    /// The volume cannot go on safely: read-only from now on. Returns `error`.
+    pub(super) fn fail(&self, why: &'static str, error: Error) -> Error {
+        let why = match error {
+            Error::Medium(MediumError { class: ErrorClass::Full, .. }) => {
+                "the storage below it is full"
+            }
+            _ => why,
+        };
+        self.failure.lock().get_or_insert(why);
+        self.failed.store(true, Ordering::Release);
+        error
+    }
+}
+
+impl<M: Medium, P: Platform> Writer<'_, M, P> {
+    /// Whether the last change that did not fit will fit behind a transaction point, where that was
+    /// counted.
+    pub(crate) fn fits_later(&self) -> Option<bool> {
+        self.working.borrow().fits_later
+    }
+}
+
+impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
+    fn get(&self, key: &Key) -> Result<Option<Value>> {
+        self.engine.look_up(&self.engine.view.read(), key)
+    }
+
+    fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.engine.look_up_with(&self.engine.view.read(), key, take)
+    }
+
+    fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
+        self.engine.look_up_scan(&self.engine.view.read(), from, to, visit)
+    }
+
+    fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
+        self.engine.look_up_next(&self.engine.view.read(), from, to)
+    }
+
+    fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
+        self.engine.look_up_previous(&self.engine.view.read(), from, to)
+    }
+
+    fn value_len_max(&self) -> usize {
+        self.engine.store.superblock.value_len_max()
+    }
+}
+
+impl<M: Medium, P: Platform> Keyspace for Writer<'_, M, P> {
+    fn commit(&self, mutations: Vec<Mutation>, class: SpaceClass) -> Result<()> {
+        self.engine.apply(&mut self.working.borrow_mut(), mutations, Origin::Operation(class))
+    }
+
+    fn allocate_inode(&self) -> Result<InodeNumber> {
+        Ok(self.engine.next_inode(&mut self.working.borrow_mut()))
+    }
+
+    fn generation(&self) -> Generation {
+        self.working.borrow().generation
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.store.platform.now()
+    }
+}

@@ -1,0 +1,484 @@
+//! A node: a sorted array of slots that grows up, and a heap of values that grows down, in one
+//! buffer that is the node's form on the medium.
+//!
+//! Invariants, checked once when a node is read and kept by every change: keys ascend strictly;
+//! every value lies in the heap; the values of a branch are [`NodePointer`]s, and a branch has at
+//! least one. The gap between slots and heap is zero when the node is written.
+
+use alloc::vec::Vec;
+
+use crate::error::Error;
+use crate::format::NodePointer;
+use crate::format::key::Key;
+use crate::memory;
+use crate::types::{BlockAddress, Generation};
+
+/// First bytes of every node.
+pub const NODE_MAGIC: [u8; 4] = *b"SFND";
+const MAGIC: u32 = u32::from_le_bytes(NODE_MAGIC);
+/// Bytes before the slots.
+pub const HEADER: usize = 48;
+const SLOT: usize = Key::LEN + 4;
+
+// Header fields.
+const AT_LEVEL: usize = 4;
+const AT_COUNT: usize = 6;
+const AT_GENERATION: usize = 8;
+const AT_VOLUME: usize = 16;
+const AT_ADDRESS: usize = 24;
+const AT_HEAP: usize = 32;
+const AT_LIVE: usize = 36;
+
+/// Bytes that an item with a value of this length takes.
+pub const fn item_size(value_len: usize) -> usize {
+    SLOT + value_len
+}
+
+/// Bytes for items in a node of this size.
+pub const fn item_capacity(node_size: usize) -> usize {
+    node_size - HEADER
+}
+
+/// Largest value that fits a node of this size, bytes.
+pub const fn value_len_max(node_size: usize) -> usize {
+    item_capacity(node_size) - item_size(0)
+}
+
+/// A node in memory.
+#[derive(PartialEq, Eq)]
+pub struct Node {
+    bytes: Vec<u8>,
+}
+
+impl Node {
+    /// An empty node. `volume` is the first half of the volume's uuid, `address` the first copy's
+    /// block.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn new(
+        node_size: usize,
+        level: u8,
+        generation: Generation,
+        volume: u64,
+        address: u64,
+    ) -> Result<Node, Error> {
+        let mut node = Node::blank(node_size)?;
+        node.begin(node_size, level, generation, volume, address);
+        Ok(node)
+    }
+
+    /// Memory for a node; nothing else can be done with it before [`begin`](Self::begin) or
+    /// [`copy_from`](Self::copy_from).
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn blank(node_size: usize) -> Result<Node, Error> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(node_size).map_err(|_| Error::OutOfMemory)?;
+        Ok(Node { bytes })
+    }
+
+    /// Makes it an empty node, see [`new`](Self::new).
+    pub fn begin(
+        &mut self,
+        node_size: usize,
+        level: u8,
+        generation: Generation,
+        volume: u64,
+        address: u64,
+    ) {
+        self.bytes.clear();
+        self.bytes.resize(node_size, 0);
+        self.put(0, &MAGIC.to_le_bytes());
+        self.bytes[AT_LEVEL] = level;
+        self.put(AT_VOLUME, &volume.to_le_bytes());
+        self.set_heap(self.bytes.len());
+        self.stamp(generation, address);
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn copy(&self) -> Result<Node, Error> {
+        Ok(Node { bytes: memory::copy(&self.bytes)? })
+    }
+
+    /// Makes it equal to `other`, a node of the same volume.
+    pub fn copy_from(&mut self, other: &Node) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&other.bytes);
+    }
+
+    /// Takes a buffer that was read; `Err` says what is wrong with it.
+    pub fn from_bytes(bytes: Vec<u8>, volume: u64) -> Result<Node, &'static str> {
+        let node = Node { bytes };
+        node.validate(volume)?;
+        Ok(node)
+    }
+
+    fn validate(&self, volume: u64) -> Result<(), &'static str> {
+        let size = self.bytes.len();
+        if self.u32(0) != MAGIC {
+            return Err("no node magic");
+        }
+        if self.u64(AT_VOLUME) != volume {
+            return Err("node of another volume");
+        }
+        let heap = self.u32(AT_HEAP) as usize;
+        let slots_end = HEADER + self.count() * SLOT;
+        if heap > size || slots_end > heap {
+            return Err("node slots overlap the heap");
+        }
+        let mut live = 0;
+        for index in 0..self.count() {
+            let (offset, length) = self.slot(index);
+            if (length > 0 && offset < heap) || offset + length > size {
+                return Err("value outside the heap");
+            }
+            if self.level() > 0 && length != NodePointer::LEN {
+                return Err("branch value is no pointer");
+            }
+            if index > 0 && self.key(index - 1) >= self.key(index) {
+                return Err("keys out of order");
+            }
+            live += length;
+        }
+        if live != self.live() || live > size - heap {
+            return Err("wrong count of live bytes");
+        }
+        if self.level() > 0 && self.count() == 0 {
+            return Err("empty branch");
+        }
+        Ok(())
+    }
+
+    /// The node's bytes as they go to the medium.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// 0 for a leaf, distance to the leaves for a branch.
+    #[inline]
+    pub fn level(&self) -> u8 {
+        self.bytes[AT_LEVEL]
+    }
+
+    /// Number of items.
+    #[inline]
+    pub fn count(&self) -> usize {
+        usize::from(u16::from_le_bytes([self.bytes[AT_COUNT], self.bytes[AT_COUNT + 1]]))
+    }
+
+    /// Generation in which the node was written.
+    #[inline]
+    pub fn generation(&self) -> Generation {
+        Generation(self.u64(AT_GENERATION))
+    }
+
+    /// Where the node says that its first copy is.
+    pub fn address(&self) -> BlockAddress {
+        BlockAddress(self.u64(AT_ADDRESS))
+    }
+
+    /// Sets generation and address of a copied node.
+    pub fn stamp(&mut self, generation: Generation, address: u64) {
+        self.put(AT_GENERATION, &generation.0.to_le_bytes());
+        self.put(AT_ADDRESS, &address.to_le_bytes());
+    }
+
+    /// The key at `index`, which is below `count`.
+    #[inline]
+    pub fn key(&self, index: usize) -> Key {
+        let at = HEADER + index * SLOT;
+        let mut key = Key::MIN;
+        key.0.copy_from_slice(&self.bytes[at..at + Key::LEN]);
+        key
+    }
+
+    /// The value at `index`, which is below `count`.
+    #[inline]
+    pub fn value(&self, index: usize) -> &[u8] {
+        let (offset, length) = self.slot(index);
+        &self.bytes[offset..offset + length]
+    }
+
+    /// The child pointer at `index` of a branch.
+    #[inline]
+    pub fn child(&self, index: usize) -> NodePointer {
+        let mut bytes = [0; NodePointer::LEN];
+        bytes.copy_from_slice(self.value(index));
+        NodePointer::decode(&bytes)
+    }
+
+    /// `Ok` with the index of `key`, or `Err` with the index where it would go.
+    #[inline]
+    pub fn search(&self, key: &Key) -> Result<usize, usize> {
+        let (slots, _) = self.bytes[HEADER..HEADER + self.count() * SLOT].as_chunks::<SLOT>();
+        let key = key.order();
+        slots.binary_search_by(|slot| {
+            let mut here = Key::MIN;
+            here.0.copy_from_slice(&slot[..Key::LEN]);
+            here.order().cmp(&key)
+        })
+    }
+
+    /// Index of the child of a branch whose range holds `key`.
+    #[inline]
+    pub fn child_index(&self, key: &Key) -> usize {
+        match self.search(key) {
+            Ok(index) => index,
+            Err(index) => index.saturating_sub(1),
+        }
+    }
+
+    /// The child of a branch that the way to a key that changes goes on to, and its index.
+    pub fn step_to_change(&mut self, key: &Key) -> (usize, NodePointer) {
+        let index = self.child_index(key);
+        if index == 0 && *key < self.key(0) {
+            // The branch has taken the place of a removed one in front of it. Its first key is a
+            // lower bound, or the parts of a child that splits would not stay in order.
+            self.lower_first_key(key);
+        }
+        (index, self.child(index))
+    }
+
+    /// Bytes that items take.
+    #[inline]
+    pub fn used(&self) -> usize {
+        self.count() * SLOT + self.live()
+    }
+
+    /// Bytes left for items.
+    #[inline]
+    pub fn free(&self) -> usize {
+        self.bytes.len() - HEADER - self.used()
+    }
+
+    /// Inserts at `index`. The item fits ([`free`](Self::free)).
+    pub fn insert(&mut self, index: usize, key: &Key, value: &[u8]) {
+        let count = self.count();
+        self.make_gap(item_size(value.len()));
+        let at = HEADER + index * SLOT;
+        self.bytes.copy_within(at..HEADER + count * SLOT, at + SLOT);
+        self.put(at, &key.0);
+        self.set_count(count + 1);
+        self.put_value(index, value);
+    }
+
+    /// Replaces the value at `index` where the new one fits in the place of the old one; `false`
+    /// otherwise.
+    #[inline]
+    pub fn replace(&mut self, index: usize, value: &[u8]) -> bool {
+        let (offset, length) = self.slot(index);
+        if length == value.len() {
+            self.put(offset, value);
+            return true;
+        }
+        if self.free() + length < value.len() {
+            return false;
+        }
+        // Drop the old value, then place the new one.
+        self.set_live(self.live() - length);
+        self.set_slot(index, self.bytes.len(), 0);
+        self.make_gap(value.len());
+        self.put_value(index, value);
+        true
+    }
+
+    /// Sets the first key of a branch, which has children, to a lower one.
+    pub fn lower_first_key(&mut self, key: &Key) {
+        self.put(HEADER, &key.0);
+    }
+
+    /// Removes the item at `index`.
+    pub fn remove(&mut self, index: usize) {
+        let count = self.count();
+        let (_, length) = self.slot(index);
+        self.set_live(self.live() - length);
+        let at = HEADER + index * SLOT;
+        self.bytes.copy_within(at + SLOT..HEADER + count * SLOT, at);
+        self.set_count(count - 1);
+    }
+
+    /// Zeroes the gap between slots and heap, so that no stale byte reaches the medium.
+    pub fn tidy(&mut self) {
+        let start = HEADER + self.count() * SLOT;
+        let heap = self.u32(AT_HEAP) as usize;
+        self.bytes[start..heap].fill(0);
+    }
+
+    /// Makes `needed` contiguous bytes between slots and heap, moving values together when it must.
+    fn make_gap(&mut self, needed: usize) {
+        let heap = self.u32(AT_HEAP) as usize;
+        if heap - (HEADER + self.count() * SLOT) >= needed {
+            return;
+        }
+        let mut end = self.bytes.len();
+        if let Ok(old) = memory::copy(&self.bytes) {
+            for index in 0..self.count() {
+                let (offset, length) = self.slot(index);
+                end -= length;
+                self.bytes[end..end + length].copy_from_slice(&old[offset..offset + length]);
+                self.set_slot(index, end, length);
+            }
+        } else {
+            end = self.compact_in_place();
+        }
+        self.set_heap(end);
+        assert!(
+            end - (HEADER + self.count() * SLOT) >= needed,
+            "caller checked that the item fits"
+        );
+    }
+
+    /// Moves the values together, the last one first, without memory for a copy; slower. Returns
+    /// where the heap begins.
+    fn compact_in_place(&mut self) -> usize {
+        let mut end = self.bytes.len();
+        loop {
+            // What has been moved is at `end` or behind it.
+            let places = (0..self.count()).map(|index| (self.slot(index).0, index));
+            let Some((offset, index)) = places.filter(|(offset, _)| *offset < end).max() else {
+                return end;
+            };
+            let (_, length) = self.slot(index);
+            end -= length;
+            self.bytes.copy_within(offset..offset + length, end);
+            self.set_slot(index, end, length);
+        }
+    }
+
+    #[inline]
+    fn put_value(&mut self, index: usize, value: &[u8]) {
+        let start = self.u32(AT_HEAP) as usize - value.len();
+        self.put(start, value);
+        self.set_slot(index, start, value.len());
+        self.set_heap(start);
+        self.set_live(self.live() + value.len());
+    }
+
+    #[inline]
+    fn slot(&self, index: usize) -> (usize, usize) {
+        let at = HEADER + index * SLOT + Key::LEN;
+        let field =
+            |at: usize| usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]));
+        (field(at), field(at + 2))
+    }
+
+    #[inline]
+    fn set_slot(&mut self, index: usize, offset: usize, length: usize) {
+        let at = HEADER + index * SLOT + Key::LEN;
+        // An empty value may sit at the very end of a 64 KiB node, whose offset does not fit 16
+        // bits.
+        let offset = if length == 0 { offset.min(usize::from(u16::MAX)) } else { offset };
+        self.put(at, &(offset as u16).to_le_bytes());
+        self.put(at + 2, &(length as u16).to_le_bytes());
+    }
+
+    #[inline]
+    fn live(&self) -> usize {
+        self.u32(AT_LIVE) as usize
+    }
+
+    #[inline]
+    fn set_live(&mut self, live: usize) {
+        self.put(AT_LIVE, &(live as u32).to_le_bytes());
+    }
+
+    #[inline]
+    fn set_heap(&mut self, heap: usize) {
+        self.put(AT_HEAP, &(heap as u32).to_le_bytes());
+    }
+
+    #[inline]
+    fn set_count(&mut self, count: usize) {
+        self.put(AT_COUNT, &(count as u16).to_le_bytes());
+    }
+
+    #[inline]
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes([
+            self.bytes[at],
+            self.bytes[at + 1],
+            self.bytes[at + 2],
+            self.bytes[at + 3],
+        ])
+    }
+
+    #[inline]
+    fn u64(&self, at: usize) -> u64 {
+        u64::from(self.u32(at)) | u64::from(self.u32(at + 4)) << 32
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::InodeNumber;
+    use alloc::collections::BTreeMap;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn key(number: u64) -> Key {
+        Key::inode(InodeNumber(number))
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map(operations in prop::collection::vec((0u64..40, prop::option::of(0usize..120)), 1..200)) {
+            let mut node = Node::new(1024, 0, Generation(1), 7, 9).unwrap();
+            let mut map = BTreeMap::<Key, Vec<u8>>::new();
+            for (number, length) in operations {
+                let key = key(number);
+                match (length, node.search(&key)) {
+                    (Some(length), Ok(index)) => {
+                        let value = vec![number as u8; length];
+                        let fits = node.free() + node.value(index).len() >= length;
+                        prop_assert_eq!(node.replace(index, &value), fits);
+                        if fits {
+                            map.insert(key, value);
+                        }
+                    }
+                    (Some(length), Err(index)) => {
+                        if node.free() >= item_size(length) {
+                            let value = vec![number as u8; length];
+                            node.insert(index, &key, &value);
+                            map.insert(key, value);
+                        }
+                    }
+                    (None, Ok(index)) => {
+                        node.remove(index);
+                        map.remove(&key);
+                    }
+                    (None, Err(_)) => prop_assert!(!map.contains_key(&key)),
+                }
+                node.tidy();
+                let node = Node::from_bytes(node.bytes.clone(), 7).map_err(TestCaseError::fail)?;
+                let found: Vec<_> = (0..node.count()).map(|i| (node.key(i), node.value(i).to_vec())).collect();
+                prop_assert_eq!(found, map.clone().into_iter().collect::<Vec<_>>());
+            }
+        }
+
+        #[test]
+        fn hostile_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 512), fix in any::<bool>()) {
+            if fix {
+                bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+                bytes[AT_VOLUME..AT_VOLUME + 8].copy_from_slice(&7u64.to_le_bytes());
+                bytes[AT_COUNT + 1] = 0;
+                bytes[AT_COUNT] %= 4;
+            }
+            if let Ok(node) = Node::from_bytes(bytes, 7) {
+                for index in 0..node.count() {
+                    let _ = (node.key(index), node.value(index));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! The form of a log record.
+//!
+//! ```text
+//! magic u32 | flags u32 | volume id u64 | lsn u64 | epoch u64 | previous digest 16 | payload length u32 | index u32 | digest 16
+//! payload: { key 17 | tag }* for removals, { key 17 | tag | length u16 | value }* for puts, in the order of the keys;
+//!          or the same [packed](crate::format::pack), as a flag says
+//! ```
+//! The index is the record's number in its [group](crate::log::group); bit 0 of a tag says put, bit 1
+//! that an earlier record of the group has the mutation. The digest covers header (with the digest
+//! field zero) and payload. A record begins at a block boundary, and none of its other blocks
+//! begins with the magic.
+
+use alloc::vec::Vec;
+
+use crate::error::{Error, Result};
+use crate::format::key::Key;
+use crate::format::pack::{pack, unpack};
+use crate::format::{DIGEST_SIZE, Digest, FieldReader, FieldWriter, LogPosition, digest_of};
+use crate::memory;
+use crate::sabotage::{Sabotage, planted};
+use crate::types::Lsn;
+
+/// A value's bytes.
+pub type Value = Vec<u8>;
+
+/// One change to the map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mutation {
+    /// Which key.
+    pub key: Key,
+    /// The new value, or `None` to remove the key (it exists).
+    pub value: Option<Value>,
+}
+
+/// Bytes before the payload.
+pub const RECORD_HEADER: usize = 72;
+const AT_DIGEST: usize = RECORD_HEADER - DIGEST_SIZE;
+const MAGIC: u32 = u32::from_le_bytes(*b"SFLR");
+/// The data that the record names may have been in flight together with it: replay checks it.
+const FLAG_CHECK_DATA: u32 = 1;
+/// The payload is [packed](crate::format::pack).
+const FLAG_PACKED: u32 = 2;
+pub(crate) const TAG_PUT: u8 = 1;
+/// An earlier record of the group has the mutation: its data is durable.
+pub(crate) const TAG_SETTLED: u8 = 2;
+
+/// Collects the mutations of one record.
+pub struct RecordBuilder {
+    payload: Vec<u8>,
+}
+
+/// A record whose payload is settled, in the form that it has on the medium, and its header not
+/// yet.
+pub struct Body {
+    /// With room for the header in front, and for the padding behind.
+    bytes: Vec<u8>,
+    packed: bool,
+}
+
+impl RecordBuilder {
+    /// An empty record with room for `payload` bytes.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn new(payload: usize) -> Result<RecordBuilder> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(payload).map_err(|_| Error::OutOfMemory)?;
+        Ok(RecordBuilder { payload: bytes })
+    }
+
+    /// Payload bytes that one mutation takes, where it is not packed.
+    pub fn size_of(value_len: Option<usize>) -> usize {
+        Key::LEN + 1 + value_len.map_or(0, |length| length + 2)
+    }
+
+    /// Adds a mutation.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, where it is more than there was to be.
+    pub fn add(&mut self, key: &Key, value: Option<&[u8]>) -> Result<()> {
+        encode(&mut self.payload, key, value.map_or(0, |_| TAG_PUT), value)
+    }
+
+    /// The record that also has the mutations of `settled`, the payload of an earlier record, which
+    /// this one's overrule. Both are in the order of their keys, and so is the result.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn joined(&self, settled: &[u8]) -> Result<RecordBuilder> {
+        let mut joined = RecordBuilder::new(self.payload.len() + settled.len())?;
+        let mut new = Encoded(&self.payload).peekable();
+        for (key, form, value) in Encoded(settled) {
+            while let Some((key, form, value)) = new.next_if(|(new, ..)| *new < key) {
+                encode(&mut joined.payload, &key, form, value)?;
+            }
+            let overruled = new.peek().is_some_and(|(new, ..)| *new == key);
+            if overruled || planted(Sabotage::ForgetSettled) {
+                continue;
+            }
+            encode(&mut joined.payload, &key, form | TAG_SETTLED, value)?;
+        }
+        for (key, form, value) in new {
+            encode(&mut joined.payload, &key, form, value)?;
+        }
+        Ok(joined)
+    }
+
+    /// The payload so far, not packed.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// See [`payload`](Self::payload).
+    pub fn into_payload(self) -> Vec<u8> {
+        self.payload
+    }
+
+    /// The record with the payload as it is now: packed, where that is shorter.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn body(&self, block_size: usize) -> Result<Body> {
+        let packed = pack(&self.payload)?;
+        let payload = packed.as_ref().unwrap_or(&self.payload);
+        let mut bytes = Vec::new();
+        let room = RECORD_HEADER + payload.len() + block_size;
+        bytes.try_reserve_exact(room).map_err(|_| Error::OutOfMemory)?;
+        bytes.resize(RECORD_HEADER, 0);
+        bytes.extend_from_slice(payload);
+        Ok(Body { bytes, packed: packed.is_some() })
+    }
+}
+
+impl Body {
+    /// Whether a block behind the first begins as a record does. The content of files is in it.
+    pub fn has_false_start(&self, block_size: usize) -> bool {
+        self.bytes.chunks(block_size).skip(1).any(|block| block.starts_with(&MAGIC.to_le_bytes()))
+    }
+
+    /// Bytes of the record, without the padding.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The finished record, padded to whole blocks, and its digest.
+    pub fn finish(
+        mut self,
+        position: &LogPosition,
+        index: u32,
+        volume: u64,
+        check_data: bool,
+        block_size: usize,
+        crc: impl Fn(&[u8]) -> u32,
+    ) -> (Vec<u8>, Digest) {
+        let payload = (self.bytes.len() - RECORD_HEADER) as u32;
+        let flags = if check_data { FLAG_CHECK_DATA } else { 0 }
+            | if self.packed { FLAG_PACKED } else { 0 };
+        FieldWriter::new(&mut self.bytes)
+            .u32(MAGIC)
+            .u32(flags)
+            .u64(volume)
+            .u64(position.lsn.0)
+            .u64(position.epoch)
+            .bytes(&position.previous)
+            .u32(payload)
+            .u32(index);
+        let digest = digest_of(crc(&self.bytes));
+        self.bytes[AT_DIGEST..RECORD_HEADER].copy_from_slice(&digest);
+        let padded = self.bytes.len().next_multiple_of(block_size);
+        self.bytes.resize(padded, 0);
+        (self.bytes, digest)
+    }
+}
+
+/// Appends a mutation to a payload.
+pub(crate) fn encode(
+    payload: &mut Vec<u8>,
+    key: &Key,
+    tag: u8,
+    value: Option<&[u8]>,
+) -> Result<()> {
+    start(payload, key, tag, value.map(<[u8]>::len))?;
+    payload.extend_from_slice(value.unwrap_or_default());
+    Ok(())
+}
+
+/// Appends what is in front of the value of a mutation, with room for that.
+pub(crate) fn start(
+    payload: &mut Vec<u8>,
+    key: &Key,
+    tag: u8,
+    value_len: Option<usize>,
+) -> Result<()> {
+    payload.try_reserve(RecordBuilder::size_of(value_len)).map_err(|_| Error::OutOfMemory)?;
+    payload.extend_from_slice(&key.0);
+    payload.push(tag);
+    if let Some(length) = value_len {
+        payload.extend_from_slice(&(length as u16).to_le_bytes());
+    }
+    Ok(())
+}
+
+/// The mutations of a payload that this program has made: key, tag and value of each.
+pub(crate) struct Encoded<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for Encoded<'a> {
+    type Item = (Key, u8, Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut fields = FieldReader::new(self.0);
+        let (key, tag) = (Key(fields.array()), fields.u8());
+        let value = if tag & TAG_PUT != 0 {
+            let length = usize::from(fields.u16());
+            fields.bytes(length)
+        } else {
+            None
+        };
+        self.0 = fields.rest();
+        (!fields.overrun()).then_some((key, tag, value))
+    }
+}
+
+/// What the header of a record says, before anything is checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    /// Number of the record.
+    pub lsn: Lsn,
+    /// The mount that wrote it.
+    pub epoch: u64,
+    /// Digest of the record before its group.
+    pub previous: Digest,
+    /// Its number in its group.
+    pub index: u32,
+    /// Bytes of mutations.
+    pub payload: usize,
+    /// Digest of the record, if it is whole.
+    pub digest: Digest,
+}
+
+impl Header {
+    /// Of the record whose first bytes these are, if they are one's of this volume.
+    pub fn decode(bytes: &[u8], volume: u64) -> Option<Header> {
+        let mut fields = FieldReader::new(bytes.get(..RECORD_HEADER)?);
+        let magic = fields.u32();
+        let _flags = fields.u32();
+        if magic != MAGIC || fields.u64() != volume {
+            return None;
+        }
+        let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
+        let previous = fields.array();
+        let payload = fields.u32() as usize;
+        Some(Header { lsn, epoch, previous, payload, index: fields.u32(), digest: fields.array() })
+    }
+
+    /// Whether the record belongs to the group that comes next at `position`.
+    pub fn follows(&self, position: &LogPosition) -> bool {
+        let first = self.lsn.0.checked_sub(u64::from(self.index));
+        let chained = self.epoch >= position.epoch
+            && self.epoch < u64::MAX / 2
+            && self.previous == position.previous;
+        (first == Some(position.lsn.0) && chained) || planted(Sabotage::IgnoreChain)
+    }
+}
+
+/// A record that was read.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Its number.
+    pub lsn: Lsn,
+    /// Its number in its group.
+    pub index: u32,
+    /// The mount that wrote it.
+    pub epoch: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// The data that it names has to be checked where no later record shows that it was flushed.
+    pub check_data: bool,
+    payload: Vec<u8>,
+}
+
+impl Record {
+    /// Checks and takes apart a whole record; `None` where it is damaged, or packed and malformed.
+    pub fn decode(
+        bytes: &[u8],
+        payload_len: usize,
+        crc: impl Fn(&[u8]) -> u32,
+    ) -> Result<Option<Record>> {
+        let whole = RECORD_HEADER.checked_add(payload_len).and_then(|length| bytes.get(..length));
+        let Some(mut whole) = whole.map(memory::copy).transpose()? else { return Ok(None) };
+        let mut stored = Digest::default();
+        stored.copy_from_slice(&whole[AT_DIGEST..RECORD_HEADER]);
+        whole[AT_DIGEST..RECORD_HEADER].fill(0);
+        if digest_of(crc(&whole)) != stored && !planted(Sabotage::AcceptTornRecord) {
+            return Ok(None);
+        }
+        let mut fields = FieldReader::new(&whole);
+        let (_, flags, _) = (fields.u32(), fields.u32(), fields.u64());
+        let (lsn, epoch) = (Lsn(fields.u64()), fields.u64());
+        let (_, _, index): (Digest, _, _) = (fields.array(), fields.u32(), fields.u32());
+        let check_data = flags & FLAG_CHECK_DATA != 0;
+        let payload = if flags & FLAG_PACKED != 0 {
+            unpack(&whole[RECORD_HEADER..])?
+        } else {
+            whole.drain(..RECORD_HEADER);
+            Some(whole)
+        };
+        Ok(payload.map(|payload| Record { lsn, index, epoch, digest: stored, check_data, payload }))
+    }
+
+    /// The mutations; `None` where the payload is malformed.
+    pub fn mutations(&self) -> Result<Option<Vec<Mutation>>> {
+        mutations(&self.payload, |_| true)
+    }
+
+    /// Whether there are mutations in it and nothing else.
+    pub fn is_well_formed(&self) -> bool {
+        matches!(mutations(&self.payload, |_| false), Ok(Some(_)))
+    }
+
+    /// The mutations that no earlier record of the group has; `None` where the payload is
+    /// malformed.
+    pub fn new_mutations(&self) -> Result<Option<Vec<Mutation>>> {
+        mutations(&self.payload, |tag| tag & TAG_SETTLED == 0)
+    }
+
+    /// The encoded mutations, not packed.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// The same.
+    pub fn into_payload(self) -> Vec<u8> {
+        self.payload
+    }
+}
+
+/// Takes a payload apart; `None` where it is malformed.
+pub fn mutations(payload: &[u8], wanted: impl Fn(u8) -> bool) -> Result<Option<Vec<Mutation>>> {
+    let mut fields = FieldReader::new(payload);
+    let mut mutations = Vec::new();
+    while !fields.rest().is_empty() {
+        let key = Key(fields.array());
+        let tag = fields.u8();
+        let value = match tag & !TAG_SETTLED {
+            0 => None,
+            TAG_PUT => {
+                let length = usize::from(fields.u16());
+                let Some(bytes) = fields.bytes(length) else { return Ok(None) };
+                Some(bytes)
+            }
+            _ => return Ok(None),
+        };
+        if wanted(tag) {
+            let value = value.map(memory::copy).transpose()?;
+            memory::push(&mut mutations, Mutation { key, value })?;
+        }
+    }
+    Ok((!fields.overrun()).then_some(mutations))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::crc32c_portable;
+    use crate::types::InodeNumber;
+
+    fn sample() -> (Vec<u8>, LogPosition) {
+        let position = LogPosition { lsn: Lsn(5), block: 0, previous: [3; 16], epoch: 2 };
+        let mut builder = RecordBuilder::new(0).unwrap();
+        builder.add(&Key::inode(InodeNumber(7)), Some(b"value")).unwrap();
+        builder.add(&Key::inode(InodeNumber(8)), None).unwrap();
+        (
+            builder
+                .body(512)
+                .unwrap()
+                .finish(&position, 0, 99, true, 512, |bytes| crc32c_portable(0, bytes))
+                .0,
+            position,
+        )
+    }
+
+    fn payload_len(bytes: &[u8], position: &LogPosition) -> Option<usize> {
+        Header::decode(bytes, 99)
+            .filter(|header| header.follows(position))
+            .map(|header| header.payload)
+    }
+
+    #[test]
+    fn round_trip() {
+        let (bytes, position) = sample();
+        let length = payload_len(&bytes, &position).unwrap();
+        let record =
+            Record::decode(&bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap().unwrap();
+        assert_eq!((record.lsn, record.epoch, record.check_data), (Lsn(5), 2, true));
+        let mutations = record.mutations().unwrap().unwrap();
+        assert_eq!(mutations[0].value.as_deref(), Some(&b"value"[..]));
+        assert_eq!(mutations[1], Mutation { key: Key::inode(InodeNumber(8)), value: None });
+    }
+
+    #[test]
+    fn any_flipped_bit_and_any_wrong_position_is_refused() {
+        let (bytes, position) = sample();
+        let accept = |bytes: &[u8], position: &LogPosition| {
+            let length = payload_len(bytes, position)?;
+            Record::decode(bytes, length, |bytes| crc32c_portable(0, bytes)).unwrap()
+        };
+        assert!(accept(&bytes, &position).is_some());
+        let covered = RECORD_HEADER + payload_len(&bytes, &position).unwrap();
+        for bit in 0..covered * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(accept(&flipped, &position).is_none(), "bit {bit}");
+        }
+        assert!(accept(&bytes, &LogPosition { lsn: Lsn(6), ..position }).is_none());
+        assert!(accept(&bytes, &LogPosition { epoch: 3, ..position }).is_none());
+        assert!(accept(&bytes, &LogPosition { previous: [0; 16], ..position }).is_none());
+    }
+    /// A joined record has every key once, in order, with the newest value, and says which
+    /// mutations are new.
+    #[test]
+    fn joining_keeps_the_newest_of_each_key() {
+        let key = |number| Key::inode(InodeNumber(number));
+        let (mut old, mut new) = (RecordBuilder::new(0).unwrap(), RecordBuilder::new(0).unwrap());
+        for (number, value) in [(1, Some(&b"a"[..])), (3, Some(b"b")), (5, None), (9, Some(b"c"))] {
+            old.add(&key(number), value).unwrap();
+        }
+        for (number, value) in [(2, None), (3, Some(&b"new"[..])), (5, Some(b"back")), (10, None)] {
+            new.add(&key(number), value).unwrap();
+        }
+        let joined = new.joined(old.payload()).unwrap();
+        let numbers = |mutations: Option<Vec<Mutation>>| -> Vec<(Key, Option<Vec<u8>>)> {
+            mutations.unwrap().into_iter().map(|mutation| (mutation.key, mutation.value)).collect()
+        };
+        let some = |text: &[u8]| Some(text.to_vec());
+        let all = [
+            (1, some(b"a")),
+            (2, None),
+            (3, some(b"new")),
+            (5, some(b"back")),
+            (9, some(b"c")),
+            (10, None),
+        ];
+        let all = all.map(|(number, value)| (key(number), value));
+        assert_eq!(numbers(mutations(joined.payload(), |_| true).unwrap()), all);
+        let fresh = numbers(mutations(joined.payload(), |tag| tag & TAG_SETTLED == 0).unwrap());
+        assert_eq!(fresh, [all[1].clone(), all[2].clone(), all[3].clone(), all[5].clone()]);
+        // And once more, with a record that has settled mutations itself.
+        let again = RecordBuilder::new(0).unwrap().joined(joined.payload()).unwrap();
+        assert_eq!(numbers(mutations(again.payload(), |_| true).unwrap()), all);
+        assert!(
+            numbers(mutations(again.payload(), |tag| tag & TAG_SETTLED == 0).unwrap()).is_empty()
+        );
+    }
+}

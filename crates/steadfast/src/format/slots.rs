@@ -1,0 +1,122 @@
+//! The two metaroot slots as they are found at opening: which metaroot is the newest, whether a
+//! newer one was there, and what power cuts have left to be mended.
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::format::metaroot::{Metaroot, SlotCopy, is_blank, read_size};
+use crate::format::{STRUCTURE_SIZE, Superblock};
+use crate::memory;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+
+/// What erased bytes of a metaroot are; no part of a metaroot looks like it.
+const ERASED: u8 = 0xff;
+
+/// All four copies.
+#[derive(Debug)]
+pub struct Slots {
+    copies: [[SlotCopy; 2]; 2],
+    newest: Metaroot,
+}
+
+impl Slots {
+    /// Reads the slots.
+    ///
+    /// # Errors
+    /// `NoMetaroot`, or the medium's error where neither copy of a slot can be read: the newest
+    /// state may be there, and an older one must not pass for it. But not where the medium says
+    /// that reading will never succeed: so it is with what a power cut has interrupted, on flash or
+    /// a disk whose checksums no longer match.
+    pub fn read(
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> Result<Slots> {
+        let mut buffer = memory::zeroed(read_size(medium))?;
+        let mut copies = [[SlotCopy::Invalid; 2]; 2];
+        let mut newest: Option<Metaroot> = None;
+        let mut unreadable = None;
+        for slot in 0..2_u64 {
+            let mut readable = 0;
+            let mut failure = None;
+            // A power cut can leave the two copies of a slot one write apart; both are looked at.
+            for (copy, offset) in
+                copies[slot as usize].iter_mut().zip(superblock.metaroot_offsets(slot))
+            {
+                if let Err(error) = medium.read(offset, &mut buffer) {
+                    failure = Some(Error::from(error));
+                    continue;
+                }
+                readable += 1;
+                let found = Metaroot::decode(&buffer, superblock, platform);
+                let of_slot = |found: &Metaroot| {
+                    found.generation.0 % 2 == slot || planted(Sabotage::OneMetarootSlot)
+                };
+                *copy = match found.filter(of_slot) {
+                    Some(found) => {
+                        if newest.is_none_or(|known| known.generation < found.generation) {
+                            newest = Some(found);
+                        }
+                        SlotCopy::Valid(found)
+                    }
+                    None if is_blank(&buffer[..STRUCTURE_SIZE]) => SlotCopy::Blank,
+                    None => SlotCopy::Invalid,
+                };
+            }
+            match failure.filter(|_| readable == 0) {
+                Some(error) if error.is_unreadable() => unreadable = Some(error),
+                Some(error) => return Err(error),
+                None => {}
+            }
+        }
+        let newest = newest.ok_or(unreadable.unwrap_or(Error::NoMetaroot))?;
+        Ok(Slots { copies, newest })
+    }
+
+    /// The newest valid metaroot.
+    pub fn newest(&self) -> &Metaroot {
+        &self.newest
+    }
+
+    /// Whether both copies of the other slot hold something, and neither is a metaroot. One is
+    /// written when the other is durable, and bad ones are [mended](Self::mend) at each opening, so
+    /// power cuts leave one bad copy at most.
+    pub fn newer_is_damaged(&self) -> bool {
+        let other = (self.newest.generation.0 + 1) % 2;
+        self.copies[other as usize] == [SlotCopy::Invalid; 2]
+    }
+
+    /// Mends what power cuts have left: the copies of the newest metaroot are made alike, and
+    /// copies of the other slot that are none are erased, so that units of a torn metaroot cannot
+    /// complete the next one of the same generation. Only copies that are bad are written; a cut in
+    /// here spoils nothing that is good.
+    ///
+    /// # Errors
+    /// The medium's; `OutOfMemory`.
+    pub fn mend(
+        &self,
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> Result<()> {
+        let mut mended = false;
+        let own = if planted(Sabotage::OneMetarootSlot) { 0 } else { self.newest.generation.0 % 2 };
+        for slot in 0..2 {
+            for (copy, offset) in
+                self.copies[slot as usize].iter().zip(superblock.metaroot_offsets(slot))
+            {
+                if slot == own && *copy != SlotCopy::Valid(self.newest) {
+                    self.newest.write_copy(medium, superblock, platform, offset)?;
+                } else if slot != own && *copy == SlotCopy::Invalid {
+                    medium
+                        .write(offset, &memory::filled(ERASED, superblock.cell_size() as usize)?)?;
+                } else {
+                    continue;
+                }
+                mended = true;
+            }
+        }
+        if mended { Ok(medium.flush()?) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,108 @@
+//! How an operation of the file system changes the volume: one transaction under the writer's lock,
+//! tried again where space had to be brought back for it.
+
+use steadfast_media::Medium;
+
+use crate::engine::keyspace::SpaceClass;
+use crate::engine::{Shortage, Writer};
+use crate::error::{Error, Result};
+use crate::format::Snapshot;
+use crate::fs::reclaim::RECLAIM_TRIES;
+use crate::fs::tx::Tx;
+use crate::platform::Platform;
+use crate::types::{BlockAddress, BlockRun};
+use crate::volume::Volume;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Runs one operation as a whole, again where it has to.
+    ///
+    /// # Errors
+    /// Those of the operation; `NoSpace` where a checkpoint cannot help or the mask does not allow
+    /// one.
+    pub(crate) fn update<T>(
+        &self,
+        class: SpaceClass,
+        operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
+    ) -> Result<T> {
+        self.update_with_tries(0, class, operation)
+    }
+
+    /// An operation that is not worth a checkpoint: without space it is left out.
+    pub(crate) fn update_if_room<T>(
+        &self,
+        operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
+    ) -> Result<T> {
+        self.update_with_tries(RECLAIM_TRIES, SpaceClass::Normal, operation)
+    }
+
+    /// `tries`: how often it counts as tried again; with all of them used up nothing is brought
+    /// back for it.
+    fn update_with_tries<T>(
+        &self,
+        mut tries: u32,
+        class: SpaceClass,
+        operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let writer = self.engine.writer()?;
+            let mut tx = Tx::new(&writer, class);
+            let result = operation(&mut tx).and_then(|value| tx.commit().map(|()| value));
+            let wanted = Shortage::Change(class, writer.fits_later());
+            drop(writer);
+            match result {
+                Err(Error::NoSpace) if tries < RECLAIM_TRIES && self.reclaim(wanted, tries)? => {
+                    tries += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Reserves blocks for data, of a request for `all` that are still missing: with a transaction
+    /// point where only that makes room for them.
+    ///
+    /// # Errors
+    /// `NoSpace`; `ReadOnly`, `Poisoned`.
+    pub(crate) fn reserve(
+        &self,
+        blocks: u64,
+        all: u64,
+        goal: Option<BlockAddress>,
+        class: SpaceClass,
+    ) -> Result<BlockRun> {
+        let mut tries = 0;
+        loop {
+            match self.engine.reserve(blocks, goal, class) {
+                Err(Error::NoSpace)
+                    if self.reclaim(Shortage::Data(class, all.max(1)), tries)? =>
+                {
+                    tries += 1
+                }
+                reserved => return reserved,
+            }
+        }
+    }
+
+    /// Takes a snapshot of everything accepted so far, which becomes durable with it: a transaction
+    /// point. The work does not depend on the size of the volume or the number of snapshots, but
+    /// for the search for a snapshot of this name.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidName`, `NameTooLong`; `NoSpace` where the room that removing files
+    /// under a snapshot can need is not there (nothing has changed then); as
+    /// [`transact`](Self::transact). After `OutOfMemory` the snapshot may be there and become
+    /// durable with the next transaction point: [`snapshots`](Self::snapshots) tells.
+    pub fn snapshot_create(&self, name: &str) -> Result<Snapshot> {
+        let mut tries = 0;
+        loop {
+            match self.engine.snapshot_create(name) {
+                Err(Error::NoSpace)
+                    if self.reclaim(Shortage::Change(SpaceClass::Normal, None), tries)? =>
+                {
+                    tries += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Reading and writing the medium.
+
+pub(crate) mod retry;

@@ -1,0 +1,151 @@
+//! Repair: what a check has found and what needs no guess is put right.
+//!
+//! - A bad copy is written again where the other one is good: a pass of the [scrub](crate::tools::scrub)
+//!   does that.
+//! - A count, a parent or an orphan record that contradicts what it counts is set to what is there;
+//!   but only where nothing else is wrong with the structure. With keys missing, what is there is
+//!   not what was there.
+//! - Everything else stays as it is. Where there is nothing to do nothing is written.
+//!
+//! A repair is made of ordinary transactions and of copies that no power cut spoils on both sides,
+//! so it can be interrupted at any moment and begun again.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::engine::keyspace::SpaceClass;
+use crate::error::{Error, Result};
+use crate::format::inode::Inode;
+use crate::format::key::Key;
+use crate::fs::orphan;
+use crate::options::OpenOptions;
+use crate::platform::Platform;
+use crate::tools::check::{
+    CheckOptions, CheckProgress, CheckReport, Finding, Remedy, check, find_superblock,
+};
+use crate::tools::scrub::Scrub;
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+/// What a repair has found and done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RepairReport {
+    /// What was wrong before.
+    pub before: CheckReport,
+    /// What is wrong now: what cannot be repaired without a guess.
+    pub after: CheckReport,
+    /// Copies that were written again.
+    pub copies: u64,
+    /// Counts, parents and orphan records that were set.
+    pub counts: u64,
+}
+
+impl RepairReport {
+    /// Whether something was written.
+    pub fn changed(&self) -> bool {
+        self.copies + self.counts > 0
+    }
+
+    /// What was wrong and is not any more.
+    pub fn repaired(&self) -> impl Iterator<Item = &Finding> {
+        let left =
+            |finding: &&Finding| !self.after.findings.iter().any(|left| left.text == finding.text);
+        self.before.findings.iter().filter(left)
+    }
+}
+
+/// Checks the volume on `medium`, repairs what is safe, and checks again what was changed.
+/// `progress` is of the checks.
+///
+/// # Errors
+/// As [`check`]; those of opening the volume for writing and of writing. The volume is then as
+/// after a power cut.
+pub fn repair<M: Medium, P: Platform>(
+    medium: &M,
+    platform: &P,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<RepairReport> {
+    let before = check(medium, platform, options, progress)?;
+    let fixes = fixes(&before);
+    let has_copies = before.findings.iter().any(|finding| finding.remedy == Remedy::Copy);
+    if fixes.is_empty() && !has_copies {
+        return Ok(RepairReport { after: before.clone(), before, ..RepairReport::default() });
+    }
+    let found = find_superblock(medium, platform)?;
+    let open_options = OpenOptions {
+        read_only: false,
+        cache_size: options.cache_size,
+        access_times: false,
+        recover: false,
+    };
+    let opened = Volume::open_found(medium, open_options, platform, found);
+    let volume = match opened.and_then(|volume| volume.engine.catch_up().map(|()| volume)) {
+        // What opening needs is lost: the check has said so.
+        Err(Error::NewerStateLost(_) | Error::CorruptMetadata { .. }) => {
+            return Ok(RepairReport { after: before.clone(), before, ..RepairReport::default() });
+        }
+        opened => opened?,
+    };
+    for finding in &fixes {
+        apply(&volume, finding)?;
+    }
+    let mut copies = 0;
+    if has_copies {
+        let mut scrub = Scrub::new();
+        while !scrub.report().finished {
+            volume.scrub_step(&mut scrub)?;
+        }
+        copies = scrub.report().healed;
+    }
+    // The slot of the older metaroot is no copy of anything: the next checkpoint writes it.
+    volume.update(SpaceClass::Freeing, |tx| {
+        Inode::load(tx, InodeNumber::ROOT)?.store(tx, InodeNumber::ROOT)
+    })?;
+    volume.checkpoint()?;
+    volume.close()?;
+    let after = check(medium, platform, options, progress)?;
+    let bad = |report: &CheckReport| {
+        report.findings.iter().filter(|finding| finding.remedy == Remedy::Copy).count() as u64
+    };
+    let copies = copies.max(bad(&before).saturating_sub(bad(&after)));
+    Ok(RepairReport { counts: fixes.len() as u64, copies, before, after })
+}
+
+/// The findings whose right value is derivable: none where the structure has damage of another
+/// kind, or where there are more findings than are kept, so that nobody knows.
+fn fixes(report: &CheckReport) -> Vec<Finding> {
+    let all_known = report.findings.len() as u64 == report.damaged + report.degraded;
+    let guess = report.findings.iter().any(|finding| finding.remedy == Remedy::None);
+    if guess || !all_known {
+        return Vec::new();
+    }
+    let derivable = |finding: &&Finding| !matches!(finding.remedy, Remedy::Copy | Remedy::Data);
+    report.findings.iter().filter(derivable).cloned().collect()
+}
+
+fn apply<M: Medium, P: Platform>(volume: &Volume<M, P>, finding: &Finding) -> Result<()> {
+    let change = |change: &dyn Fn(&mut Inode)| match finding.inode {
+        Some(number) => volume.update(SpaceClass::Freeing, |tx| {
+            let mut inode = Inode::load(tx, number)?;
+            change(&mut inode);
+            inode.store(tx, number)
+        }),
+        None => Ok(()),
+    };
+    match finding.remedy {
+        Remedy::None | Remedy::Data | Remedy::Copy => Ok(()),
+        Remedy::Links(links) => change(&|inode| inode.links = links),
+        Remedy::Entries(entries) => change(&|inode| inode.size = entries),
+        Remedy::Blocks(blocks) => change(&|inode| inode.blocks = blocks),
+        Remedy::Parent(parent) => change(&|inode| inode.parent = parent),
+        Remedy::AddOrphan => match finding.inode {
+            Some(number) => volume.update(SpaceClass::Freeing, |tx| orphan::record(tx, number)),
+            None => Ok(()),
+        },
+        Remedy::DropOrphan(number) => {
+            volume.update(SpaceClass::Freeing, |tx| tx.delete(&Key::orphan(number)))
+        }
+    }
+}

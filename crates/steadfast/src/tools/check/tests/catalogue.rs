@@ -1,0 +1,771 @@
+//! The catalogue of damage: every class that there is, planted, must be reported in the right
+//! words, with the place and with what it affects; and the image that it is planted in is clean.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use std::println;
+
+use steadfast_media::MemoryMedium;
+
+use crate::engine::tests::TestPlatform;
+use crate::format::extent::Extent;
+use crate::format::inode::Inode;
+use crate::format::key::{Key, Kind};
+use crate::fs::parameters::Parameters;
+use crate::fs::{Caller, NewNode, SetXattrMode, dirent};
+use crate::mask::TransactionMask;
+use crate::options::{FormatOptions, OpenOptions};
+use crate::tools::check::tests::forge::Forge;
+use crate::tools::check::{CheckOptions, CheckReport, Finding, Severity, check};
+use crate::types::{BlockAddress, Generation, InodeNumber};
+use crate::volume::Volume;
+
+const ROOT: InodeNumber = InodeNumber::ROOT;
+
+/// Inode numbers of the sample, in the order in which it makes them.
+const SUB: InodeNumber = InodeNumber(16);
+pub(super) const BIG: InodeNumber = InodeNumber(17);
+pub(super) const SMALL: InodeNumber = InodeNumber(18);
+const LINK: InodeNumber = InodeNumber(19);
+const OPEN: InodeNumber = InodeNumber(20);
+const DEEP: InodeNumber = InodeNumber(21);
+pub(super) const OTHER: InodeNumber = InodeNumber(22);
+
+/// `/sub/deep/`, `/sub/big` of several extents with a large attribute, `/small` inline, `/link`,
+/// `/other`; one file that is unlinked and was open when the power went; `records` transaction
+/// points in the log, each too long for a group.
+pub(super) fn sample(copies: u8, records: usize) -> Vec<u8> {
+    sample_with_points(copies, records, |volume, index| {
+        volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
+        let name = format!("user.{index}");
+        // So long that no two records share a block.
+        volume
+            .set_xattr(SMALL, name.as_bytes(), &[index as u8 + 1; 200], SetXattrMode::Any)
+            .unwrap();
+    })
+}
+
+/// With `points` transaction points in the log, each after what `change` does.
+fn sample_with_points(
+    copies: u8,
+    points: usize,
+    change: impl Fn(&Volume<Arc<MemoryMedium>, TestPlatform>, usize),
+) -> Vec<u8> {
+    let medium = Arc::new(MemoryMedium::new(2 << 20, 512).unwrap());
+    let options = FormatOptions {
+        block_size: 512,
+        metadata_copies: Some(copies),
+        log_size: Some(64 << 10),
+        uuid: *b"damage catalogue",
+        ..FormatOptions::default()
+    };
+    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    let caller = Caller::default();
+    let make = |directory, name: &[u8], node| {
+        volume.create(directory, name, node, 0o755, &caller).unwrap().inode
+    };
+    assert_eq!(make(ROOT, b"sub", NewNode::Directory), SUB);
+    assert_eq!(make(SUB, b"big", NewNode::Regular), BIG);
+    assert_eq!(make(ROOT, b"small", NewNode::Regular), SMALL);
+    assert_eq!(make(ROOT, b"link", NewNode::Symlink(b"sub/big")), LINK);
+    assert_eq!(make(ROOT, b"open", NewNode::Regular), OPEN);
+    assert_eq!(make(SUB, b"deep", NewNode::Directory), DEEP);
+    assert_eq!(make(ROOT, b"other", NewNode::Regular), OTHER);
+    for index in 0..40u64 {
+        volume.write(BIG, index * 1024, &[index as u8 + 1; 512], false).unwrap();
+    }
+    volume.write(OTHER, 0, &[7; 4000], false).unwrap();
+    volume.write(SMALL, 0, b"few bytes", false).unwrap();
+    volume.set_xattr(BIG, b"user.large", &[8; 900], SetXattrMode::Any).unwrap();
+    volume.acquire(OPEN).unwrap();
+    volume.unlink(ROOT, b"open").unwrap();
+    volume.checkpoint().unwrap();
+    volume.set_mask(TransactionMask::DEFAULT).unwrap();
+    volume.checkpoint().unwrap();
+    for index in 0..points {
+        change(&volume, index);
+        volume.transact().unwrap();
+    }
+    medium.to_bytes()
+}
+
+fn run(forge: &Forge) -> Result<CheckReport, crate::error::Error> {
+    check(&forge.medium, &TestPlatform, &CheckOptions::default(), &mut |_| {})
+}
+
+/// What a class of damage must be reported as.
+pub(super) struct Class {
+    pub name: &'static str,
+    pub plant: fn(&mut Forge),
+    severity: Severity,
+    /// Words of one finding.
+    words: &'static str,
+    /// A path that the finding names; empty: none is asked for.
+    path: &'static str,
+}
+
+const fn damaged(
+    name: &'static str,
+    plant: fn(&mut Forge),
+    words: &'static str,
+    path: &'static str,
+) -> Class {
+    Class { name, plant, severity: Severity::Damaged, words, path }
+}
+
+const fn degraded(name: &'static str, plant: fn(&mut Forge), words: &'static str) -> Class {
+    Class { name, plant, severity: Severity::Degraded, words, path: "" }
+}
+
+/// Edits an inode.
+fn inode(forge: &mut Forge, number: InodeNumber, change: impl FnOnce(&mut Inode)) {
+    forge.item(&Key::inode(number), |value| {
+        let mut inode = Inode::decode(&value.unwrap()).unwrap();
+        change(&mut inode);
+        Some(inode.encode().unwrap())
+    });
+}
+
+/// Edits the first extent at or behind a block of a file.
+fn extent(forge: &mut Forge, number: InodeNumber, index: u64, change: impl FnOnce(&mut Extent)) {
+    let key = extent_key(forge, number, index);
+    forge.item(&key, |value| {
+        let mut extent = Extent::decode(&value.unwrap(), 1).unwrap();
+        change(&mut extent);
+        Some(extent.encode().unwrap())
+    });
+}
+
+fn extent_key(forge: &Forge, number: InodeNumber, index: u64) -> Key {
+    let (_, last) = Key::kind_range(number, Kind::Extent);
+    let found =
+        forge.store.next(&forge.metaroot.root(), &Key::extent(number, index), &last).unwrap();
+    found.expect("the file has an extent there").0
+}
+
+fn address(forge: &Forge, number: InodeNumber, index: u64) -> BlockAddress {
+    Extent::decode(&forge.value(&extent_key(forge, number, index)), 1).unwrap().address
+}
+
+/// Key and value of a name in a directory.
+fn entry(forge: &Forge, directory: InodeNumber, name: &[u8]) -> (Key, Vec<u8>) {
+    let (mut from, last) = Key::kind_range(directory, Kind::Dirent);
+    loop {
+        let (key, value) = forge.store.next(&forge.metaroot.root(), &from, &last).unwrap().unwrap();
+        if value.ends_with(name) {
+            return (key, value);
+        }
+        from = key.successor().unwrap();
+    }
+}
+
+/// Adds a name without counting it.
+fn name(forge: &mut Forge, directory: InodeNumber, like: &[u8], change: impl FnOnce(&mut Vec<u8>)) {
+    let (_, mut value) = entry(forge, ROOT, like);
+    change(&mut value);
+    let parameters =
+        Parameters { hash_key: forge.store.superblock.hash_key, ..Parameters::for_tests() };
+    let key = Key::new(directory, Kind::Dirent, dirent::first_suffix(&value[9..], &parameters));
+    forge.item(&key, |_| Some(value));
+}
+
+fn rot_node(forge: &mut Forge, key: Key, depth: usize, copies: &[usize]) {
+    let pointer = forge.path(&key)[depth];
+    for copy in copies {
+        forge.rot(pointer.addresses[*copy]);
+    }
+}
+
+fn leaf(forge: &Forge) -> usize {
+    forge.metaroot.height as usize - 1
+}
+
+fn rot_slot(forge: &mut Forge, slot: u64, copies: &[usize]) {
+    let offsets = forge.store.superblock.metaroot_offsets(slot);
+    for copy in copies {
+        forge.rot_bytes(offsets[*copy]);
+    }
+}
+
+/// Every class of damage inside a volume that can still be found.
+pub(super) const CLASSES: &[Class] = &[
+    // Fixed places.
+    degraded(
+        "first superblock",
+        |f| f.rot_bytes(0),
+        "superblock copy is damaged or missing: the first one, at byte 0",
+    ),
+    degraded(
+        "second superblock",
+        |f| f.rot_bytes(f.store.superblock.second_offset()),
+        "superblock copy is damaged or missing: the second one",
+    ),
+    degraded(
+        "newest metaroot, first copy",
+        |f| rot_slot(f, f.metaroot.generation.0, &[0]),
+        "one copy of metaroot generation",
+    ),
+    degraded(
+        "newest metaroot, second copy",
+        |f| rot_slot(f, f.metaroot.generation.0, &[1]),
+        "one copy of metaroot generation",
+    ),
+    damaged(
+        "newest metaroot, both copies",
+        |f| rot_slot(f, f.metaroot.generation.0, &[0, 1]),
+        "has no valid copy",
+        "",
+    ),
+    degraded(
+        "older metaroot, first copy",
+        |f| rot_slot(f, f.metaroot.generation.0 + 1, &[0]),
+        "one copy of metaroot slot",
+    ),
+    damaged(
+        "older metaroot, both copies",
+        |f| rot_slot(f, f.metaroot.generation.0 + 1, &[0, 1]),
+        "has no valid copy",
+        "",
+    ),
+    damaged(
+        "metaroot: count of nodes",
+        |f| f.metaroot(|m| m.nodes += 1),
+        "nodes, the tree has",
+        "",
+    ),
+    damaged(
+        "metaroot: count of inodes",
+        |f| f.metaroot(|m| m.inodes += 1),
+        "the metaroot counts 9 inodes, 8 are there",
+        "",
+    ),
+    damaged("metaroot: used blocks", |f| f.metaroot(|m| m.used_blocks -= 1), "used blocks", ""),
+    damaged(
+        "metaroot: next inode",
+        |f| f.metaroot(|m| m.next_inode = 20),
+        "next inode number 20 is in use",
+        "",
+    ),
+    // Nodes.
+    degraded(
+        "leaf, first copy",
+        |f| rot_node(f, Key::inode(BIG), leaf(f), &[0]),
+        "copy of a node at block",
+    ),
+    degraded(
+        "leaf, second copy",
+        |f| rot_node(f, Key::inode(BIG), leaf(f), &[1]),
+        "copy of a node at block",
+    ),
+    degraded(
+        "root node, second copy",
+        |f| rot_node(f, Key::MIN, 0, &[1]),
+        "copy of a node at block",
+    ),
+    damaged(
+        "leaf, both copies",
+        |f| rot_node(f, Key::extent(BIG, 30), leaf(f), &[0, 1]),
+        "cannot be read (checksum mismatch)",
+        "/sub/big",
+    ),
+    damaged(
+        "branch, both copies",
+        |f| rot_node(f, Key::extent(BIG, 30), leaf(f) - 1, &[0, 1]),
+        "cannot be read (checksum mismatch)",
+        "",
+    ),
+    damaged(
+        "root node, both copies",
+        |f| rot_node(f, Key::MIN, 0, &[0, 1]),
+        "cannot be read (checksum mismatch)",
+        "/",
+    ),
+    damaged(
+        "node of another generation",
+        |f| {
+            let leaf = leaf(f);
+            f.node(&Key::extent(BIG, 30), leaf, |node| node.stamp(Generation(1), 0));
+        },
+        "node of another generation",
+        "/sub/big",
+    ),
+    damaged(
+        "keys outside the range of their node",
+        |f| {
+            let leaf = leaf(f);
+            f.node(&Key::extent(BIG, 30), leaf, |node| {
+                node.remove(node.count() - 1);
+                node.insert(node.count(), &Key::extent(InodeNumber(5000), 0), &[]);
+            });
+        },
+        "has keys outside its range",
+        "",
+    ),
+    // Data.
+    damaged(
+        "data block",
+        |f| f.rot(address(f, BIG, 2)),
+        "does not match its checksum",
+        "/sub/big, bytes 1024 to 1535",
+    ),
+    damaged(
+        "several data blocks",
+        |f| {
+            let start = address(f, OTHER, 0);
+            f.rot(BlockAddress(start.0 + 1));
+            f.rot(BlockAddress(start.0 + 2));
+        },
+        "does not match its checksums",
+        "/other, bytes 512 to 1535",
+    ),
+    // Space.
+    damaged(
+        "used block marked free",
+        |f| bitmap(f, address(f, OTHER, 0).0, false),
+        "1 used blocks are marked free",
+        "",
+    ),
+    damaged(
+        "free block marked used",
+        |f| bitmap(f, f.store.superblock.end_block() - 1, true),
+        "1 free blocks are marked used",
+        "",
+    ),
+    damaged(
+        "bitmap that cannot be",
+        |f| f.item(&Key::group(0), |_| Some(vec![9])),
+        "bitmap of group 0",
+        "",
+    ),
+    damaged(
+        "block used twice",
+        |f| {
+            let taken = address(f, OTHER, 0);
+            extent(f, BIG, 2, |extent| extent.address = taken);
+        },
+        "used twice",
+        "",
+    ),
+    damaged(
+        "extent outside the volume",
+        |f| extent(f, BIG, 2, |extent| extent.address.0 = 1 << 40),
+        "no data blocks",
+        "",
+    ),
+    // Files.
+    damaged(
+        "extents overlap",
+        |f| {
+            let key = extent_key(f, OTHER, 0);
+            let value = f.value(&key);
+            f.item(&Key::extent(OTHER, key.suffix() + 1), |_| Some(value));
+        },
+        "extents overlap",
+        "/other",
+    ),
+    damaged(
+        "extent with too few checksums",
+        |f| extent(f, OTHER, 0, |extent| extent.checksums.truncate(1)),
+        "extent: ",
+        "/other",
+    ),
+    damaged(
+        "count of blocks",
+        |f| inode(f, BIG, |inode| inode.blocks += 1),
+        "blocks and has",
+        "/sub/big",
+    ),
+    damaged(
+        "extents of something that has none",
+        |f| {
+            let value = f.value(&extent_key(f, BIG, 2));
+            f.item(&Key::extent(LINK, 0), |_| Some(value));
+        },
+        "must not have extents",
+        "/link",
+    ),
+    damaged(
+        "inline data longer than the file",
+        |f| inode(f, SMALL, |inode| inode.size = 3),
+        "of inline data",
+        "/small",
+    ),
+    damaged(
+        "symbolic link of another length",
+        |f| inode(f, LINK, |inode| inode.size += 1),
+        "target of 7 bytes, size 8",
+        "/link",
+    ),
+    damaged(
+        "attribute without its end",
+        |f| {
+            let (first, last) = Key::kind_range(BIG, Kind::Xattr);
+            let (key, _) = f.store.previous(&f.metaroot.root(), &first, &last).unwrap().unwrap();
+            f.item(&key, |_| None);
+        },
+        "extended attributes",
+        "/sub/big",
+    ),
+    damaged(
+        "attributes that cannot be",
+        |f| f.item(&Key::inode(SMALL), |_| Some(vec![1; 112])),
+        "inode: ",
+        "/small",
+    ),
+    damaged(
+        "attributes lost",
+        |f| f.item(&Key::inode(SMALL), |_| None),
+        "belongs to no inode",
+        "/small",
+    ),
+    damaged(
+        "key of an unknown kind",
+        |f| {
+            let mut key = Key::new(SMALL, Kind::Inline, 0);
+            key.0[8] = 99;
+            f.item(&key, |_| Some(vec![]));
+        },
+        "unknown kind 99",
+        "/small",
+    ),
+    damaged(
+        "second attribute key",
+        |f| f.item(&Key::new(SMALL, Kind::Inode, 1), |_| Some(vec![0; 112])),
+        "second attribute key",
+        "/small",
+    ),
+    damaged(
+        "entry in a file",
+        |f| {
+            let (_, value) = entry(f, ROOT, b"small");
+            f.item(&Key::new(SMALL, Kind::Dirent, 99), |_| Some(value));
+        },
+        "no directory",
+        "/small",
+    ),
+    damaged(
+        "file's inode missing",
+        |f| {
+            let (key, mut value) = entry(f, ROOT, b"small");
+            value[0] = 200;
+            f.item(&key, |_| Some(value));
+        },
+        "names inode 200, which is not there",
+        "/small",
+    ),
+    // Names.
+    damaged(
+        "link count of a file",
+        |f| inode(f, SMALL, |inode| inode.links = 2),
+        "counts 2 links and has 1 names",
+        "/small",
+    ),
+    damaged(
+        "link count of a directory",
+        |f| inode(f, SUB, |inode| inode.links = 2),
+        "counts 2 links and has 1 subdirectories",
+        "/sub",
+    ),
+    damaged(
+        "entry count of a directory",
+        |f| inode(f, SUB, |inode| inode.size = 5),
+        "counts 5 entries and has 2",
+        "/sub",
+    ),
+    damaged(
+        "entry removed",
+        |f| {
+            let (key, _) = entry(f, ROOT, b"small");
+            f.item(&key, |_| None);
+        },
+        "counts 1 links and has 0 names",
+        "",
+    ),
+    damaged(
+        "entry of the wrong type",
+        |f| {
+            let (key, mut value) = entry(f, ROOT, b"small");
+            value[8] = 10;
+            f.item(&key, |_| Some(value));
+        },
+        "wrong type",
+        "/small",
+    ),
+    damaged(
+        "entry under the wrong hash",
+        |f| {
+            let (key, mut value) = entry(f, ROOT, b"small");
+            value[9] = b'S';
+            f.item(&key, |_| Some(value));
+        },
+        "wrong hash",
+        "/",
+    ),
+    damaged(
+        "entry that cannot be",
+        |f| {
+            let (key, _) = entry(f, ROOT, b"small");
+            f.item(&key, |_| Some(vec![1, 2]));
+        },
+        "entry: too short",
+        "/",
+    ),
+    damaged(
+        "entry whose name is a path",
+        |f| {
+            name(f, ROOT, b"small", |value| {
+                value.truncate(9);
+                value.extend_from_slice(b"../../x");
+            });
+        },
+        "entry: its name is no name",
+        "/",
+    ),
+    damaged(
+        "directory with two names",
+        |f| name(f, DEEP, b"sub", |_| {}),
+        "directory 16 has 2 names",
+        "",
+    ),
+    damaged(
+        "wrong parent",
+        |f| inode(f, DEEP, |inode| inode.parent = ROOT),
+        "says its parent is 1, but 16 names it",
+        "/sub/deep",
+    ),
+    damaged(
+        "circle of directories",
+        |f| {
+            let (key, value) = entry(f, ROOT, b"sub");
+            f.item(&key, |_| None);
+            let at = Key::new(DEEP, Kind::Dirent, key.suffix());
+            f.item(&at, |_| Some(value));
+        },
+        "does not lead to the root",
+        "",
+    ),
+    damaged(
+        "circle of directories that nothing leads to",
+        |f| {
+            let (key, value) = entry(f, ROOT, b"sub");
+            f.item(&key, |_| None);
+            let at = Key::new(DEEP, Kind::Dirent, key.suffix());
+            f.item(&at, |_| Some(value));
+        },
+        "directory 16 is its own ancestor: directory 21, below it, names it",
+        "",
+    ),
+    damaged(
+        "circle of directories that the root leads to",
+        |f| name(f, DEEP, b"sub", |_| {}),
+        "directory 16 is its own ancestor: directory 21, below it, names it",
+        "/sub/deep",
+    ),
+    damaged(
+        "directory that names itself",
+        |f| name(f, SUB, b"sub", |_| {}),
+        "directory 16 names itself",
+        "/sub",
+    ),
+    damaged(
+        "root directory below itself",
+        |f| name(f, SUB, b"sub", |value| value[..8].copy_from_slice(&ROOT.0.to_le_bytes())),
+        "directory 1 is its own ancestor: directory 16, below it, names it",
+        "/sub",
+    ),
+    damaged(
+        "root directory missing",
+        |f| f.item(&Key::inode(ROOT), |_| None),
+        "the root directory is missing",
+        "",
+    ),
+    // Orphans.
+    damaged(
+        "orphan record forgotten",
+        |f| f.item(&Key::orphan(OPEN), |_| None),
+        "needs an orphan record",
+        "",
+    ),
+    damaged(
+        "orphan record without need",
+        |f| f.item(&Key::orphan(SMALL), |_| Some(vec![0])),
+        "orphan record without need",
+        "/small",
+    ),
+    damaged(
+        "orphan record for nothing",
+        |f| f.item(&Key::orphan(InodeNumber(99)), |_| Some(vec![0])),
+        "orphan record for inode 99, which is not there",
+        "",
+    ),
+    damaged(
+        "key of the volume that is not known",
+        |f| f.item(&Key::new(InodeNumber::SYSTEM, Kind::Inline, 3), |_| Some(vec![0])),
+        "unexpected key",
+        "",
+    ),
+];
+
+/// Sets or clears the bit of a block in its group's stored bitmap.
+fn bitmap(forge: &mut Forge, block: u64, used: bool) {
+    let size = u64::from(forge.store.superblock.group_blocks);
+    let bit = (block % size) as usize;
+    let key = Key::group(block / size);
+    let change = |value: Option<Vec<u8>>| {
+        // A group without a key is empty.
+        let mut value = value.unwrap_or_else(|| vec![2]);
+        assert_eq!(value[0], 2, "a group that is full has no bits");
+        value.resize(value.len().max(2 + bit / 8), 0);
+        value[1 + bit / 8] = value[1 + bit / 8] & !(1 << (bit % 8)) | u8::from(used) << (bit % 8);
+        Some(value)
+    };
+    forge.item(&key, change);
+}
+
+fn fits(class: &Class, finding: &Finding) -> bool {
+    let line = finding.to_string();
+    finding.severity == class.severity && line.contains(class.words) && line.contains(class.path)
+}
+
+#[test]
+fn every_class_of_damage_is_reported() {
+    let sound = sample(2, 0);
+    let clean = run(&Forge::new(&sound)).unwrap();
+    assert!(clean.is_clean(), "{:#?}", clean.findings);
+    let mut missed: Vec<String> = Vec::new();
+    for class in CLASSES {
+        let mut forge = Forge::new(&sound);
+        (class.plant)(&mut forge);
+        let before = forge.medium.to_bytes();
+        match run(&forge) {
+            Ok(report) if report.findings.iter().any(|finding| fits(class, finding)) => {
+                // Where nothing is lost, nothing may be said to be lost.
+                if class.severity == Severity::Degraded && report.damaged > 0 {
+                    missed.push(format!("{}: called damage: {:#?}", class.name, report.findings));
+                }
+            }
+            Ok(report) => {
+                let lines: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+                missed.push(format!("{}: {lines:#?}", class.name));
+            }
+            Err(error) => missed.push(format!("{}: {error}", class.name)),
+        }
+        assert_eq!(forge.medium.to_bytes(), before, "{}: the check writes nothing", class.name);
+    }
+    println!("{} classes", CLASSES.len());
+    assert!(missed.is_empty(), "not reported:\n{}", missed.join("\n"));
+}
+
+/// With metadata kept once, what is twice elsewhere is lost with the only copy.
+#[test]
+fn the_only_copy_of_a_node_is_damage() {
+    let mut forge = Forge::new(&sample(1, 0));
+    let depth = leaf(&forge);
+    rot_node(&mut forge, Key::inode(BIG), depth, &[0]);
+    let report = run(&forge).unwrap();
+    assert!(report.damaged > 0 && report.degraded == 0, "{:#?}", report.findings);
+    let line = report.findings[0].to_string();
+    assert!(line.contains("keys from") && line.contains("; affects "), "{line}");
+}
+
+#[test]
+fn a_gap_in_the_log_is_damage_and_its_torn_end_is_none() {
+    let sound = sample(2, 4);
+    let report = run(&Forge::new(&sound)).unwrap();
+    assert!(report.is_clean() && report.replayed_records == 4, "{:#?}", report.findings);
+    for record in 0..4u64 {
+        let forge = Forge::new(&sound);
+        let start = forge.store.superblock.log.start.0 + forge.metaroot.log.block;
+        forge.rot(BlockAddress(start + record));
+        let report = run(&forge).unwrap();
+        if record == 3 {
+            // The same as a record that was torn by a power cut.
+            assert!(report.is_clean(), "{:#?}", report.findings);
+            continue;
+        }
+        let block = start + record;
+        let words = format!("at block {block} is damaged: records ");
+        let found = report.findings.iter().find(|finding| finding.to_string().contains(&words));
+        let found = found.unwrap_or_else(|| panic!("{record}: {:#?}", report.findings));
+        assert_eq!((found.severity, found.block), (Severity::Damaged, Some(BlockAddress(block))));
+        assert_eq!(report.replayed_records, record);
+    }
+}
+
+/// Transaction points of a group: damage to the older block is none, to the newer one that of the
+/// last record, unless another group shows that it was there.
+#[test]
+fn of_a_group_only_the_newest_record_counts() {
+    let small = |volume: &Volume<Arc<MemoryMedium>, TestPlatform>, index: usize| {
+        volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
+    };
+    let replayed = |sound: &[u8], block: u64| {
+        let forge = Forge::new(sound);
+        forge.rot(BlockAddress(
+            forge.store.superblock.log.start.0 + forge.metaroot.log.block + block,
+        ));
+        let report = run(&forge).unwrap();
+        (report.is_clean(), report.replayed_records)
+    };
+    let group = sample_with_points(2, 4, small);
+    assert!(run(&Forge::new(&group)).unwrap().is_clean());
+    assert_eq!(replayed(&group, 0), (true, 4), "the older of two");
+    assert_eq!(replayed(&group, 1), (true, 3), "the newer of two: like one that was torn");
+    // Five points in the first group, and two that are too long to share one.
+    let three = sample_with_points(2, 7, |volume, index| {
+        small(volume, index);
+        if index >= 4 {
+            let name = format!("user.{index}");
+            volume
+                .set_xattr(SMALL, name.as_bytes(), &[index as u8; 200], SetXattrMode::Any)
+                .unwrap();
+        }
+    });
+    assert_eq!(replayed(&three, 3), (true, 6), "the last");
+    assert_eq!(
+        replayed(&three, 0),
+        (false, 4),
+        "the newer of two of a group that another one follows"
+    );
+    assert_eq!(replayed(&three, 1), (true, 7), "its older one");
+}
+
+/// A node that replay needs is lost: the volume takes no changes, and the check says what is wrong.
+#[test]
+fn damage_that_keeps_the_log_from_being_replayed_is_located() {
+    let mut forge = Forge::new(&sample(2, 2));
+    let depth = leaf(&forge);
+    rot_node(&mut forge, Key::new(SMALL, Kind::Inline, 0), depth, &[0, 1]);
+    let report = run(&forge).unwrap();
+    let lines: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    assert!(
+        lines.iter().any(|line| line.contains("the intent log cannot be replayed")),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.iter().any(|line| line.contains("keys from") && line.contains("/small")),
+        "{lines:#?}"
+    );
+}
+
+/// What cannot even be looked at is an error with its own cause.
+#[test]
+fn a_volume_that_cannot_be_found_says_why() {
+    use crate::error::Error;
+    let sound = sample(2, 0);
+    let both = Forge::new(&sound);
+    both.rot_bytes(0);
+    both.rot_bytes(both.store.superblock.second_offset());
+    assert_eq!(run(&both), Err(Error::NotSteadfast));
+    let mut roots = Forge::new(&sound);
+    rot_slot(&mut roots, 0, &[0, 1]);
+    rot_slot(&mut roots, 1, &[0, 1]);
+    assert_eq!(run(&roots), Err(Error::NoMetaroot));
+    let short = Arc::new(MemoryMedium::from_bytes(&sound[..1 << 20], 512).unwrap());
+    let result = check(&short, &TestPlatform, &CheckOptions::default(), &mut |_| {});
+    assert!(matches!(result, Err(Error::Truncated { .. })));
+}

@@ -1,0 +1,218 @@
+//! What has changed between two states: two snapshots, or a snapshot and the live volume.
+//!
+//! The work grows with what has changed: subtrees that both states have are skipped. It is done in
+//! bounded calls, each of which goes on where the one before ended, and per inode it stops at the
+//! first difference of each sort, so that a file with a million changed extents costs no more than
+//! one with one.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::format::Root;
+use crate::format::inode::Inode;
+use crate::format::key::{Key, Kind};
+use crate::fs::FileKind;
+use crate::memory;
+use crate::platform::Platform;
+use crate::tree::{Difference, Found};
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+/// Leaves of each state that one call looks at.
+const LEAVES_PER_CALL: usize = 512;
+
+/// How an inode differs between two states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InodeChange {
+    /// Which inode. Numbers are never used again, so it is the same file in both.
+    pub inode: InodeNumber,
+    /// What it is.
+    pub kind: FileKind,
+    /// Only the second state has it.
+    pub created: bool,
+    /// Only the first state has it.
+    pub removed: bool,
+    /// Data or size differ (files; data that was written again may be the same), or the target
+    /// (symbolic links).
+    pub content: bool,
+    /// Owner, group, permissions, number of links, device number or extended attributes differ.
+    pub attributes: bool,
+    /// Entries differ (directories): names came, went, or lead elsewhere.
+    pub entries: bool,
+    /// The times of modification or attribute change differ.
+    pub times: bool,
+}
+
+/// A part of the differences.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SnapshotDiff {
+    /// In the order of inode numbers; none twice, also not in later parts.
+    pub changes: Vec<InodeChange>,
+    /// Where the next call goes on; `None`: this was the last part.
+    pub next: Option<InodeNumber>,
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Which inodes differ between the snapshot `before` and the snapshot `after` (`None`: the live
+    /// volume), from inode number `from` on (0 at first): up to `limit` changes, or fewer where
+    /// much is to be looked at. The live volume may go on between two calls; each sees one state of
+    /// it.
+    ///
+    /// Names are in the directories whose `entries` differ and, of files whose content alone
+    /// differs, in the others: list them in the states, see [`open_snapshot`](Self::open_snapshot).
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such snapshot (any more); `CorruptMetadata`, `OutOfMemory`,
+    /// `Medium`.
+    pub fn snapshot_diff(
+        &self,
+        before: &str,
+        after: Option<&str>,
+        from: InodeNumber,
+        limit: usize,
+    ) -> Result<SnapshotDiff> {
+        self.engine.catch_up()?;
+        // While it is held the live tree does not change.
+        let reader = self.engine.reader()?;
+        let root_of =
+            |name: &str| self.engine.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound);
+        let old = root_of(before)?.root;
+        let new = match after {
+            Some(name) => root_of(name)?.root,
+            None => *reader.root(),
+        };
+        let mut diff = SnapshotDiff::default();
+        let mut from = InodeNumber(from.0.max(InodeNumber::ROOT.0));
+        let mut leaves = LEAVES_PER_CALL;
+        loop {
+            if leaves == 0 || diff.changes.len() >= limit.max(1) {
+                diff.next = Some(from);
+                return Ok(diff);
+            }
+            match self.next_change(&old, &new, from, &mut leaves)? {
+                Step::End => return Ok(diff),
+                Step::Nothing(next) => from = next,
+                Step::Change(change) => {
+                    memory::push(&mut diff.changes, change)?;
+                    let Some(next) = change.inode.0.checked_add(1) else { return Ok(diff) };
+                    from = InodeNumber(next);
+                }
+            }
+        }
+    }
+
+    /// The first inode at or after `from` that differs.
+    fn next_change(
+        &self,
+        old: &Root,
+        new: &Root,
+        from: InodeNumber,
+        leaves: &mut usize,
+    ) -> Result<Step> {
+        let first = match self.engine.store().difference(
+            old,
+            new,
+            &Key::inode(from),
+            &Key::MAX,
+            *leaves,
+        )? {
+            Found::End => return Ok(Step::End),
+            Found::NotBefore(key) => {
+                *leaves = 0;
+                return Ok(Step::Nothing(key.inode_number().max(from)));
+            }
+            Found::Difference(first) => first,
+        };
+        *leaves = leaves.saturating_sub(1);
+        let inode = first.key.inode_number();
+        let behind = Step::Nothing(InodeNumber(inode.0.saturating_add(1)));
+        let load = |root: &Root| match self.engine.store().get_with(
+            root,
+            &Key::inode(inode),
+            Inode::decode,
+        )? {
+            // Removed, and kept for those who have it open or until its blocks are free.
+            Some(found) => found.map(|found| Some(found).filter(|found| found.links > 0)),
+            None => Ok(None),
+        };
+        let (before, after) = (load(old)?, load(new)?);
+        let Some(any) = after.or(before) else { return Ok(behind) };
+        let mut change = InodeChange {
+            inode,
+            kind: any.kind,
+            created: before.is_none(),
+            removed: after.is_none(),
+            content: false,
+            attributes: false,
+            entries: false,
+            times: false,
+        };
+        if let (Some(before), Some(after)) = (before, after) {
+            change.compare_attributes(&before, &after);
+            self.compare_keys(old, new, first, &mut change)?;
+        }
+        Ok(if change.is_any() { Step::Change(change) } else { behind })
+    }
+
+    /// Looks for a difference in the keys of each kind behind the attributes.
+    fn compare_keys(
+        &self,
+        old: &Root,
+        new: &Root,
+        first: Difference,
+        change: &mut InodeChange,
+    ) -> Result<()> {
+        let (mut from, mut last) = (first.key, first.key);
+        last.0[8..].fill(0xff);
+        loop {
+            // Within one inode there is no budget: equal subtrees are skipped, and each kind ends
+            // at its first difference.
+            match self.engine.store().difference(old, new, &from, &last, LEAVES_PER_CALL)? {
+                Found::End => return Ok(()),
+                Found::NotBefore(key) => from = key,
+                Found::Difference(found) => {
+                    match found.key.kind() {
+                        Some(Kind::Dirent) => change.entries = true,
+                        Some(Kind::Xattr) => change.attributes = true,
+                        Some(Kind::Inode) => {}
+                        _ => change.content = true,
+                    }
+                    let kind = found.key.0[8];
+                    let Some(next) = kind.checked_add(1) else { return Ok(()) };
+                    from = found.key;
+                    from.0[8] = next;
+                    from.0[9..].fill(0);
+                }
+            }
+        }
+    }
+}
+
+/// What one search has found.
+enum Step {
+    Change(InodeChange),
+    /// Nothing before this inode.
+    Nothing(InodeNumber),
+    End,
+}
+
+impl InodeChange {
+    fn compare_attributes(&mut self, before: &Inode, after: &Inode) {
+        let facts =
+            |inode: &Inode| (inode.permissions, inode.uid, inode.gid, inode.links, inode.device);
+        self.attributes = facts(before) != facts(after);
+        self.content = self.kind == FileKind::Regular && before.size != after.size;
+        self.times = (before.modified, before.changed) != (after.modified, after.changed);
+    }
+
+    fn is_any(&self) -> bool {
+        self.created
+            || self.removed
+            || self.content
+            || self.attributes
+            || self.entries
+            || self.times
+    }
+}

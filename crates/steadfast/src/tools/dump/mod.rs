@@ -1,0 +1,172 @@
+//! What is on a volume, field by field, as lines of text for people: for those who debug the format
+//! or write a reader.
+//!
+//! Nothing here changes or repairs anything, and nothing is taken for granted: a structure that
+//! fails its checks is shown as far as it can be, with what is wrong. Structures are named as in
+//! docs/FORMAT.md.
+
+mod log;
+mod structures;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::engine::keyspace::KeyspaceRead;
+use crate::error::{Error, Result};
+use crate::format::key::Key;
+use crate::format::{Node, NodePointer};
+use crate::platform::Platform;
+use crate::types::{BlockAddress, BlockRun, InodeNumber};
+use crate::volume::Volume;
+
+pub use structures::{metaroots, superblocks};
+
+/// Takes one line of text, without its end.
+pub type Lines<'a> = dyn FnMut(String) + 'a;
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// The node whose first copy is at block `address`: header and items. No pointer leads there,
+    /// so its checksum is shown and not checked.
+    ///
+    /// # Errors
+    /// `CorruptMetadata` where there is no node of this volume; the medium's.
+    pub fn dump_node(&self, address: BlockAddress, lines: &mut Lines<'_>) -> Result<()> {
+        let store = self.engine.store();
+        let run = BlockRun { start: address, count: store.superblock.node_blocks() };
+        if !store.contains(run) {
+            return Err(Error::CorruptMetadata {
+                address,
+                reason: "outside the blocks that can hold a node",
+            });
+        }
+        let mut bytes = vec![0; store.superblock.node_size as usize];
+        store.read_blocks(address, &mut bytes)?;
+        let crc = store.crc(&bytes);
+        let node = Node::from_bytes(bytes, store.volume_id())
+            .map_err(|reason| Error::CorruptMetadata { address, reason })?;
+        lines(format!(
+            "node {}: level {}, generation {}, {} items, {} bytes free, crc {crc:#010x}",
+            address.0,
+            node.level(),
+            node.generation().0,
+            node.count(),
+            node.free(),
+        ));
+        for index in 0..node.count() {
+            match node.level() {
+                0 => self.dump_item(&node.key(index), node.value(index), lines),
+                _ => lines(format!(
+                    "  {:?} -> {}",
+                    node.key(index),
+                    pointer_text(&node.child(index))
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of one key in the state that opening reaches.
+    ///
+    /// # Errors
+    /// `NotFound`; those of reading the tree.
+    pub fn dump_key(&self, key: &Key, lines: &mut Lines<'_>) -> Result<()> {
+        let found = self.engine.reader()?.get(key)?.ok_or(Error::NotFound)?;
+        self.dump_item(key, &found, lines);
+        Ok(())
+    }
+
+    /// Every key of an inode. Inode 0 owns what belongs to the volume: bitmaps, orphans.
+    ///
+    /// # Errors
+    /// `Stale` where it has none; those of reading the tree.
+    pub fn dump_inode(&self, inode: InodeNumber, lines: &mut Lines<'_>) -> Result<()> {
+        let _ = self.engine.catch_up();
+        let mut from = Key::inode(inode);
+        from.0[8..].fill(0);
+        let mut last = from;
+        last.0[8..].fill(0xff);
+        let mut any = false;
+        let reader = self.engine.reader()?;
+        while let Some((key, found)) = reader.next(&from, &last)? {
+            any = true;
+            self.dump_item(&key, &found, lines);
+            match key.successor() {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        if any { Ok(()) } else { Err(Error::Stale(inode)) }
+    }
+
+    /// Every node of the tree that opening reaches, indented by level. Nodes that cannot be read
+    /// are shown as such.
+    ///
+    /// # Errors
+    /// None but `OutOfMemory`; what is damaged is in the text.
+    pub fn dump_tree(&self, lines: &mut Lines<'_>) -> Result<()> {
+        // Where the log cannot be replayed the tree is that of the checkpoint.
+        let _ = self.engine.catch_up();
+        let store = self.engine.store();
+        let root = self.engine.working_root();
+        let mut left = store.superblock_now().usable_blocks() / store.superblock.node_blocks();
+        let mut stack: Vec<(NodePointer, u8, Key)> = vec![(root.pointer, root.level(), Key::MIN)];
+        while let Some((pointer, level, low)) = stack.pop() {
+            let indent = " ".repeat(2 * usize::from(root.level() - level));
+            if left == 0 {
+                lines("the tree has more nodes than fit the volume".into());
+                return Ok(());
+            }
+            left -= 1;
+            match store.node(&pointer, level) {
+                Err(error) => lines(format!(
+                    "{indent}level {level} from {low:?} {}: {error}",
+                    pointer_text(&pointer)
+                )),
+                Ok(node) => {
+                    lines(format!(
+                        "{indent}level {level} from {low:?} {}: {} items, {} bytes free",
+                        pointer_text(&pointer),
+                        node.count(),
+                        node.free()
+                    ));
+                    if level > 0 {
+                        stack.extend(
+                            (0..node.count())
+                                .rev()
+                                .map(|index| (node.child(index), level - 1, node.key(index))),
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn dump_item(&self, key: &Key, value: &[u8], lines: &mut Lines<'_>) {
+        lines(format!(
+            "{key:?}: {}",
+            value::text(&self.engine.store().superblock_now(), key, value)
+        ));
+    }
+}
+
+fn pointer_text(pointer: &NodePointer) -> String {
+    let copies: Vec<String> = pointer.copies().map(|address| format!("{}", address.0)).collect();
+    let crc = u32::from_le_bytes(pointer.digest[..4].try_into().unwrap_or_default());
+    format!(
+        "blocks {} (generation {}, crc {crc:#010x})",
+        copies.join(" and "),
+        pointer.generation.0
+    )
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,118 @@
+//! Every kind of structure is shown, and damage is said and not fatal.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use steadfast_media::{Medium, MemoryMedium};
+
+use crate::error::Error;
+use crate::format::key::{Key, Kind};
+use crate::fs::{Caller, NewNode, SetXattrMode};
+use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
+use crate::tools::dump::{metaroots, superblocks};
+use crate::types::{BlockAddress, InodeNumber, Lsn};
+use crate::volume::Volume;
+
+type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
+
+fn lines(dump: impl FnOnce(&mut dyn FnMut(String))) -> String {
+    let mut all = Vec::new();
+    dump(&mut |line| all.push(line));
+    all.join("\n")
+}
+
+fn sample() -> (Arc<MemoryMedium>, TestVolume) {
+    let medium = Arc::new(MemoryMedium::new(2 << 20, 512).unwrap());
+    let options =
+        FormatOptions { block_size: 512, label: "dumped".into(), ..FormatOptions::default() };
+    TestVolume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let volume =
+        TestVolume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
+    let caller = Caller::default();
+    let root = InodeNumber::ROOT;
+    for number in 0..40 {
+        let name = alloc::format!("name {number}");
+        let made = volume.create(root, name.as_bytes(), NewNode::Regular, 0o640, &caller).unwrap();
+        volume.write(made.inode, 0, &alloc::vec![7; 100 * number], false).unwrap();
+        volume.set_xattr(made.inode, b"user.note", b"hello", SetXattrMode::Any).unwrap();
+    }
+    volume.create(root, b"link", NewNode::Symlink(b"name 3"), 0o777, &caller).unwrap();
+    volume.checkpoint().unwrap();
+    volume.create(root, b"logged", NewNode::Directory, 0o755, &caller).unwrap();
+    volume.transact().unwrap();
+    (medium, volume)
+}
+
+#[test]
+fn shows_everything() {
+    let (medium, volume) = sample();
+    let platform = TestPlatform::new();
+    let text = lines(|out| superblocks(&medium, &platform, out).unwrap());
+    assert!(
+        text.contains("both copies") && text.contains("dumped") && text.contains("4096 of 512"),
+        "{text}"
+    );
+    let text = lines(|out| metaroots(&medium, &platform, out).unwrap());
+    assert!(text.contains("(the durable state)") && text.contains("slot 1 copy B"), "{text}");
+    let text = lines(|out| volume.dump_tree(out).unwrap());
+    assert!(text.contains("level 1") && text.lines().count() > 5, "{text}");
+    let leaf = text.lines().rfind(|line| line.contains("level 0")).unwrap();
+    let block: u64 =
+        leaf.split("blocks ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    // Only what was written out is on the medium.
+    volume.checkpoint().unwrap();
+    let text = lines(|out| volume.dump_tree(out).unwrap());
+    let on_medium = text
+        .split("blocks ")
+        .filter_map(|part| part.split(' ').next()?.parse().ok())
+        .collect::<Vec<u64>>();
+    assert!(!on_medium.is_empty() && block > 0);
+    for block in on_medium {
+        let text = lines(|out| volume.dump_node(BlockAddress(block), out).unwrap());
+        assert!(text.starts_with("node ") && text.contains("items"), "{text}");
+    }
+    let root = lines(|out| volume.dump_inode(InodeNumber::ROOT, out).unwrap());
+    assert!(
+        root.contains("Directory") && root.contains("\"name 7\"") && root.contains("\"logged\""),
+        "{root}"
+    );
+    let mut all = String::new();
+    for inode in 16..60 {
+        all += &lines(|out| _ = volume.dump_inode(InodeNumber(inode), out));
+    }
+    for word in ["Regular", "mode 0640", "crc ", "blocks ", "piece 0", "\"name 3\"", "Inline"] {
+        assert!(all.contains(word), "no {word}: {all}");
+    }
+    let key = Key::group(0);
+    assert!(lines(|out| volume.dump_key(&key, out).unwrap()).contains("blocks in use"));
+    let missing = Key::new(InodeNumber(999), Kind::Inode, 0);
+    assert_eq!(volume.dump_key(&missing, &mut |_| {}), Err(Error::NotFound));
+    assert_eq!(
+        volume.dump_inode(InodeNumber(999), &mut |_| {}),
+        Err(Error::Stale(InodeNumber(999)))
+    );
+}
+
+#[test]
+fn shows_the_log_and_what_is_damaged() {
+    let (medium, volume) = sample();
+    let text = lines(|out| volume.dump_log(None, out).unwrap());
+    assert!(text.starts_with("1 records"), "{text}");
+    let lsn = text.split("record ").nth(1).unwrap().split(':').next().unwrap().parse().unwrap();
+    let text = lines(|out| volume.dump_log(Some(Lsn(lsn)), out).unwrap());
+    assert!(text.contains("put 1/Dirent") && text.contains("\"logged\""), "{text}");
+    assert_eq!(volume.dump_log(Some(Lsn(lsn + 1)), &mut |_| {}), Err(Error::NotFound));
+    for outside in [0, 1, u64::MAX, u64::MAX / 2] {
+        assert!(volume.dump_node(BlockAddress(outside), &mut |_| {}).is_err());
+    }
+    drop(volume);
+    let platform = TestPlatform::new();
+    medium.write(512, &[0x55; 512]).unwrap();
+    medium.write(0, &[0x55; 512]).unwrap();
+    let text = lines(|out| superblocks(&medium, &platform, out).unwrap());
+    assert!(text.contains("damaged or missing"), "{text}");
+    let text = lines(|out| metaroots(&medium, &platform, out).unwrap());
+    assert!(text.contains("slot 0 copy A at byte 512: not valid"), "{text}");
+}

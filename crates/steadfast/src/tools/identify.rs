@@ -1,0 +1,44 @@
+//! What is on a medium, told from its superblock alone: for whoever looks at every medium that
+//! appears.
+
+use alloc::string::String;
+
+use steadfast_media::Medium;
+
+use crate::error::Result;
+use crate::format::Superblock;
+use crate::platform::Platform;
+
+/// Who a volume is. Nothing of this changes while it is in use, so it may be read at any time
+/// without a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Format version.
+    pub version: u32,
+    /// Identity of the volume.
+    pub uuid: [u8; 16],
+    /// Label for people.
+    pub label: String,
+    /// Size of the volume, bytes.
+    pub size: u64,
+    /// Block size, bytes.
+    pub block_size: u32,
+}
+
+/// Reads the superblock, a bounded number of small reads. The volume is not opened: its log and its
+/// state are not looked at.
+///
+/// # Errors
+/// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`,
+/// `UnsupportedParameter`, `Truncated`, `BadBlockSize`, or the medium's error.
+pub fn identify<M: Medium, P: Platform>(medium: &M, platform: &P) -> Result<Identity> {
+    let (superblock, _) = Superblock::read(medium, platform)?;
+    let label = superblock.label.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(Identity {
+        version: superblock.version,
+        uuid: superblock.known_uuid(),
+        label: String::from_utf8_lossy(label).into_owned(),
+        size: superblock.byte_size(),
+        block_size: superblock.block_size,
+    })
+}

@@ -1,0 +1,13 @@
+//! What works on whole volumes: for people who look after one.
+
+pub mod check;
+mod diff;
+pub mod dump;
+mod identify;
+pub mod salvage;
+pub mod scrub;
+mod tune;
+
+pub use diff::{InodeChange, SnapshotDiff};
+pub use identify::{Identity, identify};
+pub use tune::{Tune, tune};

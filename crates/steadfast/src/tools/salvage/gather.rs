@@ -1,0 +1,227 @@
+//! Collecting items: the tree that is left, the log, and nodes found by searching.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::error::{Error, Result};
+use crate::format::key::{Key, Kind};
+use crate::format::{Metaroot, Node, NodePointer, Record, Root, Superblock};
+use crate::log::replay;
+use crate::platform::Platform;
+use crate::tools::salvage::ranges::KeyRanges;
+use crate::tools::salvage::scan::Scan;
+use crate::tools::salvage::{CACHE_SIZE, Item, Salvage, SalvageProgress, find};
+use crate::tree::Store;
+use crate::types::{BlockRun, Generation, InodeNumber};
+
+impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
+    /// Finds everything that is left of the volume on `medium`. `progress` is called now and then
+    /// while the whole medium has to be read.
+    ///
+    /// # Errors
+    /// `NotSteadfast` and its relatives where nothing on the medium says what the volume was; the
+    /// volume's version or features are not known.
+    pub fn gather(
+        medium: &'m M,
+        platform: &'m P,
+        progress: &mut dyn FnMut(SalvageProgress),
+    ) -> Result<Self> {
+        let mut notes = Vec::new();
+        let superblock = find::superblock(medium, platform, &mut notes)?;
+        let (metaroots, slot_lost) = find::metaroots(medium, &superblock, platform);
+        let store = Store::new(medium, platform, superblock, CACHE_SIZE);
+        let mut salvage =
+            Salvage { medium, store, items: BTreeMap::new(), gone: KeyRanges::default(), notes };
+        let mut lost = KeyRanges::default();
+        let newest = metaroots.first();
+        match newest {
+            Some(metaroot) => salvage.take_tree(&metaroot.root(), &mut lost),
+            None => lost.add(Key::MIN, Key::MAX),
+        }
+        salvage.note_metaroots(newest, slot_lost);
+        if !lost.is_empty() {
+            // Nodes above the metaroot's generation were written for a checkpoint that was never
+            // finished; but where that metaroot itself may be gone they are the newest state.
+            let limit = newest.filter(|_| !slot_lost).map(|metaroot| metaroot.generation);
+            salvage.search(&lost, limit, progress);
+        }
+        if let Some(metaroot) = newest {
+            salvage.take_log(metaroot);
+        }
+        Ok(salvage)
+    }
+
+    /// As [`gather`](Self::gather), but what a snapshot holds instead of the present state: what
+    /// that has lost may be whole there. The snapshot is found as long as its key is, in the tree
+    /// or by searching.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather); `NotFound` where no snapshot of this name was found.
+    pub fn gather_snapshot(
+        medium: &'m M,
+        platform: &'m P,
+        name: &str,
+        progress: &mut dyn FnMut(SalvageProgress),
+    ) -> Result<Self> {
+        let live = Self::gather(medium, platform, progress)?;
+        let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Snapshot);
+        let decoded =
+            |(key, item): (&Key, &Item)| Record::decode(Generation(key.suffix()), &item.value).ok();
+        let mut records = live.items.range(first..=last).rev().filter_map(decoded);
+        let found = records.find(|record| !record.deleting && record.name == name);
+        drop(records);
+        let record = found.ok_or(Error::NotFound)?;
+        let mut salvage = Salvage {
+            items: BTreeMap::new(),
+            gone: KeyRanges::default(),
+            notes: Vec::new(),
+            ..live
+        };
+        let mut lost = KeyRanges::default();
+        salvage.take_tree(&record.root, &mut lost);
+        if !lost.is_empty() {
+            salvage.search(&lost, Some(record.generation), progress);
+        }
+        Ok(salvage)
+    }
+
+    fn note_metaroots(&mut self, newest: Option<&Metaroot>, slot_lost: bool) {
+        let text = match newest {
+            None => String::from("no metaroot is left: everything was searched for"),
+            Some(metaroot) if slot_lost => format!(
+                "one metaroot slot is damaged; the state of generation {} was used, a newer one may be lost",
+                metaroot.generation.0
+            ),
+            Some(_) => return,
+        };
+        self.notes.push(text);
+    }
+
+    /// Takes what can be read below `root`, and notes what cannot.
+    fn take_tree(&mut self, root: &Root, lost: &mut KeyRanges) {
+        let mut stack = Vec::from([(root.pointer, root.level(), Key::MIN, Key::MAX)]);
+        // A tree that seems to have more nodes than fit leads to the same ones again and again.
+        let mut left =
+            self.store.superblock.usable_blocks() / self.store.superblock.node_blocks() + 1;
+        while let Some((pointer, level, low, high)) = stack.pop() {
+            let node = if left == 0 { None } else { self.read_node(&pointer, level) };
+            left = left.saturating_sub(1);
+            let Some(node) = node else {
+                lost.add(low, high);
+                continue;
+            };
+            for index in 0..node.count() {
+                if level == 0 {
+                    self.take(node.key(index), node.value(index).to_vec(), true);
+                    continue;
+                }
+                let from = if index == 0 { low } else { node.key(index) };
+                let to = if index + 1 < node.count() {
+                    node.key(index + 1).predecessor()
+                } else {
+                    Some(high)
+                };
+                stack.push((node.child(index), level - 1, from, to.unwrap_or(high)));
+            }
+        }
+    }
+
+    /// The first good copy, also where the address of the other one is nonsense.
+    fn read_node(&self, pointer: &NodePointer, level: u8) -> Option<Node> {
+        let good = |node: &Node| node.level() == level && node.generation() == pointer.generation;
+        pointer
+            .copies()
+            .find_map(|address| self.store.read_node_copy(pointer, address).ok().filter(good))
+    }
+
+    fn take(&mut self, key: Key, value: Vec<u8>, proven: bool) {
+        // Bitmaps say nothing about files.
+        if key.kind() != Some(Kind::Group) {
+            self.items.insert(key, Item { value, proven });
+        }
+    }
+
+    /// Looks for leaves with lost keys all over the medium.
+    fn search(
+        &mut self,
+        lost: &KeyRanges,
+        limit: Option<Generation>,
+        progress: &mut dyn FnMut(SalvageProgress),
+    ) {
+        let scan = Scan::run(&self.store, limit, progress);
+        let mut covered = KeyRanges::default();
+        let mut used = 0u64;
+        let mut restored = 0u64;
+        for leaf in scan.leaves() {
+            let Some(node) = scan.read(&self.store, leaf) else { continue };
+            if node.count() == 0 {
+                continue;
+            }
+            let before = restored;
+            for index in 0..node.count() {
+                let key = node.key(index);
+                if lost.contains(&key) && !covered.contains(&key) && !self.items.contains_key(&key)
+                {
+                    self.take(key, node.value(index).to_vec(), false);
+                    restored += 1;
+                }
+            }
+            used += u64::from(restored > before);
+            // Whatever an older leaf says about keys between these was gone when this one was
+            // written.
+            covered.add(node.key(0), node.key(node.count() - 1));
+            if let Some((low, high)) = leaf.range {
+                covered.add(low, high);
+            }
+        }
+        self.gone = lost.without(&covered);
+        self.notes.push(format!(
+            "parts of the tree cannot be read: {restored} items were restored from {used} nodes found by searching"
+        ));
+    }
+
+    /// Applies the intent log.
+    fn take_log(&mut self, metaroot: &Metaroot) {
+        let known = self.store.superblock.log.count > 0;
+        let inferred;
+        let store = if known {
+            &self.store
+        } else if self.store.superblock.inline_max == 0 && metaroot.log.lsn.0 > 0 {
+            // The superblock was made up: read on as long as there are records.
+            let mut superblock: Superblock = self.store.superblock.clone();
+            let most = (1 << 30) / u64::from(superblock.block_size);
+            superblock.log =
+                BlockRun { count: most.min(superblock.usable_blocks()), ..superblock.log };
+            inferred = Store::new(self.medium, self.store.platform, superblock, CACHE_SIZE);
+            &inferred
+        } else {
+            return;
+        };
+        let result = replay(store, metaroot.log, metaroot.generation).and_then(|found| {
+            if let Some(error) = found.unreadable {
+                self.notes.push(format!(
+                    "the intent log cannot be read behind record {} ({error}): what was committed last may be missing",
+                    found.end.lsn.0
+                ));
+            }
+            (0..found.len()).map(|index| found.mutations(store, index)).collect::<Result<Vec<_>, Error>>()
+        });
+        match result {
+            Ok(records) => {
+                for mutation in records.into_iter().flatten() {
+                    match mutation.value {
+                        Some(value) => self.take(mutation.key, value, true),
+                        None => drop(self.items.remove(&mutation.key)),
+                    }
+                }
+            }
+            Err(error) => self.notes.push(format!(
+                "the intent log cannot be read ({error}): what was committed since the last checkpoint is missing"
+            )),
+        }
+    }
+}

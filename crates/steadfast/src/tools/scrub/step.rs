@@ -1,0 +1,356 @@
+//! One step of a scrub.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+
+use steadfast_media::{ErrorClass, Medium};
+
+use crate::engine::Reader;
+use crate::engine::keyspace::KeyspaceRead;
+use crate::error::{Error, Result};
+use crate::format::extent::Extent;
+use crate::format::key::{Key, Kind};
+use crate::format::{Node, NodePointer, Record, Root, digest_of};
+use crate::platform::Platform;
+use crate::tools::scrub::{Phase, STEP_BYTES, Scrub, ScrubFinding};
+use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber};
+use crate::volume::Volume;
+
+/// A piece of an extent to be compared with its checksums.
+struct Piece {
+    key: Key,
+    /// Blocks of the extent in front of the piece.
+    from: u64,
+    extent: Extent,
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// One bounded step of a scrub; call it until [`finished`](crate::tools::scrub::ScrubReport::finished).
+    /// Returns the bytes that it has read from the medium, for whoever keeps to a rate.
+    ///
+    /// # Errors
+    /// `Poisoned` once the volume is closed; the medium's, when it is gone as a whole. Whatever
+    /// else cannot be read is a finding.
+    pub fn scrub_step(&self, scrub: &mut Scrub) -> Result<u64> {
+        self.engine.check_open()?;
+        self.engine.catch_up()?;
+        let read = match scrub.phase {
+            Phase::Fixed => {
+                let space = self.statistics()?;
+                let used = space
+                    .blocks
+                    .saturating_sub(space.blocks_free)
+                    .saturating_add(space.blocks_snapshots);
+                scrub.report.bytes_total = used.saturating_mul(space.block_size.into());
+                let read = self.scrub_fixed(scrub);
+                scrub.enter(Phase::Choose);
+                read
+            }
+            Phase::Choose => {
+                // Where the directory of snapshots cannot be read the live tree's pass says so.
+                let next = unless_damaged(self.oldest_snapshot_above(scrub.bound))?.flatten();
+                scrub.enter(next.map_or(Phase::Live, Phase::Snapshot));
+                0
+            }
+            Phase::Snapshot(_) | Phase::Live => self.scrub_tree(scrub)?,
+            Phase::Locate => {
+                if self.locate_step(&mut scrub.locate, &mut scrub.report.findings)? {
+                    0
+                } else {
+                    scrub.phase = Phase::Done;
+                    scrub.report.finished = true;
+                    0
+                }
+            }
+            Phase::Done => 0,
+        };
+        scrub.report.bytes += read;
+        Ok(read)
+    }
+
+    /// The oldest snapshot younger than `bound` that is not being deleted.
+    fn oldest_snapshot_above(&self, bound: Generation) -> Result<Option<Generation>> {
+        let reader = self.engine.reader()?;
+        let (_, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Snapshot);
+        let mut from = Key::snapshot(Generation(bound.0.saturating_add(1)));
+        while let Some((key, found)) = reader.next(&from, &last)? {
+            let generation = Generation(key.suffix());
+            if !Record::decode(generation, &found)?.deleting {
+                return Ok(Some(generation));
+            }
+            let Some(next) = key.successor() else { break };
+            from = next;
+        }
+        Ok(None)
+    }
+
+    /// The tree of the phase as long as it is there, and how findings in it begin.
+    fn tree_of(&self, reader: &Reader<'_, M, P>, phase: Phase) -> Result<Option<(Root, String)>> {
+        let Phase::Snapshot(generation) = phase else {
+            return Ok(Some((*reader.root(), String::new())));
+        };
+        let Some(found) = reader.get(&Key::snapshot(generation))? else { return Ok(None) };
+        let record = Record::decode(generation, &found)?;
+        let prefix = format!("snapshot {:?}: ", record.name);
+        Ok((!record.deleting).then_some((record.root, prefix)))
+    }
+
+    fn scrub_tree(&self, scrub: &mut Scrub) -> Result<u64> {
+        let reader = self.engine.reader()?;
+        let Some((root, prefix)) = unless_damaged(self.tree_of(&reader, scrub.phase))?.flatten()
+        else {
+            scrub.go_on(None);
+            return Ok(0);
+        };
+        let mut read = 0;
+        let (leaf, behind) = self.visit(&root, &prefix, scrub, &mut read)?;
+        let piece = leaf.and_then(|leaf| self.next_piece(&leaf, scrub));
+        let Some(piece) = piece else {
+            scrub.go_on(behind);
+            return Ok(read);
+        };
+        // From here on the volume may change; the blocks stay what they are.
+        let block_size = u64::from(self.engine.superblock().block_size);
+        let left = u64::from(piece.extent.length) - piece.from;
+        let count = left.min((STEP_BYTES as u64 / block_size).max(1));
+        let run = BlockRun { start: BlockAddress(piece.extent.address.0 + piece.from), count };
+        let pin = self.engine.pin(&[run]);
+        drop(reader);
+        read += count * block_size;
+        self.scrub_data(scrub, &piece, run, &prefix)?;
+        drop(pin);
+        scrub.report.data_blocks += count;
+        scrub.key = piece.key;
+        scrub.offset = piece.from + count;
+        if count == left {
+            scrub.go_on(piece.key.successor());
+        }
+        Ok(read)
+    }
+
+    /// Verifies the nodes on the way to the cursor. Returns the leaf, if it is to be looked at, and
+    /// the key behind it.
+    fn visit(
+        &self,
+        root: &Root,
+        prefix: &str,
+        scrub: &mut Scrub,
+        read: &mut u64,
+    ) -> Result<(Option<Arc<Node>>, Option<Key>)> {
+        let (mut pointer, mut level, mut behind) = (root.pointer, root.level(), None);
+        loop {
+            if pointer.generation <= scrub.bound {
+                return Ok((None, behind));
+            }
+            let Some(node) = self.scrub_node(&pointer, level, prefix, scrub, read)? else {
+                return Ok((None, behind));
+            };
+            if level == 0 {
+                return Ok((Some(node), behind));
+            }
+            let index = node.child_index(&scrub.key);
+            if index + 1 < node.count() {
+                behind = Some(node.key(index + 1));
+            }
+            pointer = node.child(index);
+            level -= 1;
+        }
+    }
+
+    /// Verifies every copy of a node, unless that was done when the cursor came by before, and
+    /// heals bad ones.
+    fn scrub_node(
+        &self,
+        pointer: &NodePointer,
+        level: u8,
+        prefix: &str,
+        scrub: &mut Scrub,
+        read: &mut u64,
+    ) -> Result<Option<Arc<Node>>> {
+        let store = self.engine.store();
+        let address = pointer.addresses[0];
+        let slot = usize::from(level);
+        if scrub.verified.len() <= slot {
+            scrub.verified.resize(slot + 1, None);
+        }
+        let seen = scrub.verified.get(slot) == Some(&Some(address));
+        if seen || !store.is_on_medium(address) {
+            return Ok(store.node(pointer, level).ok());
+        }
+        if let Some(entry) = scrub.verified.get_mut(slot) {
+            *entry = Some(address);
+        }
+        scrub.report.nodes += 1;
+        let mut good: Option<Arc<Node>> = None;
+        let mut bad = vec![];
+        for copy in pointer.copies() {
+            *read += u64::from(store.superblock.node_size);
+            match store.read_node_copy(pointer, copy) {
+                Ok(node) => good = Some(Arc::new(node)),
+                Err(error) => bad.push((copy, error)),
+            }
+        }
+        if bad.is_empty() {
+            return Ok(good);
+        }
+        gone(bad.iter().map(|(_, error)| error))?;
+        // What is in memory passed its checksum when it was read or written.
+        let matches = |node: &Arc<Node>| digest_of(store.crc(node.bytes())) == pointer.digest;
+        let good = good.or_else(|| store.node(pointer, level).ok().filter(matches));
+        for (copy, error) in bad {
+            let healed = good.as_ref().is_some_and(|node| self.heal(pointer, copy, node));
+            let what = match error {
+                Error::CorruptMetadata { reason, .. } => reason.into(),
+                other => format!("{other}"),
+            };
+            let end = match (healed, good.is_some()) {
+                (true, _) => ", written again from a good copy",
+                (false, true) => ", a good copy is left",
+                (false, false) => ": what is below it is lost",
+            };
+            let text = format!("{prefix}copy of a node at block {}: {what}{end}", copy.0);
+            scrub.find(ScrubFinding {
+                text,
+                healed,
+                block: copy,
+                inode: None,
+                bytes: None,
+                path: None,
+            });
+        }
+        Ok(good)
+    }
+
+    /// Writes a bad copy of a node again. The caller holds the view, so the node is part of the
+    /// tree and stays so.
+    fn heal(&self, pointer: &NodePointer, copy: BlockAddress, node: &Node) -> bool {
+        let run = BlockRun { start: copy, count: self.engine.superblock().node_blocks() };
+        self.engine.may_heal()
+            && self.engine.store().contains(run)
+            && self.engine.store().write_blocks(copy, &[node.bytes()]).is_ok()
+            && self.engine.store().read_node_copy(pointer, copy).is_ok()
+    }
+
+    /// The next piece of data in a leaf from the cursor on.
+    fn next_piece(&self, leaf: &Node, scrub: &Scrub) -> Option<Piece> {
+        let granules = self.parameters().granules_per_block();
+        let first = leaf.search(&scrub.key).unwrap_or_else(|index| index);
+        for index in first..leaf.count() {
+            let key = leaf.key(index);
+            if key.kind() != Some(Kind::Extent) {
+                continue;
+            }
+            // What does not decode is for the check: it needs the whole volume to say what is
+            // wrong.
+            let Ok(extent) = Extent::decode(leaf.value(index), granules) else { continue };
+            if extent.unwritten
+                || extent.birth <= scrub.bound
+                || !self.engine.store().contains(extent.run())
+            {
+                continue;
+            }
+            let from = if key == scrub.key { scrub.offset } else { 0 };
+            if from < u64::from(extent.length) {
+                return Some(Piece { key, from, extent });
+            }
+        }
+        None
+    }
+
+    fn scrub_data(
+        &self,
+        scrub: &mut Scrub,
+        piece: &Piece,
+        run: BlockRun,
+        prefix: &str,
+    ) -> Result<()> {
+        let block_size = self.engine.superblock().block_size as usize;
+        let granule = self.engine.superblock().checksum_granule() as usize;
+        let per_block = block_size / granule;
+        let mut buffer = vec![0; run.count as usize * block_size];
+        let inode = piece.key.inode_number();
+        let mut bad: Option<(usize, usize)> = None;
+        let mut found = vec![];
+        match self.engine.read_blocks(run.start, &mut buffer) {
+            Ok(()) => {
+                let checksums = piece.extent.checksums.iter().skip(piece.from as usize * per_block);
+                for (index, (bytes, expected)) in
+                    buffer.chunks_exact(granule).zip(checksums).enumerate()
+                {
+                    if self.engine.crc(bytes) == *expected {
+                        continue;
+                    }
+                    match &mut bad {
+                        Some((_, end)) if *end == index => *end += 1,
+                        _ => found.extend(bad.replace((index, index + 1))),
+                    }
+                }
+                found.extend(bad);
+            }
+            Err(error) => {
+                gone([&error].into_iter())?;
+                found.push((0, run.count as usize * per_block));
+            }
+        }
+        if found.is_empty() || !self.is_still_there(scrub.phase, piece)? {
+            return Ok(());
+        }
+        for (from, to) in found {
+            let block = BlockAddress(run.start.0 + (from / per_block) as u64);
+            let start =
+                piece.key.suffix().saturating_add(piece.from).saturating_mul(block_size as u64);
+            let bytes = start.saturating_add((from * granule) as u64)
+                ..start.saturating_add((to * granule) as u64);
+            let text = format!(
+                "{prefix}inode {}: data at block {} does not match its checksum",
+                inode.0, block.0
+            );
+            // Snapshots have names of their own.
+            let named = prefix.is_empty().then_some(inode);
+            let finding = ScrubFinding {
+                text,
+                healed: false,
+                block,
+                inode: named,
+                bytes: Some(bytes),
+                path: None,
+            };
+            scrub.find(finding);
+        }
+        Ok(())
+    }
+
+    /// Whether the extent is still what it was: where not, its blocks may have been given away
+    /// meanwhile.
+    fn is_still_there(&self, phase: Phase, piece: &Piece) -> Result<bool> {
+        let reader = self.engine.reader()?;
+        let Some((root, _)) = unless_damaged(self.tree_of(&reader, phase))?.flatten() else {
+            return Ok(false);
+        };
+        let granules = self.parameters().granules_per_block();
+        let Some(now) = unless_damaged(self.engine.store().get(&root, &piece.key))? else {
+            return Ok(true);
+        };
+        Ok(now.and_then(|value| Extent::decode(&value, granules).ok()).as_ref()
+            == Some(&piece.extent))
+    }
+}
+
+/// `None` for an error that damage makes: a pass goes on past it.
+fn unless_damaged<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error @ Error::Medium(_)) => gone([&error].into_iter()).map(|()| None),
+        Err(Error::CorruptMetadata { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// An error that says that the medium is gone ends the scrub: everything would be a finding.
+fn gone<'e>(mut errors: impl Iterator<Item = &'e Error>) -> Result<()> {
+    let gone =
+        |error: &&Error| matches!(error, Error::Medium(error) if error.class == ErrorClass::Gone);
+    errors.find(gone).map_or(Ok(()), |error| Err(*error))
+}
