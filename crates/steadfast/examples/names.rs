@@ -1,7 +1,8 @@
-//! What operations on names cost without a device or a transport: the core on a medium in memory.
+//! The cost of operations on names without a device or a transport: the core on a medium in memory.
 //!
-//! `cargo run --release -p steadfast --example names` prints nanoseconds an operation, the least of
-//! several rounds (whatever else the machine does only adds to it), with few files and with many.
+//! `cargo run --release -p steadfast --example names` prints nanoseconds an operation, with few
+//! files and with many. It prints the minimum of several rounds, because other load on the machine
+//! only adds to the time.
 
 use std::time::Instant;
 
@@ -28,8 +29,8 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Nanoseconds to create all files, to look all of them up, to list them with their attributes, and
-/// to remove them.
+/// Nanoseconds to create all files, look all of them up, list them with their attributes, and
+/// remove them.
 fn round(files: u64) -> Result<[u128; 4], Error> {
     let medium = MemoryMedium::new(256 << 20, 512).map_err(|_| Error::InvalidArgument("size"))?;
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
@@ -40,7 +41,7 @@ fn round(files: u64) -> Result<[u128; 4], Error> {
     let directory =
         volume.create(InodeNumber::ROOT, b"d", NewNode::Directory, 0o755, &caller)?.inode;
     let names: Vec<String> = (0..files).map(|number| format!("file{number}")).collect();
-    // In no order that the tree could profit from.
+    // In an order that gives the tree no advantage.
     let scattered = |index: usize| names[index * 7_919 % names.len()].as_bytes();
     let data = [7; FILE_BYTES];
     let create = time(|| {

@@ -6,7 +6,7 @@ const CASTAGNOLI: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI
 
 /// CRC-32C in portable code; `crc` is the value so far (0 at the start).
 pub fn crc32c_portable(crc: u32, bytes: &[u8]) -> u32 {
-    // The crate takes the register's value before the final inversion and bit-reflected.
+    // The crate expects the register's value before the final inversion, bit-reflected.
     let mut digest: Digest<'_, u32, Table<16>> =
         CASTAGNOLI.digest_with_initial((crc ^ u32::MAX).reverse_bits());
     digest.update(bytes);

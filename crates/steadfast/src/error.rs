@@ -1,5 +1,5 @@
-//! Everything that can go wrong, one variant a cause. Mapped to errno and to text for people only
-//! at the edges.
+//! All errors, one variant for each cause. They are mapped to errno and to messages only at the
+//! edges.
 
 use steadfast_media::{ErrorClass, MediumError};
 
@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    // Names and files.
+    // Errors of names and files.
     /// No such file, directory or directory entry.
     NotFound,
     /// The name exists already.
@@ -24,11 +24,11 @@ pub enum Error {
     IsADirectory,
     /// The directory still has entries.
     DirectoryNotEmpty,
-    /// The operation works on regular files only (or not on this kind of file).
+    /// The operation works on regular files only (or not on this type of file).
     NotARegularFile,
     /// The name has more bytes than the volume's node size or 255 allows.
     NameTooLong,
-    /// A name is empty, `.` or `..`, or holds a slash or a NUL byte where that is not allowed.
+    /// A name is empty, `.` or `..`, or has a slash or a NUL byte where that is not allowed.
     InvalidName,
     /// A symbolic link target, attribute value or path is longer than the format holds.
     ValueTooLong,
@@ -36,51 +36,50 @@ pub enum Error {
     InvalidArgument(&'static str),
     /// The file would grow beyond 2^63 − 1 bytes.
     FileTooLarge,
-    /// The inode has the largest link count.
+    /// The inode already has the largest link count.
     TooManyLinks,
     /// A directory cannot be moved below itself.
     MoveIntoSelf,
-    /// More symbolic links were met on a path than are followed.
+    /// A path has more symbolic links than are followed.
     SymlinkLoop,
     /// No such extended attribute.
     NoAttribute,
-    /// The buffer given is smaller than the value.
+    /// The given buffer is smaller than the value.
     BufferTooSmall,
     /// The offset lies beyond the last data (SEEK_DATA) or the end of the file.
     NoSuchOffset,
     /// More than sixteen names of one directory share a hash. Does not happen by chance.
     DirectoryFull,
-    /// The inode number is not in use any more (deleted or rolled back).
+    /// The inode number is no longer in use (deleted or rolled back).
     Stale(InodeNumber),
     /// The operation is not allowed on this object.
     NotPermitted,
     /// The operation is not supported.
     Unsupported(&'static str),
 
-    // The volume.
-    /// No space left. Delete something, or commit or roll back where `volume full` is masked out.
+    // Errors of the volume.
+    /// No space left. Delete something. If `volume full` is masked out, commit or roll back.
     NoSpace,
     /// The volume was opened read-only.
     ReadOnly,
-    /// The volume went read-only because of the named earlier failure; what was acknowledged is
-    /// safe.
+    /// The volume is read-only because of the named earlier failure; acknowledged changes are safe.
     Poisoned(&'static str),
     /// Files are open for writing (rollback without force) or the volume is otherwise in use.
     Busy,
-    /// Snapshots that are newer than the one to go back to would be destroyed.
+    /// Snapshots newer than the target of the rollback would be destroyed.
     NewerSnapshots,
-    /// One caller holds the volume and alone decides about transaction points (an atomic command is
+    /// One caller holds the volume and alone sets transaction points (an atomic command is
     /// running).
     Held,
     /// Memory could not be allocated.
     OutOfMemory,
 
-    // The medium and what is on it.
+    // Errors of the medium and of its content.
     /// The medium reported an error.
     Medium(MediumError),
-    /// Metadata is damaged: no copy of the node or value that is needed passes its checks.
+    /// Metadata is damaged: no copy of the needed node or value passes its checks.
     CorruptMetadata {
-        /// Where the (first copy of the) bad node is.
+        /// Address of the bad node (first copy).
         address: BlockAddress,
         /// What was wrong.
         reason: &'static str,
@@ -93,7 +92,7 @@ pub enum Error {
         address: BlockAddress,
     },
 
-    // Opening and formatting.
+    // Errors of opening and formatting.
     /// Neither superblock copy is a Steadfast superblock.
     NotSteadfast,
     /// A superblock copy has the magic but both copies are damaged.
@@ -113,14 +112,14 @@ pub enum Error {
         /// Size of the medium, bytes.
         found: u64,
     },
-    /// A newer state than the one that would open is damaged; it opens for reading, or with
+    /// A newer state than the one that would open is damaged. The volume opens read-only, or with
     /// `recover`.
     NewerStateLost(NewerState),
     /// No metaroot slot is valid.
     NoMetaroot,
     /// The medium is too small for a volume with these parameters.
     VolumeTooSmall {
-        /// Bytes at hand.
+        /// Available bytes.
         size: u64,
         /// Bytes needed.
         needed: u64,
@@ -130,8 +129,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the medium says that this will never be read: an uncorrectable sector or page. A
-    /// power cut can leave one where something was being written; the next write of it helps.
+    /// Whether the medium reports this as permanently unreadable: an uncorrectable sector or page.
+    /// A power cut can leave one where data was being written; the next write repairs it.
     pub(crate) fn is_unreadable(&self) -> bool {
         matches!(self, Error::Medium(error) if error.class == ErrorClass::Permanent)
     }

@@ -1,6 +1,6 @@
 //! The transaction mask: which events set a transaction point.
 
-/// A set of events, each of which makes everything accepted so far durable before it returns.
+/// A set of events. Each event makes everything accepted so far durable before it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransactionMask(pub u32);
 
@@ -39,11 +39,11 @@ impl TransactionMask {
     pub const SYNC: TransactionMask = TransactionMask(1 << 14);
     /// The volume is unmounted.
     pub const UNMOUNT: TransactionMask = TransactionMask(1 << 15);
-    /// Space ran out and a commit would free some.
+    /// Space ran out, and a commit would free some.
     pub const VOLUME_FULL: TransactionMask = TransactionMask(1 << 16);
 
-    /// What a new volume has: timer, O_SYNC write, fsync, sync, unmount and volume full, as users
-    /// of other file systems expect.
+    /// The mask of a new volume: timer, O_SYNC write, fsync, sync, unmount and volume full, as
+    /// users of other file systems expect.
     pub const DEFAULT: TransactionMask = TransactionMask(
         Self::TIMER.0
             | Self::SYNC_WRITE.0

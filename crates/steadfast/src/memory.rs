@@ -1,4 +1,4 @@
-//! Growing memory so that running out of it is an error of the operation and not the end of the
+//! Allocation that reports lack of memory as an error of the operation instead of ending the
 //! program.
 
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) fn filled<T: Copy>(item: T, length: usize) -> Result<Vec<T>> {
     Ok(list)
 }
 
-/// A copy of `bytes`. Of items that own no memory: that would be asked for without saying so.
+/// A copy of `items`. They must own no memory, because copying that would allocate unchecked.
 pub(crate) fn copy<T: Copy>(items: &[T]) -> Result<Vec<T>> {
     let mut buffer = Vec::new();
     extend(&mut buffer, items)?;
@@ -54,7 +54,7 @@ pub(crate) fn push<T>(list: &mut Vec<T>, item: T) -> Result<()> {
     Ok(())
 }
 
-/// Everything that an iterator gives.
+/// Collects the items of an iterator.
 pub(crate) fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
     let items = items.into_iter();
     let mut list = Vec::new();
@@ -65,20 +65,20 @@ pub(crate) fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
     Ok(list)
 }
 
-/// What an [`Arc`] allocates.
+/// Memory layout that an [`Arc`] allocates.
 #[repr(C)]
 struct Counted<T> {
     counts: [usize; 2],
     value: MaybeUninit<T>,
 }
 
-/// A shared value. [`Arc`] cannot report that there is no memory, so as much as it needs is
-/// allocated and given back first; what is left is another thread that takes the last few bytes in
+/// A shared value. [`Arc`] cannot report a lack of memory, so as much memory as it needs is
+/// allocated and freed first. The remaining risk is another thread that takes the last bytes in
 /// between.
 pub(crate) fn shared<T>(value: T) -> Result<Arc<T>> {
     let mut probe: Vec<Counted<T>> = Vec::new();
     probe.try_reserve_exact(1).map_err(|_| Error::OutOfMemory)?;
-    // Otherwise the compiler leaves it out.
+    // Otherwise the compiler removes the allocation.
     core::hint::black_box(&mut probe);
     drop(probe);
     Ok(Arc::new(value))

@@ -1,9 +1,8 @@
-//! What shows that a state was durable once that is newer than the one that a volume opens in, and
-//! is damaged.
+//! Evidence that a state newer than the opened one was durable once and is damaged.
 //!
-//! A power cut spoils what is being written, and no more: one copy of a metaroot, the last record
-//! of the log. What is here was found beyond that, so it was acknowledged, or a medium has damaged
-//! what it should have kept.
+//! A power cut spoils only what is being written: one copy of a metaroot, the last record of the
+//! log. Damage beyond that means that the state was acknowledged, or that the medium has damaged
+//! stored data.
 
 use core::fmt;
 
@@ -14,16 +13,16 @@ use crate::types::{BlockAddress, Generation, Lsn};
 pub enum NewerState {
     /// Both copies of one of the two metaroots.
     Metaroot {
-        /// The state of the other one.
+        /// The state of the other metaroot.
         left: Generation,
     },
     /// Records of the intent log.
     Records {
-        /// Block where the first of them is.
+        /// Block of the first of them.
         block: BlockAddress,
-        /// The first record that is damaged.
+        /// The first damaged record.
         first: Lsn,
-        /// The last one that was there.
+        /// The last record that existed.
         last: Lsn,
     },
 }

@@ -7,17 +7,17 @@ use crate::mask::TransactionMask;
 pub struct FormatOptions {
     /// Size of the volume in bytes; `None` uses the whole medium.
     pub size: Option<u64>,
-    /// Block size in bytes: a power of two from 128 to 65,536, at or above the medium's atomic
+    /// Block size in bytes: a power of two from 128 to 65,536, and at least the medium's atomic
     /// unit.
     pub block_size: u32,
-    /// Tree node size in bytes (a power of two from 512 to 65,536, at or above the block size);
+    /// Tree node size in bytes: a power of two from 512 to 65,536, and at least the block size.
     /// `None`: the block size, at least 512; at least 8 KiB on volumes from 16 MiB on with blocks
     /// of 4 KiB or more.
     pub node_size: Option<u32>,
     /// Copies of each metadata block, 1 or 2; `None`: 2, or 1 below 128 KiB.
     pub metadata_copies: Option<u8>,
-    /// Intent log size in bytes, rounded to blocks; `None` chooses by the size of the volume; 0: no
-    /// log, every transaction point is a checkpoint.
+    /// Intent log size in bytes, rounded to blocks. `None` chooses it by the size of the volume; 0:
+    /// no log, every transaction point is a checkpoint.
     pub log_size: Option<u64>,
     /// 16 random bytes that identify the volume; they also key the name hash.
     pub uuid: [u8; 16],
@@ -61,9 +61,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Memory for cached tree nodes and allocation bitmaps, bytes.
     pub cache_size: usize,
-    /// Access times are kept as relatime does; `false` leaves them alone (noatime).
+    /// Whether access times are updated as relatime does; `false` leaves them unchanged (noatime).
     pub access_times: bool,
-    /// Opens for writing, too, where a newer state than the one that is left [is
+    /// Opens for writing even if a newer state than the remaining one [is
     /// damaged](crate::NewerState), and gives the newer one up.
     pub recover: bool,
 }

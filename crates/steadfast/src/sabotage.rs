@@ -1,16 +1,16 @@
-//! Bugs planted on purpose, to check that the tests would find them.
+//! Bugs planted on purpose, to check that the tests find them.
 //!
-//! Each is one condition at the place where the mistake would be made. Without the feature
-//! `sabotage`, which only the lab's own tests switch on, [`planted`] is `false` for the compiler
-//! and nothing of this is in a program.
+//! Each is one condition at the place of the mistake. Only the lab's own tests enable the feature
+//! `sabotage`. Without it [`planted`] is a constant `false` for the compiler, and no program
+//! contains any of this.
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code)] // Without the feature nobody makes one.
+#[allow(dead_code)] // Without the feature no code makes one.
 pub enum Sabotage {
     /// A checkpoint writes its metaroot before its nodes are durable.
     SkipFlushBeforeMetaroot,
-    /// A checkpoint writes its metaroot with its first nodes instead of behind the last.
+    /// A checkpoint writes its metaroot with its first nodes instead of after the last.
     MetarootBeforeLastStep,
     /// A checkpoint is acknowledged before its metaroot is durable.
     SkipFlushAfterMetaroot,
@@ -22,31 +22,31 @@ pub enum Sabotage {
     SkipFlushOfMark,
     /// Data that replay will not check is not flushed before the record that names it.
     SkipFlushOfData,
-    /// Freed blocks are used again before the next checkpoint is durable.
+    /// Freed blocks are reused before the next checkpoint is durable.
     ReuseFreedBlocks,
-    /// A block that waits to be discarded is discarded though it has been given out again.
+    /// A block that waits to be discarded is discarded although it has been reserved again.
     DiscardGivenOut,
-    /// What a transaction freed is discarded before the log mark that says so is durable.
+    /// Data that a transaction freed is discarded before its log mark is durable.
     DiscardBeforeMark,
     /// A record that does not match its digest counts.
     AcceptTornRecord,
     /// A record counts although the data that was in flight with it is not there.
     AcceptRecordWithoutData,
-    /// A record counts wherever it says that it belongs.
+    /// A record counts wherever it claims to belong.
     IgnoreChain,
-    /// The chain of digests does not move on with a record.
+    /// The chain of digests does not advance with a record.
     KeepChainDigest,
-    /// What a record that did not count has left is not erased.
+    /// The remains of a record that did not count are not erased.
     KeepUnfinishedRecord,
-    /// A record is written over the one before it in its group instead of the one before that.
+    /// A record overwrites the previous record of its group instead of the one before that.
     OverwriteNewestRecord,
-    /// A record of a group lacks what the records before it in the group have.
+    /// A record of a group lacks the mutations of the earlier records of the group.
     ForgetSettled,
-    /// Readers look past the log until it is replayed.
+    /// Readers ignore the log until it is replayed.
     ReadPastTheLog,
-    /// The first record is applied again behind the last.
+    /// The first record is applied again after the last.
     ReplayTwice,
-    /// A node is changed where it is instead of being copied.
+    /// A node is changed in place instead of being copied.
     ChangeCommittedNode,
     /// Nodes are not compared with their checksums.
     IgnoreNodeChecksum,
@@ -56,62 +56,62 @@ pub enum Sabotage {
     ForgetBitmap,
     /// Removed files leave no orphan record.
     ForgetOrphan,
-    /// What was looked up of an inode lately is still believed after it has changed.
+    /// The cached attributes of an inode stay in use after they have changed.
     KeepOldAttributes,
-    /// What was looked up of a name lately is still believed after it has changed.
+    /// The cached entry of a name stays in use after it has changed.
     KeepOldNames,
-    /// What was looked up of names and inodes is still believed after a rollback.
+    /// Cached names and inodes stay in use after a rollback.
     KeepNamesOfRolledBack,
     /// A change of the content does not set the modification time.
     LoseModificationTime,
     /// A rename over a file is two transactions.
     RenameInTwo,
-    /// Blocks that a snapshot holds are freed when the live tree lets them go, if they are just as
-    /// old as it is.
+    /// Blocks that a snapshot holds are freed when the live tree releases them, if their birth
+    /// equals the snapshot's generation.
     SnapshotBirthOffByOne,
-    /// What a snapshot holds is freed when the live tree lets it go, instead of going to the dead
-    /// list.
+    /// Blocks that a snapshot holds are freed when the live tree releases them, instead of going to
+    /// the dead list.
     ForgetHeld,
-    /// Deleting a snapshot frees blocks that are just as old as the snapshot before it, which holds
-    /// them.
+    /// Deleting a snapshot frees blocks whose birth equals the generation of the previous snapshot,
+    /// which holds them.
     DeleteBirthOffByOne,
-    /// Blocks that several files share are counted once more than there are files.
+    /// Blocks that several files share are counted once too often.
     SharedCountOffByOne,
-    /// Going back to a snapshot does not say of older ones, deleted since, that they are gone.
+    /// Returning to a snapshot does not flag older snapshots that were deleted since.
     ForgetDeletedSnapshots,
     /// Events of the mask set transaction points in the middle of an atomic command.
     IgnoreHold,
     /// A new volume erases the first block of its log and begins with the first LSN, whatever an
     /// earlier volume has left.
     FormatKeepsRecords,
-    /// A write that finds no space after it has reserved some keeps what it has.
+    /// A write that finds no space keeps the blocks that it has reserved.
     KeepReserved,
-    /// An operation without space sets a transaction point whenever something was freed, whether it
+    /// An operation without space sets a transaction point whenever blocks were freed, whether it
     /// then fits or not.
     PointsInVain,
-    /// A writer does not look whether there is another one.
+    /// A writer does not check for another writer.
     TrustToBeAlone,
-    /// A volume that grows has its new size before the copies at its new end are there.
+    /// A volume that grows gets its new size before the copies at its new end are written.
     GrowBeforeCopies,
-    /// A transaction point counts for what was accepted while its record was on the way.
+    /// A transaction point counts for changes accepted while its record was being written.
     CountLatecomers,
     /// An atomic command begins only after the transaction point before it.
     HoldBehindPoint,
-    /// A transaction point does not see that only the mask or the timer has changed.
+    /// A transaction point does not notice that only the mask or the timer has changed.
     ForgetParameters,
-    /// An O_SYNC write is a transaction point only where fsync is one, too.
+    /// An O_SYNC write is a transaction point only if fsync is one too.
     SyncWriteNeedsFsync,
-    /// A clone does not take over that the last block of its source has stale bytes.
+    /// A clone does not copy the flag that the last block of its source has stale bytes.
     CloneForgetsStaleTail,
-    /// A hole that ends just before the last byte of a file takes that byte along.
+    /// A hole that ends just before the last byte of a file includes that byte.
     HoleTakesLastByte,
-    /// The end of a truncation removes the orphan record of a file without links, too.
+    /// The end of a truncation also removes the orphan record of a file without links.
     TruncationEndsOrphan,
     /// A file that gets its first name while it is truncated loses its orphan record.
     NameEndsTruncation,
-    /// Freed blocks are used again though a reader is in the middle of them.
+    /// Freed blocks are reused while a reader is reading them.
     ReusePinned,
-    /// When the newest snapshot is deleted one that is being deleted counts as the newest.
+    /// When the newest snapshot is deleted, a snapshot that is being deleted counts as the newest.
     NewestIsDeleting,
 }
 
@@ -132,7 +132,7 @@ mod switch {
         static PLANTED: Cell<Option<Sabotage>> = const { Cell::new(None) };
     }
 
-    /// Plants a bug in whatever this thread does from now on, or digs it out again.
+    /// Plants a bug in everything that this thread does from now on, or removes it again.
     pub fn plant(bug: Option<Sabotage>) {
         PLANTED.set(bug);
     }

@@ -1,5 +1,5 @@
-//! Surroundings for tests and examples: locks of a hosted platform and a clock that the test sets.
-//! Behind the feature `testing`, because it needs an operating system and the core does not.
+//! A platform for tests and examples: locks of a hosted platform and a clock that the test sets. It
+//! is behind the feature `testing`, because it needs an operating system and the core does not.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,8 +9,8 @@ use crate::types::Timestamp;
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// A platform whose clock starts at 2001-09-09 01:46:40 UTC and moves only when it is told to, so
-/// that every run of a test sees the same times.
+/// A platform whose clock starts at 2001-09-09 01:46:40 UTC and moves only on request, so every run
+/// of a test sees the same times.
 ///
 /// ```
 /// use steadfast::testing::TestPlatform;
@@ -30,18 +30,18 @@ pub struct TestPlatform {
 }
 
 impl TestPlatform {
-    /// A platform at its first moment.
+    /// A platform at its start time.
     pub fn new() -> TestPlatform {
         TestPlatform { now: AtomicU64::new(SECOND * SECOND), monotonic_ms: AtomicU64::new(0) }
     }
 
-    /// Lets time pass, milliseconds.
+    /// Advances the time, milliseconds.
     pub fn advance_ms(&self, ms: u64) {
         self.now.fetch_add(ms * 1_000_000, Ordering::Relaxed);
         self.monotonic_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    /// Sets the wall clock, seconds since 1970; the monotonic clock goes on.
+    /// Sets the wall clock, seconds since 1970; the monotonic clock continues.
     pub fn set_seconds(&self, seconds: u64) {
         self.now.store(seconds * SECOND, Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
-//! Quantities with types of their own, so that an index, a count and a size never mix.
+//! Quantities with their own types, so that an index, a count and a size are never mixed up.
 
 /// Index of a block on the medium, from the start of the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BlockAddress(pub u64);
 
 impl BlockAddress {
-    /// "No block": the second copy of a node that is kept once.
+    /// "No block": the second copy of a node that is stored once.
     pub const NONE: BlockAddress = BlockAddress(u64::MAX);
 }
 

@@ -1,6 +1,6 @@
-//! Clones among everything else that moves, holds or frees blocks: random steps on files that share
-//! blocks, against plain vectors of bytes. The volume is checked after each step, and at the end
-//! every block is free again.
+//! Clones together with everything else that moves, holds or frees blocks: random steps on files
+//! that share blocks, compared with plain vectors of bytes. The volume is checked after each step.
+//! At the end every block is free again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn report(medium: &Arc<MemoryMedium>) -> CheckReport {
     check(medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| ()).unwrap()
 }
 
-/// Blocks of data on a volume that is clean. A checkpoint is made first.
+/// Data blocks on a clean volume, after a checkpoint.
 fn data_blocks(volume: &TestVolume) -> u64 {
     volume.checkpoint().unwrap();
     let report = report(volume.medium());
@@ -103,20 +103,20 @@ fn copies_share_whole_blocks() {
     let data = pattern(40, 100);
     let source = put(&volume, "source", &data);
     assert_eq!(data_blocks(&volume), 41);
-    // The end of the source is the end of the copy: its last block is shared, too.
+    // The end of the source is the end of the copy, so its last block is shared too.
     let whole = inode(&volume, "whole");
     assert_eq!(volume.copy_range(source, 0, whole, 0, u64::MAX / 2), Ok(data.len() as u64));
     assert_eq!(data_blocks(&volume), 41);
-    // At the same place within a block: two blocks at the ends are copied, and 29 between them
-    // shared.
+    // At the same offset within a block, two blocks at the ends are copied, and the 29 between them
+    // are shared.
     let inner = inode(&volume, "inner");
     assert_eq!(volume.copy_range(source, 700, inner, 188, 30 * BLOCK), Ok(30 * BLOCK));
     assert_eq!(data_blocks(&volume), 43);
-    // Elsewhere within a block nothing can be shared.
+    // At a different offset within a block nothing can be shared.
     let askew = inode(&volume, "askew");
     assert_eq!(volume.copy_range(source, 1, askew, 0, 10 * BLOCK), Ok(10 * BLOCK));
     assert_eq!(data_blocks(&volume), 53);
-    // Within a file, and in front of what it has: the last block of the source stays as long as the
+    // Within a file, before its existing data: the last block of the source stays as long as the
     // target's.
     assert_eq!(volume.copy_range(whole, 0, whole, 50 * BLOCK, 10 * BLOCK), Ok(10 * BLOCK));
     assert_eq!(volume.copy_range(source, 40 * BLOCK, whole, 40 * BLOCK, 1000), Ok(100));
@@ -177,7 +177,7 @@ fn times_of_a_copy() {
     assert_eq!((after.0.modified, after.0.changed), (before.0.modified, before.0.changed));
     assert!(after.0.accessed > before.0.accessed, "it was read");
     assert!(after.1.modified > before.1.modified && after.1.changed > before.1.changed);
-    // Nothing copied, nothing changed.
+    // A copy of nothing changes nothing.
     volume.copy_range(source, 20 * BLOCK, copy, 0, 20 * BLOCK).unwrap();
     assert_eq!(volume.attributes(copy).unwrap(), after.1);
 }
@@ -216,13 +216,13 @@ fn defragmenting_shares_as_before() {
     assert!(contents(&volume, "d") == data[10 * 512..50 * 512]);
 }
 
-/// Files at the end of the volume that share blocks in every way: all of them move, no block
-/// becomes two.
+/// Files at the end of the volume share blocks in every way. All of them move, and no block is
+/// duplicated.
 #[test]
 fn a_smaller_volume_shares_as_before() {
     let medium = format();
     let volume = open(&medium);
-    // What goes later makes the rest lie far behind.
+    // A file that is removed later, so that the rest lies far behind.
     put(&volume, "front", &pattern(1500, 0));
     let (data, [a, b, c, d]) = scattered(&volume);
     volume.clone_range(c, 5 * BLOCK, c, 70 * BLOCK, 33 * BLOCK).unwrap();
@@ -271,7 +271,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let file = || 0u8..6;
-    // Around ends of blocks, and anywhere.
+    // Near block ends, and at arbitrary places.
     let place = || {
         prop_oneof![
             (0u64..40).prop_map(|n| n * BLOCK),
@@ -306,7 +306,7 @@ struct World {
     medium: Arc<MemoryMedium>,
     volume: TestVolume,
     files: Files,
-    /// At the last transaction point.
+    /// The files at the last transaction point.
     durable: Files,
     snapshots: Vec<(String, Files)>,
     steps: usize,
@@ -331,7 +331,7 @@ impl World {
         World { medium, volume, files, durable, snapshots: Vec::new(), steps: 0 }
     }
 
-    /// The inode of a file, which is made if need be.
+    /// The inode of a file, which is made if necessary.
     fn file(&mut self, file: u8) -> (String, InodeNumber) {
         let name = name(file);
         self.files.entry(name.clone()).or_default();
@@ -457,8 +457,8 @@ impl World {
         }
     }
 
-    /// To the least size and back, or to that of the medium. Neither makes one block of data into
-    /// two.
+    /// Shrinks to the least size and grows back, or grows to the size of the medium. Neither
+    /// duplicates a data block.
     fn resize(&mut self, shrink: bool) {
         if shrink && self.volume.unlink(InodeNumber::ROOT, b"front").is_ok() {
             settle(&self.volume);
@@ -476,10 +476,10 @@ impl World {
                 Ok(()) => {
                     self.volume = open(&self.medium);
                     assert!(data_blocks(&self.volume) <= before, "shared blocks were copied");
-                    // The steps that follow need room.
+                    // The following steps need room.
                     self.volume.grow(SIZE / 2).unwrap();
                 }
-                // Not smaller than it is, or held by a snapshot.
+                // The size is not smaller, or a snapshot holds blocks.
                 Err(Error::InvalidArgument(_) | Error::Busy | Error::NoSpace) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -538,7 +538,7 @@ proptest! {
     }
 }
 
-/// Cases of the test above; more by STEADFAST_CASES.
+/// Cases of the test above; STEADFAST_CASES raises the number.
 fn cases() -> u32 {
     std::env::var("STEADFAST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40)
 }

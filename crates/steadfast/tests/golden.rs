@@ -1,7 +1,7 @@
-//! An image of every released format version opens for ever, with the same content.
+//! An image of every released format version can always be opened, with the same content.
 //!
-//! `STEADFAST_BLESS=1 cargo test -p steadfast --test golden` writes the image of the present
-//! version anew; that is allowed only before the version is released.
+//! `STEADFAST_BLESS=1 cargo test -p steadfast --test golden` rewrites the image of the present
+//! version. That is allowed only before the version is released.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn image_path(version: u32) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/version-{version}.img"))
 }
 
-/// An image with something of everything, the last part of it in the intent log.
+/// An image with every kind of structure; the last part of it is in the intent log.
 fn make_image() -> Vec<u8> {
     let medium = Arc::new(MemoryMedium::new(SIZE, 512).expect("geometry"));
     let options = FormatOptions {

@@ -1,4 +1,4 @@
-//! Resizing: every file stays as it is, every block is accounted for, and a power cut at any
+//! Resizing: every file stays unchanged, and every block is accounted for. A power cut at any
 //! request leaves the old volume or the new one.
 
 use std::sync::Arc;
@@ -17,14 +17,14 @@ fn open<M: steadfast_media::Medium>(medium: &Arc<M>) -> TestVolume<M> {
     Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap()
 }
 
-/// The bytes of file `number`: sparse in the middle of every fourth.
+/// The bytes of file `number`; every fourth file is sparse in the middle.
 fn contents(number: u64) -> Vec<u8> {
     let length = 700 * number as usize % 40_000 + number as usize;
     (0..length).map(|at| (at as u64 * 31 + number * 7 + at as u64 / 251) as u8).collect()
 }
 
-/// A volume of `size` bytes at the start of a medium of `medium` bytes. Files were made and removed
-/// so that what is left lies everywhere.
+/// A volume of `size` bytes at the start of a medium of `medium` bytes. Files were made and
+/// removed, so the remaining ones are scattered.
 fn volume(options: &FormatOptions, medium: u64, size: u64, files: u64) -> Arc<MemoryMedium> {
     let image = Arc::new(MemoryMedium::new(medium, options.block_size.min(512)).unwrap());
     let options = FormatOptions { size: Some(size), ..options.clone() };
@@ -54,7 +54,7 @@ fn volume(options: &FormatOptions, medium: u64, size: u64, files: u64) -> Arc<Me
     image
 }
 
-/// Every file is what it was, and the volume is sound; returns its size.
+/// Checks that every file is unchanged and the volume is sound. Returns its size.
 fn verify<M: steadfast_media::Medium>(medium: &Arc<M>, files: u64, what: &str) -> u64 {
     let report =
         check(medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).unwrap();
@@ -77,8 +77,8 @@ fn verify<M: steadfast_media::Medium>(medium: &Arc<M>, files: u64, what: &str) -
         volume.read(found.inode, 0, &mut bytes).unwrap();
         assert!(bytes == contents(number), "{what}: file {number}");
     }
-    // It works on.
-    // On a volume that was made as small as can be there may be no room for more.
+    // The volume remains usable.
+    // A volume of the least possible size may have no room for more.
     match volume.file_write_all("/later", &[9; 5000]) {
         Ok(()) | Err(Error::NoSpace) => {}
         Err(error) => panic!("{what}: {error}"),
@@ -100,13 +100,13 @@ fn formats() -> Vec<FormatOptions> {
     vec![with(512, 512, 2, 16 * KIB), with(512, 4096, 2, 0), with(4096, 4096, 2, 64 * KIB)]
 }
 
-/// The metaroot before the newest one was of more blocks than the smaller volume has, and `check`
+/// The metaroot before the newest one counted more blocks than the smaller volume has, and `check`
 /// called it damaged.
 #[test]
 fn a_volume_that_was_full_a_checkpoint_ago_is_clean_when_it_is_smaller() {
     for options in formats() {
-        // One copy, or there are nodes to move: that takes checkpoints, after which no metaroot is
-        // of the full volume.
+        // One copy. Otherwise there are nodes to move: that takes checkpoints, after which no
+        // metaroot is of the full volume.
         let options = FormatOptions { metadata_copies: Some(1), ..options };
         let image = volume(&options, 2048 * KIB, 2048 * KIB, 0);
         let volume = open(&image);
@@ -130,7 +130,7 @@ fn a_volume_that_was_full_a_checkpoint_ago_is_clean_when_it_is_smaller() {
     }
 }
 
-/// Filled to the last block it lets everything be removed.
+/// After it is filled to the last block, everything can be removed.
 #[test]
 fn a_volume_made_as_small_as_can_be_can_be_filled_and_emptied() {
     for options in formats() {
@@ -270,7 +270,7 @@ fn power_cuts_leave_the_old_size_or_the_new_one() {
     cut_everywhere(&image, [512 * KIB, 640 * KIB], "larger", &|volume| {
         let _ = volume.grow(640 * KIB);
     });
-    // Where the superblock can be torn, the copy at the end of the medium leads to the volume.
+    // If the superblock can be torn, the copy at the end of the medium leads to the volume.
     let options = FormatOptions {
         block_size: 128,
         node_size: Some(1024),

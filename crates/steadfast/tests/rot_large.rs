@@ -1,8 +1,8 @@
 //! Bits rot at random on a large volume with many files, a few to a few hundred at once.
 //!
-//! Every read gives the right bytes or says that something is damaged, in the live tree and in a
-//! snapshot, with a cache that is a fraction of the metadata; nothing panics.
-//! `STEADFAST_ROT_IMAGES` says how many images; each has its own seed.
+//! Every read returns the right bytes or reports damage, in the live tree and in a snapshot. The
+//! cache is a fraction of the metadata; nothing panics. `STEADFAST_ROT_IMAGES` is the number of
+//! images; each has its own seed.
 
 use steadfast::testing::TestPlatform;
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
@@ -31,7 +31,7 @@ fn path(file: usize) -> String {
     format!("/d{}/file {file}", file % 30)
 }
 
-/// What file number `file` holds before (`age` 0) and after the snapshot. Small ones are kept in
+/// Content of file number `file` before (`age` 0) and after the snapshot. Small files are stored in
 /// the tree.
 fn content(file: usize, age: usize) -> Vec<u8> {
     let age = if file.is_multiple_of(4) { age } else { 0 };
@@ -63,7 +63,7 @@ fn filled(copies: u8) -> MemoryMedium {
     medium
 }
 
-/// Blocks that are not zero: others are read by nobody.
+/// Blocks that are not zero; the other blocks are never read.
 fn written(medium: &MemoryMedium) -> Vec<u64> {
     let mut block = vec![0; BLOCK];
     let all = (0..SIZE).step_by(BLOCK).filter(|at| {
@@ -88,7 +88,7 @@ fn is_damage(error: &Error) -> bool {
     )
 }
 
-/// Reads everything; returns how many files could not be read.
+/// Reads everything. Returns how many files could not be read.
 fn read_all(volume: &Device<'_>, age: usize, what: &str) -> usize {
     let mut lost = 0;
     for file in 0..FILES {
@@ -136,7 +136,7 @@ fn rot(copies: u8) {
             Err(error) if is_damage(&error) => refused += 1,
             Err(error) => panic!("{what}: snapshot: {error}"),
         }
-        // The same bits again: sound.
+        // The same bits again: the volume is sound.
         flip();
     }
     println!(

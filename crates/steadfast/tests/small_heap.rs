@@ -23,7 +23,7 @@ thread_local! {
     static COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts what the file system allocates.
+/// Counts the allocations of the file system.
 struct SmallHeap;
 
 // SAFETY: every call goes to the system allocator with the same layout.
@@ -57,7 +57,7 @@ fn counted<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Memory that a volume would have outside the heap: a flash chip.
+/// Memory outside the heap, like a flash chip.
 struct Chip(MemoryMedium);
 
 impl steadfast_media::Medium for &Chip {
@@ -123,7 +123,7 @@ fn everything_fits() {
             }
             Err(Error::NoSpace) => {
                 full += 1;
-                // Either the file could not be made, or it is there and empty: it can always be
+                // Either the file could not be made, or it exists and is empty. It can always be
                 // removed.
                 match counted(|| volume.unlink(InodeNumber::ROOT, &name)) {
                     Ok(()) | Err(Error::NotFound) => expected.remove(&name),

@@ -1,6 +1,5 @@
-//! Trimming: the medium is told of what is free, and of nothing that the volume, a snapshot or an
-//! older record needs. What is discarded reads as zeros here, so that every mistake is a checksum
-//! that does not match.
+//! Trimming: only free space is discarded, and nothing that the volume, a snapshot or an older
+//! record needs. Discarded blocks read as zeros here, so every mistake causes a checksum mismatch.
 
 use steadfast::check::{CheckOptions, check};
 use steadfast::fs::{Caller, NewNode};
@@ -37,7 +36,7 @@ fn what_is_needed_is_never_trimmed() {
         let free = space.blocks_free * u64::from(space.block_size);
         assert!(told <= free && told > free / 2, "{told} of {free}");
         assert_eq!(volume.trim(u64::MAX).unwrap(), 0);
-        // Work goes on behind it, and the power goes.
+        // A change after the trim, followed by a power cut.
         let made =
             volume.create(InodeNumber::ROOT, b"later", NewNode::Regular, 0o644, &caller).unwrap();
         volume.write(made.inode, 0, &content(29), false).unwrap();

@@ -1,5 +1,5 @@
-//! Label and uuid: a power cut at any request leaves the old names or the new ones, and the volume
-//! whole.
+//! Label and uuid: a power cut at any request leaves the old names or the new ones, and a sound
+//! volume.
 
 use steadfast::check::{CheckOptions, Severity, check, repair};
 use steadfast::fs::{Caller, NewNode};
@@ -23,7 +23,7 @@ fn volume(block_size: u32, atomic_unit: u32) -> MemoryMedium {
         .create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &Caller::default())
         .unwrap();
     volume.write(made.inode, 0, &[7; 5000], false).unwrap();
-    // Records are left in the log: they carry the uuid of format.
+    // Records stay in the log: they carry the uuid of format.
     volume.transact().unwrap();
     drop(volume);
     image
@@ -86,7 +86,7 @@ fn names_outlast_a_change_of_size_and_a_damaged_first_copy() {
     let platform = TestPlatform::new();
     let image = volume(4096, 512);
     let original = names(&image).1;
-    // The first copy is damaged: it is written first, for the second one is the only good one.
+    // The first copy is damaged. It is written first, because the second one is the only good copy.
     image.write(0, &[0x5a; 512]).unwrap();
     tune(&image, &platform, &change()).unwrap();
     assert!(check(&image, &platform, &CheckOptions::default(), &mut |_| {}).unwrap().is_clean());

@@ -1,7 +1,7 @@
-//! What a volume is doing: counts since it was opened, and how full everything is that has a bound.
+//! What a volume is doing: counts since open, and the fill level of everything with a bound.
 //!
-//! Made for looking at often. It takes the writer's lock for a moment and never the commit lock, so
-//! whoever watches does not wait for a flush.
+//! It is cheap to read often. It takes the writer's lock for a moment and never the commit lock, so
+//! a monitor does not wait for a flush.
 
 use core::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ pub(super) struct Tally {
     pub checkpoints: u64,
 }
 
-/// The blocks of a volume by what they are. The fields add up to all blocks of the volume.
+/// The blocks of a volume by use. The fields add up to all blocks of the volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpaceUse {
     /// Superblocks and metaroots, both copies.
@@ -32,11 +32,11 @@ pub struct SpaceUse {
     pub metadata: u64,
     /// Everything else that is in use: data of files.
     pub data: u64,
-    /// Held by snapshots only: the live tree has let them go.
+    /// Held by snapshots only: the live tree has released them.
     pub snapshots: u64,
     /// Freed, and reusable after the next durable checkpoint.
     pub almost_free: u64,
-    /// Handed out to operations that are under way, and not yet part of any state.
+    /// Reserved for operations in progress, and not yet part of any state.
     pub reserved: u64,
     /// Can be allocated now.
     pub free: u64,
@@ -71,35 +71,35 @@ pub struct Activity {
     pub log_size: u64,
     /// Bytes of the intent log that the next checkpoint frees.
     pub log_used: u64,
-    /// Keys that have changed since the last transaction point; the next record of the log holds
-    /// them. 0 too where they are more than a record takes, see `pending_overflow`.
+    /// Keys that have changed since the last transaction point; the next log record holds them.
+    /// Also 0 when they exceed a record, see `pending_overflow`.
     pub pending_keys: u64,
     /// Bytes of that record.
     pub pending_bytes: u64,
     /// The changes do not fit a record: the next transaction point is a checkpoint.
     pub pending_overflow: bool,
-    /// Bytes of data written to the medium and not yet flushed (at most 4 GiB are told).
+    /// Bytes of data written to the medium and not yet flushed (reported up to 4 GiB).
     pub unflushed_bytes: u64,
-    /// The cache of tree nodes. What is pinned there is metadata not yet written.
+    /// The cache of tree nodes. Pinned nodes are metadata not yet written.
     pub cache: CacheUse,
     /// Inodes in use.
     pub inodes: u64,
-    /// Blocks by what they are.
+    /// Blocks by use.
     pub space: SpaceUse,
-    /// Blocks that files cannot take, so that deleting and committing work on a full volume;
-    /// contained in [`SpaceUse::free`] as far as there is that much.
+    /// Blocks that files cannot take, so that deleting and committing work on a full volume. They
+    /// are part of [`SpaceUse::free`] as far as it suffices.
     pub reserve_blocks: u64,
     /// Metadata reads answered from the second copy.
     pub repaired_reads: u64,
     /// Rollbacks.
     pub rollbacks: u64,
-    /// The volume went read-only by itself.
+    /// The volume made itself read-only.
     pub poisoned: bool,
 }
 
 impl Activity {
-    /// Bytes accepted and not yet durable in their place: data not flushed, and tree nodes not
-    /// written (each copy once).
+    /// Bytes accepted and not yet durable in place: data not flushed, and tree nodes not written
+    /// (each copy once).
     pub fn dirty_bytes(&self) -> u64 {
         self.unflushed_bytes + self.cache.pinned as u64 * u64::from(self.node_size)
     }
@@ -119,7 +119,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let working = self.working.lock();
         let space = &working.space;
         let node_cost = superblock.node_blocks() * u64::from(superblock.metadata_copies);
-        // An image may count more of them than blocks.
+        // A damaged image may count more snapshot blocks than used blocks.
         let snapshots = working.snapshots.blocks.min(space.used());
         let metadata = working.nodes.saturating_mul(node_cost).min(space.used() - snapshots);
         Ok(Activity {

@@ -1,8 +1,8 @@
 //! Applying a batch to the working state: the one place where the tree changes.
 //!
 //! Everything that can fail (reading nodes and bitmaps, running out of space) is done first, so a
-//! failure leaves the state as it was. Nothing can fail after that but by a mistake in the core or
-//! in the image; the volume then goes read-only.
+//! failure leaves the state as it was. After that, only a bug in the core or a damaged image can
+//! cause a failure; the volume then goes read-only.
 
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange, TreeWriter};
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
-/// How a batch comes about.
+/// Where a batch comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// An operation; it goes into the next log record.
@@ -30,7 +30,7 @@ pub enum Origin {
     Replay,
 }
 
-/// Levels that a tree may grow by in one change without more memory for the way to a key.
+/// Levels that a tree may grow by in one change without more memory for the path to a key.
 const GROWTH: usize = 4;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
@@ -96,10 +96,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// As [`change_keys`](Self::change_keys), for a record of the log: many batches in one, on a
-    /// volume that may have no more room than those took. Nobody sees what is there in between.
-    /// What the batches removed goes first, or for a moment there would be the old and the new; and
-    /// a plan asks for the more beyond what it uses the longer it is.
+    /// As [`change_keys`](Self::change_keys), for a log record: it holds many batches, and the
+    /// volume may have no more room than those took. No reader sees the states in between. Removals
+    /// go first; otherwise the old and the new entries would exist together for a moment. Short
+    /// steps also help because a longer plan reserves more beyond what it uses.
     fn change_keys_in_steps(
         &self,
         working: &mut Working,
@@ -132,9 +132,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(inodes)
     }
 
-    /// Puts and removes keys in the tree, and says by how much the number of inodes changes.
-    /// Afterwards the groups of `runs` are in memory, and those of every node that the tree took or
-    /// let go.
+    /// Puts and removes keys in the tree, and returns by how much the number of inodes changes.
+    /// Afterwards the groups of `runs` are in memory, and so are the groups of every node that the
+    /// tree took or released.
     fn change_keys(
         &self,
         working: &mut Working,
@@ -170,8 +170,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         })
     }
 
-    /// Everything about space that can fail in a planned change: addresses for its nodes, and the
-    /// bitmaps of those, of the nodes that it may release, and of `runs`.
+    /// Everything about space that can fail in a planned change. It sets aside addresses for the
+    /// new nodes. It loads the bitmaps of those, of the nodes that may be released, and of `runs`.
     pub(super) fn prepare_change(
         &self,
         working: &mut Working,
@@ -183,7 +183,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return self.prepare_memory(working, roots, plan);
         }
         self.fill_pool(working, roots, plan.nodes)?;
-        // After the pool: looking for its addresses may take groups out of memory.
+        // After the pool, because the search for its addresses may evict groups from memory.
         let count = self.store.superblock.node_blocks();
         let released = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
         let taken = working.pool.next(plan.nodes as usize);
@@ -194,15 +194,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.prepare_memory(working, roots, plan)
     }
 
-    /// Memory for a planned change: for its nodes, their places in the cache, the way to a key, and
-    /// the notes about nodes taken and released.
+    /// Memory for a planned change: for its nodes, their places in the cache, the path to a key,
+    /// and the lists of nodes taken and released.
     fn prepare_memory(&self, working: &mut Working, roots: &Roots, plan: &Plan) -> Result<()> {
         let nodes = plan.nodes as usize;
         if !plan.in_place {
             working.pool.reserve(nodes, plan.released)?;
         }
         if nodes > 0 {
-            // One more: a node that is split is put together beside itself.
+            // One more, because a split builds the node beside itself.
             working.pool.reserve_nodes(nodes + 1, self.store.superblock.node_size as usize)?;
         }
         if working.snapshots.newest.0 > 0 {
@@ -216,7 +216,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.store.reserve(nodes + plan.visited.len())
     }
 
-    /// Counters and the next log record follow a mutation.
+    /// Updates the counters and the next log record after a mutation.
     fn note(&self, working: &mut Working, mutation: &Mutation, origin: Origin) {
         let key = mutation.key;
         match key.kind() {
@@ -249,8 +249,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Gives the addresses that were set aside back: a change that might have needed many leaves
-    /// many.
+    /// Returns the addresses that were set aside. A change that might have needed many leaves many.
     pub(super) fn empty_pool(&self, working: &mut Working) {
         self.trim_pool(working, 0);
     }
@@ -266,11 +265,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Runs changes that were planned and [prepared](Self::prepare_change) on the working tree
-    /// while no reader looks at it.
+    /// Runs changes that were planned and [prepared](Self::prepare_change) on the working tree,
+    /// with readers excluded.
     ///
     /// # Errors
-    /// None on a sound volume; with one the volume is read-only.
+    /// None on a sound volume. After an error the volume is read-only.
     pub(super) fn change_tree<T>(
         &self,
         working: &mut Working,
@@ -279,7 +278,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ) -> Result<T> {
         let Plan { mut visited, confined, .. } = plan;
         self.store.keep(&visited)?;
-        // The cache is their only owner now, so that they are changed in place.
+        // The cache is their only owner now, so they are changed in place.
         visited.iter_mut().for_each(|visited| visited.node = None);
         let count = self.store.superblock.node_blocks();
         let space = &working.space;
@@ -292,7 +291,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             nodes: &mut working.nodes,
             path: &mut working.path,
             shrunk: false,
-            // A neighbour's pointer comes from the medium, and nobody has followed it yet.
+            // A neighbour's pointer comes from the medium and was not followed before.
             releasable: &|pointer| {
                 let counted =
                     |run| confined.as_ref().is_none_or(|groups| space.is_dirty_or_in(run, groups));
@@ -304,8 +303,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         changed.map_err(|error| self.fail("a change of metadata could not be completed", error))
     }
 
-    /// Enters the nodes that a change took and released into the bitmaps, which are in memory, and
-    /// those that a snapshot holds into its dead list.
+    /// Enters the nodes that a change took and released into the bitmaps, which are in memory.
+    /// Released nodes that a snapshot holds go to its dead list.
     pub(super) fn settle(&self, working: &mut Working) {
         let (taken, mut released) = working.pool.settle();
         let count = self.store.superblock.node_blocks();
@@ -341,8 +340,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 }
 
-/// Whether a key can be in a log record. What follows from the others is found again by applying
-/// them.
+/// Whether a key can be in a log record. Other keys follow from the recorded ones, and applying
+/// those produces them again.
 pub(super) fn is_recorded(key: &Key) -> bool {
     !matches!(key.kind(), Some(Kind::Group | Kind::SharedExtent | Kind::DeadList | Kind::Snapshot))
 }

@@ -1,9 +1,9 @@
-//! Work that nobody waits for: the timer, the device I/O of checkpoints, discards behind them,
+//! Background work: the timer, the device I/O of checkpoints, the discards after them, and
 //! reclaiming deleted files and snapshots.
 //!
-//! A turn is one bounded step, so that whoever needs the medium or a lock meanwhile waits for no
-//! more than that. What is not bounded by the caller is a transaction point of the timer that is
-//! too much for the log, and a unit of deleting a snapshot: each is a checkpoint as a whole.
+//! A turn is one bounded step, so an operation that needs the medium or a lock waits for one step
+//! at most. Two kinds of step are not bounded by the caller, because each is a whole checkpoint: a
+//! transaction point of the timer that is too large for the log, and a unit of deleting a snapshot.
 
 use core::sync::atomic::Ordering;
 
@@ -55,17 +55,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.orphans.swap(false, Ordering::AcqRel)
     }
 
-    /// Tells the medium of some of the blocks that checkpoints have made free, up to so many bytes,
-    /// or until it has done as much of its own. `false`: there were none.
+    /// Discards some of the blocks that checkpoints have freed: up to `bytes`, or until the medium
+    /// has done as much upkeep of its own. Returns `false` if there were none.
     pub(super) fn discard_step(&self, bytes: u64) -> bool {
         let block_size = u64::from(self.store.superblock.block_size);
         let mut left = (bytes / block_size).max(1);
-        // Held throughout: nobody may be given one of them meanwhile.
+        // Held throughout: these blocks must not be reserved meanwhile.
         let mut working = self.working.lock();
         let mut any = false;
         let upkeep = self.upkeep();
         while let Some(run) = working.space.next_discard(left) {
-            // Advice only: where it fails nothing is lost.
+            // A discard is advice: its failure loses nothing.
             let _ = self.store.medium.discard(run.start.0 * block_size, run.count * block_size);
             left -= run.count;
             any = true;
@@ -76,7 +76,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         any
     }
 
-    /// Whether the medium is told of freed data before a checkpoint makes it free.
+    /// Whether the medium is told of freed data before a checkpoint makes it reusable.
     pub(super) fn wants_discards_early(&self) -> bool {
         self.store.medium.wants_discards() && self.store.medium.wants_discards_early()
     }
@@ -91,7 +91,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         commit.durable < sequence && elapsed >= u64::from(self.timer_ms())
     }
 
-    /// Deleted files may be waiting to be reclaimed: the next background step looks.
+    /// Deleted files may be waiting to be reclaimed: the next background step checks.
     pub(crate) fn wake_reclaim(&self) {
         self.orphans.store(true, Ordering::Release);
     }

@@ -1,15 +1,15 @@
-//! Which blocks a batch takes up and lets go, and what becomes of shared ones.
+//! Which blocks a batch takes and releases, and how references to shared blocks change.
 //!
 //! Blocks are counted by the extents that name them: one extent, one reference. Most blocks have
-//! one, and nothing is kept of that but the bit in the allocation bitmap. Blocks with more have a
-//! [`Kind::SharedExtent`] key with the count. All of it follows from the extents that a batch
-//! removes and puts, so operation and replay find it in the same way and no log record holds it.
-//! What a batch only moves from one key to another has the same count before and after, and is not
-//! looked up.
+//! one reference, and only the bit in the allocation bitmap records it. Blocks with more have a
+//! [`Kind::SharedExtent`] key with the count. The counts follow from the extents that a batch
+//! removes and puts. So operation and replay derive them in the same way, and no log record holds
+//! them. Blocks that a batch only moves from one key to another keep their count and are not looked
+//! up.
 //!
-//! A block whose bit is set is named by the live tree, or is in a dead list and will never be named
-//! again, because only extents of the live tree are cloned. So a set bit without a key means one
-//! reference.
+//! A block whose bit is set is named by the live tree, or is in a dead list. A block in a dead list
+//! is never named again, because only extents of the live tree are cloned. So a set bit without a
+//! key means one reference.
 
 use alloc::vec::Vec;
 
@@ -27,22 +27,22 @@ use crate::sabotage::{Sabotage, planted};
 use crate::space::Roots;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
-/// Blocks that change hands in a batch.
+/// Blocks that a batch takes or releases.
 #[derive(Default)]
 pub(super) struct Blocks {
     /// New in the live tree.
     pub published: Vec<BlockRun>,
-    /// Let go by the live tree, and by everybody.
+    /// Released by the live tree and by everything else.
     pub freed: Vec<BlockRun>,
-    /// Let go by the live tree, and held by the newest snapshot.
+    /// Released by the live tree, and held by the newest snapshot.
     pub dead: Vec<DeadEntry>,
-    /// What happens to keys of shared extents.
+    /// Changes of the keys of shared extents.
     pub shared: Vec<Mutation>,
-    /// By how much the number of those keys changes.
+    /// Change of the number of those keys.
     pub shared_keys: i64,
 }
 
-/// A range of blocks with the change of its number of references, or the number.
+/// A range of blocks with its number of references, or the change of that number.
 #[derive(Debug, Clone, Copy)]
 struct Counted {
     start: u64,
@@ -51,7 +51,7 @@ struct Counted {
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// See the module. The bitmaps of new blocks are in memory for it, and nothing has changed.
+    /// See the module. Expects the bitmaps of new blocks in memory; changes nothing.
     pub(super) fn changed_blocks(
         &self,
         working: &mut Working,
@@ -64,8 +64,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             reason: "extent out of range",
         };
         let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.contains(*run));
-        // Where the number of references steps up or down, and what a snapshot may hold of that
-        // which goes.
+        // Where the number of references rises or falls, and which removed extents a snapshot may
+        // hold.
         let mut steps: Vec<(u64, i64)> = Vec::new();
         let mut held: Vec<DeadEntry> = Vec::new();
         let mut step = |run: BlockRun, by: i64| {
@@ -113,8 +113,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(blocks)
     }
 
-    /// How many references the blocks of a range have. One whose number goes down without being
-    /// shared has one.
+    /// Number of references of the blocks of a range. A block without a key whose number falls has
+    /// one reference.
     fn references(
         &self,
         working: &mut Working,
@@ -141,7 +141,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(found)
     }
 
-    /// As [`references`](Self::references), where no key says anything.
+    /// As [`references`](Self::references), for ranges without a key.
     fn unshared(
         &self,
         working: &mut Working,
@@ -194,10 +194,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(found)
     }
 
-    /// The blocks of `after` have that many references now.
+    /// Sets the number of references of the blocks of `after`.
     fn change_shared(&self, root: &Root, shared: &mut SharedChange, after: Counted) -> Result<()> {
         for key in self.shared_extents(root, after.start, after.end)? {
-            // A later part of the same batch finds a key again that an earlier one has replaced.
+            // A later part of the batch finds in the tree a key that an earlier part has already
+            // replaced.
             if let Err(at) = shared.before.binary_search_by_key(&key.start, |known| known.start) {
                 memory::insert(&mut shared.before, at, key)?;
                 let at = shared.after.partition_point(|known| known.start < key.start);
@@ -208,7 +209,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 }
 
-/// Shared extents in order, those that a batch looked at: as they are and as they will be.
+/// The shared extents that a batch touches, in order: before and after it.
 #[derive(Default)]
 struct SharedChange {
     before: Vec<Shared>,
@@ -222,7 +223,7 @@ impl SharedChange {
         let first = self.after.partition_point(|key| key.end <= range.start);
         let behind = first + self.after[first..].partition_point(|key| key.start < range.end);
         let overlaps = &self.after[first..behind];
-        // What is left of the first and the last of them, and the new one in between.
+        // The remainders of the first and the last of them, and the new one in between.
         let head = overlaps.first().filter(|key| key.start < range.start);
         let tail = overlaps.last().filter(|key| key.end > range.end);
         let parts = [
@@ -245,7 +246,7 @@ impl SharedChange {
         Ok(())
     }
 
-    /// Joins a key and the one behind it, where they can be one.
+    /// Joins a key and the one after it if they can be one.
     fn join(&mut self, index: usize) {
         let (Some(key), Some(behind)) = (self.after.get(index), self.after.get(index + 1)) else {
             return;
@@ -256,7 +257,7 @@ impl SharedChange {
         }
     }
 
-    /// The mutations that make it so; returns by how much the number of keys changes.
+    /// Emits the mutations for the change. Returns by how much the number of keys changes.
     fn finish(self, mutations: &mut Vec<Mutation>) -> Result<i64> {
         let key = |shared: &Shared| Key::shared_extent(BlockAddress(shared.start));
         let find = |list: &[Shared], shared: &Shared| {
@@ -295,7 +296,7 @@ fn ranges_of(steps: &mut [(u64, i64)]) -> Result<Vec<Counted>> {
     Ok(ranges)
 }
 
-/// Sorts what nobody refers to any more into what is free and what the newest snapshot holds.
+/// Splits blocks without references into free blocks and blocks that the newest snapshot holds.
 fn release(run: BlockRun, held: &[DeadEntry], blocks: &mut Blocks) -> Result<()> {
     let mut rest = crate::space::RangeSet::default();
     rest.reserve(held.len() + 1)?;

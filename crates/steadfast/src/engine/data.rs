@@ -1,4 +1,4 @@
-//! The data plane: what the semantics need to move bytes outside the writer's lock.
+//! The data plane: what the file semantics need to move bytes outside the writer's lock.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -41,12 +41,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.store.superblock_now()
     }
 
-    /// Nodes and blocks, for the check.
+    /// Nodes and blocks, for the checker.
     pub(crate) fn store(&self) -> &Store<M, P> {
         &self.store
     }
 
-    /// The tree that operations see, for the check.
+    /// The tree that operations see, for the checker.
     pub(crate) fn working_root(&self) -> Root {
         self.view.read().root
     }
@@ -61,8 +61,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.access_times && !self.read_only
     }
 
-    /// Pins blocks. The caller still holds the [`Reader`](crate::engine::Reader) through which it found
-    /// them.
+    /// Pins blocks. The caller still holds the [`Reader`](crate::engine::Reader) through which it
+    /// found them.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -72,9 +72,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(PinGuard { volume: self, runs: own })
     }
 
-    /// Reads that were begun again because what they found did not match its checksum. Only a
-    /// rollback meanwhile is a reason, or damage: anything else means that blocks were used again
-    /// under a reader.
+    /// Reads that were repeated because their data did not match its checksum. Valid causes are a
+    /// concurrent rollback and damage. Any other repeat means that blocks were reused under a
+    /// reader.
     #[doc(hidden)]
     pub(crate) fn reads_repeated(&self) -> u32 {
         self.reads_repeated.load(Ordering::Relaxed)

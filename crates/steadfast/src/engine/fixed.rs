@@ -13,21 +13,21 @@ use crate::platform::Platform;
 use crate::types::Generation;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Whether bad copies may be written again.
+    /// Whether bad copies may be rewritten.
     pub(crate) fn may_heal(&self) -> bool {
         !self.read_only
             && !self.failed.load(Ordering::Acquire)
             && !self.closed.load(Ordering::Acquire)
     }
 
-    /// Runs `work` while nobody changes the size of the volume, and with it the places of the
-    /// second copies.
+    /// Runs `work` while the size of the volume cannot change, so the second copies keep their
+    /// places.
     pub(crate) fn with_fixed_places<T>(&self, work: impl FnOnce(&Superblock) -> T) -> T {
         let _commit = self.commit.lock();
         work(&self.store.superblock_now())
     }
 
-    /// Verifies both copies of the durable metaroot; those that were bad by offset and generation,
+    /// Verifies both copies of the durable metaroot. Returns the bad ones by offset and generation,
     /// and whether they are good again. A slot holds the same metaroot until the checkpoint after
     /// the next.
     pub(crate) fn scrub_metaroot(

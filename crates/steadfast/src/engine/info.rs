@@ -1,4 +1,4 @@
-//! What a volume tells about itself.
+//! What a volume reports about itself.
 
 use alloc::string::String;
 use core::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 
-/// What a volume is (superblock) and how it does (present state).
+/// Parameters of a volume (superblock) and its present state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeInfo {
     /// Format version.
@@ -57,9 +57,9 @@ pub struct VolumeInfo {
     pub timer_ms: u32,
     /// Opened read-only.
     pub read_only: bool,
-    /// Why the volume went read-only by itself, if it did.
+    /// Why the volume made itself read-only, if it did.
     pub poisoned: Option<&'static str>,
-    /// Rollbacks since open; inode numbers from before one may be gone.
+    /// Rollbacks since open; inode numbers from before a rollback may no longer exist.
     pub incarnation: u64,
 }
 
@@ -70,17 +70,16 @@ pub struct Statistics {
     pub block_size: u32,
     /// Blocks of the volume that files and metadata can use.
     pub blocks: u64,
-    /// Blocks not in use, counting those that become reusable at the next checkpoint.
+    /// Blocks not in use, including those that become reusable at the next checkpoint.
     pub blocks_free: u64,
-    /// Blocks of data that one new file can still take: free less the reserve, what a checkpoint
-    /// needs, and the nodes that map the data.
+    /// Data blocks that one new file can still take: free blocks without the reserve, the needs of
+    /// a checkpoint, and the nodes that map the data.
     pub blocks_available: u64,
     /// Blocks in use that only snapshots hold.
     pub blocks_snapshots: u64,
     /// Freed blocks that become reusable at the next durable checkpoint.
     pub blocks_almost_free: u64,
-    /// Blocks handed out to writes that are under way, not yet part of any file; they count as
-    /// free.
+    /// Blocks reserved for writes in progress, not yet part of any file; they count as free.
     pub blocks_reserved: u64,
     /// Inodes in use.
     pub inodes: u64,
@@ -94,7 +93,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         &self.store.medium.0
     }
 
-    /// The surroundings.
+    /// The platform.
     pub(crate) fn platform(&self) -> &P {
         &self.store.platform
     }

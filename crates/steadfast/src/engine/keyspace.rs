@@ -11,22 +11,22 @@ use crate::format::key::Key;
 use crate::format::{Mutation, Value};
 use crate::types::{Generation, InodeNumber, Timestamp};
 
-/// The most mutations in one batch; larger work goes in steps.
+/// Limit of the mutations in one batch; larger work is done in steps.
 pub const BATCH_MUTATIONS_MAX: usize = 64;
 
 /// Which of the space may be used that is kept back so that a full volume can always be cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceClass {
-    /// Everything that makes the volume fuller.
+    /// An operation that makes the volume fuller.
     Normal,
-    /// What replaces as much as it takes: may take half of the reserve until the next transaction
-    /// point brings it back.
+    /// An operation that replaces as much as it takes: may take half of the reserve until the next
+    /// transaction point frees it again.
     Rewrite,
-    /// Removal: may dip into the reserve.
+    /// A removal: may use the reserve.
     Freeing,
 }
 
-/// Looks at an item; `false`: it was the last one.
+/// Called with each item; returns `false` after the last one that it needs.
 pub type Visit<'a> = &'a mut dyn FnMut(&Key, &[u8]) -> Result<bool>;
 
 /// Reading the map.
@@ -44,7 +44,7 @@ pub trait KeyspaceRead {
     fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
 
     /// Passes the items with keys in `from..=to` to `visit`, in order and without copies, until
-    /// that says `false`.
+    /// `visit` returns `false`.
     fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()>;
 
     /// Largest value that fits under one key, in bytes (depends on the node size).
@@ -56,10 +56,10 @@ pub trait Keyspace: KeyspaceRead {
     /// Applies changes, which become visible and are found after a power cut as a whole or not at
     /// all: at most one a key, sorted by key, at most [`BATCH_MUTATIONS_MAX`].
     ///
-    /// The engine follows [`Kind::Extent`](crate::format::key::Kind::Extent) values: blocks that
-    /// appear in the batch go from reserved to used, blocks that disappear are freed (reusable after
-    /// the next durable checkpoint), and blocks that only move from one key to another stay as they
-    /// are.
+    /// The engine follows [`Kind::Extent`](crate::format::key::Kind::Extent) values. Blocks that
+    /// appear in the batch change from reserved to used. Blocks that disappear are freed (reusable
+    /// after the next durable checkpoint). Blocks that only move from one key to another stay
+    /// unchanged.
     ///
     /// # Errors
     /// `NoSpace` before anything has changed.

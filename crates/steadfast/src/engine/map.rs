@@ -1,9 +1,10 @@
-//! A map of the volume: what each part of it is used for. Made in bounded steps, so that a mounted
-//! volume goes on working meanwhile; the steps see one state each, and not the same.
+//! A map of the volume: what each part of it is used for. It is made in bounded steps, so a mounted
+//! volume stays usable meanwhile. Each step sees one state; different steps may see different
+//! states.
 //!
-//! Allocation bitmaps tell what is in use and what waits for a checkpoint, not by what. So a second
-//! pass goes through the branches of the tree, without their leaves, and tells where the nodes are:
-//! the rest of what is in use is data.
+//! Allocation bitmaps tell which blocks are in use and which wait for a checkpoint, but not for
+//! what. So a second pass walks the branches of the tree, without its leaves, and finds the nodes.
+//! The remaining blocks in use are data.
 
 use steadfast_media::Medium;
 
@@ -14,12 +15,12 @@ use crate::format::key::{Key, Kind};
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
-/// Runs let go since the last checkpoint that a map tells at most; those beyond count as live until
-/// the next one.
+/// Limit of runs freed since the last checkpoint that a map reports. Runs beyond it count as live
+/// until the next checkpoint.
 const DYING_MAX: usize = 100;
 
-/// Where the fixed parts of a volume are, in blocks: superblock and metaroots, intent log, what can
-/// be allocated, metaroots and superblock.
+/// Where the fixed parts of a volume are, in blocks. The order is: superblock and metaroots, intent
+/// log, allocatable blocks, metaroots and superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapGeometry {
     /// Block size, bytes.
@@ -36,14 +37,14 @@ pub struct MapGeometry {
     pub end_block: u64,
 }
 
-/// The blocks of one cell of a map, counted. What is missing to the cell's size is free or fixed.
+/// Block counts of one cell of a map. The rest of the cell's size is free or fixed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MapCell {
     /// In use by the working state.
     pub used: u64,
     /// Almost free: not in use, and not reusable before the next durable checkpoint.
     pub almost_free: u64,
-    /// Handed out to operations that are under way.
+    /// Reserved for operations in progress.
     pub reserved: u64,
 }
 
@@ -61,10 +62,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Counts the blocks of at most `groups_max` allocation groups, from the one that holds block
-    /// `from` on, into the cells that they belong to: `cells[i]` stands for the `cell_blocks`
-    /// blocks from `start + i * cell_blocks` on. Returns where to go on; `None` at the end of the
-    /// cells or of the volume.
+    /// Counts the blocks of at most `groups_max` allocation groups, starting with the group of
+    /// block `from`. `cells[i]` stands for the `cell_blocks` blocks from `start + i * cell_blocks`
+    /// on. Returns the block to continue at; `None` at the end of the cells or of the volume.
     pub(crate) fn map_space(
         &self,
         from: u64,
@@ -109,10 +109,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok((from < end).then_some(from))
     }
 
-    /// Tells where the tree's nodes are: those of one branch above the leaves, from the leaf for
-    /// key `from` on and at most `leaves_max` of them, and the branches on the way there, which
-    /// therefore come again in later steps. `visit` gets the level (0 for a leaf) and the copies of
-    /// each. Returns the key to go on with; `None` at the end.
+    /// Reports the nodes of one branch above the leaves, from the leaf for key `from` on, at most
+    /// `leaves_max` leaves. The branches on the path are reported too, so later steps report them
+    /// again. `visit` gets the level (0 for a leaf) and the copies of each node. Returns the key to
+    /// continue with; `None` at the end.
     pub(crate) fn map_nodes(
         &self,
         from: &Key,
@@ -124,7 +124,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let root = reader.root();
         let mut pointer: NodePointer = root.pointer;
         let mut level = root.level();
-        // The lowest key to the right of where we are.
+        // The lowest key to the right of the present position.
         let mut bound = None;
         loop {
             visit(level, pointer.addresses);
@@ -146,7 +146,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 visit(0, node.child(leaf).addresses);
             }
             let next = if end < node.count() { Some(node.key(end)) } else { bound };
-            // A damaged tree must not lead in circles.
+            // A damaged tree must not cause an endless loop.
             return Ok(next.filter(|next| next > from));
         }
     }
@@ -154,9 +154,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
 /// Blocks that only snapshots hold.
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Tells runs of blocks that only snapshots hold: those of one value of a dead list, the first
-    /// at or after key `from`. What was let go since the last checkpoint comes with the first step.
-    /// Returns the key to go on with; `None` at the end.
+    /// Reports runs of blocks that only snapshots hold: the first value of a dead list at or after
+    /// key `from`. The first step also reports the runs released since the last checkpoint. Returns
+    /// the key to continue with; `None` at the end.
     pub(crate) fn map_dead(
         &self,
         from: &Key,

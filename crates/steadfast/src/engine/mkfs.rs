@@ -20,21 +20,20 @@ use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn};
 
-/// Below this size metadata is kept once unless asked otherwise.
+/// Below this size metadata is stored once unless two copies are requested.
 const TWO_COPIES_FROM: u64 = 128 << 10;
-/// Below this size there is no intent log unless asked for.
+/// Below this size there is no intent log unless one is requested.
 const LOG_FROM: u64 = 1 << 20;
-/// Tree nodes of volumes that are not small, bytes: a file of 2 KiB fits into a leaf, so that
-/// making it durable writes nothing but the log, and scattered changes still rewrite little at a
-/// checkpoint.
+/// Tree node size of volumes that are not small, bytes. A file of 2 KiB fits into a leaf, so making
+/// it durable writes only the log. Scattered changes still rewrite little at a checkpoint.
 const NODE_SIZE: u32 = 8192;
-/// From these sizes of a volume and its blocks on; below, memory and space count for more.
+/// Applies from these sizes of a volume and of its blocks on; below, memory and space matter more.
 const NODE_SIZE_FROM: (u64, u32) = (16 << 20, 4096);
 /// Largest default intent log, bytes.
 const LOG_MAX: u64 = 4 << 20;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Makes an empty volume on `medium`; what was there is lost.
+    /// Makes an empty volume on `medium`; its previous content is lost.
     pub(crate) fn format(medium: &M, options: &FormatOptions, platform: &P) -> Result<()> {
         let superblock = superblock_for(medium, options, platform)?;
         let cell = memory::zeroed(superblock.cell_size() as usize)?;
@@ -43,10 +42,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             medium.write(offset, &cell)?;
         }
         Superblock::erase_earlier(medium, platform)?;
-        // Before anything else of an earlier volume goes: until here it is whole, and from here on
-        // it is none.
+        // Flushed before anything else of an earlier volume is overwritten. Until here that volume
+        // is whole; after here it is no volume.
         medium.flush()?;
-        // Of the same uuid they would be newer than the first one of this volume.
+        // With the same uuid, old metaroots would count as newer than the first one of this volume.
         for slot in 0..2 {
             for offset in superblock.metaroot_offsets(slot) {
                 medium.write(offset, &cell)?;
@@ -70,7 +69,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 }
 
-/// What the planted bug does in place of looking at the whole log.
+/// The planted bug: erases one record instead of examining the whole log.
 fn erase_first_record(medium: &impl Medium, superblock: &Superblock) -> Result<()> {
     let first = superblock.log.start.0 * u64::from(superblock.block_size);
     Ok(medium.write(first, &memory::zeroed(superblock.block_size as usize)?)?)

@@ -1,29 +1,29 @@
-//! A volume: the copy-on-write tree, free space, intent log and checkpoints behind the
-//! [`crate::engine::keyspace`] seam.
+//! The engine: one ordered map in a copy-on-write tree, free space, intent log and checkpoints.
+//!
+//! It knows keys and blocks, not files: [`keyspace`] is what the file system above sees of the map.
 //!
 //! # States
 //! - *working*: what operations see and change, in memory and in nodes of the working generation;
-//! - *marked*: the newest log mark; what a power cut or a rollback returns to;
+//! - *marked*: the newest log mark. A power cut or a rollback returns to it;
 //! - *frozen*: the marked state that a checkpoint is writing;
-//! - *durable*: the newest metaroot. Durable plus the log is the marked state, also right after
-//!   opening, when readers put the two together and the log is not yet in the tree
-//!   ([`unreplayed`]).
+//! - *durable*: the newest metaroot. Durable plus the log is the marked state. Right after opening,
+//!   readers combine the two, because the log is not yet in the tree ([`recovery::overlay`]).
 //!
 //! A freeze happens only at a transaction point, so no checkpoint ever holds half of one.
 //!
 //! # Locks, in the order in which they are taken
-//! 1. an inode's data lock (striped), across its device I/O;
-//! 2. `commit`: one transaction point at a time; whoever waits for it finds its work done (group
-//!    commit);
-//! 3. `checkpoint`: one step of a checkpoint's device I/O at a time;
-//! 4. `working`: one writer of metadata at a time; no device writes under it but for memory
+//! The file system above takes the data locks of inodes before all of these.
+//! 1. `commit`: one transaction point at a time. A caller that waited for it finds its changes
+//!    durable (group commit);
+//! 2. `checkpoint`: one step of a checkpoint's device I/O at a time;
+//! 3. `working`: one writer of metadata at a time. Device writes under it happen only under memory
 //!    pressure;
-//! 5. `view`: readers share it while they look things up; the writer takes it while it changes the
+//! 4. `view`: readers share it while they look things up; the writer takes it while it changes the
 //!    tree;
-//! 6. the node cache, for moments.
+//! 5. the node cache, for moments.
 //!
-//! [`others`] has one that is the innermost of all, across the writing of a mark or metaroot:
-//! whoever finds it taken goes on.
+//! [`multi_mount`] has a lock that is innermost of all, held across the writing of a mark or
+//! metaroot. Operations do not wait for it.
 
 mod activity;
 mod apply;
@@ -81,36 +81,37 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     /// The view has a log that is not in the tree.
     unreplayed: AtomicBool,
     superblock_damaged: bool,
-    /// What shows that a newer state than the one that was opened was durable once.
+    /// Evidence that a newer state than the opened one was durable once.
     newer_state: Option<NewerState>,
     mask: AtomicU32,
     timer_ms: AtomicU32,
     failed: AtomicBool,
-    /// One caller alone sets transaction points, see [`hold`].
+    /// Only one caller may set transaction points, see [`commit::hold`].
     held: AtomicBool,
     failure: Mutex<P::Mutex, Option<&'static str>>,
     closed: AtomicBool,
-    /// The tree is on its way back to the marked state: readers wait for the writer's lock.
+    /// The tree is returning to the marked state: readers wait for the writer's lock.
     rolling_back: AtomicBool,
-    /// A rollback could not read all of the marked state: nothing is shown until another one can.
+    /// A rollback could not read all of the marked state: nothing is shown until another one
+    /// succeeds.
     lost: AtomicBool,
     incarnation: AtomicU32,
-    /// Reads that were begun again because what they found did not match its checksum.
+    /// Reads that were repeated because their data did not match its checksum.
     reads_repeated: AtomicU32,
-    /// Orphans may wait for being reclaimed.
+    /// Orphans may wait to be reclaimed.
     orphans: AtomicBool,
-    /// Log marks since background work had a turn.
+    /// Log marks since background work last ran.
     marks_unattended: AtomicU32,
     /// Deleted snapshots may wait for their blocks to be freed.
     snapshots_waiting: AtomicBool,
-    /// They wait for a transaction point.
+    /// Deleted snapshots wait for a transaction point.
     snapshots_starve: AtomicBool,
     pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
     company: Company,
     commit: Mutex<P::Mutex, CommitState>,
     checkpoint: Mutex<P::Mutex, ()>,
     others: Mutex<P::Mutex, Others>,
-    /// When that was last looked at, milliseconds; 0: never.
+    /// Time of the last look at it, milliseconds; 0: never.
     looked_ms: AtomicU32,
     working: Mutex<P::Mutex, Working>,
     view: RwLock<P::RwLock, View>,

@@ -1,23 +1,23 @@
-//! Another writer: found out, where the medium is one that others may write to.
+//! Detects another writer, on media that others may write to.
 //!
-//! A volume has one writer. Locks see to that where they reach; a disk that two machines share, or
-//! a device under two names, they do not know. So the writer looks at the medium itself: what it
-//! has written last must still be there, and nothing that continues it. Otherwise it
-//! [stops](Volume::fail), before it writes what would be built on a state that is not the newest
-//! any more.
+//! A volume has one writer. Locks ensure that where they work. They do not cover a disk that two
+//! machines share, or a device under two names. So the writer checks the medium itself: what it
+//! wrote last must still be there, with nothing that continues it. Otherwise the writer
+//! [stops](Engine::fail), before it builds on a state that is no longer the newest.
 //!
-//! Invariants, which hold as nothing but this writer changes the volume:
+//! Invariants, which hold while only this writer changes the volume:
 //! - no metaroot on the medium is newer than the durable one, none of the same generation differs,
-//!   and none is another volume's;
+//!   and none belongs to another volume;
 //! - the last blocks of the log begin with what was found there at opening, or written since;
-//! - where the log goes on there is no record that continues it.
+//! - at the end of the log there is no record that continues it.
 //!
-//! It looks before the first and the last step of a checkpoint; and before an operation, or the
-//! mark of a transaction point, where it has not for [`LOOK_EVERY_MS`]. Who comes back after a
-//! while therefore looks before it writes anything. What two writers do to each other within that
-//! time no look prevents. See docs/decisions/0032-two-openers.md.
+//! The check runs before the first and the last step of a checkpoint. It also runs before an
+//! operation, or before the mark of a transaction point, if the last check is [`LOOK_EVERY_MS`]
+//! old. So a writer that resumes after a pause checks before it writes anything. The check cannot
+//! prevent what two writers do to each other within that time. See
+//! docs/decisions/0032-two-openers.md.
 //!
-//! What cannot be read says nothing. Rot is for the checksums to find.
+//! Unreadable blocks prove nothing here. Checksums detect rot.
 
 use core::sync::atomic::Ordering;
 
@@ -32,38 +32,37 @@ use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::Generation;
 
-/// How long a look holds for operations and marks, milliseconds.
+/// How long a check is valid for operations and marks, milliseconds.
 const LOOK_EVERY_MS: u32 = 1000;
 
-/// Why the volume takes nothing any more.
+/// Why the volume accepts nothing more.
 const FOUND: &str = "another program or machine writes to it at the same time";
 
-/// Blocks of the log that are watched: those of a group, which its writer changes by turns.
+/// Number of log blocks that are checked: those of a group, which its writer changes by turns.
 const TAIL: usize = 2;
 
-/// What is on the medium as long as there is no other writer. Its lock is the innermost one.
+/// Content of the medium as long as there is no other writer. Its lock is the innermost one.
 #[derive(Debug)]
 pub(super) struct Others {
     durable: Metaroot,
     next: LogPosition,
-    /// Checksums of the beginnings of the last blocks of the log, the newest first; `None` where
-    /// that is not known.
+    /// Checksums of the beginnings of the last log blocks, the newest first; `None` where unknown.
     tail: [Option<u32>; TAIL],
 }
 
 impl Others {
-    /// Knows the state of this metaroot, and nothing yet of the log.
+    /// With the state of this metaroot; nothing is known of the log yet.
     pub(super) fn new(durable: &Metaroot) -> Others {
         Others { durable: *durable, next: durable.log, tail: [None; TAIL] }
     }
 
-    /// This writer's own metaroot is on the medium.
+    /// Notes that this writer's own metaroot is on the medium.
     pub(super) fn written(&mut self, durable: &Metaroot) {
         self.durable = *durable;
     }
 }
 
-/// The block of a ring of `count` so many before `position`.
+/// The block of a ring of `count` blocks that lies `back + 1` blocks before `position`.
 fn block_before(position: &LogPosition, back: usize, count: u64) -> Option<u64> {
     (count > TAIL as u64).then(|| (position.block + count - 1 - back as u64) % count)
 }
@@ -74,7 +73,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         !self.read_only && self.store.medium.may_be_shared()
     }
 
-    /// What is on the medium now is this writer's from here on.
+    /// Takes the present content of the medium as this writer's own.
     pub(super) fn begin_to_watch(&self, working: &Working) {
         if self.may_be_shared() {
             *self.others.lock() = self.as_it_is(working);
@@ -88,7 +87,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Others { durable: working.durable, next, tail: core::array::from_fn(at) }
     }
 
-    /// Before an operation: looks, if it is time to.
+    /// Before an operation: checks if the last check is too old.
     ///
     /// # Errors
     /// `Poisoned`.
@@ -96,7 +95,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !self.may_be_shared() || !self.look_is_due() {
             return Ok(());
         }
-        // Whoever has it is about to look, or has just done so.
+        // Another thread that holds the lock is about to check, or has just done so.
         match self.others.try_lock() {
             Some(others) => self.look(&others),
             None => Ok(()),
@@ -113,8 +112,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         (self.store.platform.monotonic_ms() as u32).max(1)
     }
 
-    /// Writes by `write` what the log or a metaroot becomes, if there is no other writer; `always`
-    /// looks however short a time ago that was done. `done` notes what was written.
+    /// Runs `write`, which writes to the log or a metaroot, if there is no other writer. With
+    /// `always` it checks even shortly after the last check. `done` notes what was written.
     ///
     /// # Errors
     /// `Poisoned`, and those of `write`.
@@ -127,7 +126,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !self.may_be_shared() {
             return write();
         }
-        // Held throughout: nobody must take what is being written for another's.
+        // Held throughout: another thread must not mistake this write for another writer's.
         let mut others = self.others.lock();
         if always || self.look_is_due() {
             self.look(&others)?;
@@ -137,8 +136,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Runs `discard`, which may make blocks of the log read as anything: they are not watched any
-    /// more.
+    /// Runs `discard`, after which blocks of the log may read as anything: they are no longer
+    /// checked.
     pub(super) fn discard_alone(&self, discard: impl FnOnce()) {
         if self.may_be_shared() && self.store.medium.wants_discards() {
             let mut others = self.others.lock();
@@ -149,13 +148,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Looks whether somebody else has written to the volume.
+    /// Checks whether another writer has written to the volume.
     ///
     /// # Errors
-    /// `Poisoned`: so it is.
+    /// `Poisoned` if it has.
     fn look(&self, others: &Others) -> Result<()> {
         self.looked_ms.store(self.now_ms(), Ordering::Relaxed);
-        // A volume that is being made has no metaroot yet, and what is there is an earlier one's.
+        // A volume that is being made has no metaroot yet; what is there belongs to an earlier one.
         let is_made = others.durable.generation > Generation(0);
         if !is_made || planted(Sabotage::TrustToBeAlone) {
             return Ok(());
@@ -169,8 +168,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Runs `restore`, which reads the marked state again and may erase what is behind it, if there
-    /// is no other writer.
+    /// Runs `restore` if there is no other writer. `restore` reads the marked state again and may
+    /// erase what follows it.
     ///
     /// # Errors
     /// `Poisoned`, and those of `restore`.
@@ -207,8 +206,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         log::glance(&self.store, block).map(|bytes| self.store.crc(&bytes))
     }
 
-    /// This writer's own record is on the medium from block `at` of the log on, which goes on at
-    /// `next`.
+    /// Notes this writer's own record: it is at block `at` of the log, which continues at `next`.
     pub(super) fn note_record(
         &self,
         others: &mut Others,

@@ -15,16 +15,17 @@ use crate::format::{Root, Value};
 use crate::log::Newest;
 use crate::platform::Platform;
 
-/// What readers look at.
+/// The state that readers see.
 pub(super) struct View {
     /// The tree.
     pub root: Root,
-    /// What the log says beside it, until it is [replayed](crate::engine::recovery::overlay).
+    /// Values from the log that have precedence over the tree, until it is
+    /// [replayed](crate::engine::recovery::overlay).
     pub log: Option<Arc<Newest>>,
 }
 
-/// While it is held no operation changes the tree, so look at what is needed and drop it. The
-/// thread that holds one must not start a change.
+/// While it is held no operation changes the tree, so hold it only briefly. The thread that holds
+/// one must not start a change.
 pub(crate) struct Reader<'a, M: Medium, P: Platform> {
     engine: &'a Engine<M, P>,
     view: RwLockReadGuard<'a, P::RwLock, View>,
@@ -39,7 +40,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 self.check_shown()?;
                 return Ok(Reader { engine: self, view });
             }
-            // A replay lets the view go between its steps, and no state in between may be seen.
+            // A replay releases the view between its steps, and readers must not see the states in
+            // between.
             drop(view);
             drop(self.working.lock());
         }
@@ -47,7 +49,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 }
 
 impl<M: Medium, P: Platform> Reader<'_, M, P> {
-    /// The tree, without what a log that is not replayed says beside it.
+    /// The tree, without the values of a log that is not replayed.
     pub(crate) fn root(&self) -> &Root {
         &self.view.root
     }

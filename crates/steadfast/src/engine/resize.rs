@@ -1,16 +1,15 @@
 //! Making a volume larger or smaller.
 //!
-//! The superblock says how large a volume is, and the second copies of superblock and metaroots lie
-//! at its end. So a resize first writes these copies at the new end, where the old volume has
-//! nothing that it needs, flushes, and then writes the first copy of the superblock: that one write
-//! of one atomic unit is the moment at which the volume has its new size. The metaroots behind the
-//! first copy are valid for both sizes. A power cut at any moment leaves the old volume or the new
-//! one.
+//! The superblock says how large a volume is. The second copies of superblock and metaroots lie at
+//! its end. So a resize first writes these copies at the new end, where the old volume has nothing
+//! that it needs, and flushes. Then it writes the first copy of the superblock. That write of one
+//! atomic unit gives the volume its new size. The metaroots behind the first copy are valid for
+//! both sizes. A power cut at any moment leaves the old volume or the new one.
 //!
-//! Before a volume becomes smaller, everything behind the new end moves in front of it, by ordinary
-//! transactions: whatever happens meanwhile, the volume is whole. Before one becomes larger, the
-//! bitmap of its last group is written out, because "everything that can be allocated is used"
-//! would mean more than before.
+//! Before a volume becomes smaller, everything behind the new end moves in front of it by ordinary
+//! transactions, so the volume is always consistent. Before a volume becomes larger, the bitmap of
+//! its last group is written out. Otherwise "everything that can be allocated is used" would mean
+//! more than before.
 
 use core::sync::atomic::Ordering;
 
@@ -32,7 +31,7 @@ use crate::types::{BlockAddress, BlockRun};
 
 /// Nodes that one step moves.
 const NODES_PER_STEP: usize = 32;
-/// Rounds of moving without an end in sight: what is left then cannot be moved.
+/// Limit of rounds of moving: what is left after them cannot be moved.
 const ROUNDS_MAX: u32 = 12;
 
 /// Moves the data of all files in front of a block. Adds to a count of blocks that were moved, and
@@ -40,10 +39,10 @@ const ROUNDS_MAX: u32 = 12;
 pub(crate) type MoveData<'a> = &'a mut dyn FnMut(u64, &mut u64, &mut dyn FnMut(u64)) -> Result<()>;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// The least size in bytes to which the volume could be made smaller, by estimate: what is in
-    /// use and a reserve. A little more may be needed.
+    /// Estimate of the least size in bytes to which the volume could be made smaller: the used
+    /// space and a reserve. A little more may be needed.
     pub(crate) fn size_least(&self) -> u64 {
-        // Where that fails so does what needs to know.
+        // If this fails, the operation that needs the result fails too.
         let _ = self.catch_up();
         let superblock = self.store.superblock_now();
         let working = self.working.lock();
@@ -51,7 +50,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let root = self.view.read().root;
         let slack = self.freeze_cost(&working, &root, More::default());
         let fixed = superblock.first_block() + superblock.head_blocks();
-        // The reserve depends on the size: twice is enough, it is a 64th.
+        // The reserve is a 64th of the size, so computing it for twice the size is enough.
         let node_cost = self.node_cost();
         let reserve = reserve_blocks((used + slack) * 2, superblock.block_size, node_cost)
             + self.kept(&working);
@@ -59,8 +58,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         (blocks * u64::from(superblock.block_size)).next_multiple_of(superblock.cell_size())
     }
 
-    /// Makes the volume larger: `size` bytes, rounded down to whole blocks. The medium has to be
-    /// that long already. The volume can be in use.
+    /// Makes the volume larger: `size` bytes, rounded down to whole blocks. The medium must have
+    /// that length already. The volume may be in use.
     pub(crate) fn grow(&self, size: u64) -> Result<()> {
         self.check_writable()?;
         self.check_not_held()?;
@@ -85,8 +84,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let grown = self.freeze_and_finish(&mut commit).and_then(|()| {
             let _checkpoint = self.checkpoint.lock();
-            // Nobody may look for room between the old size and the new one: a few writes under the
-            // writer's lock.
+            // No operation may look for room between the old size and the new one. The lock is held
+            // only for a few writes.
             let mut working = self.working.lock();
             if planted(Sabotage::GrowBeforeCopies) {
                 self.switch(&new)?;
@@ -102,9 +101,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         grown
     }
 
-    /// Makes the volume smaller: `size` bytes, rounded down to whole blocks. `progress` is told
-    /// from time to time how many blocks have been moved. Nobody else uses the volume, and it is
-    /// closed afterwards: open it again. The end of the medium can be cut off then.
+    /// Makes the volume smaller: `size` bytes, rounded down to whole blocks. `progress`
+    /// periodically gets the number of blocks moved. No other caller may use the volume. It is
+    /// closed afterwards and must be opened again. The end of the medium can then be cut off.
     pub(crate) fn shrink(
         &self,
         size: u64,
@@ -124,8 +123,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         {
             let mut working = self.working.lock();
             let root = self.view.read().root;
-            // On a full volume what is in the way of its owner can still be removed: the same holds
-            // afterwards.
+            // On a full volume the owner can still remove files. The same must hold after the
+            // resize.
             let kept = new.reserve_blocks + self.kept(&working);
             let spare = self.freeze_cost(&working, &root, More::default()) + kept;
             if !working.space.fits_below(limit, spare) {
@@ -134,7 +133,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.empty_pool(&mut working);
             let roots = self.roots(&working);
             let beyond = working.space.used_beyond(&self.store, &roots, limit)?;
-            // What snapshots hold cannot move, and what is moved away from them would be there
+            // Blocks that snapshots hold cannot move. Moving the live copy away would store it
             // twice.
             if beyond > 0 && working.snapshots.keys > 0 {
                 return Err(Error::Busy);
@@ -151,7 +150,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Err(error);
         }
         let switched = self.switch(&new).and_then(|()| {
-            // Nobody who looks for a superblock at the end of the medium may find the old one.
+            // A search for a superblock at the end of the medium must not find the old one.
             let blank = memory::zeroed(old.cell_size() as usize)?;
             self.store.medium.write(old.second_offset(), &blank)?;
             self.store.flush()
@@ -160,9 +159,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         switched.map_err(|error| self.fail("the superblock could not be written", error))
     }
 
-    /// The switch is one write that is done or not. Where it can be torn, the copy at the end of
-    /// the medium has to be found instead: that of `larger`, which is complete before and after the
-    /// write.
+    /// The switch is one write that must be atomic. If the medium may tear it, opening must find
+    /// the copy at the end of the medium instead. That is the copy of `larger`, which is complete
+    /// before and after the write.
     fn check_switch(&self, larger: &Superblock) -> Result<()> {
         let geometry = self.store.medium.geometry();
         let whole = geometry.atomic_unit as usize >= STRUCTURE_SIZE;
@@ -176,11 +175,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Writes the second copies of metaroots and superblock for `new`, and flushes. The caller
-    /// holds the checkpoint lock, or nobody else uses the volume.
+    /// holds the checkpoint lock, or has exclusive use of the volume.
     fn write_structures(&self, working: &Working, new: &Superblock) -> Result<()> {
         let (medium, platform) = (&self.store.medium, &self.store.platform);
         let newest = &working.durable;
-        // The other slot gets nothing: what was there may have been file data that looks like a
+        // The other slot is erased, because its blocks may hold file data that looks like a
         // metaroot.
         let [_, newest_at] = new.metaroot_offsets(newest.generation.0);
         let [_, other_at] = new.metaroot_offsets(newest.generation.0 + 1);
@@ -193,8 +192,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn write_end_of_smaller(&self, new: &Superblock) -> Result<()> {
         let _checkpoint = self.checkpoint.lock();
         let working = self.working.lock();
-        // The metaroot before the newest one can be of more blocks than there will be: then it is
-        // none, and looks damaged.
+        // The metaroot before the newest one can count more blocks than there will be. It would
+        // then look damaged, so it is erased.
         let [other_at, _] = new.metaroot_offsets(working.durable.generation.0 + 1);
         self.store.medium.write(other_at, &memory::zeroed(new.cell_size() as usize)?)?;
         self.write_structures(&working, new)
@@ -218,7 +217,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         for _ in 0..ROUNDS_MAX {
             move_data(limit, &mut moved, progress)?;
             self.move_nodes(limit, &mut moved, progress)?;
-            // Twice: the first frees what was moved, the second makes that the durable state.
+            // Twice: the first frees the moved blocks, the second makes that the durable state.
             self.checkpoint_now()?;
             self.checkpoint_now()?;
             let mut working = self.working.lock();
@@ -237,7 +236,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let root = self.view.read().root;
         let mut stack = memory::copy(&[(root.pointer, root.level(), Key::MIN)])?;
         let mut keys: Vec<Key> = Vec::new();
-        // No node is looked at twice: those that a step makes are in front of the limit.
+        // No node is visited twice: the nodes that a step makes are in front of the limit.
         while let Some((pointer, level, low)) = stack.pop() {
             let node = self.store.node(&pointer, level)?;
             if pointer.copies().any(beyond) {
@@ -259,7 +258,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Gives the nodes on the way to these keys new addresses.
+    /// Gives the nodes on the paths to these keys new addresses.
     fn touch(&self, keys: &[Key]) -> Result<()> {
         let mut working = self.working.lock();
         let working = &mut *working;
@@ -277,7 +276,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Runs a step, once more behind a checkpoint where what earlier steps freed is needed.
+    /// Runs a step. Without space it runs the step again after a checkpoint, which frees the blocks
+    /// of earlier steps.
     pub(crate) fn with_room<T>(&self, mut step: impl FnMut() -> Result<T>) -> Result<T> {
         match step() {
             Err(Error::NoSpace) => {
@@ -288,7 +288,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Reserves blocks for data that only moves: the reserve is for such work.
+    /// Reserves blocks for data that only moves; such moves may use the reserve.
     pub(crate) fn reserve_for_move(
         &self,
         blocks: u64,

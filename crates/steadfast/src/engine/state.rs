@@ -19,25 +19,25 @@ use crate::types::Generation;
 /// A state that a checkpoint is writing.
 pub struct Frozen {
     pub metaroot: Metaroot,
-    /// Those that are still to be written, the next ones last.
+    /// The nodes still to be written, the next ones last.
     pub nodes: Vec<SealedNode>,
-    /// How many there were.
+    /// Number of nodes at the freeze.
     pub all: usize,
-    /// Blocks of the log in use when it was frozen.
+    /// Blocks of the log in use at the freeze.
     pub log_used: u64,
-    /// Blocks that could be allocated then.
+    /// Blocks that could be allocated at the freeze.
     pub available: u64,
-    /// It holds changes that no record of the log has: nothing can be marked before it is durable.
+    /// It holds changes that no log record has: nothing can be marked before it is durable.
     pub unmarked: bool,
 }
 
 /// Keys changed since the last mark: the next record of the log. Their values are taken from the
-/// tree then, so a key that changes often is logged once.
+/// tree when the record is built, so a key that changes often is logged once.
 #[derive(Default)]
 pub struct Pending {
-    /// With the size of each one's mutation in the record.
+    /// Each key, with the size of its mutation in the record.
     keys: HashMap<Key, usize>,
-    /// Their sum: the record's payload, bytes.
+    /// Sum of the sizes: the record's payload, bytes.
     bytes: usize,
     /// Too much for the log: the next transaction point is a checkpoint.
     overflow: bool,
@@ -49,8 +49,8 @@ impl Pending {
         *self = Pending { overflow: true, ..Pending::default() };
     }
 
-    /// Notes a changed key and the size of its mutation. Where there is no memory for it, or a
-    /// record would be longer than `limit`, the next transaction point is a checkpoint.
+    /// Notes a changed key and the size of its mutation. Without memory for it, or with a record
+    /// longer than `limit`, the next transaction point is a checkpoint.
     pub fn add(&mut self, key: Key, size: usize, limit: usize) {
         if self.overflow {
             return;
@@ -105,7 +105,7 @@ pub struct Working {
     pub inodes: u64,
     pub next_inode: u64,
     pub pool: NodePool,
-    /// Memory of the tree for the way to a key.
+    /// The tree's memory for the path to a key.
     pub path: Vec<Step>,
     pub space: Space,
     pub log: Log,
@@ -113,22 +113,23 @@ pub struct Working {
     /// Counts commits since open.
     pub sequence: u64,
     pub frozen: Option<Frozen>,
-    /// Nodes of the working generation that were sealed to be written out, the next ones last.
-    /// Names only: who owned a node here would make a change copy it, which can fail. One that has
-    /// changed since, or has left the tree, is not sealed any more and counts for nothing.
+    /// Nodes of the working generation that were sealed to be written out, the next ones last. The
+    /// list holds pointers only: an owner of a node here would make a change copy it, which can
+    /// fail. A node that has changed since, or has left the tree, is no longer sealed and is
+    /// ignored.
     pub leaving: Vec<NodePointer>,
     pub durable: Metaroot,
     /// Mask or timer have changed since the durable metaroot.
     pub parameters_changed: bool,
     pub snapshots: SnapshotCounts,
-    /// Blocks of data that the live tree has in common with the newest snapshot, at most.
+    /// Upper bound of the data blocks that the live tree shares with the newest snapshot.
     pub held_data: u64,
-    /// What the newest snapshot's dead list has to take at the next freeze.
+    /// Entries that the newest snapshot's dead list takes at the next freeze.
     pub dying: Dying,
-    /// Whether the change that found no space last fits behind a transaction point, where that was
+    /// Whether the last change that found no space fits after a transaction point, if that was
     /// counted.
     pub fits_later: Option<bool>,
-    /// Points that brought nothing.
+    /// Transaction points that freed too little.
     pub vain: Vain,
 }
 
@@ -143,10 +144,10 @@ impl Working {
 pub struct CommitState {
     /// The commit sequence up to which everything is durable.
     pub durable: u64,
-    /// When the last one was set,
+    /// Time of the last transaction point,
     /// [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
     pub last_ms: u64,
-    /// For whoever sets the next one.
+    /// For the caller that sets the next point.
     pub last_point: LastPoint,
 }
 

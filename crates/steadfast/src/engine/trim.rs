@@ -1,9 +1,9 @@
-//! Telling the medium of all free space at once: what fstrim does of other file systems.
+//! Discarding all free space at once, as fstrim does on other file systems.
 //!
-//! The background tells it of what checkpoints make free, as far as memory for that reaches. This
-//! goes through the bitmaps instead, and so reaches what was free when the volume was opened. Of a
-//! block that any state uses, or that is handed out, nothing is told: the writer's lock is held
-//! while the runs of a group are collected and told.
+//! Background work discards what checkpoints free, as far as its memory reaches. This goes through
+//! the bitmaps instead, so it includes blocks that were free when the volume was opened. Blocks
+//! that any state uses or that are reserved are never discarded. The writer's lock is held while
+//! the runs of a group are collected and discarded.
 
 use steadfast_media::Medium;
 
@@ -12,11 +12,10 @@ use crate::error::Result;
 use crate::platform::Platform;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Makes a checkpoint, so that what was freed is free, and tells the medium of every free run
-    /// of at least `least` blocks. Returns the bytes that it was told of. The medium may ignore
-    /// them.
+    /// Makes a checkpoint, so that freed blocks are free, and discards every free run of at least
+    /// `least` blocks. Returns the number of discarded bytes. The medium may ignore the discards.
     pub(crate) fn trim(&self, least: u64) -> Result<u64> {
-        // Twice: the first one frees, the second one makes that the durable state.
+        // Twice: the first frees blocks, the second makes that the durable state.
         self.checkpoint()?;
         self.checkpoint()?;
         let superblock = self.store.superblock_now();
@@ -26,7 +25,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let working = self.working.lock();
             let roots = self.roots(&working);
             let group = working.space.survey(&self.store, &roots, from)?;
-            // Of groups before it no state uses anything.
+            // No state uses anything in the groups before it.
             let begin = group.as_ref().map_or(end, |group| group.start.clamp(from, end));
             let behind = group.as_ref().map_or(end, |group| group.end().min(end));
             let mut tell = |start: u64, stop: u64| -> Result<()> {

@@ -86,9 +86,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Nodes that were set aside lie where data may be, and what is free lies where it may not:
-    /// sets them aside anew behind the data. Where they do not find their place then, nothing is
-    /// reserved.
+    /// For nodes that were set aside where data may go, while the free blocks lie where data may
+    /// not go. Reserves the data first and sets the nodes aside again behind it. Without a place
+    /// for the nodes nothing is reserved.
     fn reserve_before_nodes(
         &self,
         working: &mut Working,
@@ -130,12 +130,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Error::Poisoned(self.failure.lock().unwrap_or("an earlier failure"))
     }
 
-    /// As for a change, but where a rollback has failed another one may be tried.
+    /// As for a change, but after a failed rollback another rollback may be tried.
     pub(crate) fn check_rollback(&self) -> Result<()> {
         if self.lost.load(Ordering::Acquire) { self.check_open() } else { self.check_writable() }
     }
 
-    /// Whether changes are taken. The log is replayed then.
+    /// Checks that changes are accepted. Replays the log if that is not done yet.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only {
@@ -147,12 +147,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.catch_up()
     }
 
-    /// Why the volume takes no changes any more, if it went read-only by itself.
+    /// Why the volume accepts no more changes, if it made itself read-only.
     pub(crate) fn failure(&self) -> Option<&'static str> {
         *self.failure.lock()
     }
 
-    /// The volume cannot go on safely: read-only from now on. Returns `error`.
+    /// Makes the volume read-only, because it cannot go on safely. Returns `error`.
     pub(super) fn fail(&self, why: &'static str, error: Error) -> Error {
         let why = match error {
             Error::Medium(MediumError { class: ErrorClass::Full, .. }) => {

@@ -1,7 +1,7 @@
-//! Dead lists: runs of blocks that the live tree has let go and that snapshots still hold.
+//! Dead lists: runs of blocks that the live tree has released and that snapshots still hold.
 //!
 //! The entries of one list are disjoint from each other and from those of every other list. Their
-//! order means nothing.
+//! order has no meaning.
 
 use alloc::vec::Vec;
 
@@ -22,17 +22,17 @@ pub(crate) struct DeadEntry {
     pub birth: Generation,
 }
 
-/// Entries in one value at most: a quarter of a node.
+/// Limit of the entries in one value: a quarter of a node.
 pub(crate) fn entries_max(value_len_max: usize) -> usize {
     (((value_len_max + ITEM_OVERHEAD) / 4).saturating_sub(ITEM_OVERHEAD) / ENTRY_LEN).max(1)
 }
 
-/// Length of a value with so many entries, bytes.
+/// Length of a value with `entries` entries, bytes.
 pub(crate) const fn dead_item_len(entries: usize) -> usize {
     entries * ENTRY_LEN
 }
 
-/// The value for some entries.
+/// The value for these entries.
 ///
 /// # Errors
 /// `OutOfMemory`.

@@ -17,8 +17,7 @@ use crate::types::InodeNumber;
 
 const HEADER_LEN: usize = 9;
 
-/// Whether these bytes can name something in a directory, whatever the volume's limit of their
-/// number.
+/// Whether these bytes are a valid name in a directory, apart from the volume's length limit.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty()
         && name != b"."
@@ -35,8 +34,8 @@ pub(crate) struct Dirent {
 }
 
 impl Dirent {
-    /// Decodes a value. A name with a slash in it, or `..`, can only come from malice, and is
-    /// dangerous above: there it is a part of a path.
+    /// Decodes a value. A name with a slash in it, or `..`, can only come from a forged image. It
+    /// is dangerous in the layers above, where it is a part of a path.
     pub fn decode(value: &[u8]) -> Result<Dirent> {
         let (Target { inode, kind }, name) = Target::decode(value)?;
         if !is_name(name) {
@@ -46,7 +45,7 @@ impl Dirent {
     }
 }
 
-/// What a directory entry names.
+/// The inode that a directory entry names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Target {
     pub inode: InodeNumber,

@@ -1,5 +1,5 @@
-//! Extents: the value of a [`Kind::Extent`](crate::format::key::Kind::Extent) key, shared by the semantics
-//! (which blocks hold which part of a file) and the engine (which blocks are in use).
+//! Extents: the value of a [`Kind::Extent`](super::key::Kind::Extent) key. The semantics use it to
+//! find which blocks hold which part of a file, the engine to find which blocks are in use.
 //!
 //! The key's suffix is the index of the first block within the file. The value, little endian:
 //!
@@ -12,9 +12,9 @@
 //! | 21 | 4 × n | CRC-32C of each checksum granule, in order; n = 0 where unwritten, else length × granules per block |
 //!
 //! A checksum granule is min(block size, 4096) bytes. Invariants: extents of one file do not
-//! overlap; the value of a written extent is exactly as long as its checksums need; the blocks of a
-//! written extent are never overwritten, those of an unwritten one may be, because nothing refers
-//! to what they hold.
+//! overlap; the value of a written extent is exactly as long as its checksums need. The blocks of a
+//! written extent are never overwritten. Those of an unwritten extent may be, because nothing
+//! refers to their content.
 
 use alloc::vec::Vec;
 
@@ -24,34 +24,36 @@ use crate::types::{BlockAddress, BlockRun, Generation};
 /// Bytes in front of the checksums.
 pub(crate) const EXTENT_HEADER_LEN: usize = 21;
 
-/// Most bytes that one written extent covers, so that values stay small whatever the node size.
+/// Limit of the bytes that one written extent covers, so that values stay small whatever the node
+/// size.
 pub(crate) const EXTENT_BYTES_MAX: u64 = 1 << 20;
 
-/// The same where nodes are smaller than [`SMALL_NODE`]: on flash. An overwrite in the middle puts
-/// what is left of the extent into the log, with all its checksums; a mount reads them, and a log
-/// that fills sooner makes checkpoints more often.
+/// The limit for nodes smaller than [`SMALL_NODE`], as on flash. An overwrite in the middle puts
+/// the remainder of the extent into the log, with all its checksums. A mount reads them, and a log
+/// that fills sooner causes more checkpoints.
 pub(crate) const EXTENT_BYTES_MAX_SMALL: u64 = 16 << 10;
 
 /// Nodes of this size are not small, bytes.
 const SMALL_NODE: usize = 4096;
 
-/// Most blocks in one unwritten extent: its value is short, but freeing it must stay bounded work.
+/// Limit of the blocks in one unwritten extent: its value is short, but freeing it must stay
+/// bounded work.
 pub(crate) const EXTENT_UNWRITTEN_BLOCKS_MAX: u32 = 1 << 14;
 
 const FLAG_UNWRITTEN: u8 = 1;
 
-/// A run of blocks of a file with the checksums of what they hold.
+/// A run of blocks of a file with the checksums of their content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// First block on the volume.
     pub address: BlockAddress,
     /// Number of blocks, at least 1.
     pub length: u32,
-    /// Allocated, but nothing was written: reads as zeros and has no checksums.
+    /// Allocated but never written: reads as zeros and has no checksums.
     pub unwritten: bool,
     /// Generation in which the blocks were allocated.
     pub birth: Generation,
-    /// CRC-32C of each granule; empty where unwritten.
+    /// CRC-32C of each granule; empty if unwritten.
     pub checksums: Vec<u32>,
 }
 
@@ -67,18 +69,18 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// The blocks that an extent value names, without its checksums; `None` where the value is damaged.
+/// The blocks that an extent value names, without its checksums; `None` if the value is damaged.
 pub(crate) fn decode_run(bytes: &[u8]) -> Option<BlockRun> {
     let start = u64_at(bytes, 0)?;
     let count = u64::from(u32_at(bytes, 8)?);
     start.checked_add(count).filter(|end| count > 0 && *end <= i64::MAX as u64)?;
-    // Freeing an extent is one step of bounded work, whatever an image says.
+    // Freeing an extent is one step of bounded work, even in a forged image.
     let checksums = bytes.len().saturating_sub(EXTENT_HEADER_LEN) as u64 / 4;
     let most = if is_unwritten(bytes) { u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX) } else { checksums };
     (count <= most).then_some(BlockRun { start: BlockAddress(start), count })
 }
 
-/// The birth in an extent value; `None` where the value is too short.
+/// The birth in an extent value; `None` if the value is too short.
 pub(crate) fn decode_birth(bytes: &[u8]) -> Option<Generation> {
     u64_at(bytes, 13).map(Generation)
 }
@@ -87,16 +89,17 @@ fn is_unwritten(bytes: &[u8]) -> bool {
     bytes.get(12).is_some_and(|flags| flags & FLAG_UNWRITTEN != 0)
 }
 
-/// Blocks of data in an extent value that were allocated after `generation`.
+/// Data blocks in an extent value that were allocated after `generation`.
 pub(crate) fn written_since(bytes: &[u8], generation: Generation) -> u64 {
     let born_later = u64_at(bytes, 13).is_some_and(|birth| birth > generation.0);
     let counts = born_later && !is_unwritten(bytes);
     decode_run(bytes).filter(|_| counts).map_or(0, |run| run.count)
 }
 
-/// The longest written extent, in blocks: 1 MiB, or 16 KiB in small nodes, but no more checksums
-/// than fill a quarter of a node, so that a node holds several; at least 1. `value_len_max` is the
-/// largest value, which is most of a node. A writer's choice: readers accept any length.
+/// The longest written extent, in blocks: 1 MiB, or 16 KiB in small nodes. Its checksums fill at
+/// most a quarter of a node, so that a node holds several extents. At least 1. `value_len_max` is
+/// the largest value, which is most of a node. The limit binds writers only: readers accept any
+/// length.
 pub(crate) fn written_blocks_max(block_size: u32, granule: u32, value_len_max: usize) -> u32 {
     let per_block = (block_size / granule.max(1)).max(1) as usize;
     let quarter = value_len_max.next_power_of_two() / 4;
@@ -118,7 +121,7 @@ impl Extent {
     /// Decodes a value.
     ///
     /// # Errors
-    /// `CorruptMetadata` where a length, an address or the number of checksums cannot be right.
+    /// `CorruptMetadata` if a length, an address or the number of checksums is invalid.
     pub fn decode(bytes: &[u8], granules_per_block: u32) -> Result<Extent> {
         let run = decode_run(bytes).ok_or(damaged("extent: address or length out of range"))?;
         let flags = *bytes.get(12).ok_or(damaged("extent: value too short"))?;
@@ -171,7 +174,7 @@ impl Extent {
     /// `length` blocks of this extent, starting `from` blocks into it.
     ///
     /// # Errors
-    /// `InvalidArgument` where the part is empty or not inside; `OutOfMemory`.
+    /// `InvalidArgument` if the part is empty or not inside; `OutOfMemory`.
     pub fn slice(&self, from: u32, length: u32) -> Result<Extent> {
         let end = from.checked_add(length).filter(|end| length > 0 && *end <= self.length);
         let end = end.ok_or(Error::InvalidArgument("part of an extent out of range"))?;
@@ -202,7 +205,7 @@ impl Extent {
     /// Appends `next`, which [joins](Self::joins) this extent.
     ///
     /// # Errors
-    /// `InvalidArgument` where it does not; `OutOfMemory`.
+    /// `InvalidArgument` if it does not join; `OutOfMemory`.
     pub fn join(&mut self, next: &Extent) -> Result<()> {
         let length = self.length.checked_add(next.length).filter(|_| self.joins(next));
         let length = length.ok_or(Error::InvalidArgument("extents do not join"))?;

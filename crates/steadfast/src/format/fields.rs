@@ -1,5 +1,4 @@
-//! Reading and writing little-endian fields one after the other, with bounds checks and without
-//! panics.
+//! Reading and writing consecutive little-endian fields, with bounds checks and without panics.
 
 /// Takes fields from the front of a byte slice; past the end every field reads as zero and
 /// `overrun` is set.
@@ -20,7 +19,7 @@ impl<'a> Reader<'a> {
         self.overrun
     }
 
-    /// What has not been read.
+    /// The bytes not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or(&[])
     }
@@ -62,7 +61,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Puts fields one after the other into a slice that is known to be large enough.
+/// Writes consecutive fields into a slice that is large enough.
 pub struct Writer<'a> {
     bytes: &'a mut [u8],
     at: usize,

@@ -1,4 +1,4 @@
-//! The value of a [`Kind::Inode`](crate::format::key::Kind::Inode) key: attributes of one inode.
+//! The value of a [`Kind::Inode`](super::key::Kind::Inode) key: attributes of one inode.
 //!
 //! 112 bytes, little endian:
 //!
@@ -31,8 +31,8 @@
 //! | 5 | ACL_ACCESS | has the attribute `system.posix_acl_access` |
 //! | 6 | ACL_DEFAULT | has the attribute `system.posix_acl_default` |
 //!
-//! Invariants: an orphan key exists exactly where links is 0 or TRUNCATING is set; INLINE and
-//! extents exclude each other; "blocks" is the sum of the lengths of the extents.
+//! Invariants: an orphan key exists exactly if links is 0 or TRUNCATING is set; INLINE and extents
+//! exclude each other; "blocks" is the sum of the lengths of the extents.
 
 use alloc::vec::Vec;
 
@@ -92,7 +92,7 @@ impl FileKind {
 /// Length of the value.
 pub(crate) const INODE_LEN: usize = 112;
 
-/// Most links of an inode.
+/// Limit of the links of an inode.
 pub(crate) const LINKS_MAX: u32 = u32::MAX - 2;
 
 pub(crate) const FLAG_INLINE: u32 = 1 << 0;
@@ -130,7 +130,7 @@ pub(crate) struct Inode {
     pub reserved: [u8; 16],
 }
 
-/// Metadata that passed its checksum and still makes no sense.
+/// Metadata that matches its checksum and is still invalid.
 pub(crate) fn damaged(reason: &'static str) -> Error {
     Error::CorruptMetadata { address: BlockAddress::NONE, reason }
 }
@@ -176,7 +176,7 @@ impl Inode {
     /// Decodes a value.
     ///
     /// # Errors
-    /// `CorruptMetadata` where a field is out of range.
+    /// `CorruptMetadata` if a field is out of range.
     pub fn decode(value: &[u8]) -> Result<Inode> {
         let bytes: &[u8; INODE_LEN] =
             value.try_into().map_err(|_| damaged("inode: wrong length"))?;
@@ -244,7 +244,7 @@ impl Inode {
         }
     }
 
-    /// The content changed at `now`.
+    /// Notes that the content changed at `now`.
     pub fn touch(&mut self, now: Timestamp) {
         if !planted(Sabotage::LoseModificationTime) {
             self.modified = now;

@@ -1,7 +1,7 @@
 //! Keys: the file system is one ordered map from (inode, kind, suffix) to a value.
 //!
-//! The encoding is 17 bytes: inode (big endian), kind, suffix (big endian), so that the order of
-//! the bytes is the order of the keys. Everything of one inode is adjacent.
+//! The encoding is 17 bytes: inode (big endian), kind, suffix (big endian). So the order of the
+//! bytes is the order of the keys. All keys of one inode are adjacent.
 
 use core::cmp::Ordering;
 
@@ -28,7 +28,7 @@ pub enum Kind {
     Extent = 6,
     /// Allocation bitmap of a group of blocks (inode 0); suffix is the group's index.
     Group = 16,
-    /// An inode that has to be reclaimed or truncated (inode 0); suffix is the inode number.
+    /// An inode to be reclaimed or truncated (inode 0); suffix is the inode number.
     Orphan = 17,
     /// Reference count of blocks that several extents share (inode 0); suffix is the first block's
     /// address.
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// A key in its encoded form; comparing bytes compares keys.
+/// A key in its encoded form; comparing the bytes compares the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(pub [u8; Key::LEN]);
 
@@ -82,9 +82,9 @@ impl PartialOrd for Key {
 impl Key {
     /// Encoded length in bytes.
     pub const LEN: usize = 17;
-    /// Names with the same hash differ in so many low bits of the suffix.
+    /// Number of low bits of the suffix in which names with the same hash differ.
     pub(crate) const SLOT_BITS: u32 = 4;
-    /// Where the byte of the kind is.
+    /// Index of the byte that holds the kind.
     pub(crate) const KIND_AT: usize = 8;
     /// The smallest key.
     pub const MIN: Key = Key([0; Key::LEN]);
@@ -107,7 +107,7 @@ impl Key {
         Key(bytes)
     }
 
-    /// The same order in two numbers, which are compared faster than bytes.
+    /// The same order as two numbers, which are compared faster than bytes.
     #[inline]
     pub(crate) fn order(&self) -> (u128, u8) {
         let (head, tail) = self.0.split_at(16);

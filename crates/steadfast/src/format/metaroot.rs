@@ -19,12 +19,12 @@ use crate::types::{Generation, Lsn};
 
 const MAGIC: [u8; 8] = *b"SFMETART";
 
-/// Where the intent log goes on behind a checkpoint.
+/// Where the intent log continues after a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogPosition {
     /// Number of the next record.
     pub lsn: Lsn,
-    /// Block within the log region where it goes.
+    /// Block of the next record within the log region.
     pub block: u64,
     /// Digest of the record before it; chains the records.
     pub previous: Digest,
@@ -32,18 +32,18 @@ pub struct LogPosition {
     pub epoch: u64,
 }
 
-/// What a state knows of snapshots and clones without looking at their keys. Field order is the
+/// Counts of snapshots and clones in a state, known without reading their keys. Field order is the
 /// order on the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SnapshotCounts {
     /// Generation of the newest snapshot that is not being deleted; 0: none. Blocks born later
     /// belong to no snapshot.
     pub newest: Generation,
-    /// Snapshot keys, also of those that are being deleted.
+    /// Snapshot keys, including those of snapshots that are being deleted.
     pub keys: u64,
-    /// Blocks that only snapshots hold: what the dead lists name.
+    /// Blocks that only snapshots hold: those in the dead lists.
     pub blocks: u64,
-    /// Nodes that the tree has in common with the newest snapshot, at most.
+    /// Upper bound of the nodes that the tree shares with the newest snapshot.
     pub shared_nodes: u64,
     /// Shared-extent keys.
     pub shared_extents: u64,
@@ -68,19 +68,19 @@ pub struct Metaroot {
     pub snapshots: SnapshotCounts,
 }
 
-/// What one copy of a slot holds.
+/// Content of one copy of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotCopy {
     /// A valid metaroot.
     Valid(Metaroot),
     /// Nothing: never written, or erased.
     Blank,
-    /// Something that is torn or damaged, or cannot be read.
+    /// Torn, damaged or unreadable.
     Invalid,
 }
 
-/// Bytes that are read to see a metaroot: no more than the medium writes whole. What lies behind it
-/// in its cell must not decide whether it can be read, or a write of the cell that was interrupted
+/// Bytes that are read for a metaroot: no more than the atomic unit. The bytes behind it in its
+/// cell must not decide whether it can be read. Otherwise a write of the cell that was interrupted
 /// twice could bring it back.
 pub(super) fn read_size(medium: &impl Medium) -> usize {
     STRUCTURE_SIZE.next_multiple_of(medium.geometry().atomic_unit.max(1) as usize)
@@ -90,7 +90,7 @@ pub(super) fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| Some(byte) == bytes.first())
 }
 
-/// Whether these are the bytes of a metaroot with another uuid: the volume was made anew.
+/// Whether these are the bytes of a metaroot with another uuid: the volume was formatted again.
 fn is_of_another_volume(bytes: &[u8], superblock: &Superblock, platform: &impl Platform) -> bool {
     let crc = bytes.get(..STRUCTURE_DIGEST).map(|body| digest_of(platform.crc32c(0, body)));
     let mut fields = FieldReader::new(bytes);
@@ -103,10 +103,10 @@ impl Metaroot {
     /// Reads the newest valid metaroot.
     ///
     /// # Errors
-    /// `NoMetaroot`, or the medium's error where neither copy of a slot can be read: the newest
-    /// state may be there, and an older one must not pass for it. But not where the medium says
-    /// that reading will never succeed: so it is with what a power cut has interrupted, on flash or
-    /// a disk whose checksums no longer match.
+    /// `NoMetaroot`, or the medium's error if neither copy of a slot can be read: the newest state
+    /// may be there, and an older one must not be taken for it. But permanently unreadable copies
+    /// cause no such error. A power cut leaves such copies on flash, or on a disk whose checksums
+    /// no longer match.
     pub fn read_newest(
         medium: &impl Medium,
         superblock: &Superblock,
@@ -115,7 +115,7 @@ impl Metaroot {
         Ok(*Slots::read(medium, superblock, platform)?.newest())
     }
 
-    /// What the copy at byte `offset` is.
+    /// Reads and classifies the copy at byte `offset`.
     pub fn read_copy(
         medium: &impl Medium,
         superblock: &Superblock,
@@ -142,9 +142,9 @@ impl Metaroot {
         Self::decode(cell, superblock, platform)
     }
 
-    /// Whether there is a metaroot on the medium, at this moment, that shows another writer to
-    /// whoever has written this one last: a newer one, another one of the same generation, or one
-    /// of another volume. What cannot be read shows nothing.
+    /// Whether a metaroot on the medium shows that another writer has overtaken the writer of this
+    /// one. Such a metaroot is newer, or a different one of the same generation, or one of another
+    /// volume. Unreadable copies show nothing.
     pub fn is_overtaken(
         &self,
         medium: &impl Medium,
@@ -223,7 +223,7 @@ impl Metaroot {
         Root { pointer: self.root, height: self.height }
     }
 
-    /// Its cell on the medium: the structure of 512 bytes and zeros behind it.
+    /// Its cell on the medium: the structure of 512 bytes, followed by zeros.
     pub(super) fn cell(
         &self,
         superblock: &Superblock,
@@ -259,9 +259,9 @@ impl Metaroot {
         Ok(bytes)
     }
 
-    /// Writes both copies of this generation's slot, the second one when `flush` has made the first
-    /// one durable: so no power cut spoils both. Durable when it returns; the second copy is with
-    /// the next flush, which comes before anything is written to this slot again.
+    /// Writes both copies of this generation's slot. The second copy is written after `flush` has
+    /// made the first one durable, so no power cut spoils both. Durable when it returns. The next
+    /// flush makes the second copy durable, before this slot is written again.
     pub fn write(
         &self,
         medium: &impl Medium,
@@ -270,8 +270,8 @@ impl Metaroot {
         flush: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let slot = if planted(Sabotage::OneMetarootSlot) { 0 } else { self.generation.0 };
-        // Memory for it comes before the first copy: a metaroot is not left half written for want
-        // of it.
+        // Memory for the cell is allocated before the first copy is written, so lack of memory
+        // cannot leave a half-written metaroot.
         let cell = self.cell(superblock, platform)?;
         let [first, second] = superblock.metaroot_offsets(slot);
         medium.write(first, &cell)?;
@@ -282,8 +282,8 @@ impl Metaroot {
         Ok(medium.write(second, &cell)?)
     }
 
-    /// Writes the copy at byte `offset`, one of those of this generation's slot. Durable after a
-    /// flush.
+    /// Writes the copy at byte `offset`, one of the copies of this generation's slot. Durable after
+    /// a flush.
     pub fn write_copy(
         &self,
         medium: &impl Medium,

@@ -1,5 +1,5 @@
-//! A node: a sorted array of slots that grows up, and a heap of values that grows down, in one
-//! buffer that is the node's form on the medium.
+//! A node: a sorted array of slots that grows up, and a heap of values that grows down. Both are in
+//! one buffer, which is the node's form on the medium.
 //!
 //! Invariants, checked once when a node is read and kept by every change: keys ascend strictly;
 //! every value lies in the heap; the values of a branch are [`NodePointer`]s, and a branch has at
@@ -51,8 +51,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// An empty node. `volume` is the first half of the volume's uuid, `address` the first copy's
-    /// block.
+    /// An empty node. `volume` is the first half of the volume's uuid, `address` the block of the
+    /// first copy.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -68,8 +68,8 @@ impl Node {
         Ok(node)
     }
 
-    /// Memory for a node; nothing else can be done with it before [`begin`](Self::begin) or
-    /// [`copy_from`](Self::copy_from).
+    /// Memory for a node. Call [`begin`](Self::begin) or [`copy_from`](Self::copy_from) before any
+    /// other use.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -154,7 +154,7 @@ impl Node {
         Ok(())
     }
 
-    /// The node's bytes as they go to the medium.
+    /// The node's bytes in their form on the medium.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -177,7 +177,7 @@ impl Node {
         Generation(self.u64(AT_GENERATION))
     }
 
-    /// Where the node says that its first copy is.
+    /// The address of the first copy, as stored in the node.
     pub fn address(&self) -> BlockAddress {
         BlockAddress(self.u64(AT_ADDRESS))
     }
@@ -233,18 +233,18 @@ impl Node {
         }
     }
 
-    /// The child of a branch that the way to a key that changes goes on to, and its index.
+    /// The child of a branch on the path to a key that changes, and its index.
     pub fn step_to_change(&mut self, key: &Key) -> (usize, NodePointer) {
         let index = self.child_index(key);
         if index == 0 && *key < self.key(0) {
-            // The branch has taken the place of a removed one in front of it. Its first key is a
-            // lower bound, or the parts of a child that splits would not stay in order.
+            // The branch has replaced a removed one before it. Its first key is a lower bound;
+            // otherwise the parts of a split child would not stay in order.
             self.lower_first_key(key);
         }
         (index, self.child(index))
     }
 
-    /// Bytes that items take.
+    /// Bytes that the items take.
     #[inline]
     pub fn used(&self) -> usize {
         self.count() * SLOT + self.live()
@@ -256,7 +256,7 @@ impl Node {
         self.bytes.len() - HEADER - self.used()
     }
 
-    /// Inserts at `index`. The item fits ([`free`](Self::free)).
+    /// Inserts at `index`. The caller has checked that the item fits ([`free`](Self::free)).
     pub fn insert(&mut self, index: usize, key: &Key, value: &[u8]) {
         let count = self.count();
         self.make_gap(item_size(value.len()));
@@ -267,8 +267,8 @@ impl Node {
         self.put_value(index, value);
     }
 
-    /// Replaces the value at `index` where the new one fits in the place of the old one; `false`
-    /// otherwise.
+    /// Replaces the value at `index` if the new one fits in the place of the old one; returns
+    /// `false` otherwise.
     #[inline]
     pub fn replace(&mut self, index: usize, value: &[u8]) -> bool {
         let (offset, length) = self.slot(index);
@@ -309,7 +309,7 @@ impl Node {
         self.bytes[start..heap].fill(0);
     }
 
-    /// Makes `needed` contiguous bytes between slots and heap, moving values together when it must.
+    /// Makes `needed` contiguous bytes between slots and heap, compacting the values if necessary.
     fn make_gap(&mut self, needed: usize) {
         let heap = self.u32(AT_HEAP) as usize;
         if heap - (HEADER + self.count() * SLOT) >= needed {
@@ -333,12 +333,12 @@ impl Node {
         );
     }
 
-    /// Moves the values together, the last one first, without memory for a copy; slower. Returns
-    /// where the heap begins.
+    /// Compacts the values, the last one first, without memory for a copy; slower. Returns where
+    /// the heap begins.
     fn compact_in_place(&mut self) -> usize {
         let mut end = self.bytes.len();
         loop {
-            // What has been moved is at `end` or behind it.
+            // Values already moved are at or after `end`.
             let places = (0..self.count()).map(|index| (self.slot(index).0, index));
             let Some((offset, index)) = places.filter(|(offset, _)| *offset < end).max() else {
                 return end;
@@ -370,7 +370,7 @@ impl Node {
     #[inline]
     fn set_slot(&mut self, index: usize, offset: usize, length: usize) {
         let at = HEADER + index * SLOT + Key::LEN;
-        // An empty value may sit at the very end of a 64 KiB node, whose offset does not fit 16
+        // An empty value may be at the very end of a 64 KiB node, whose offset does not fit 16
         // bits.
         let offset = if length == 0 { offset.min(usize::from(u16::MAX)) } else { offset };
         self.put(at, &(offset as u16).to_le_bytes());

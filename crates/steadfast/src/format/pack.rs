@@ -1,17 +1,19 @@
 //! The short form of a record's payload.
 //!
-//! A payload is the same few kinds of values over and over: the inodes of files that were written,
-//! and extents of one or two blocks. Packed, a key costs what it differs from the one before it,
-//! and a value the bytes in which it differs from the one of the same kind before it. That is about
-//! a third for small overwrites, so a group holds three times as many of them: the log is shorter,
-//! and a mount reads less.
+//! A payload repeats the same few kinds of values: the inodes of files that were written, and
+//! extents of one or two blocks. Packed, a key costs only its difference from the previous key. A
+//! value costs the bytes in which it differs from the previous value of the same kind. For small
+//! overwrites that is about a third, so a group holds three times as many of them. The log is
+//! shorter, and a mount reads less.
 //!
 //! ```text
-//! payload:  { tag | inode number less that of the mutation before (varint) | suffix of the key (varint)
-//!             | where put: length (varint) | value }*
-//! tag:      bit 0 put, bit 1 settled, bit 2 value as it is; the five bits above are the kind of the key
-//! value:    { mask | the bytes of the eight that are not zero }*, of the value, exclusive-or with the last one put of its
-//!           kind if that is just as long; or as it is, where that is shorter
+//! payload:  { tag | inode number less that of the mutation before (varint)
+//!             | suffix of the key (varint) | where put: length (varint) | value }*
+//! tag:      bit 0 put, bit 1 settled, bit 2 value as it is;
+//!           the five bits above are the kind of the key
+//! value:    { mask | the bytes of the eight that are not zero }*, of the value,
+//!           exclusive-or with the last one put of its kind if that is just as long;
+//!           or as it is, where that is shorter
 //! ```
 //! Varints are little endian, seven bits a byte, the highest bit set in all but the last. Unpacking
 //! gives at most eight bytes for each one ([`GAIN_MAX`]), so that memory is bounded by what is on
@@ -27,20 +29,20 @@ use crate::format::record::{Encoded, TAG_PUT, TAG_SETTLED, encode, start};
 /// Bytes of a payload for each byte of its packed form, at most.
 pub const GAIN_MAX: usize = 8;
 
-/// The value is there as it is.
+/// The value is stored plain.
 const TAG_PLAIN: u8 = 4;
 const TAG_BITS: u32 = 3;
-/// Kinds that a tag has room for.
+/// Number of kinds that fit a tag.
 const KINDS: usize = 1 << (u8::BITS - TAG_BITS);
 /// Longest varint, bytes.
 const VARINT_MAX: usize = 10;
 /// Bytes for each mask of a sparse value.
 const WORD: usize = 8;
 
-/// Where in the payload the value is that was put last of each kind.
+/// Place in the payload of the last put value of each kind.
 type Before = [(usize, usize); KINDS];
 
-/// The packed form of a payload that this program has made; `None` where that would not be shorter.
+/// The packed form of a payload made by this program; `None` if that would not be shorter.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -54,7 +56,8 @@ pub fn pack(payload: &[u8]) -> Result<Option<Vec<u8>>> {
             return Ok(None);
         }
         end += crate::format::RecordBuilder::size_of(value.map(<[u8]>::len));
-        // At most: the tag, three varints, a mask for each eight bytes of the value, and these.
+        // Upper bound: the tag, three varints, a mask for each eight bytes of the value, and the
+        // value.
         let room =
             1 + 3 * VARINT_MAX + value.map_or(0, |value| value.len().div_ceil(WORD) + value.len());
         packed.try_reserve(room).map_err(|_| Error::OutOfMemory)?;
@@ -74,7 +77,7 @@ pub fn pack(payload: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok((packed.len() < payload.len()).then_some(packed))
 }
 
-/// The payload that was packed; `None` where it is malformed.
+/// The unpacked payload; `None` if it is malformed.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -102,7 +105,7 @@ pub fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
             let Some(value) = fields.bytes(length) else { return Ok(None) };
             encode(&mut payload, &key, form, Some(value))?;
         } else {
-            // As many masks must be there at least, before there is memory for what they say.
+            // At least this many masks must be there before memory is allocated for the value.
             if fields.rest().len() < length.div_ceil(WORD) {
                 return Ok(None);
             }
@@ -116,22 +119,22 @@ pub fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok((!fields.overrun()).then_some(payload))
 }
 
-/// What a value of this kind and length is compared with: nothing, where the last one was of
+/// The value that a value of this kind and length is compared with: empty if the last one had
 /// another length.
 fn like<'a>(payload: &'a [u8], before: &Before, kind: u8, length: usize) -> &'a [u8] {
     let (from, to) = before[usize::from(kind)];
     payload.get(from..to).filter(|value| value.len() == length).unwrap_or_default()
 }
 
-/// Appends the sparse form of a value, for which there is room; `false`, and nothing appended,
-/// where it would not be shorter.
+/// Appends the sparse form of a value, for which there is room. Returns `false` and appends nothing
+/// if it would not be shorter.
 fn put_sparse(packed: &mut Vec<u8>, value: &[u8], like: &[u8]) -> bool {
     let start = packed.len();
     let words = value.len().div_ceil(WORD);
     for (at, bytes) in value.chunks(WORD).enumerate() {
         let like = like.get(at * WORD..at * WORD + bytes.len()).unwrap_or_default();
         put_word(packed, word(bytes) ^ word(like));
-        // What is left takes its masks at least: file contents are given up early.
+        // The rest takes at least its masks, so file content is given up early.
         if packed.len() - start + (words - at - 1) >= value.len() {
             packed.truncate(start);
             return false;
@@ -140,7 +143,7 @@ fn put_sparse(packed: &mut Vec<u8>, value: &[u8], like: &[u8]) -> bool {
     true
 }
 
-/// The first eight bytes, or all that there are and zeros behind them.
+/// The first eight bytes; fewer bytes are followed by zeros.
 fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; WORD];
     match bytes.first_chunk() {
@@ -150,8 +153,8 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The mask of a word, and those of its bytes that are not zero. This is most of the work of
-/// packing, so it goes by words.
+/// Appends the mask of a word and its nonzero bytes. This is most of the work of packing, so it
+/// works on words.
 fn put_word(packed: &mut Vec<u8>, differs: u64) {
     let bytes = differs.to_le_bytes();
     if bytes.iter().all(|byte| *byte != 0) {
@@ -169,9 +172,9 @@ fn put_word(packed: &mut Vec<u8>, differs: u64) {
     packed[at] = mask;
 }
 
-/// Appends a value of `length` bytes in its sparse form; `false` where it is malformed: a mask has
-/// bits for bytes that there are not, or something is missing. This is most of the work of opening
-/// a volume with a long log, so it goes by words.
+/// Appends a value of `length` bytes from its sparse form. Returns `false` if the form is
+/// malformed: a mask has bits for bytes beyond the end, or something is missing. This is most of
+/// the work of opening a volume with a long log, so it works on words.
 fn take_sparse(
     fields: &mut FieldReader<'_>,
     payload: &mut Vec<u8>,
@@ -188,7 +191,7 @@ fn take_sparse(
         }
         let mut new = like.map_or(0, |at| word(&payload[at..at + bytes]));
         like = like.map(|at| at + bytes);
-        // Most words are as they were.
+        // Most words are unchanged.
         if mask != 0 {
             let Some(differs) = fields.bytes(mask.count_ones() as usize) else { return false };
             new ^= spread(mask, differs);
@@ -202,7 +205,7 @@ fn take_sparse(
     true
 }
 
-/// The word whose bytes that are not zero these are, by its mask.
+/// The word with these nonzero bytes at the places in its mask.
 fn spread(mask: u8, bytes: &[u8]) -> u64 {
     if mask == u8::MAX {
         return word(bytes);
@@ -248,7 +251,7 @@ mod tests {
     use super::*;
     use crate::format::key::Kind;
 
-    /// Inode number, kind and suffix of a key, its value, and whether that is settled.
+    /// Inode number, kind and suffix of a key, its value, and whether it is settled.
     type Parts = (u64, u8, u64, Option<Vec<u8>>, bool);
 
     fn payload(mutations: &[Parts]) -> Vec<u8> {
@@ -285,8 +288,8 @@ mod tests {
             }
         }
 
-        /// Whatever the bytes are there is no panic, what comes out is a payload, and memory is
-        /// bounded by them.
+        /// Any bytes unpack without a panic to nothing or to a payload, in memory bounded by their
+        /// length.
         #[test]
         fn other_bytes_are_refused_or_make_a_payload(packed in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(payload) = unpack(&packed).unwrap() {
@@ -308,8 +311,8 @@ mod tests {
         let put = (Kind::Inode as u8) << TAG_BITS | TAG_PUT;
         for malformed in [
             &[put | TAG_PLAIN, 1, 0, 200, 1, 7][..],
-            // A mask for bytes behind the end of the value, and a value longer than a payload can
-            // have.
+            // A mask for bytes behind the end of the value, and a value longer than a payload
+            // allows.
             &[put, 1, 0, 3, 0x0f, 1, 2, 3, 4],
             &[put, 1, 0, 0x80, 0x80, 0x04, 0],
             // A removal with a value, and numbers of more than 64 bits.
@@ -321,7 +324,7 @@ mod tests {
         }
     }
 
-    /// A record of small overwrites takes less than half.
+    /// A record of small overwrites packs to less than half.
     #[test]
     fn overwrites_pack_well() {
         let inode = |number: u64| {

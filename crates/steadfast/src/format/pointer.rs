@@ -6,7 +6,7 @@ use crate::types::{BlockAddress, Generation};
 /// Highest tree. A branch has at least two children, so no volume needs more.
 pub const HEIGHT_MAX: u32 = 64;
 
-/// Where a node is, and how to know that it is the right one.
+/// Address of a node, and its identification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodePointer {
     /// First block of each copy; the second is [`BlockAddress::NONE`] where metadata is kept once.
@@ -21,7 +21,7 @@ impl NodePointer {
     /// Encoded length, bytes.
     pub const LEN: usize = 24 + DIGEST_SIZE;
 
-    /// The form inside a branch and the metaroot.
+    /// The encoding inside a branch and the metaroot.
     #[inline]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -33,7 +33,7 @@ impl NodePointer {
         bytes
     }
 
-    /// Reads the encoded form; every value is possible, the reader of the node checks it.
+    /// Decodes the encoded form. Every value is possible; the reader of the node checks it.
     #[inline]
     pub fn decode(bytes: &[u8; Self::LEN]) -> NodePointer {
         let mut fields = FieldReader::new(bytes);
@@ -44,7 +44,7 @@ impl NodePointer {
         }
     }
 
-    /// The copies that exist.
+    /// The existing copies.
     pub fn copies(&self) -> impl Iterator<Item = BlockAddress> + use<> {
         self.addresses.into_iter().filter(|address| *address != BlockAddress::NONE)
     }
@@ -53,7 +53,7 @@ impl NodePointer {
 /// A whole tree: its root and the number of levels (1: the root is a leaf).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Root {
-    /// Where the root node is.
+    /// Pointer to the root node.
     pub pointer: NodePointer,
     /// Number of levels.
     pub height: u32,

@@ -1,14 +1,15 @@
 //! The form of a log record.
 //!
 //! ```text
-//! magic u32 | flags u32 | volume id u64 | lsn u64 | epoch u64 | previous digest 16 | payload length u32 | index u32 | digest 16
-//! payload: { key 17 | tag }* for removals, { key 17 | tag | length u16 | value }* for puts, in the order of the keys;
-//!          or the same [packed](crate::format::pack), as a flag says
+//! magic u32 | flags u32 | volume id u64 | lsn u64 | epoch u64 | previous digest 16
+//!           | payload length u32 | index u32 | digest 16
+//! payload: { key 17 | tag }* for removals, { key 17 | tag | length u16 | value }* for puts,
+//!          in the order of the keys; or the same [packed](crate::format::pack), as a flag says
 //! ```
-//! The index is the record's number in its [group](crate::log::group); bit 0 of a tag says put, bit 1
-//! that an earlier record of the group has the mutation. The digest covers header (with the digest
-//! field zero) and payload. A record begins at a block boundary, and none of its other blocks
-//! begins with the magic.
+//! The index is the record's number in its group. Bit 0 of a tag means put; bit 1
+//! means that an earlier record of the group has the mutation. The digest covers header (with the
+//! digest field zero) and payload. A record begins at a block boundary, and none of its other
+//! blocks begins with the magic.
 
 use alloc::vec::Vec;
 
@@ -26,9 +27,9 @@ pub type Value = Vec<u8>;
 /// One change to the map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mutation {
-    /// Which key.
+    /// The key.
     pub key: Key,
-    /// The new value, or `None` to remove the key (it exists).
+    /// The new value, or `None` to remove the key, which exists.
     pub value: Option<Value>,
 }
 
@@ -36,12 +37,13 @@ pub struct Mutation {
 pub const RECORD_HEADER: usize = 72;
 const AT_DIGEST: usize = RECORD_HEADER - DIGEST_SIZE;
 const MAGIC: u32 = u32::from_le_bytes(*b"SFLR");
-/// The data that the record names may have been in flight together with it: replay checks it.
+/// The data that the record names may have been in flight together with the record, so replay
+/// checks it.
 const FLAG_CHECK_DATA: u32 = 1;
 /// The payload is [packed](crate::format::pack).
 const FLAG_PACKED: u32 = 2;
 pub(crate) const TAG_PUT: u8 = 1;
-/// An earlier record of the group has the mutation: its data is durable.
+/// An earlier record of the group has the mutation, so its data is durable.
 pub(crate) const TAG_SETTLED: u8 = 2;
 
 /// Collects the mutations of one record.
@@ -49,10 +51,9 @@ pub struct RecordBuilder {
     payload: Vec<u8>,
 }
 
-/// A record whose payload is settled, in the form that it has on the medium, and its header not
-/// yet.
+/// A record whose payload is final, in its form on the medium. Its header is not final yet.
 pub struct Body {
-    /// With room for the header in front, and for the padding behind.
+    /// With room for the header before it, and for the padding after it.
     bytes: Vec<u8>,
     packed: bool,
 }
@@ -68,7 +69,7 @@ impl RecordBuilder {
         Ok(RecordBuilder { payload: bytes })
     }
 
-    /// Payload bytes that one mutation takes, where it is not packed.
+    /// Payload bytes that one mutation takes without packing.
     pub fn size_of(value_len: Option<usize>) -> usize {
         Key::LEN + 1 + value_len.map_or(0, |length| length + 2)
     }
@@ -76,13 +77,13 @@ impl RecordBuilder {
     /// Adds a mutation.
     ///
     /// # Errors
-    /// `OutOfMemory`, where it is more than there was to be.
+    /// `OutOfMemory`, if it exceeds the room requested.
     pub fn add(&mut self, key: &Key, value: Option<&[u8]>) -> Result<()> {
         encode(&mut self.payload, key, value.map_or(0, |_| TAG_PUT), value)
     }
 
-    /// The record that also has the mutations of `settled`, the payload of an earlier record, which
-    /// this one's overrule. Both are in the order of their keys, and so is the result.
+    /// The record that also has the mutations of `settled`, the payload of an earlier record;
+    /// mutations of this record take precedence. Both are in key order, and so is the result.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -115,7 +116,7 @@ impl RecordBuilder {
         self.payload
     }
 
-    /// The record with the payload as it is now: packed, where that is shorter.
+    /// The record with the present payload: packed, if that is shorter.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -132,7 +133,7 @@ impl RecordBuilder {
 }
 
 impl Body {
-    /// Whether a block behind the first begins as a record does. The content of files is in it.
+    /// Whether a block after the first begins like a record. A record contains file content.
     pub fn has_false_start(&self, block_size: usize) -> bool {
         self.bytes.chunks(block_size).skip(1).any(|block| block.starts_with(&MAGIC.to_le_bytes()))
     }
@@ -184,7 +185,7 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// Appends what is in front of the value of a mutation, with room for that.
+/// Appends the part of a mutation before its value, with room for the value.
 pub(crate) fn start(
     payload: &mut Vec<u8>,
     key: &Key,
@@ -200,7 +201,7 @@ pub(crate) fn start(
     Ok(())
 }
 
-/// The mutations of a payload that this program has made: key, tag and value of each.
+/// The mutations of a payload made by this program: key, tag and value of each.
 pub(crate) struct Encoded<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Encoded<'a> {
@@ -220,7 +221,7 @@ impl<'a> Iterator for Encoded<'a> {
     }
 }
 
-/// What the header of a record says, before anything is checked.
+/// The fields of a record's header, unchecked.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
     /// Number of the record.
@@ -238,7 +239,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Of the record whose first bytes these are, if they are one's of this volume.
+    /// The header in these first bytes of a record, if the record belongs to this volume.
     pub fn decode(bytes: &[u8], volume: u64) -> Option<Header> {
         let mut fields = FieldReader::new(bytes.get(..RECORD_HEADER)?);
         let magic = fields.u32();
@@ -273,13 +274,13 @@ pub struct Record {
     pub epoch: u64,
     /// Its digest.
     pub digest: Digest,
-    /// The data that it names has to be checked where no later record shows that it was flushed.
+    /// Its data must be checked unless a later record shows that the data was flushed.
     pub check_data: bool,
     payload: Vec<u8>,
 }
 
 impl Record {
-    /// Checks and takes apart a whole record; `None` where it is damaged, or packed and malformed.
+    /// Checks and decodes a whole record; `None` if it is damaged, or packed and malformed.
     pub fn decode(
         bytes: &[u8],
         payload_len: usize,
@@ -307,18 +308,17 @@ impl Record {
         Ok(payload.map(|payload| Record { lsn, index, epoch, digest: stored, check_data, payload }))
     }
 
-    /// The mutations; `None` where the payload is malformed.
+    /// The mutations; `None` if the payload is malformed.
     pub fn mutations(&self) -> Result<Option<Vec<Mutation>>> {
         mutations(&self.payload, |_| true)
     }
 
-    /// Whether there are mutations in it and nothing else.
+    /// Whether it holds mutations and nothing else.
     pub fn is_well_formed(&self) -> bool {
         matches!(mutations(&self.payload, |_| false), Ok(Some(_)))
     }
 
-    /// The mutations that no earlier record of the group has; `None` where the payload is
-    /// malformed.
+    /// The mutations that no earlier record of the group has; `None` if the payload is malformed.
     pub fn new_mutations(&self) -> Result<Option<Vec<Mutation>>> {
         mutations(&self.payload, |tag| tag & TAG_SETTLED == 0)
     }
@@ -328,13 +328,13 @@ impl Record {
         &self.payload
     }
 
-    /// The same.
+    /// See [`payload`](Self::payload).
     pub fn into_payload(self) -> Vec<u8> {
         self.payload
     }
 }
 
-/// Takes a payload apart; `None` where it is malformed.
+/// Decodes a payload; `None` if it is malformed.
 pub fn mutations(payload: &[u8], wanted: impl Fn(u8) -> bool) -> Result<Option<Vec<Mutation>>> {
     let mut fields = FieldReader::new(payload);
     let mut mutations = Vec::new();
@@ -415,8 +415,8 @@ mod tests {
         assert!(accept(&bytes, &LogPosition { epoch: 3, ..position }).is_none());
         assert!(accept(&bytes, &LogPosition { previous: [0; 16], ..position }).is_none());
     }
-    /// A joined record has every key once, in order, with the newest value, and says which
-    /// mutations are new.
+    /// A joined record has every key once, in order, with the newest value, and marks the new
+    /// mutations.
     #[test]
     fn joining_keeps_the_newest_of_each_key() {
         let key = |number| Key::inode(InodeNumber(number));
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(numbers(mutations(joined.payload(), |_| true).unwrap()), all);
         let fresh = numbers(mutations(joined.payload(), |tag| tag & TAG_SETTLED == 0).unwrap());
         assert_eq!(fresh, [all[1].clone(), all[2].clone(), all[3].clone(), all[5].clone()]);
-        // And once more, with a record that has settled mutations itself.
+        // Again, with a record that already has settled mutations.
         let again = RecordBuilder::new(0).unwrap().joined(joined.payload()).unwrap();
         assert_eq!(numbers(mutations(again.payload(), |_| true).unwrap()), all);
         assert!(

@@ -1,5 +1,5 @@
-//! The value of a [`Kind::SharedExtent`](crate::format::key::Kind::SharedExtent) key: blocks that several
-//! extents name.
+//! The value of a [`Kind::SharedExtent`](crate::format::key::Kind::SharedExtent) key: blocks that
+//! several extents name.
 
 use alloc::vec::Vec;
 
@@ -37,7 +37,7 @@ impl Shared {
     /// The value.
     ///
     /// # Errors
-    /// `Unsupported` where the run is too long for its field; writers make none. `OutOfMemory`.
+    /// `Unsupported` if the run is too long for its field; writers make no such run. `OutOfMemory`.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let length = u32::try_from(self.end.saturating_sub(self.start));
         let length = length.map_err(|_| Error::Unsupported("shared extent of so many blocks"))?;

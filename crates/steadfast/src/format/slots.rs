@@ -1,5 +1,5 @@
-//! The two metaroot slots as they are found at opening: which metaroot is the newest, whether a
-//! newer one was there, and what power cuts have left to be mended.
+//! The two metaroot slots as found at opening: the newest metaroot, whether a newer one existed,
+//! and the remains of power cuts to repair.
 
 use steadfast_media::Medium;
 
@@ -10,7 +10,7 @@ use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
-/// What erased bytes of a metaroot are; no part of a metaroot looks like it.
+/// Value of erased bytes of a metaroot; no part of a metaroot looks like it.
 const ERASED: u8 = 0xff;
 
 /// All four copies.
@@ -24,10 +24,10 @@ impl Slots {
     /// Reads the slots.
     ///
     /// # Errors
-    /// `NoMetaroot`, or the medium's error where neither copy of a slot can be read: the newest
-    /// state may be there, and an older one must not pass for it. But not where the medium says
-    /// that reading will never succeed: so it is with what a power cut has interrupted, on flash or
-    /// a disk whose checksums no longer match.
+    /// `NoMetaroot`, or the medium's error if neither copy of a slot can be read: the newest state
+    /// may be there, and an older one must not be taken for it. But permanently unreadable copies
+    /// cause no such error. A power cut leaves such copies on flash, or on a disk whose checksums
+    /// no longer match.
     pub fn read(
         medium: &impl Medium,
         superblock: &Superblock,
@@ -40,7 +40,7 @@ impl Slots {
         for slot in 0..2_u64 {
             let mut readable = 0;
             let mut failure = None;
-            // A power cut can leave the two copies of a slot one write apart; both are looked at.
+            // A power cut can leave the two copies of a slot one write apart, so both are read.
             for (copy, offset) in
                 copies[slot as usize].iter_mut().zip(superblock.metaroot_offsets(slot))
             {
@@ -79,18 +79,18 @@ impl Slots {
         &self.newest
     }
 
-    /// Whether both copies of the other slot hold something, and neither is a metaroot. One is
-    /// written when the other is durable, and bad ones are [mended](Self::mend) at each opening, so
-    /// power cuts leave one bad copy at most.
+    /// Whether both copies of the other slot hold something, and neither is a metaroot. A copy is
+    /// written only when the other is durable, and each opening [repairs](Self::mend) bad ones. So
+    /// power cuts leave at most one bad copy.
     pub fn newer_is_damaged(&self) -> bool {
         let other = (self.newest.generation.0 + 1) % 2;
         self.copies[other as usize] == [SlotCopy::Invalid; 2]
     }
 
-    /// Mends what power cuts have left: the copies of the newest metaroot are made alike, and
-    /// copies of the other slot that are none are erased, so that units of a torn metaroot cannot
-    /// complete the next one of the same generation. Only copies that are bad are written; a cut in
-    /// here spoils nothing that is good.
+    /// Repairs what power cuts have left. The copies of the newest metaroot are made equal. Invalid
+    /// copies of the other slot are erased, so that units of a torn metaroot cannot complete the
+    /// next one of the same generation. Only bad copies are written, so a power cut during the
+    /// repair spoils no good one.
     ///
     /// # Errors
     /// The medium's; `OutOfMemory`.

@@ -16,10 +16,10 @@ pub(crate) const GENERATION_MAX: u64 = (1 << 40) - 1;
 /// Longest name, bytes.
 pub(crate) const NAME_MAX: usize = 63;
 
-/// The snapshot is being deleted: it has no name any more, and its blocks are on their way back.
+/// The snapshot is being deleted: it no longer has a name, and its blocks are being freed.
 const FLAG_DELETING: u32 = 1;
 
-/// A snapshot as people see it.
+/// The public description of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     /// Its name: 1 to 63 bytes, unique on the volume.
@@ -30,19 +30,19 @@ pub struct Snapshot {
     pub created: Timestamp,
     /// Inodes in it.
     pub inodes: u64,
-    /// Blocks of metadata and data that it refers to, most of them often shared with its neighbours
-    /// in time.
+    /// Blocks of metadata and data that it refers to; it often shares most of them with the
+    /// snapshots before and after it.
     pub used_blocks: u64,
 }
 
-/// A snapshot with everything that is kept of it.
+/// A snapshot with everything that is stored of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The state's tree.
     pub root: Root,
     /// The state's generation; it is in the key, not in the value.
     pub generation: Generation,
-    /// On its way out.
+    /// It is being deleted.
     pub deleting: bool,
     pub created: Timestamp,
     pub inodes: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Record {
     pub used_blocks: u64,
     pub nodes: u64,
     pub next_inode: u64,
-    /// What the state itself knew of snapshots.
+    /// The snapshot counts of the state itself.
     pub snapshots: SnapshotCounts,
     pub name: String,
 }
@@ -136,7 +136,7 @@ impl Record {
         Ok(bytes)
     }
 
-    /// What people see of it.
+    /// Its public description.
     pub fn to_snapshot(&self) -> Result<Snapshot> {
         let mut name = String::new();
         name.try_reserve_exact(self.name.len()).map_err(|_| Error::OutOfMemory)?;

@@ -1,5 +1,5 @@
-//! The superblock: what only a change of size or of the names changes after format. Two copies, at
-//! the two ends of the volume.
+//! The superblock: after format only a change of the size or of the names changes it. There are two
+//! copies, at the two ends of the volume.
 
 use alloc::vec::Vec;
 
@@ -15,33 +15,34 @@ use crate::types::{BlockAddress, BlockRun, Timestamp};
 
 /// Format version that this code writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
-/// Compatible features known to this code: others may be ignored.
+/// Compatible features known to this code; unknown ones may be ignored.
 pub const FEATURES_COMPATIBLE: u64 = 0;
-/// Read-only-compatible features known to this code: with others the volume can be read but not
-/// written.
+/// Read-only-compatible features known to this code. With unknown ones the volume can be read but
+/// not written.
 pub const FEATURES_READ_ONLY: u64 = 0;
-/// Incompatible features known to this code: with others the volume cannot be opened.
+/// Incompatible features known to this code. With unknown ones the volume cannot be opened.
 pub const FEATURES_INCOMPATIBLE: u64 = 0;
 
 /// Largest reserve, bytes.
 const RESERVE_MAX: u64 = 32 << 20;
-/// The reserve holds at least this many nodes (all copies): what removals and the next checkpoint
-/// may need.
+/// Minimum number of nodes in the reserve (all copies): the needs of removals and of the next
+/// checkpoint.
 pub const RESERVE_NODES_MIN: u64 = 8;
-/// Nodes (all copies) that fit the smallest volume. Below about 19 a full one can refuse to remove
-/// a file.
+/// Nodes (all copies) that fit the smallest volume. With fewer than about 19, a full volume can
+/// refuse to remove a file.
 const NODES_MIN: u64 = 24;
 /// Blocks of the smallest volume.
 const BLOCKS_MIN: u64 = 64;
 
-/// Blocks that files cannot take on a volume with `usable` blocks, where a node takes `node_cost`
-/// in all copies.
+/// Blocks that files cannot take on a volume with `usable` blocks, if a node takes `node_cost`
+/// blocks in all copies.
 pub fn reserve_blocks(usable: u64, block_size: u32, node_cost: u64) -> u64 {
     let share = (usable / 64).min(RESERVE_MAX / u64::from(block_size));
     share.max(RESERVE_NODES_MIN * node_cost).min(usable / 4)
 }
 
-/// Blocks of the smallest volume with the parameters of `superblock`; its own size does not matter.
+/// Blocks of the smallest volume with the parameters of `superblock`, whose own size does not
+/// matter.
 pub fn blocks_min(superblock: &Superblock) -> u64 {
     let node_cost = superblock.node_blocks() * u64::from(superblock.metadata_copies);
     (2 * superblock.head_blocks() + NODES_MIN * node_cost + superblock.log.count).max(BLOCKS_MIN)
@@ -70,17 +71,15 @@ pub struct Superblock {
     pub hash_key: [u8; 16],
     pub label: [u8; 32],
     pub created: Timestamp,
-    /// The uuid that people gave the volume later; zero: none.
+    /// The uuid that the volume was given later; zero: none.
     pub given_uuid: [u8; 16],
 }
 
 impl Superblock {
-    /// Reads the volume's superblock from whichever copy is good. The flag says that one copy was
-    /// bad.
+    /// Reads the volume's superblock from a good copy. The flag says that one copy was bad.
     ///
-    /// The second copy is at the end of the volume, which is looked for at the end of the medium
-    /// for every possible cell size, since the first copy, which tells the sizes, may be the bad
-    /// one.
+    /// The second copy is at the end of the volume. The first copy, which has the sizes, may be the
+    /// bad one. So the search covers the end of the medium for every possible cell size.
     pub fn read(medium: &impl Medium, platform: &impl Platform) -> Result<(Superblock, bool)> {
         let size = medium.geometry().size;
         let (superblock, damaged) = match Self::read_at(medium, platform, 0) {
@@ -112,7 +111,7 @@ impl Superblock {
         Ok((superblock, damaged))
     }
 
-    /// Whether the copy at byte `offset` is the same as this one.
+    /// Whether the copy at byte `offset` equals this one.
     ///
     /// # Errors
     /// The medium's, or what is wrong with the copy.
@@ -128,7 +127,7 @@ impl Superblock {
         }
     }
 
-    /// Writes the copy at byte `offset` again. Durable after a flush.
+    /// Rewrites the copy at byte `offset`. Durable after a flush.
     pub fn write_copy(
         &self,
         medium: &impl Medium,
@@ -156,7 +155,7 @@ impl Superblock {
         Self::decode(bytes, platform)
     }
 
-    /// Takes apart the 512 bytes of a copy.
+    /// Decodes the 512 bytes of a copy.
     pub fn decode(bytes: &[u8], platform: &impl Platform) -> Result<Superblock> {
         let mut fields = FieldReader::new(bytes);
         if fields.array::<8>() != MAGIC {
@@ -201,7 +200,7 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Its cell on the medium: the structure of 512 bytes and zeros behind it.
+    /// Its cell on the medium: the structure of 512 bytes, followed by zeros.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -235,8 +234,8 @@ impl Superblock {
         Ok(bytes)
     }
 
-    /// Everything that later code takes for granted, so that no image can make it overflow or
-    /// divide by zero.
+    /// Checks everything that later code relies on, so that no image can cause an overflow or a
+    /// division by zero.
     pub fn validate(&self) -> Result<()> {
         let bad = |what| Err(Error::UnsupportedParameter(what));
         if !self.block_size.is_power_of_two() || !(128..=65536).contains(&self.block_size) {
@@ -276,12 +275,13 @@ impl Superblock {
         Ok(())
     }
 
-    /// Destroys what an earlier volume has left where a second copy is looked for when the first
-    /// one is bad: at the end of the medium, which may be longer than the new volume, or of other
-    /// blocks. Durable after a flush.
+    /// Erases copies of an earlier volume in the places where a second copy is searched for when
+    /// the first one is bad. Such places are at the end of the medium, which may be longer than the
+    /// new volume. They depend on the block size, which may have been another one. Durable after a
+    /// flush.
     ///
     /// # Errors
-    /// The medium's, when it is written; `OutOfMemory`.
+    /// The medium's error of a write; `OutOfMemory`.
     pub fn erase_earlier(medium: &impl Medium, platform: &impl Platform) -> Result<()> {
         let geometry = medium.geometry();
         let unit = u64::from(geometry.atomic_unit).max(STRUCTURE_SIZE as u64);
@@ -291,7 +291,7 @@ impl Superblock {
                 continue;
             };
             match Self::read_at(medium, platform, offset) {
-                // What cannot be read is no superblock.
+                // An unreadable block is no superblock.
                 Err(Error::NotSteadfast | Error::Medium(_)) => {}
                 Err(Error::OutOfMemory) => return Err(Error::OutOfMemory),
                 Ok(_) | Err(_) => medium.write(offset, &memory::zeroed(unit as usize)?)?,
@@ -300,7 +300,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// The superblock of this volume when it has `size` bytes (rounded down to whole cells).
+    /// The superblock of this volume with a size of `size` bytes (rounded down to whole cells).
     ///
     /// # Errors
     /// `VolumeTooSmall`, `InvalidArgument`.
@@ -320,8 +320,8 @@ impl Superblock {
         Ok(resized)
     }
 
-    /// The uuid by which people and other programs know the volume. Its structures keep the one of
-    /// format.
+    /// The uuid that identifies the volume to people and other programs. Its structures keep the
+    /// uuid of format.
     pub fn known_uuid(&self) -> [u8; 16] {
         if self.given_uuid == [0; 16] { self.uuid } else { self.given_uuid }
     }
@@ -389,12 +389,12 @@ impl Superblock {
         self.block_size.min(4096)
     }
 
-    /// Largest file kept inside the tree, bytes.
+    /// Largest file stored in the tree, bytes.
     pub fn inline_max(&self) -> usize {
         self.inline_max as usize
     }
 
-    /// Longest name, bytes: 255, or what fits a small node.
+    /// Longest name, bytes: 255, or less in a small node.
     pub fn name_max(&self) -> usize {
         // An entry's value has up to 16 bytes beside the name.
         (self.value_len_max() - 16).min(255)

@@ -1,8 +1,8 @@
 //! POSIX access control lists, in the encoding of the attributes `system.posix_acl_access` and
 //! `…_default`: a version word (2) and entries of 8 bytes (tag, permissions, id), little endian.
 //!
-//! The core does not check access with them (the kernel does); it keeps them valid, in step with
-//! the permission bits, and hands default ACLs down to new inodes, as acl(5) says.
+//! The core does not check access with them (the kernel does). It keeps them valid and consistent
+//! with the permission bits, and new inodes inherit default ACLs, as acl(5) says.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ const HEADER_LEN: usize = 4;
 const ENTRY_LEN: usize = 8;
 const ID_NONE: u32 = u32::MAX;
 
-/// Whom an entry is about, with the tag numbers of the encoding; their order is the order of the
+/// The subject of an entry, with the tag numbers of the encoding; their order is the order of the
 /// entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
@@ -49,12 +49,12 @@ pub(crate) struct Acl {
 }
 
 impl Acl {
-    /// Decodes and checks an attribute value; `None` for one without entries, which stands for "no
-    /// ACL".
+    /// Decodes and checks an attribute value; `None` for a value without entries, which stands for
+    /// "no ACL".
     ///
     /// # Errors
-    /// `InvalidArgument` where it is not a valid ACL (entries sorted, the three base entries once
-    /// each, a mask where there are named entries).
+    /// `InvalidArgument` if it is not a valid ACL. In a valid ACL the entries are sorted, each of
+    /// the three base entries occurs once, and named entries require a mask.
     pub fn parse(value: &[u8]) -> Result<Option<Acl>> {
         const BAD: Error = Error::InvalidArgument("not a valid POSIX ACL");
         if value.is_empty() {
@@ -81,7 +81,8 @@ impl Acl {
             if named && id == ID_NONE {
                 return Err(BAD);
             }
-            // Base entries come once; named ones may follow each other in any order of their ids.
+            // Base entries occur once; named entries may follow each other in any order of their
+            // ids.
             if entries.last().is_some_and(|last| last.tag > tag || (last.tag == tag && !named)) {
                 return Err(BAD);
             }
@@ -114,7 +115,7 @@ impl Acl {
         Ok(value)
     }
 
-    /// Whether the permission bits alone say the same.
+    /// Whether the permission bits alone express this ACL.
     pub fn is_minimal(&self) -> bool {
         self.entries.len() == 3
     }
@@ -123,8 +124,8 @@ impl Acl {
         self.entries.iter().any(|entry| entry.tag == Tag::Mask)
     }
 
-    /// The nine permission bits that go with this ACL: the group bits are the mask where there is
-    /// one.
+    /// The nine permission bits that correspond to this ACL. The group bits are the mask if there
+    /// is one.
     pub fn permissions(&self) -> u32 {
         let has_mask = self.has_mask();
         self.entries.iter().fold(0, |bits, entry| {
@@ -139,13 +140,13 @@ impl Acl {
         })
     }
 
-    /// chmod: the owner, mask (or group) and other entries take these permission bits.
+    /// chmod: sets the owner, mask (or group) and other entries to these permission bits.
     pub fn set_permissions(&mut self, bits: u32) {
         self.change_base(|_, new| new, bits);
     }
 
-    /// A new inode made with these permission bits: the base entries keep what the bits allow as
-    /// well.
+    /// For a new inode made with these permission bits: the base entries keep only permissions that
+    /// the bits allow too.
     pub fn restrict(&mut self, bits: u32) {
         self.change_base(|old, new| old & new, bits);
     }

@@ -1,8 +1,8 @@
 //! fallocate: reserve space, punch holes, zero ranges.
 //!
-//! Whole blocks are handled in the map, in bounded steps; the partial blocks at both ends of a
-//! punched or zeroed range are written with zeros first, so that an error for want of space comes
-//! before anything else has changed.
+//! Whole blocks are handled in the map, in bounded steps. The partial blocks at both ends of a
+//! punched or zeroed range are zeroed first. So an error for lack of space comes before anything
+//! else has changed.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ use crate::platform::Platform;
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
-/// Most keys that one step of punching changes.
+/// Limit of the keys that one punching step changes.
 const STEP_KEYS: usize = 56;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
@@ -32,8 +32,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// `InvalidArgument` (length 0), `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`;
-    /// `NoSpace` before anything that a reader sees has changed, unless the range to be zeroed is
-    /// in more than about 48 pieces.
+    /// `NoSpace`. On `NoSpace` a reader sees no change, unless the range to be zeroed is in more
+    /// than about 48 pieces.
     pub fn allocate(
         &self,
         inode: InodeNumber,
@@ -88,7 +88,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         keep_size: bool,
     ) -> Result<()> {
         self.spill(inode)?;
-        // Extents behind the end of the file that a truncation has left are no allocation.
+        // Extents that a truncation has left behind the end of the file are no allocation.
         self.finish_truncation(inode)?;
         let new_size = if keep_size { 0 } else { end };
         self.prepare_growth(inode, new_size, None)?;
@@ -110,14 +110,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         })
     }
 
-    /// Fails with `NoSpace` where the volume cannot hold the blocks that the range lacks (`holes`)
-    /// or all of it, also when what was removed before has come back.
+    /// Fails with `NoSpace` if the volume cannot hold the missing blocks of the range (`holes`) or
+    /// the whole range. Reclaimed blocks of removed files count as available.
     fn check_space(&self, inode: InodeNumber, offset: u64, end: u64, holes: bool) -> Result<()> {
         let parameters = self.parameters();
         let (from, to) = (parameters.block_of(offset), parameters.blocks_for(end));
         let mut needed = to - from;
         if holes && needed > self.statistics()?.blocks_available {
-            // Only a range that is larger than the free space is looked at more closely.
+            // The extents are counted only for a range that is larger than the free space.
             let reader = self.engine.reader()?;
             let mut found = map::overlap(&reader, &parameters, inode, from, to)?;
             while let Some(mapped) = found {
@@ -133,7 +133,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         self.check_space(inode, offset, end, true)?;
         self.spill(inode)?;
-        // Extents behind the end of the file that a truncation has left are no allocation.
+        // Extents that a truncation has left behind the end of the file are no allocation.
         self.finish_truncation(inode)?;
         let to = parameters.blocks_for(end);
         let mut at = parameters.block_of(offset);
@@ -158,7 +158,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Allocates the first blocks of a hole; returns where they end.
+    /// Allocates the first blocks of a hole. Returns where they end.
     fn fill_hole(
         &self,
         parameters: &Parameters,
@@ -183,7 +183,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(end)
     }
 
-    /// Makes a range read as zeros: its whole blocks become a hole, its partial ones are written.
+    /// Makes a range read as zeros: whole blocks become a hole, partial blocks are zeroed.
     fn punch(&self, inode: InodeNumber, offset: u64, end: u64, size: u64) -> Result<()> {
         let parameters = self.parameters();
         let block = parameters.block();
@@ -191,8 +191,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if attributes.has(FLAG_INLINE) {
             return self.zero(inode, offset, end.min(size).min(parameters.inline_max as u64));
         }
-        // Behind the end of the file there is nothing to keep: a range that reaches it takes the
-        // whole last block.
+        // Nothing behind the end of the file must be kept, so a range that reaches the end takes
+        // the whole last block.
         let whole_end = if end >= size { end.next_multiple_of(block) } else { end / block * block };
         let whole_start = offset.next_multiple_of(block);
         if whole_start >= whole_end {
@@ -216,7 +216,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Writes zeros to a range within one block (or two that meet), where it has data.
+    /// Writes zeros to a range within one block (or two adjacent ones), if it has data.
     fn zero_mapped(
         &self,
         parameters: &Parameters,

@@ -1,4 +1,4 @@
-//! What callers see of an inode, and what they ask for.
+//! Attributes of an inode, and the parameters of operations.
 
 use alloc::vec::Vec;
 
@@ -26,8 +26,7 @@ pub struct Attributes {
     pub size: u64,
     /// Bytes allocated on the medium.
     pub allocated: u64,
-    /// The file was cut short, and `allocated` still falls while background work gives the blocks
-    /// back.
+    /// The file was truncated, and `allocated` still falls while background work frees the blocks.
     pub shrinking: bool,
     /// Preferred I/O size, bytes.
     pub block_size: u32,
@@ -48,12 +47,12 @@ impl Attributes {
     }
 }
 
-/// On whose behalf a new inode is made.
+/// The caller that a new inode is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caller {
-    /// Owner of what is made.
+    /// Owner of the new inode.
     pub uid: u32,
-    /// Group of what is made, unless the directory has set-group-id.
+    /// Group of the new inode, unless the directory has set-group-id.
     pub gid: u32,
     /// File mode creation mask; a default ACL of the directory replaces it.
     pub umask: u32,
@@ -87,7 +86,7 @@ pub enum SetTime {
     At(Timestamp),
 }
 
-/// Attributes to change; `None` leaves one as it is. The change time is always set.
+/// Attributes to change; a field that is `None` keeps its value. The change time is always set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetAttributes {
     /// Permission bits (low 12 bits).
@@ -96,7 +95,7 @@ pub struct SetAttributes {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Size of a regular file: shorter cuts, longer leaves a hole.
+    /// Size of a regular file: a smaller size truncates, a larger one leaves a hole.
     pub size: Option<u64>,
     /// Access time.
     pub accessed: Option<SetTime>,
@@ -118,7 +117,7 @@ pub struct DirectoryEntry {
     pub inode: InodeNumber,
     /// Its type.
     pub kind: FileKind,
-    /// Pass this to `read_directory` to continue behind this entry; stays valid whatever else
+    /// Pass this to `read_directory` to continue after this entry. It stays valid whatever else
     /// changes. At least 3, below 2^63.
     pub cookie: u64,
 }
@@ -131,11 +130,11 @@ pub enum RenameMode {
     Replace,
     /// Fail with `AlreadyExists` (RENAME_NOREPLACE).
     NoReplace,
-    /// Both exist and change places (RENAME_EXCHANGE).
+    /// Both exist and are swapped (RENAME_EXCHANGE).
     Exchange,
-    /// Replace it, or fail as `NoReplace` does, and leave a *whiteout* behind: a character device
-    /// with the number 0 under the old name, by which overlay file systems know that a name of a
-    /// lower layer is gone (RENAME_WHITEOUT).
+    /// Replace it, or fail as `NoReplace` does, and leave a *whiteout* under the old name: a
+    /// character device with the number 0. It tells overlay file systems that a name of a lower
+    /// layer is removed (RENAME_WHITEOUT).
     Whiteout {
         /// Owner of the whiteout.
         caller: Caller,
@@ -151,29 +150,29 @@ impl RenameMode {
     }
 }
 
-/// What `allocate` does (the modes of fallocate).
+/// The mode of `allocate` (the modes of fallocate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllocateMode {
-    /// Allocate blocks for holes in the range; `keep_size` leaves the size as it is.
+    /// Allocate blocks for holes in the range; `keep_size` leaves the size unchanged.
     Allocate {
         /// FALLOC_FL_KEEP_SIZE.
         keep_size: bool,
     },
     /// Make the range a hole; the size stays.
     PunchHole,
-    /// Make the range read as zeros, allocated; `keep_size` leaves the size as it is.
+    /// Make the range read as zeros, allocated; `keep_size` leaves the size unchanged.
     ZeroRange {
         /// FALLOC_FL_KEEP_SIZE.
         keep_size: bool,
     },
 }
 
-/// What `seek` looks for.
+/// What `seek` searches for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeekTo {
     /// The first byte of data at or after the offset (SEEK_DATA).
     Data,
-    /// The first hole at or after the offset, the end of the file counting as one (SEEK_HOLE).
+    /// The first hole at or after the offset; the end of the file counts as a hole (SEEK_HOLE).
     Hole,
 }
 
@@ -183,8 +182,8 @@ pub enum SetXattrMode {
     /// Create or replace.
     #[default]
     Any,
-    /// Fail with `AlreadyExists` where it exists (XATTR_CREATE).
+    /// Fail with `AlreadyExists` if it exists (XATTR_CREATE).
     Create,
-    /// Fail with `NoAttribute` where it does not (XATTR_REPLACE).
+    /// Fail with `NoAttribute` if it does not exist (XATTR_REPLACE).
     Replace,
 }

@@ -1,4 +1,4 @@
-//! Operations of a volume on attributes, plain and extended.
+//! Volume operations on attributes, plain and extended.
 
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// What `stat` shows.
+    /// The attributes that `stat` shows.
     ///
     /// # Errors
     /// `Stale`.
@@ -46,13 +46,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Inode::load(&self.engine.reader()?, inode)?.attributes(inode, &self.parameters()))
     }
 
-    /// Changes attributes, all in one; a smaller size works on a full volume.
+    /// Changes attributes in one operation. Reducing the size works on a full volume.
     ///
     /// # Errors
     /// `Stale`; with a size: `IsADirectory`, `NotARegularFile`, `FileTooLarge` (over 2^63 − 1).
     pub fn set_attributes(&self, inode: InodeNumber, set: &SetAttributes) -> Result<Attributes> {
         let parameters = self.parameters();
-        // A value takes the place of one that is as long.
+        // The new value replaces one of the same length.
         let mut class = SpaceClass::Rewrite;
         let guard = match set.size {
             None => None,
@@ -88,13 +88,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         xattr::get(&self.engine.reader()?, &self.parameters(), inode, name)
     }
 
-    /// Sets an extended attribute. POSIX ACLs are checked, and the access ACL and the permission
-    /// bits follow each other.
+    /// Sets an extended attribute. POSIX ACLs are checked. The access ACL and the permission bits
+    /// update each other.
     ///
     /// # Errors
-    /// `AlreadyExists` and `NoAttribute` as `mode` asks; `Unsupported` (namespace); `NotPermitted`
-    /// (on this type); `InvalidArgument` (not an ACL); `NameTooLong`; `ValueTooLong`; `NoSpace`;
-    /// `Stale`.
+    /// `AlreadyExists` and `NoAttribute` as `mode` requires; `Unsupported` (namespace);
+    /// `NotPermitted` (on this type); `InvalidArgument` (not an ACL); `NameTooLong`;
+    /// `ValueTooLong`; `NoSpace`; `Stale`.
     pub fn set_xattr(
         &self,
         inode: InodeNumber,
@@ -127,8 +127,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         xattr::list(&self.engine.reader()?, inode)
     }
 
-    /// Renews the access time as relatime does. A failure is nobody's concern: the access itself
-    /// has succeeded.
+    /// Renews the access time as relatime does. A failure is ignored, because the access itself has
+    /// succeeded.
     pub(crate) fn note_access(&self, inode: InodeNumber, seen: &Inode) {
         let now = self.platform().now();
         if !self.engine.access_times() || !access_is_due(seen, now) {

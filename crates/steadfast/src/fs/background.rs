@@ -9,7 +9,7 @@ use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// One bounded step of background work. Returns `true` while there is more to do at once. A
-    /// host calls it from a thread of its own at least every 100 ms. Where there are no threads see
+    /// host calls it from its own thread at least every 100 ms. Without threads see
     /// [`background_step`](Self::background_step).
     ///
     /// # Errors
@@ -18,10 +18,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.background_step(self.engine.step_bytes())
     }
 
-    /// As [`background`](Self::background), with a bound on the bytes that the step of a checkpoint
-    /// writes: for hosts without threads, which call it between operations, and for slow media. One
-    /// node is written at least, and none more when the medium has done as many bytes of its own
-    /// upkeep meanwhile ([`Medium::upkeep`]).
+    /// As [`background`](Self::background), with a bound on the bytes that a checkpoint step
+    /// writes. For slow media, and for hosts without threads, which call it between operations. At
+    /// least one node is written. No further node is written when the medium has done as many bytes
+    /// of its own upkeep meanwhile ([`Medium::upkeep`]).
     ///
     /// # Errors
     /// As [`transact`](Self::transact).

@@ -9,7 +9,7 @@ use crate::fs::tx::Tx;
 use crate::fs::{permissions, truncate};
 use crate::types::{InodeNumber, Timestamp};
 
-/// Changes what `set` names, all in one batch. A new size also sets the modification time.
+/// Changes the attributes in `set` in one batch. A new size also sets the modification time.
 ///
 /// # Errors
 /// `Stale`; for a size: `IsADirectory`, `NotARegularFile`, and those of [`truncate::set_size`].
@@ -36,7 +36,7 @@ pub(crate) fn set_attributes<K: Keyspace>(
     if set.drop_privileges {
         drop_privileges(&mut attributes);
     }
-    // After the ACL: it uses what room there is left in the batch.
+    // After the ACL, because it uses the remaining room of the batch.
     if let Some(size) = set.size {
         truncate::set_size(tx, parameters, inode, &mut attributes, size)?;
         attributes.modified = now;
@@ -56,7 +56,7 @@ pub(crate) fn set_attributes<K: Keyspace>(
     Ok(attributes)
 }
 
-/// Clears set-user-id, and set-group-id where the group may execute; directories keep both.
+/// Clears set-user-id, and set-group-id if the group may execute; directories keep both.
 fn drop_privileges(attributes: &mut Inode) {
     if attributes.kind != FileKind::Directory {
         attributes.permissions &= !SET_USER_ID;
@@ -66,7 +66,7 @@ fn drop_privileges(attributes: &mut Inode) {
     }
 }
 
-/// A time with its nanoseconds in range, so that what is stored can be read again.
+/// A time with its nanoseconds in range, so that the stored value can be read again.
 fn normal(time: Timestamp) -> Timestamp {
     Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds.min(999_999_999) }
 }

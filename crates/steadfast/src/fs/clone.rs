@@ -1,7 +1,7 @@
-//! Clones: a range of a file gets the blocks of another one, which both then share (FICLONERANGE).
+//! Clones: a range of a file gets the blocks of another file, and both share them (FICLONERANGE).
 //!
-//! Extents are copied with their births and checksums, a few a batch. Neither file can change the
-//! other's bytes afterwards: written blocks are never overwritten, and unwritten ones, which are,
+//! Extents are copied with their births and checksums, a few in each batch. Neither file can change
+//! the other's bytes afterwards. Written blocks are never overwritten; unwritten blocks, which are,
 //! become holes of the copy.
 
 use alloc::vec::Vec;
@@ -23,12 +23,12 @@ use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// Extents that one batch shares at most.
+/// Limit of the extents that one batch shares.
 const STEP_EXTENTS: usize = 8;
-/// Keys of old extents that one batch changes at most.
+/// Limit of the keys of old extents that one batch changes.
 const STEP_CLEARED: usize = 16;
 
-/// Where blocks come from and go to, in blocks.
+/// Source and target positions, in blocks.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     from: InodeNumber,
@@ -36,23 +36,26 @@ struct Range {
     from_end: u64,
     to: InodeNumber,
     to_at: u64,
-    /// The range reaches the end of the source, whose last block may have stale bytes behind it.
+    /// The range reaches the end of the source, whose last block may have stale bytes after the
+    /// end.
     tail: bool,
-    /// Size of the target afterwards at least, bytes.
+    /// Minimum size of the target afterwards, bytes.
     size: u64,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes `length` bytes of `to` from `to_offset` on the same as those of `from` from
-    /// `from_offset` on, sharing their blocks; `length` 0 means up to the end of the source.
-    /// Returns the number of bytes. Offsets and length are multiples of the block size, but the
-    /// range may end at the source's end where that is not before the target's. Files that are kept
-    /// in the tree are copied. A long range is done in steps, in order.
+    /// Makes `length` bytes of `to`, from `to_offset` on, equal to those of `from`, from
+    /// `from_offset` on, by sharing their blocks. `length` 0 means up to the end of the source.
+    /// Returns the number of bytes.
+    ///
+    /// Offsets and length are multiples of the block size. But the range may end at the source's
+    /// end if that is not before the target's end. Files that are stored in the tree are copied. A
+    /// long range is done in steps, in order.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is not aligned, behind the source's end, or overlaps; `NoSpace`,
-    /// `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`; what was shared before
-    /// the error stays.
+    /// `InvalidArgument` for a range that is not aligned, ends behind the source's end, or
+    /// overlaps; `NoSpace`, `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`.
+    /// Blocks shared before the error stay shared.
     pub fn clone_range(
         &self,
         from: InodeNumber,
@@ -70,7 +73,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(length)
     }
 
-    /// The data locks of two inodes, in one order for all callers.
+    /// The data locks of two inodes, in the same order for all callers.
     fn two_inode_locks(
         &self,
         a: InodeNumber,
@@ -119,9 +122,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         result.map(|()| length)
     }
 
-    /// Shares as much as can be shared of the `length` bytes of a copy, from its beginning on.
-    /// Returns how many bytes that was, also where there is an error: 0 where the beginning has to
-    /// be copied, because it is not a block, or is kept in the tree and can stay so.
+    /// Shares as much as possible of the `length` bytes of a copy, from its beginning on. Returns
+    /// the number of bytes shared, even with an error. It is 0 if the beginning must be copied: it
+    /// is no whole block, or it is stored in the tree and can stay there.
     pub(super) fn share_front(
         &self,
         from: (InodeNumber, u64),
@@ -139,7 +142,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// The source, and the end of what can be shared of the `length` bytes from the beginning on.
+    /// The source, and the end of the bytes that can be shared, of the `length` bytes from the
+    /// beginning on.
     fn shareable(
         &self,
         from: (InodeNumber, u64),
@@ -161,8 +165,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok((whole(from.1) && whole(to.1) && end > from.1 && !small).then_some((source, end)))
     }
 
-    /// Shares the blocks from `from` to byte `end` of the source, which the caller has found
-    /// possible and holds the locks for. Returns how many bytes that went well for.
+    /// Shares the blocks from `from` to byte `end` of the source. The caller has checked that this
+    /// is possible and holds the locks. Returns the number of bytes done.
     fn share_blocks(
         &self,
         source: &Inode,
@@ -205,7 +209,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         (((range.from_at - first) * parameters.block()).min(length), result)
     }
 
-    /// Writes the part of a range that the source keeps in the tree. Returns the number of blocks
+    /// Writes the part of a range that the source stores in the tree. Returns the number of blocks
     /// written.
     fn copy_inline(
         &self,
@@ -222,7 +226,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(0);
         };
         let mut whole = memory::copy(data)?;
-        // The rest of the last block is in the range, too, and reads as zeros, or is behind the end
+        // The rest of the last block is in the range too and reads as zeros, or lies behind the end
         // of the target.
         let padded =
             (data.len() as u64).next_multiple_of(parameters.block()).min(end - from.1) as usize;
@@ -236,7 +240,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 }
 
 /// One step: shares the first extents of the range, and stores the target. Returns the number of
-/// blocks that are done.
+/// blocks done.
 fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range) -> Result<u64> {
     let mut parts: Vec<Mapped> = Vec::new();
     let mut end = range.from_end;

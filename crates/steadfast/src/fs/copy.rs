@@ -1,10 +1,9 @@
-//! Copying between files: blocks are shared wherever source and target are at the same place within
-//! a block, and the rest is read and written.
+//! Copying between files: blocks are shared if source and target have the same offset within a
+//! block. The rest is read and written.
 //!
-//! With offsets that differ by whole blocks only the bytes in front of the first whole block and
-//! behind the last one are moved; the last block of the source is shared, too, where the target
-//! ends with it. What is small enough to be kept in the tree is copied, so that a copy of a small
-//! file is one.
+//! If the offsets differ by whole blocks, only the bytes before the first whole block and after the
+//! last one are copied. The last block of the source is shared too if the target ends with it. Data
+//! small enough for the tree is copied, so a copy of a small file is a real copy.
 
 use steadfast_media::Medium;
 
@@ -16,23 +15,23 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// Bytes that are read and written at once.
+/// Bytes read and written at once.
 const COPY_BYTES: u64 = 256 << 10;
 
 /// A place in a file.
 type Place = (InodeNumber, u64);
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// copy_file_range: copies up to `length` bytes, returns how many (fewer only at the end of the
-    /// source, or where an error follows that the next call would report). Whole blocks are shared
-    /// between both files, as by [`clone_range`](Self::clone_range), where the offsets differ by
-    /// whole blocks; the rest is written in pieces of at most 256 KiB. All of it is one event for
-    /// the transaction mask.
+    /// copy_file_range: copies up to `length` bytes and returns their number. The number is smaller
+    /// only at the end of the source, or before an error that the next call would report.
+    ///
+    /// If the offsets differ by whole blocks, whole blocks are shared between both files, as by
+    /// [`clone_range`](Self::clone_range). The rest is written in pieces of at most 256 KiB. The
+    /// whole copy is one event for the transaction mask.
     ///
     /// # Errors
-    /// `InvalidArgument` where source and target overlap in one file; those of
-    /// [`read`](Self::read), [`write`](Self::write) and [`clone_range`](Self::clone_range) where
-    /// nothing was copied yet.
+    /// `InvalidArgument` if source and target overlap in one file. If nothing was copied yet, those
+    /// of [`read`](Self::read), [`write`](Self::write) and [`clone_range`](Self::clone_range).
     pub fn copy_range(
         &self,
         from: InodeNumber,
@@ -71,8 +70,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(done)
     }
 
-    /// Copies some bytes, returns how many: 0 without an error at the end of the source, which may
-    /// have come closer.
+    /// Copies some bytes and returns their number: 0 without an error at the end of the source,
+    /// which may have shrunk.
     fn copy_some(&self, from: Place, to: Place, length: u64) -> (u64, Result<()>) {
         let block = self.parameters().block();
         let mut piece = length.min(COPY_BYTES);

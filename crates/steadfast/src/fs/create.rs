@@ -1,9 +1,9 @@
 //! Making inodes: with a name ([`create`]), without one yet ([`create_unnamed`]), or for a name
-//! that another one has given up ([`whiteout`]).
+//! that a rename has freed ([`whiteout`]).
 //!
-//! A new inode takes its group, and a new directory set-group-id as well, from a set-group-id
-//! directory. Permission bits come from the caller, cut by the directory's default ACL or, where it
-//! has none, by the umask.
+//! In a set-group-id directory a new inode inherits the group, and a new directory inherits
+//! set-group-id too. Permission bits come from the caller, restricted by the directory's default
+//! ACL or, without one, by the umask.
 
 use crate::engine::keyspace::Keyspace;
 use crate::error::{Error, Result};
@@ -79,7 +79,7 @@ pub(crate) fn create<K: Keyspace>(
     let kind = kind_of(node);
     let (inode, mut attributes) =
         new_inode(tx, parameters, (directory, &parent), kind, permissions, caller)?;
-    // Before the rest, because a name that exists is the error that matters most.
+    // First, because an existing name is the most important error.
     dirent::insert(tx, parameters, directory, name, inode, kind)?;
     attributes.links = 1;
     match node {
@@ -111,7 +111,7 @@ pub(crate) fn create<K: Keyspace>(
     Ok((inode, attributes))
 }
 
-/// Creates a regular file without a name, as an orphan from birth.
+/// Creates a regular file without a name, as an orphan from the start.
 ///
 /// # Errors
 /// `NotADirectory`, `NotFound` (the directory was removed).
@@ -134,8 +134,8 @@ pub(crate) fn create_unnamed<K: Keyspace>(
     Ok((inode, attributes))
 }
 
-/// Creates a whiteout, a character device with the number 0 and no permissions, whose name in
-/// `directory` the caller enters.
+/// Creates a whiteout: a character device with the number 0 and no permissions. The caller enters
+/// its name in `directory`.
 ///
 /// # Errors
 /// `NotADirectory`.

@@ -34,7 +34,7 @@ pub(crate) fn is_slot_of(suffix: u64, name: &[u8], parameters: &Parameters) -> b
     suffix & !(PROBES - 1) == first_suffix(name, parameters)
 }
 
-/// Where the entry called `name` is, and what it names.
+/// Finds the entry called `name`, and the inode that it names.
 pub(crate) fn find(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
@@ -55,7 +55,7 @@ pub(crate) fn find(
 /// Adds an entry.
 ///
 /// # Errors
-/// `AlreadyExists`; `DirectoryFull` where sixteen other names have the hash.
+/// `AlreadyExists`; `DirectoryFull` if sixteen other names have the hash.
 pub(crate) fn insert<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -106,8 +106,8 @@ pub(crate) fn replace<K: Keyspace>(
     tx.put(key, encode(inode, kind, name)?)
 }
 
-/// Passes the entries whose cookies are larger than `cookie` to `visit`, in their order, each with
-/// its cookie and what decoding it gave, until that says `false`.
+/// Passes the entries whose cookies are larger than `cookie` to `visit`, in order, until `visit`
+/// returns `false`. Each comes with its cookie and the result of decoding it.
 pub(crate) fn following(
     view: &impl KeyspaceRead,
     directory: InodeNumber,

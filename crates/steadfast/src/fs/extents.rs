@@ -1,4 +1,4 @@
-//! Where the data of a file lies, for people and tools: what FIEMAP tells of other file systems.
+//! Where the data of a file lies, for people and tools: the equivalent of FIEMAP.
 
 use alloc::vec::Vec;
 
@@ -14,8 +14,8 @@ use crate::platform::Platform;
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
-/// A run of blocks of a file. What no extent covers is a hole, or the data of a small file that is
-/// kept with its attributes.
+/// A run of blocks of a file. A range without an extent is a hole, or the data of a small file that
+/// is stored with its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileExtent {
     /// Index of its first block in the file.
@@ -24,13 +24,13 @@ pub struct FileExtent {
     pub address: BlockAddress,
     /// Number of blocks.
     pub blocks: u64,
-    /// Allocated, and nothing was written: it reads as zeros.
+    /// Allocated but never written: it reads as zeros.
     pub unwritten: bool,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// At most `limit` extents of a regular file from block `from` of the file on, in order.
-    /// Neighbours that lie together are two, as in the tree.
+    /// Contiguous extents are reported separately, as in the tree.
     ///
     /// # Errors
     /// `IsADirectory`, `NotARegularFile`, `Stale`; `CorruptMetadata`, and the medium's error.

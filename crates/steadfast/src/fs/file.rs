@@ -1,5 +1,5 @@
-//! Open files: handles that keep their inode alive, for programs that use a volume without a kernel
-//! in front of it.
+//! Open files: handles that keep their inode alive, for programs that use a volume without a
+//! kernel.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// How to open a file. Starts with nothing set; opening needs `read` or `write`.
+/// Options for opening a file. Initially nothing is set; opening needs `read` or `write`.
 #[derive(Debug, Clone, Copy)]
 pub struct FileOptions {
     read: bool,
@@ -59,13 +59,13 @@ impl FileOptions {
         self
     }
 
-    /// Creates the file where it does not exist.
+    /// Creates the file if it does not exist.
     pub const fn create(mut self, on: bool) -> FileOptions {
         self.create = on;
         self
     }
 
-    /// Creates the file, and fails with `AlreadyExists` where it exists.
+    /// Creates the file, and fails with `AlreadyExists` if it exists.
     pub const fn create_new(mut self, on: bool) -> FileOptions {
         self.create_new = on;
         self
@@ -96,8 +96,8 @@ impl FileOptions {
     }
 }
 
-/// An open regular file. It stays usable when its name is removed; its space comes back after the
-/// last handle is gone.
+/// An open regular file. It stays usable after its name is removed; its space is freed after the
+/// last handle is closed.
 pub struct File<'v, M: Medium, P: Platform> {
     volume: &'v Volume<M, P>,
     inode: InodeNumber,
@@ -183,7 +183,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                         &options.caller,
                     );
                     match made {
-                        // Somebody else was faster: open that one.
+                        // Another caller created the file first: open that file.
                         Err(Error::AlreadyExists) if !options.create_new => {}
                         made => return Ok(made?.inode),
                     }
@@ -199,10 +199,10 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
         self.inode
     }
 
-    /// What `stat` shows.
+    /// The attributes that `stat` shows.
     ///
     /// # Errors
-    /// `Stale` after a rollback to before the file was made.
+    /// `Stale` after a rollback to a state before the file was made.
     pub fn attributes(&self) -> Result<Attributes> {
         self.volume.attributes(self.inode)
     }
@@ -215,19 +215,19 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
         if self.write { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
-    /// Fills the front of `buffer` from byte `offset`; see [`Volume::read`].
+    /// Fills the start of `buffer` from byte `offset`; see [`Volume::read`].
     ///
     /// # Errors
-    /// `NotPermitted` where it is not open for reading, and those of [`Volume::read`].
+    /// `NotPermitted` if it is not open for reading, and those of [`Volume::read`].
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.check_read()?;
         self.volume.read(self.inode, offset, buffer)
     }
 
-    /// All bytes.
+    /// Reads all bytes.
     ///
     /// # Errors
-    /// `OutOfMemory` where they do not fit memory, and those of [`read_at`](Self::read_at).
+    /// `OutOfMemory` if they do not fit memory, and those of [`read_at`](Self::read_at).
     pub fn read_all(&self) -> Result<Vec<u8>> {
         self.check_read()?;
         let size = usize::try_from(self.attributes()?.size).map_err(|_| Error::OutOfMemory)?;
@@ -240,13 +240,13 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
     /// Writes all of `data` at byte `offset`; see [`Volume::write`].
     ///
     /// # Errors
-    /// `NotPermitted` where it is not open for writing, and those of [`Volume::write`].
+    /// `NotPermitted` if it is not open for writing, and those of [`Volume::write`].
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_write()?;
         self.volume.write(self.inode, offset, data, self.sync)
     }
 
-    /// Writes all of `data` at the end, returns the offset used.
+    /// Writes all of `data` at the end. Returns the offset used.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -255,10 +255,10 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
         self.volume.append(self.inode, data, self.sync)
     }
 
-    /// Sets the size, bytes: shorter cuts, longer leaves a hole.
+    /// Sets the size, bytes: a smaller size truncates, a larger one leaves a hole.
     ///
     /// # Errors
-    /// `NotPermitted` where it is not open for writing; `FileTooLarge`.
+    /// `NotPermitted` if it is not open for writing; `FileTooLarge`.
     pub fn set_size(&self, size: u64) -> Result<()> {
         self.check_write()?;
         let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
@@ -276,8 +276,7 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
     /// Closes the file. Dropping it does the same and hides errors.
     ///
     /// # Errors
-    /// Those of the transaction point, where the mask has `close` and the file was open for
-    /// writing.
+    /// Those of the transaction point, if the mask has `close` and the file was open for writing.
     pub fn close(mut self) -> Result<()> {
         self.finish()
     }

@@ -13,7 +13,7 @@ impl Inode {
     /// Reads an inode.
     ///
     /// # Errors
-    /// `Stale` where there is none of this number.
+    /// `Stale` if no inode has this number.
     pub fn load(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Inode> {
         if inode == InodeNumber::SYSTEM {
             return Err(Error::Stale(inode));
@@ -52,10 +52,10 @@ impl Inode {
         tx.put(Key::inode(inode), self.encode()?)
     }
 
-    /// What `stat` shows.
+    /// The attributes that `stat` shows.
     pub fn attributes(&self, inode: InodeNumber, parameters: &Parameters) -> Attributes {
-        // What lives in the tree is shown as the 512-byte units it would fill: some programs take a
-        // file with a size and no blocks for one that holds nothing but zeros.
+        // Data in the tree is reported as the 512-byte units that it would fill. Some programs take
+        // a file with a size and no blocks for one that holds only zeros.
         let in_tree = self.kind == FileKind::Symlink || self.has(FLAG_INLINE);
         let allocated = match in_tree {
             true => self.size.min(parameters.inline_max.max(4096) as u64).next_multiple_of(512),

@@ -10,11 +10,11 @@ use crate::fs::{dirent, name, orphan};
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 
-/// Gives an inode another name, or an unnamed one its first.
+/// Gives an inode another name, or an unnamed inode its first name.
 ///
 /// # Errors
 /// `NotPermitted` for a directory; `AlreadyExists`, `TooManyLinks`, `NotFound` (the directory or
-/// the inode was removed), and what a name can be.
+/// the inode was removed), and those of an invalid name.
 pub(crate) fn link<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -51,11 +51,11 @@ pub(crate) fn link<K: Keyspace>(
     Ok(attributes)
 }
 
-/// Removes a name of something that is not a directory. `acquired` says whether an inode is open:
-/// it then stays as an orphan.
+/// Removes a name of a non-directory. `acquired` says whether an inode is open; an open inode stays
+/// as an orphan.
 ///
 /// # Errors
-/// `NotFound`, `IsADirectory`, `NotADirectory`, and what a name can be.
+/// `NotFound`, `IsADirectory`, `NotADirectory`, and those of an invalid name.
 pub(crate) fn unlink<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -80,7 +80,7 @@ pub(crate) fn unlink<K: Keyspace>(
 /// Removes an empty directory.
 ///
 /// # Errors
-/// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and what a name can be.
+/// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and those of an invalid name.
 pub(crate) fn remove_directory<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -104,18 +104,18 @@ pub(crate) fn remove_directory<K: Keyspace>(
     drop_link(tx, entry.inode, acquired)
 }
 
-/// Fails with `DirectoryNotEmpty` where a directory has entries, whatever its size field says.
+/// Fails with `DirectoryNotEmpty` if a directory has entries, whatever its size field says.
 pub(crate) fn check_empty<K: Keyspace>(tx: &Tx<'_, K>, directory: InodeNumber) -> Result<()> {
     match Inode::load_directory(tx, directory) {
-        // An entry whose inode is gone can only come from damage; it can be removed.
+        // An entry without an inode can only come from damage; it can be removed.
         Err(Error::Stale(_)) => return Ok(()),
         other => other?,
     };
     dirent::following(tx, directory, 0, &mut |_, entry| entry.and(Err(Error::DirectoryNotEmpty)))
 }
 
-/// Takes one link from an inode (all from a directory); the last one makes it go, at once where it
-/// is small and not open.
+/// Removes one link from an inode (all from a directory). With the last link the inode is deleted,
+/// at once if it is small and not open.
 pub(crate) fn drop_link<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,

@@ -1,7 +1,7 @@
 //! The map of a file: which extents hold which blocks.
 //!
-//! Invariant: the extents of a file do not overlap, so at most one of them starts at or before a
-//! block and holds it. Blocks that no extent holds are a hole. All indexes are in blocks from the
+//! Invariant: the extents of a file do not overlap. So at most one of them starts at or before a
+//! block and holds it. Blocks without an extent are a hole. All indexes are in blocks from the
 //! start of the file.
 
 use crate::engine::keyspace::{Keyspace, KeyspaceRead};
@@ -22,12 +22,12 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Index behind the last block.
+    /// Index after the last block.
     pub fn end(&self) -> u64 {
         self.index + u64::from(self.extent.length)
     }
 
-    /// Whether it goes on before and behind `from..end`: making that a hole leaves two.
+    /// Whether it extends before and after `from..end`: a hole there splits it in two.
     pub fn surrounds(&self, from: u64, end: u64) -> bool {
         self.index < from && end < self.end()
     }
@@ -143,8 +143,8 @@ pub(crate) fn clear<K: Keyspace>(
     Ok(at)
 }
 
-/// Adds an extent where there is a hole; it joins the one in front of it where both are one run of
-/// blocks of one birth and fit one item. The caller stores the inode, whose block count is updated.
+/// Adds an extent in a hole. It is merged with the preceding extent if both are one run of blocks
+/// of one birth and fit one item. The caller stores the inode, whose block count is updated.
 pub(crate) fn insert<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -188,7 +188,7 @@ mod tests {
         keyspace
     }
 
-    /// Writes extents for `index..index + blocks` as the reservation hands out runs.
+    /// Writes extents for `index..index + blocks`, one for each reserved run.
     fn fill(keyspace: &MemoryKeyspace, index: u64, blocks: u64, unwritten: bool) {
         let parameters = Parameters::for_tests();
         let mut at = index;

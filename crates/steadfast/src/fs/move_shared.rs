@@ -1,12 +1,12 @@
-//! Making a volume smaller moves blocks that several extents name once: the first extent that the
-//! walk finds takes them along, and the others follow.
+//! Making a volume smaller moves blocks that several extents name only once. The first extent that
+//! the walk finds takes the blocks along, and the other extents follow.
 //!
-//! Invariant: what is remembered lies at or behind the limit of the move, where nothing is
-//! allocated any more, so an address found there still means the same bytes. Extents that reach
-//! over the limit are cut in two for it.
+//! Invariant: a remembered run lies at or behind the limit of the move, where nothing is allocated
+//! any more. So an address found there still means the same bytes. Extents that cross the limit are
+//! cut in two for this.
 //!
-//! A power cut in between leaves extents that have not followed with the old blocks; then these are
-//! not shared any more.
+//! After a power cut in between, extents that have not followed keep the old blocks. Those blocks
+//! are then no longer shared.
 
 use alloc::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber};
 use crate::volume::Volume;
 
-/// Runs that are remembered at once.
+/// Limit of the runs that are remembered at once.
 const RUNS_MAX: usize = 1024;
 
 /// Where shared blocks have gone in one walk over all extents.
@@ -30,7 +30,7 @@ const RUNS_MAX: usize = 1024;
 pub(super) struct SharedMoves {
     /// By first old block.
     runs: BTreeMap<u64, Moved>,
-    /// There were more than can be remembered: another walk is needed.
+    /// More runs moved than can be remembered: another walk is needed.
     pub left_out: bool,
 }
 
@@ -42,7 +42,8 @@ struct Moved {
 }
 
 impl SharedMoves {
-    /// The first of these blocks that have moved, by the first one of the run that moved.
+    /// The first of these blocks that have moved: the first block of the run that moved, and where
+    /// it went.
     fn find(&self, run: BlockRun) -> Option<(u64, Moved)> {
         let before = self
             .runs
@@ -53,7 +54,7 @@ impl SharedMoves {
         found.map(|(start, moved)| (*start, *moved))
     }
 
-    /// The first part of an extent that has moved, as it has to be now.
+    /// The first moved part of an extent, with its new blocks.
     fn moved_part(&self, mapped: &Mapped) -> Result<Option<Mapped>> {
         let run = mapped.extent.run();
         let Some((start, moved)) = self.find(run) else { return Ok(None) };
@@ -67,15 +68,15 @@ impl SharedMoves {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes the volume smaller: `size` bytes, rounded down to whole blocks. `progress` is told
-    /// from time to time how many blocks have been moved. Nobody else uses the volume, and it is
-    /// closed afterwards: open it again. The end of the medium can be cut off then.
+    /// Makes the volume smaller: `size` bytes, rounded down to whole blocks. `progress`
+    /// periodically gets the number of blocks moved. No other caller may use the volume. It is
+    /// closed afterwards and must be opened again. The end of the medium can then be cut off.
     ///
     /// # Errors
-    /// `NoSpace` (not so small), `InvalidArgument` (not smaller than before), `VolumeTooSmall`,
-    /// `Busy` (something lies behind the new end that cannot be moved, because a snapshot holds
-    /// it), `Unsupported`, `Held`, `ReadOnly`, `Poisoned`, the medium's. The volume has its old
-    /// size then and goes on to work.
+    /// `NoSpace` (the content does not fit), `InvalidArgument` (not smaller than before),
+    /// `VolumeTooSmall`, `Unsupported`, `Held`, `ReadOnly`, `Poisoned`, or the medium's error.
+    /// `Busy`: a snapshot holds blocks behind the new end, so they cannot move. The volume then
+    /// keeps its old size and remains usable.
     pub fn shrink(&self, size: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut move_data = |limit, moved: &mut u64, progress: &mut dyn FnMut(u64)| {
             self.move_data(limit, moved, progress)
@@ -93,7 +94,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Moves the data of all files, but for what is shared and cannot be remembered.
+    /// Moves the data of all files, except shared blocks that cannot be remembered.
     fn walk_data(
         &self,
         limit: u64,
@@ -126,8 +127,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// One step of moving the extent at this index of a file in front of block `limit`, which it
-    /// reaches over. Returns where to go on in the file, `None` where its rest is in front of the
-    /// limit.
+    /// crosses. Returns the index to continue at. Returns `None` if the rest of the file is in
+    /// front of the limit.
     pub(super) fn move_extent(
         &self,
         inode: InodeNumber,
@@ -162,7 +163,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(Some(mapped.end()));
         }
         let Some(next) = self.move_away(inode, index, &wanted)? else { return Ok(None) };
-        // What has become of the part that moved: a few extents at most.
+        // The new extents of the part that moved: a few at most.
         let reader = self.engine.reader()?;
         let mut found = map::overlap(&reader, &parameters, inode, index, next)?;
         while let Some(new) = found {
@@ -181,7 +182,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Some(next))
     }
 
-    /// Gives a file these blocks in place of those that it has there.
+    /// Replaces the blocks of a file in this range with these.
     fn follow(&self, inode: InodeNumber, part: &Mapped) -> Result<()> {
         let parameters = self.parameters();
         let _guard = self.inode_lock(inode);
@@ -194,7 +195,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         })
     }
 
-    /// Makes two extents of one, the second from index `at` of the file on.
+    /// Cuts one extent in two, the second from index `at` of the file on.
     fn cut(&self, inode: InodeNumber, whole: &Mapped, at: u64) -> Result<()> {
         let _guard = self.inode_lock(inode);
         let (front, back) = (whole.clip(whole.index, at)?, whole.clip(at, whole.end())?);

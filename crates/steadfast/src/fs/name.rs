@@ -1,8 +1,7 @@
 //! Names: what is allowed, and the keyed hash that orders them.
 //!
-//! The hash is SipHash-2-4 of the bytes, keyed with 16 bytes of the superblock, so that nobody can
-//! make many names collide on purpose. A name is any bytes but `/` and NUL; `.` and `..` are not
-//! names.
+//! The hash is SipHash-2-4 of the bytes, keyed with 16 bytes of the superblock, so an attacker
+//! cannot make many names collide. A name is any bytes but `/` and NUL; `.` and `..` are not names.
 
 use siphasher::sip::SipHasher24;
 

@@ -1,4 +1,4 @@
-//! Operations of a volume on names: look up, list, create, link, remove, rename.
+//! Volume operations on names: look up, list, create, link, remove, rename.
 
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -30,7 +30,7 @@ const COOKIE_SELF: u64 = 1;
 /// Cookie of `..`.
 const COOKIE_PARENT: u64 = 2;
 
-/// The inode that an entry names; that there is none can only come from damage.
+/// The inode that an entry names. Only damage can leave an entry without an inode.
 fn load_named(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Inode> {
     match Inode::load(view, inode) {
         Err(Error::Stale(_)) => Err(damaged("entry names an inode that does not exist")),
@@ -38,7 +38,7 @@ fn load_named(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Inode> {
     }
 }
 
-/// What `name` in a directory names; `.` and `..` work as well.
+/// The inode that `name` in a directory names; `.` and `..` work too.
 pub(crate) fn look_up(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
@@ -56,14 +56,13 @@ pub(crate) fn look_up(
     Ok((inode, load_named(view, inode)?))
 }
 
-/// Whether what goes wrong with an entry ends the list, or is the answer because there is nothing
-/// before it.
+/// Handles an error of an entry: it ends the list, or is returned if the list is still empty.
 fn ends_list<T>(items: &[T], error: Error) -> Result<bool> {
     if items.is_empty() { Err(error) } else { Ok(false) }
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// The attributes of what `name` in `directory` names; `.` and `..` work as well.
+    /// The attributes of the inode that `name` in `directory` names; `.` and `..` work too.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NameTooLong`, `InvalidName`, `Stale` (the directory).
@@ -75,9 +74,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(found.attributes(inode, &parameters))
     }
 
-    /// Up to `count` entries behind `cookie` (0 starts). `.` and `..` come first with cookies 1 and
-    /// 2. Entries that exist all the time are seen exactly once, whatever else changes between
-    /// calls. An empty list ends the directory.
+    /// Up to `count` entries after `cookie` (0 starts). `.` and `..` come first with cookies 1 and
+    /// 2. An entry that exists throughout is returned exactly once, whatever changes between calls.
+    /// An empty list ends the directory.
     ///
     /// # Errors
     /// `NotADirectory`, `Stale`.
@@ -91,8 +90,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Like [`read_directory`](Self::read_directory), with the attributes of each entry, consistent
-    /// with each other. An entry whose inode is damaged ends the list, or is the error where it is
-    /// the first: go past it with `read_directory`.
+    /// with each other. An entry with a damaged inode ends the list. If it is the first entry, its
+    /// error is returned; use `read_directory` to skip it.
     ///
     /// # Errors
     /// `NotADirectory`, `Stale`.
@@ -183,8 +182,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(attributes.attributes(inode, &parameters))
     }
 
-    /// O_TMPFILE: a regular file without a name, already acquired (see [`acquire`](Self::acquire))
-    /// once; [`link`](Self::link) can name it.
+    /// O_TMPFILE: a regular file without a name, already acquired once (see
+    /// [`acquire`](Self::acquire)). [`link`](Self::link) can name it.
     ///
     /// # Errors
     /// `NotADirectory`, `NotFound` (the directory was removed), `NoSpace`.
@@ -195,7 +194,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         caller: &Caller,
     ) -> Result<Attributes> {
         let parameters = self.parameters();
-        // Counted inside the attempt, so that nobody reclaims the file between its commit and the
+        // Counted inside the attempt, so the file cannot be reclaimed between its commit and the
         // count.
         let counted = Cell::new(None);
         let uncount = || counted.take().map_or((), |inode| self.release(inode));
@@ -215,7 +214,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(attributes.attributes(inode, &parameters))
     }
 
-    /// Gives an inode another name, or one of [`create_unnamed`](Self::create_unnamed) its first.
+    /// Gives an inode another name, or an inode of [`create_unnamed`](Self::create_unnamed) its
+    /// first.
     ///
     /// # Errors
     /// `NotPermitted` (a directory), `AlreadyExists`, `NotFound` (the directory or the inode was
@@ -233,8 +233,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(attributes.attributes(inode, &parameters))
     }
 
-    /// Removes a name of anything but a directory. Works on a full volume. The inode stays while it
-    /// has other names or is acquired; the space of a large file comes back in the background.
+    /// Removes a name of a non-directory. Works on a full volume. The inode stays while it has
+    /// other names or is acquired. Background work frees the space of a large file.
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, `NotADirectory`, `InvalidName`.
@@ -258,7 +258,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.event(TransactionMask::RMDIR)
     }
 
-    /// Renames `from_name` in `from` to `to_name` in `to`. Two names of one inode are left alone.
+    /// Renames `from_name` in `from` to `to_name` in `to`. Nothing changes if both name one inode.
     ///
     /// # Errors
     /// `NotFound`, `AlreadyExists` (NoReplace, Whiteout that does not replace), `NotADirectory`,
@@ -278,7 +278,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let from = Side { directory: from, name: from_name };
         let to = Side { directory: to, name: to_name };
-        // A name goes for the one that comes; a whiteout comes besides.
+        // The new name replaces the old one; a whiteout is an additional name.
         let adds = matches!(mode, RenameMode::Whiteout { .. });
         let class = if adds { SpaceClass::Normal } else { SpaceClass::Rewrite };
         self.removing(class, |tx, acquired| {
@@ -287,8 +287,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.event(TransactionMask::RENAME)
     }
 
-    /// Runs an operation that may end inodes, and tells it which ones are open. The counts are
-    /// locked for a moment only; see [`acquire`](Self::acquire) for why that is enough.
+    /// Runs an operation that may delete inodes, and tells it which inodes are open. The counts are
+    /// locked only briefly; [`acquire`](Self::acquire) says why that is enough.
     fn removing(
         &self,
         class: SpaceClass,
@@ -300,7 +300,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// `InvalidArgument` where it is something else; `Stale`.
+    /// `InvalidArgument` if it is something else; `Stale`.
     pub fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
         let reader = self.engine.reader()?;
         let attributes = Inode::load(&reader, inode)?;

@@ -12,15 +12,15 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// Most orphans that one step passes over because they are open.
+/// Limit of the open orphans that one step skips.
 const HELD_MAX: usize = 1024;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Keeps the inode alive while it has no name, until as many [`release`](Self::release) calls.
-    /// Counts are in memory.
+    /// Keeps the inode alive while it has no name, until [`release`](Self::release) is called as
+    /// often. Counts are in memory.
     ///
     /// # Errors
-    /// `Stale` where the inode is gone; `OutOfMemory`.
+    /// `Stale` if the inode no longer exists; `OutOfMemory`.
     pub fn acquire(&self, inode: InodeNumber) -> Result<()> {
         let first = self.count(inode)?;
         let found = self.look_up_counted(inode, first);
@@ -30,9 +30,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         found
     }
 
-    /// Whoever removes an inode looks at the count within its transaction. One that has looked
-    /// before the inode was counted may not have committed yet: an empty transaction waits for it,
-    /// and then the inode is gone or stays.
+    /// A transaction that removes an inode reads the count within the transaction. A transaction
+    /// that read it before this inode was counted may not have committed yet. An empty transaction
+    /// waits for it; after that the inode is either removed or stays.
     fn look_up_counted(&self, inode: InodeNumber, first: bool) -> Result<()> {
         if first {
             match self.update(SpaceClass::Freeing, |_| Ok(())) {
@@ -47,7 +47,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Adds to the count; says whether it was zero.
+    /// Adds to the count. Returns whether it was zero.
     pub(crate) fn count(&self, inode: InodeNumber) -> Result<bool> {
         let mut counts = self.open_counts().lock();
         counts.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
@@ -56,13 +56,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(*count == 1)
     }
 
-    /// Whether somebody has the inode open.
+    /// Whether the inode is open.
     pub(crate) fn is_acquired(&self, inode: InodeNumber) -> bool {
         self.open_counts().lock().contains_key(&inode)
     }
 
-    /// Takes back one [`acquire`](Self::acquire). Never blocks for long: reclaiming the space is
-    /// background work.
+    /// Undoes one [`acquire`](Self::acquire). It never blocks for long: background work frees the
+    /// space.
     pub fn release(&self, inode: InodeNumber) {
         let mut counts = self.open_counts().lock();
         if let Some(count) = counts.get_mut(&inode) {
@@ -74,8 +74,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Call when a descriptor that was open for writing is closed: a transaction point if the mask
-    /// has `close`.
+    /// Call this when a descriptor that was open for writing is closed: a transaction point if the
+    /// mask has `close`.
     ///
     /// # Errors
     /// Those of the transaction point.
@@ -94,12 +94,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.event(TransactionMask::FSYNC)
     }
 
-    /// One bounded step of giving back the space of removed and truncated files. Returns whether
-    /// there may be more to do at once. What a power cut left is found and continued like
-    /// everything else.
+    /// One bounded step of freeing the space of removed and truncated files. Returns whether there
+    /// may be more to do at once. Orphans that a power cut left are found and continued in the same
+    /// way.
     ///
     /// # Errors
-    /// Those of a commit. Damage in one orphan leaves only that one behind.
+    /// Those of a commit. A damaged orphan is skipped; the others are processed.
     pub(crate) fn reclaim_step(&self) -> Result<bool> {
         let parameters = self.parameters();
         let mut behind = 0;
@@ -121,8 +121,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             match step {
                 Ok(Progress::Done | Progress::More) => return Ok(true),
                 Ok(Progress::Held) | Err(Error::CorruptMetadata { .. }) => {}
-                // With `volume full` masked out there may be no space even for this until somebody
-                // commits or rolls back.
+                // With `volume full` masked out, there may be no space even for this until a
+                // transaction point or a rollback.
                 Err(Error::NoSpace) => {
                     self.engine.wake_reclaim();
                     return Ok(false);

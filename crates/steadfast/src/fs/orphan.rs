@@ -1,10 +1,10 @@
-//! Orphans: inodes that have no name, or extents behind their end, and whose space is still to be
-//! given back.
+//! Orphans: inodes without a name, or with extents behind their end, whose space is still to be
+//! freed.
 //!
-//! The key is (0, Orphan, inode number), the value one byte, 0. The record is written in the batch
-//! that makes the inode an orphan and goes in the batch that ends it, so whatever a power cut
-//! leaves is found again without a search. Each step removes at most [`STEP_KEYS`] keys and leaves
-//! a state from which the next one continues.
+//! The key is (0, Orphan, inode number), the value one byte, 0. The batch that makes the inode an
+//! orphan writes the record, and the batch that ends it removes the record. So orphans that a power
+//! cut leaves are found without a search. Each step removes at most [`STEP_KEYS`] keys and leaves a
+//! state from which the next step continues.
 
 use alloc::vec::Vec;
 
@@ -20,13 +20,13 @@ use crate::memory;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 
-/// Most keys that one step removes.
+/// Limit of the keys that one step removes.
 pub(crate) const STEP_KEYS: usize = 56;
 
-/// Most keys of an inode that the operation which removes its last name deletes itself.
+/// Limit of the keys that an operation deletes itself when it removes an inode's last name.
 const BURY_KEYS: usize = 24;
 
-/// What a step has done.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// The inode is no orphan any more.
@@ -55,7 +55,7 @@ pub(crate) fn following(view: &impl KeyspaceRead, behind: u64) -> Result<Option<
     Ok(found.map(|(key, _)| InodeNumber(key.suffix())))
 }
 
-/// The keys of an inode behind its attributes.
+/// The keys of an inode after its attributes.
 fn body(inode: InodeNumber) -> (Key, Key) {
     let first = Key::inode(inode);
     let mut last = first;
@@ -63,7 +63,7 @@ fn body(inode: InodeNumber) -> (Key, Key) {
     (first.successor().unwrap_or(last), last)
 }
 
-/// Up to `limit` keys of an inode with the blocks that they hold, and whether these are all.
+/// Up to `limit` keys of an inode with the blocks that they hold, and whether these are all keys.
 fn keys<K: Keyspace>(
     tx: &Tx<'_, K>,
     inode: InodeNumber,
@@ -83,8 +83,8 @@ fn keys<K: Keyspace>(
     Ok((found, all))
 }
 
-/// Ends an inode that has just lost its last name: deletes it where that is little work and nobody
-/// has it open, and else leaves it as an orphan.
+/// Ends an inode that has just lost its last name: deletes it if that is little work and it is not
+/// open. Otherwise it stays as an orphan.
 pub(crate) fn bury<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,
@@ -99,7 +99,7 @@ pub(crate) fn bury<K: Keyspace>(
                 tx.delete(&key)?;
             }
             tx.delete(&Key::inode(inode))?;
-            // With a name it was an orphan only while it was being truncated.
+            // An inode with a name was an orphan only while it was being truncated.
             return if attributes.has(FLAG_TRUNCATING) {
                 tx.delete(&Key::orphan(inode))
             } else {

@@ -7,7 +7,7 @@ pub(crate) struct Parameters {
     pub block_size: u32,
     /// Bytes under one data checksum: min(block size, 4096).
     pub granule: u32,
-    /// Largest file that is kept inside the tree, bytes.
+    /// Largest file that is stored in the tree, bytes.
     pub inline_max: usize,
     /// Longest name, bytes; at most 255.
     pub name_max: usize,
@@ -31,7 +31,7 @@ impl Parameters {
         offset / self.block()
     }
 
-    /// Number of blocks that `bytes` bytes from the start of a file reach into.
+    /// Number of blocks that the first `bytes` bytes of a file reach into.
     pub fn blocks_for(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.block())
     }

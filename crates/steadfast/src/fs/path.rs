@@ -1,9 +1,9 @@
-//! Operations by path, for programs that use a volume without a kernel in front of it.
+//! Operations by path, for programs that use a volume without a kernel.
 //!
-//! A path is bytes with slashes between names; it starts at the root whether it begins with a slash
-//! or not. `.`, `..` and symbolic links work as in POSIX; at most [`LINKS_MAX`] links are followed.
-//! Names are looked up one after the other, so a path walk is as atomic as it is on any POSIX
-//! system: each step is.
+//! A path is bytes with slashes between names. It starts at the root, with or without a leading
+//! slash. `.`, `..` and symbolic links work as in POSIX; at most [`LINKS_MAX`] links are followed.
+//! Names are looked up one after the other. So a path walk is as atomic as on any POSIX system:
+//! each step is.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -20,49 +20,46 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// Most symbolic links that one path walk follows.
+/// Limit of the symbolic links that one path walk follows.
 pub const LINKS_MAX: usize = 40;
 
-/// Names that a path walk looks up with one look at the tree, so that changes need not wait for a
-/// long path.
+/// Names that a path walk looks up under one reader, so that changes need not wait for a long path.
 const NAMES_AT_ONCE: usize = 64;
 
 /// Entries read at once.
 const LIST_CHUNK: usize = 64;
 
-/// Where a path leads.
+/// The end of a path walk.
 pub(crate) struct Walked {
     /// The directory of the last name.
     pub directory: InodeNumber,
-    /// The last name; empty where the path ends in a directory that was reached without one (`/`,
+    /// The last name; empty if the path ends in a directory that was reached without one (`/`,
     /// `a/..`).
     pub name: Vec<u8>,
-    /// What is there.
+    /// The attributes found there, if any.
     pub found: Option<Attributes>,
 }
 
-/// How far a walk came with one look at the tree.
+/// How far a walk came under one reader.
 enum Walk {
-    /// The end of the path: directory, where in the path the last name is (empty: there is none),
-    /// what is there.
+    /// The end of the path: directory, position of the last name in the path (empty: there is
+    /// none), and the attributes found there.
     End(InodeNumber, Range<usize>, Option<Attributes>),
-    /// A directory on the way, and how much of the path is behind it.
+    /// A directory on the path, and the position of the rest of the path.
     On(InodeNumber, usize),
-    /// A symbolic link to follow, the directory that it is in, and how much of the path is behind
-    /// it.
+    /// A symbolic link to follow, its directory, and the position of the rest of the path.
     Link(InodeNumber, InodeNumber, usize),
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Follows a path. `follow`: also a symbolic link that is its last name.
+    /// Follows a path. `follow`: a symbolic link as the last name is followed too.
     pub(crate) fn walk(&self, path: &[u8], follow: bool) -> Result<Walked> {
         self.walk_to(path, follow, |directory, name, found| {
             Ok(Walked { directory, name: memory::copy(name)?, found })
         })
     }
 
-    /// Follows a path, and passes to `end` where it leads, without a copy of the name; see
-    /// [`Walked`].
+    /// Follows a path and passes its end to `end`, without a copy of the name; see [`Walked`].
     fn walk_to<T>(
         &self,
         path: &[u8],
@@ -70,7 +67,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         end: impl FnOnce(InodeNumber, &[u8], Option<Attributes>) -> Result<T>,
     ) -> Result<T> {
         let mut directory = InodeNumber::ROOT;
-        // What is left of the path; and behind a link its target with that.
+        // The rest of the path; after a link, its target followed by that rest.
         let mut rest = path;
         let mut followed: Vec<u8>;
         let mut links = 0;
@@ -99,8 +96,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Follows a path from a directory to its end, or to a link that is followed, or
-    /// [`NAMES_AT_ONCE`] names. A slash at the end asks for a directory.
+    /// Follows a path from a directory: to its end, to a link that is followed, or for
+    /// [`NAMES_AT_ONCE`] names. A trailing slash requires a directory.
     fn walk_on(&self, directory: InodeNumber, path: &[u8], follow: bool) -> Result<Walk> {
         let parameters = self.parameters();
         let reader = self.engine.reader()?;
@@ -142,8 +139,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Walk::On(at.0, start))
     }
 
-    /// The attributes of what a path leads to. `follow`: the last name may be a symbolic link, and
-    /// it is followed.
+    /// The attributes of the inode that a path leads to. `follow`: if the last name is a symbolic
+    /// link, it is followed.
     ///
     /// ```
     /// # use steadfast::{FormatOptions, OpenOptions, Volume, testing::TestPlatform};
@@ -175,16 +172,17 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(walked)
     }
 
-    /// All bytes of a file.
+    /// Reads all bytes of a file.
     ///
     /// # Errors
-    /// Those of [`resolve`](Self::resolve) and [`read`](Self::read); `OutOfMemory` where the file
-    /// is larger than memory.
+    /// Those of [`resolve`](Self::resolve) and [`read`](Self::read); `OutOfMemory` if the file is
+    /// larger than memory.
     pub fn file_read_all(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         self.open_file(path, &FileOptions::new().read(true))?.read_all()
     }
 
-    /// Makes a file hold exactly `data`; creates it with permissions 0644 where it does not exist.
+    /// Replaces the content of a file by `data`; creates it with permissions 0644 if it does not
+    /// exist.
     ///
     /// ```
     /// # use steadfast::{FormatOptions, OpenOptions, Volume, testing::TestPlatform};
@@ -212,11 +210,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         file.close()
     }
 
-    /// Makes a directory and those above it that do not exist, with permissions 0755. That it
-    /// exists is no error.
+    /// Makes a directory and its missing parents, with permissions 0755. An existing directory is
+    /// no error.
     ///
     /// # Errors
-    /// `NotADirectory` where something else has one of the names; those of
+    /// `NotADirectory` if one of the names exists and is no directory; those of
     /// [`create`](Self::create).
     pub fn create_directory_all(&self, path: impl AsRef<[u8]>) -> Result<Attributes> {
         let path = path.as_ref();
@@ -245,7 +243,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(made)
     }
 
-    /// Makes a symbolic link at `path` that leads to `target`.
+    /// Makes a symbolic link at `path` to `target`.
     ///
     /// # Errors
     /// Those of [`create`](Self::create).
@@ -266,7 +264,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn directory_entries(&self, path: impl AsRef<[u8]>) -> Result<Vec<DirectoryEntry>> {
         let directory = self.resolve(path, true)?.inode;
         let mut all = Vec::new();
-        // Cookie 2 is behind `..`.
+        // Cookie 2 is that of `..`.
         let mut cookie = 2;
         loop {
             let entries = self.read_directory(directory, cookie, LIST_CHUNK)?;
@@ -279,7 +277,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Renames by path; symbolic links as last names are renamed or replaced themselves.
+    /// Renames by path. A symbolic link as the last name is itself renamed or replaced.
     ///
     /// # Errors
     /// Those of [`resolve`](Self::resolve) and [`rename`](Self::rename).
@@ -295,7 +293,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Removes a file, or a directory with everything in it. Symbolic links are removed, not
-    /// followed. An error leaves what was not reached yet; under a mask without `unlink` and
+    /// followed. After an error, entries not reached yet remain. Under a mask without `unlink` and
     /// `rmdir` the removal is part of one transaction.
     ///
     /// ```
@@ -318,7 +316,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if found.kind != FileKind::Directory {
             return self.unlink(top.directory, &top.name);
         }
-        // Directories on the way down, each with its place in its parent.
+        // Open directories on the way down, each with its place in its parent.
         let mut open = Vec::new();
         memory::push(&mut open, (top.directory, top.name, found.inode))?;
         while let Some((_, _, directory)) = open.last() {

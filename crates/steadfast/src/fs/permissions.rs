@@ -1,6 +1,6 @@
-//! Permission bits and POSIX ACLs together: the access ACL and the bits are kept in step both ways,
-//! and new inodes take theirs from the default ACL of their directory or, where it has none, from
-//! the umask.
+//! Permission bits and POSIX ACLs: a change of the access ACL updates the bits, and a change of the
+//! bits updates the ACL. New inodes take theirs from the default ACL of their directory or, without
+//! one, from the umask.
 
 use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
@@ -14,16 +14,16 @@ use crate::fs::tx::Tx;
 use crate::fs::xattr::{ACL_ACCESS, ACL_DEFAULT, HEADER_LEN, erase, find, store};
 use crate::types::InodeNumber;
 
-/// Most pieces of an ACL: a directory's is copied twice, to its new subdirectory, in the batch that
-/// makes it.
+/// Limit of the pieces of an ACL: a directory's default ACL is copied twice to a new subdirectory,
+/// in the batch that makes it.
 const ACL_PIECES_MAX: usize = 16;
 
-/// Sets one of the two ACLs from an attribute value. An access ACL sets the permission bits as
-/// well, and is stored only where they cannot say it alone. The caller stores the inode.
+/// Sets one of the two ACLs from an attribute value. An access ACL also sets the permission bits,
+/// and is stored only if the bits alone cannot express it. The caller stores the inode.
 ///
 /// # Errors
-/// `InvalidArgument` (not an ACL), `NotPermitted` (a default ACL on something else than a
-/// directory), `ValueTooLong`, `AlreadyExists` and `NoAttribute` as `mode` asks.
+/// `InvalidArgument` (not an ACL), `NotPermitted` (a default ACL on a non-directory),
+/// `ValueTooLong`, `AlreadyExists` and `NoAttribute` as `mode` requires.
 pub(crate) fn set_acl<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -76,8 +76,8 @@ fn put_acl<K: Keyspace>(
     Ok(())
 }
 
-/// chmod: sets the permission bits in the inode, which the caller stores, and in the access ACL
-/// where there is one.
+/// chmod: sets the permission bits in the inode and, if there is one, in the access ACL. The caller
+/// stores the inode.
 pub(crate) fn change_permissions<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,

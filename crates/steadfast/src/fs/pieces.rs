@@ -1,8 +1,8 @@
 //! Values that are larger than one item: cut into pieces under consecutive suffixes.
 //!
-//! A reader joins pieces until it has the length that it expects, so the length of a piece is the
-//! writer's choice. A value has at most [`PIECES_MAX`] pieces, so that writing one fits a batch
-//! beside the rest of its operation.
+//! A reader joins pieces until it has the expected length, so the writer chooses the length of a
+//! piece. A value has at most [`PIECES_MAX`] pieces, so writing one fits a batch beside the rest of
+//! its operation.
 
 use alloc::vec::Vec;
 
@@ -14,10 +14,10 @@ use crate::fs::tx::Tx;
 use crate::memory;
 use crate::types::InodeNumber;
 
-/// Most pieces of one value.
+/// Limit of the pieces of one value.
 pub(crate) const PIECES_MAX: usize = 48;
 
-/// Where a value is: its pieces are under `suffix`, `suffix + 1` and so on.
+/// Place of a value: its pieces are under `suffix`, `suffix + 1` and so on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub inode: InodeNumber,
@@ -35,10 +35,10 @@ impl Place {
     }
 }
 
-/// Writes a value in place of the one that is there, if any.
+/// Writes a value and replaces the present one, if any.
 ///
 /// # Errors
-/// `ValueTooLong` where it needs too many pieces.
+/// `ValueTooLong` if it needs too many pieces.
 pub(crate) fn store<K: Keyspace>(tx: &mut Tx<'_, K>, place: Place, value: &[u8]) -> Result<()> {
     let piece_len = tx.value_len_max().max(1);
     let count = value.len().div_ceil(piece_len).max(1);
@@ -72,7 +72,7 @@ fn remove_from<K: Keyspace>(tx: &mut Tx<'_, K>, place: Place, first: usize) -> R
 /// Appends pieces, starting with number `first`, to `value` until it has `length` bytes.
 ///
 /// # Errors
-/// `CorruptMetadata` where a piece is missing or the pieces are longer than `length`.
+/// `CorruptMetadata` if a piece is missing or the pieces are longer than `length`.
 pub(crate) fn load(
     view: &impl KeyspaceRead,
     place: Place,

@@ -1,6 +1,6 @@
-//! Bringing a file into the state that a change of its data or size starts from: no inline data
-//! where extents are to be, no extents left behind its end, no stale bytes in its last block.
-//! Nothing here changes what a reader sees. Callers hold the inode's data lock.
+//! Prepares a file for a change of its data or size: no inline data where extents are to be, no
+//! extents left behind its end, no stale bytes in its last block. Nothing here changes what a
+//! reader sees. Callers hold the inode's data lock.
 
 use alloc::vec::Vec;
 
@@ -20,8 +20,8 @@ use crate::types::InodeNumber;
 use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Moves inline data to blocks, so that the file can have extents. A truncation to nothing that
-    /// goes on makes the file an inline one at its end, so it is brought to an end first.
+    /// Moves inline data to blocks, so that the file can have extents. An unfinished truncation to
+    /// size 0 makes the file an inline one when it ends, so it is finished first.
     pub(crate) fn spill(&self, inode: InodeNumber) -> Result<()> {
         let parameters = self.parameters();
         let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;
@@ -46,8 +46,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Prepares a file for an end of `size` bytes: finishes a pending truncation and zeroes a stale
-    /// tail, unless the blocks about to be written include it.
+    /// Prepares a file for an end of `size` bytes. It finishes a pending truncation and zeroes a
+    /// stale tail, unless the blocks to be written include the tail.
     pub(crate) fn prepare_growth(
         &self,
         inode: InodeNumber,
@@ -74,7 +74,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Removes all extents behind the end of the file that a truncation has left.
+    /// Removes all extents that a truncation has left behind the end of the file.
     pub(crate) fn finish_truncation(&self, inode: InodeNumber) -> Result<()> {
         let parameters = self.parameters();
         loop {

@@ -1,5 +1,4 @@
-//! Making written blocks part of a file, in one batch: what the control plane does at the end of a
-//! write.
+//! Making written blocks part of a file, in one batch: the last step of a write.
 
 use alloc::vec::Vec;
 
@@ -14,8 +13,8 @@ use crate::fs::tx::Tx;
 use crate::memory;
 use crate::types::{BlockRun, Generation, InodeNumber};
 
-/// Most keys that the extents of one batch change; the rest is for the inode and what joins or
-/// splits beside them.
+/// Limit of the keys that the extents of one batch change. The rest of the batch is for the inode
+/// and for extents that are merged or split beside them.
 pub(crate) const EXTENT_CHANGES_MAX: usize = 58;
 
 /// Blocks that hold new data of a file.
@@ -23,12 +22,12 @@ pub(crate) const EXTENT_CHANGES_MAX: usize = 58;
 pub(crate) struct Part {
     /// Index of the first block within the file.
     pub index: u64,
-    /// Where they are.
+    /// Their addresses.
     pub run: BlockRun,
-    /// Set where they belonged to an unwritten extent of the file and were written in place; else
+    /// Set if they belonged to an unwritten extent of the file and were written in place; otherwise
     /// they are reserved.
     pub in_place: Option<Generation>,
-    /// Of each granule; empty: unwritten.
+    /// Checksum of each granule; empty: unwritten.
     pub checksums: Vec<u32>,
 }
 
@@ -37,18 +36,18 @@ pub(crate) struct Part {
 pub(crate) struct Plan {
     /// First block that is replaced.
     pub from: u64,
-    /// Block behind the last one that is replaced.
+    /// Block after the last one that is replaced.
     pub end: u64,
-    /// What is there afterwards, in order; a gap becomes a hole.
+    /// The new parts, in order; a gap becomes a hole.
     pub parts: Vec<Part>,
-    /// The file is at least this long afterwards, bytes.
+    /// Minimum size of the file afterwards, bytes.
     pub size: u64,
-    /// Whether the file's times change. Not where a reader sees no difference: such a step may be
-    /// followed by one that fails, and then nothing has happened.
+    /// Whether the file's times change. They do not for a step without a visible effect: a later
+    /// step may fail, and then nothing has happened.
     pub times: bool,
 }
 
-/// How many extents a run of written blocks needs.
+/// Number of extents that a run of written blocks needs.
 pub(crate) fn extents_needed(blocks: u64, extent_max: u32) -> usize {
     usize::try_from(blocks.div_ceil(u64::from(extent_max.max(1)))).unwrap_or(usize::MAX)
 }
@@ -56,7 +55,7 @@ pub(crate) fn extents_needed(blocks: u64, extent_max: u32) -> usize {
 /// Replaces the extents of the range, updates size, times and flags, and stores the inode.
 ///
 /// # Errors
-/// `Unsupported` where the plan needs more than one batch.
+/// `Unsupported` if the plan needs more than one batch.
 pub(crate) fn publish<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -114,10 +113,10 @@ pub(crate) fn publish<K: Keyspace>(
     attributes.store(tx, inode)
 }
 
-/// Writes into a file that is kept in the tree; `data` ends within the largest inline size.
+/// Writes into a file that is stored in the tree; `data` ends within the largest inline size.
 ///
 /// # Errors
-/// `Busy` where the file has extents by now.
+/// `Busy` if the file has extents by now.
 pub(crate) fn write_inline<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,
@@ -142,14 +141,14 @@ pub(crate) fn write_inline<K: Keyspace>(
     attributes.store(tx, inode)
 }
 
-/// Clears TAIL_STALE where nothing stale can be: the tail is a hole or unwritten.
+/// Clears TAIL_STALE if nothing can be stale: the tail is a hole or unwritten.
 pub(crate) fn clear_tail_stale<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber) -> Result<()> {
     let mut attributes = Inode::load_regular(tx, inode)?;
     attributes.set(FLAG_TAIL_STALE, false);
     attributes.store(tx, inode)
 }
 
-/// Sets times, and a larger size, after the allocation of a range was changed.
+/// Sets times, and a larger size, after the allocation of a range has changed.
 pub(crate) fn finish_allocation<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,

@@ -1,8 +1,8 @@
-//! Reading data: look up where it is, pin it, and move it to the caller outside all locks, each
-//! granule checked.
+//! Reading data: the reader looks up the extents and pins their blocks. It then reads them for the
+//! caller outside all locks, and checks each granule.
 //!
 //! One call sees one state of up to [`STEP_BYTES`] (in up to [`STEP_EXTENTS`] extents); a longer
-//! one is read in steps.
+//! read is done in steps.
 
 use alloc::vec::Vec;
 
@@ -20,19 +20,19 @@ use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
-/// Most bytes read in one step.
+/// Limit of the bytes read in one step.
 const STEP_BYTES: usize = 1 << 20;
-/// Most extents read in one step.
+/// Limit of the extents read in one step.
 const STEP_EXTENTS: usize = 256;
 
-/// What one step reads: `length` bytes, of which the written ones are in `extents`.
+/// The data that one step reads: `length` bytes; written ones are in `extents`.
 struct Step {
     length: usize,
     extents: Vec<Mapped>,
 }
 
-/// Finds the extents of `length` bytes from `offset`, which lie within the file; fewer bytes where
-/// there are many.
+/// Finds the extents of `length` bytes from `offset`, which lie within the file. With many extents
+/// it covers fewer bytes.
 fn plan(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
@@ -60,18 +60,18 @@ fn plan(
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Fills the front of `buffer` from byte `offset`, returns how many bytes (fewer only at the
-    /// end of the file). Holes read as zeros. Every byte is checked; up to 1 MiB in up to 256
-    /// extents is one state of the file.
+    /// Fills the start of `buffer` from byte `offset`. Returns the number of bytes, which is
+    /// smaller only at the end of the file. Holes read as zeros. Every byte is checked. Up to 1 MiB
+    /// in up to 256 extents comes from one state of the file.
     ///
     /// # Errors
-    /// `CorruptData` where data does not match its checksum; `IsADirectory`, `NotARegularFile`,
+    /// `CorruptData` if data does not match its checksum; `IsADirectory`, `NotARegularFile`,
     /// `Stale`, `Medium`.
     pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.read_with(inode, offset, buffer, true)
     }
 
-    /// [`read`](Self::read) that leaves the access time alone (O_NOATIME).
+    /// As [`read`](Self::read), without changing the access time (O_NOATIME).
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -98,8 +98,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(count)
     }
 
-    /// Like [`read`](Self::read) without renewing the access time; also returns the attributes seen
-    /// first.
+    /// As [`read`](Self::read), without renewing the access time; also returns the attributes of
+    /// the first step.
     pub(crate) fn read_data(
         &self,
         inode: InodeNumber,
@@ -110,8 +110,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         loop {
             let (mut from, rest) = (offset.saturating_add(done as u64), &mut buffer[done..]);
             let (count, attributes) = match self.read_step(inode, from, rest) {
-                // What was just rolled back may be in use for something else by now: look it up
-                // once more.
+                // After a rollback the blocks may have been reused: look the extents up once more.
                 Err(Error::CorruptData { .. }) => {
                     self.engine.note_repeated_read();
                     self.read_step(inode, from, rest)?
@@ -162,7 +161,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok((step.length, attributes))
     }
 
-    /// Fills `buffer`, which is the file from `offset`, with the extents and with zeros between
+    /// Fills `buffer`, which starts at `offset` of the file, from the extents, with zeros between
     /// them.
     fn read_extents(
         &self,
@@ -237,8 +236,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Looks for a copy of a granule that matches its checksum on a medium that keeps several, and
-    /// reports the bad ones.
+    /// On a medium that keeps several copies, searches for a copy of a granule that matches its
+    /// checksum. Reports the bad copies.
     fn read_other_copy(&self, position: u64, bytes: &mut [u8], expected: u32) -> bool {
         let medium = &self.engine.store().medium;
         let copies = medium.copies();

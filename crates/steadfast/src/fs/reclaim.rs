@@ -1,8 +1,9 @@
-//! Operations that find no space: what is brought back for them, and how often they are tried again.
+//! Operations that find no space: what is brought back for them, and how often they are tried
+//! again.
 //!
 //! The engine brings back what waits for a transaction point, and says whether one is worth it
-//! ([`Shortage`]). What removed files and deleted snapshots still hold comes back in steps, which are
-//! done here where they are needed, as background work would do them.
+//! ([`Shortage`]). What removed files and deleted snapshots still hold comes back in steps, which
+//! are done here where they are needed, as background work would do them.
 
 use steadfast_media::Medium;
 
@@ -12,14 +13,14 @@ use crate::error::{Error, Result};
 use crate::platform::Platform;
 use crate::volume::Volume;
 
-/// How often an operation tries again before it reports that there is no space: behind a checkpoint
-/// that was under way, a transaction point, and what removed files and deleted snapshots held. The
-/// last one is for what others have taken meanwhile.
+/// How often an operation is retried before it reports that there is no space. The causes are: a
+/// checkpoint in progress, a transaction point, and the blocks of removed files and deleted
+/// snapshots. The last retry covers blocks that other operations have taken meanwhile.
 pub(super) const RECLAIM_TRIES: u32 = 4;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Space ran out: brings some back, where that is possible. `true`: try again, which was done
-    /// `tries` times before.
+    /// Space ran out: reclaims some if possible. `tries` counts the earlier attempts. `true`:
+    /// retry.
     pub(super) fn reclaim(&self, wanted: Shortage, tries: u32) -> Result<bool> {
         let again = tries < RECLAIM_TRIES && self.bring_back(wanted)?;
         if !again && tries > 0 {
@@ -41,8 +42,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(self.give_back_files(wanted)? || self.engine.delete_for_room()?)
     }
 
-    /// Gives back what removed files hold, until what was wanted fits behind a transaction point.
-    /// `true`: something is back.
+    /// Frees the blocks of removed files until the wanted change fits after a transaction point.
+    /// `true`: some were freed.
     fn give_back_files(&self, wanted: Shortage) -> Result<bool> {
         let mut any = false;
         while self.reclaim_step()? {
@@ -57,8 +58,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(any)
     }
 
-    /// Brings back what removed files and deleted snapshots still hold, until
-    /// [`available_bytes`](Self::available_bytes) says `bytes` or nothing is left to come back.
+    /// Frees the blocks of removed files and deleted snapshots. It stops when
+    /// [`available_bytes`](Self::available_bytes) reaches `bytes` or none are left.
     ///
     /// # Errors
     /// Those of the medium; `ReadOnly`, `Poisoned`.
@@ -72,8 +73,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Waits until there is room for so many blocks of data, or nothing that was removed is left to
-    /// come back.
+    /// Waits until there is room for `blocks` of data, or no removed file or deleted snapshot has
+    /// blocks left to free.
     ///
     /// # Errors
     /// `NoSpace`: they do not fit.

@@ -1,9 +1,9 @@
-//! Moving the blocks of files without changing the files: what making a volume smaller and
-//! defragmenting need.
+//! Moving the blocks of files without changing the files, for making a volume smaller and for
+//! defragmenting.
 //!
-//! A move copies blocks with the checksums that they have, bad ones included: what could not be
-//! read before cannot be read afterwards, and never reads as something else. It is one batch, which
-//! only goes through where the file still has exactly the extents that were copied; times and size
+//! A move copies blocks with the checksums that they have, bad ones included. Data that was
+//! unreadable before stays unreadable, and never reads as something else. A move is one batch,
+//! which only commits if the file still has exactly the extents that were copied. Times and size
 //! stay. Each step is bounded in bytes and in keys.
 //!
 //! Blocks that several extents name would be there once more for the one that moves. Defragmenting
@@ -27,9 +27,9 @@ use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 use crate::volume::Volume;
 
-/// Most bytes moved in one step.
+/// Limit of the bytes moved in one step.
 const STEP_BYTES: u64 = 1 << 20;
-/// Most extents that one step replaces, and most that it makes.
+/// Limit of the extents that one step replaces, and of those that it makes.
 const STEP_EXTENTS: usize = 24;
 
 /// How the data of a file lies on the volume.
@@ -37,24 +37,23 @@ const STEP_EXTENTS: usize = 24;
 pub struct Fragmentation {
     /// Blocks in extents.
     pub blocks: u64,
-    /// Extents: one key each; long runs are in several, whose length is capped.
+    /// Extents: one key each. A long run is in several extents, because their length is limited.
     pub extents: u64,
-    /// Runs of blocks that follow each other in the file and on the volume; 1 is as good as it
-    /// gets.
+    /// Runs of blocks that follow each other in the file and on the volume; 1 is the optimum.
     pub runs: u64,
 }
 
-/// Where defragmenting a file goes on. Start with the default.
+/// Where defragmenting a file continues. Start with the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DefragmentCursor {
     /// Index of the next block within the file.
     pub block: u64,
-    /// Where the blocks before it end on the volume; 0: not known.
+    /// Where the preceding blocks end on the volume; 0: unknown.
     pub goal: u64,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// How the data of a regular file lies on the volume. Looks at every extent.
+    /// Fragmentation of the data of a regular file. Reads every extent.
     ///
     /// # Errors
     /// `IsADirectory`, `NotARegularFile`, `Stale`, and those of reading.
@@ -77,13 +76,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// One bounded step of bringing the blocks of a regular file together; the file can be in use.
-    /// Returns where to go on, `None` at the end of the file. Space that a step frees comes back
-    /// with the next checkpoint.
+    /// One bounded step of making the blocks of a regular file contiguous; the file can be in use.
+    /// Returns where to continue, `None` at the end of the file. Space that a step frees is
+    /// reusable after the next checkpoint.
     ///
     /// # Errors
     /// `IsADirectory`, `NotARegularFile`, `Stale`, `ReadOnly`, `Poisoned`, `Held`, and the
-    /// medium's. Where there is no room to bring blocks together they stay where they are.
+    /// medium's. Without room for contiguous blocks they stay where they are.
     pub fn defragment_step(
         &self,
         inode: InodeNumber,
@@ -118,8 +117,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Some(DefragmentCursor { block: next, goal }))
     }
 
-    /// The start of a free run for this many blocks, or of the longest that is found near the place
-    /// where new data goes.
+    /// The start of a free run for this many blocks, or of the longest run found near the place for
+    /// new data.
     fn place_for(&self, blocks: u64) -> Result<Option<BlockAddress>> {
         match self.reserve(blocks.max(1), 1, None, SpaceClass::Normal) {
             Ok(run) => {
@@ -131,9 +130,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Extents of a file from block `from` on, as many as one step can move: written ones that
-    /// follow each other without a hole, or one that is unwritten or shared. Only such as are
-    /// `wanted`.
+    /// Extents of a file from block `from` on, as many as one step can move. They are written
+    /// extents that follow each other without a hole, or one extent that is unwritten or shared.
+    /// Only extents for which `wanted` is true.
     fn neighbours(
         &self,
         inode: InodeNumber,
@@ -167,8 +166,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(old)
     }
 
-    /// Moves extents whose blocks are `wanted` to somewhere else, a few from block `from` of the
-    /// file on; for making a volume smaller. Returns where to go on in the file.
+    /// Moves extents whose blocks are `wanted` elsewhere, a few at a time from block `from` of the
+    /// file on; for making a volume smaller. Returns the block of the file to continue at.
     pub(crate) fn move_away(
         &self,
         inode: InodeNumber,
@@ -178,7 +177,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let _guard = self.inode_lock(inode);
         let mut old = self.neighbours(inode, from, wanted)?;
         let mut rest = None;
-        // Where there is little room, little moves at a time.
+        // With little room, little moves at a time.
         loop {
             let Some(last) = old.last() else { return Ok(None) };
             let next = last.end();
@@ -205,9 +204,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Moves extents that follow each other to new blocks, if `accept` likes those. Returns where
-    /// the new ones end. `rest`: what the last extent has behind the part that moves. The caller
-    /// holds the inode's lock.
+    /// Moves extents that follow each other to new blocks, if `accept` agrees to those. Returns
+    /// where the new blocks end. `rest`: the part of the last extent after the moved part. The
+    /// caller holds the inode's lock.
     fn move_extents(
         &self,
         inode: InodeNumber,
@@ -258,7 +257,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Reserves so many blocks, in a few runs.
+    /// Reserves `blocks` blocks, in a few runs.
     fn reserve_runs(
         &self,
         blocks: u64,
@@ -289,7 +288,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(runs)
     }
 
-    /// Copies the blocks of extents, as they are, to `runs`, which are as long together.
+    /// Copies the blocks of extents unchanged to `runs`, which have the same total length.
     fn copy_blocks(&self, old: &[Mapped], runs: &[BlockRun]) -> Result<()> {
         let block = self.engine.superblock().block_size as usize;
         let blocks: u64 = runs.iter().map(|run| run.count).sum();
@@ -315,18 +314,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-/// How often the next block of the file is not the next one on the volume, when the blocks before
-/// these runs end at `goal` (0: not known).
+/// How often the next block of the file is not the next block on the volume. The blocks before
+/// these runs end at `goal` (0: unknown).
 fn breaks(goal: u64, runs: impl Iterator<Item = BlockRun>) -> usize {
     let mut previous = (goal != 0).then_some(goal);
     runs.filter(|run| previous.replace(run.end()).is_some_and(|end| end != run.start.0)).count()
 }
 
-/// Removes exactly these extents from a file, but for the `rest` of the last one; returns their
+/// Removes exactly these extents from a file, except the `rest` of the last one. Returns their
 /// checksums.
 ///
 /// # Errors
-/// `Busy` where the file does not have them any more.
+/// `Busy` if the file no longer has them.
 fn take_out<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,
@@ -357,7 +356,7 @@ fn take_out<K: Keyspace>(
     Ok(checksums)
 }
 
-/// What replaces the extents that were taken out.
+/// The replacement for the removed extents.
 struct New<'a> {
     runs: &'a [BlockRun],
     checksums: &'a [u32],

@@ -1,5 +1,5 @@
-//! Changing names: replace, refuse to replace, exchange, leave a whiteout behind; within one
-//! directory or across two.
+//! Changing names: replace, refuse to replace, exchange, leave a whiteout; within one directory or
+//! across two.
 
 use crate::engine::keyspace::Keyspace;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use crate::fs::tx::Tx;
 use crate::fs::{create, dirent, name};
 use crate::types::InodeNumber;
 
-/// More levels than any path can have; only a damaged volume has parents that never end.
+/// More levels than any path can have; only on a damaged volume does a chain of parents never end.
 const DEPTH_MAX: usize = 1 << 20;
 
 /// One side of a rename: a directory and a name in it.
@@ -23,11 +23,11 @@ pub(crate) struct Side<'a> {
     pub name: &'a [u8],
 }
 
-/// Renames `from` to `to`. Names of the same inode are left alone, as POSIX has it.
+/// Renames `from` to `to`. Nothing changes if both name the same inode, as POSIX requires.
 ///
 /// # Errors
 /// `NotFound`, `AlreadyExists` (NoReplace), `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty`,
-/// `MoveIntoSelf`, `TooManyLinks`, `DirectoryFull`, and what a name can be.
+/// `MoveIntoSelf`, `TooManyLinks`, `DirectoryFull`, and those of an invalid name.
 pub(crate) fn rename<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -66,7 +66,7 @@ fn is_directory(entry: &Target) -> bool {
     entry.kind == FileKind::Directory
 }
 
-/// Fails with `MoveIntoSelf` where `directory` is `moved` or below it.
+/// Fails with `MoveIntoSelf` if `directory` is `moved` or below it.
 fn check_not_below<K: Keyspace>(
     tx: &Tx<'_, K>,
     directory: InodeNumber,
@@ -104,7 +104,7 @@ fn update_directory<K: Keyspace>(
     attributes.store(tx, directory)
 }
 
-/// The entry `entry` is now in `directory`.
+/// Updates the inode of `entry`, which is now in `directory`.
 fn update_moved<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     entry: &Target,
@@ -145,7 +145,7 @@ fn replace<K: Keyspace>(
         }
         None => tx.delete(&from_key)?,
     }
-    // A subdirectory counts for where it goes unless it takes the place of another one.
+    // A moved subdirectory adds a link to its new parent, unless it replaces another subdirectory.
     let moves = i64::from(is_directory(&source));
     let leaves = if whiteout.is_some() { 0 } else { -1 };
     update_directory(tx, from.directory, leaves, if across { -moves } else { 0 })?;

@@ -13,8 +13,8 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// The first byte of data at or after `offset`, or the first of a hole; unwritten extents are
-/// holes, the end is one.
+/// The first byte of data at or after `offset`, or the first byte of a hole. Unwritten extents and
+/// the end of the file are holes.
 fn find(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
@@ -46,10 +46,10 @@ fn find(
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// SEEK_DATA and SEEK_HOLE: the first offset at or after `offset` that is data, or in a hole.
-    /// The end of the file counts as a hole, and allocated space without data is one.
+    /// The end of the file and allocated space without data count as holes.
     ///
     /// # Errors
-    /// `NoSuchOffset`: `offset` is at or behind the end, or no data follows. `IsADirectory`,
+    /// `NoSuchOffset`: `offset` is at or after the end, or no data follows. `IsADirectory`,
     /// `NotARegularFile`, `Stale`.
     pub fn seek(&self, inode: InodeNumber, offset: u64, to: SeekTo) -> Result<u64> {
         let reader = self.engine.reader()?;

@@ -1,9 +1,9 @@
 //! Setting the size of a file.
 //!
-//! Shrinking needs no data I/O and no space: it removes extents (more than a batch holds: in steps,
-//! see [`orphan`]) and leaves the last partial block as it is, marked TAIL_STALE. Growing leaves a
-//! hole; before it, the caller has finished a pending truncation and zeroed a stale tail, because
-//! both would show through.
+//! Shrinking needs no data I/O and no space. It removes extents (in steps if they exceed a batch,
+//! see [`orphan`]). It leaves the last partial block unchanged, marked TAIL_STALE. Growing leaves a
+//! hole. Before growing, the caller has finished a pending truncation and zeroed a stale tail,
+//! because the old bytes of both would become visible.
 
 use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::types::InodeNumber;
 /// Sets the size of a regular file and stores the inode.
 ///
 /// # Errors
-/// `FileTooLarge`; `Busy` where the file grows and the caller has not prepared it.
+/// `FileTooLarge`; `Busy` if the file grows and the caller has not prepared it.
 pub(crate) fn set_size<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,

@@ -57,7 +57,7 @@ impl<'k, K: Keyspace> Tx<'k, K> {
         }
     }
 
-    /// Removes `key`; nothing happens where it does not exist.
+    /// Removes `key`; does nothing if it does not exist.
     pub fn delete(&mut self, key: &Key) -> Result<()> {
         let exists = self.keyspace.get_with(key, |_| ())?.is_some();
         match (self.position(key), exists) {
@@ -168,7 +168,7 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
     }
 }
 
-/// Of what the keyspace has and what this transaction has written, the one that comes first.
+/// The first of what the keyspace has and what this transaction has written.
 fn choose(
     below: Option<(Key, Value)>,
     own: Option<(Key, &Value)>,

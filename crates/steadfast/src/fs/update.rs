@@ -14,11 +14,10 @@ use crate::types::{BlockAddress, BlockRun};
 use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Runs one operation as a whole, again where it has to.
+    /// Runs one operation as a whole, and repeats it where necessary.
     ///
     /// # Errors
-    /// Those of the operation; `NoSpace` where a checkpoint cannot help or the mask does not allow
-    /// one.
+    /// Those of the operation; `NoSpace` where a checkpoint cannot help or the mask forbids one.
     pub(crate) fn update<T>(
         &self,
         class: SpaceClass,
@@ -27,7 +26,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.update_with_tries(0, class, operation)
     }
 
-    /// An operation that is not worth a checkpoint: without space it is left out.
+    /// As [`update`](Self::update), but not worth a checkpoint: without space the operation fails.
     pub(crate) fn update_if_room<T>(
         &self,
         operation: impl Fn(&mut Tx<'_, Writer<'_, M, P>>) -> Result<T>,
@@ -35,8 +34,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.update_with_tries(RECLAIM_TRIES, SpaceClass::Normal, operation)
     }
 
-    /// `tries`: how often it counts as tried again; with all of them used up nothing is brought
-    /// back for it.
+    /// `tries`: how many retries count as used already. When all are used, no space is reclaimed.
     fn update_with_tries<T>(
         &self,
         mut tries: u32,
@@ -84,14 +82,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Takes a snapshot of everything accepted so far, which becomes durable with it: a transaction
-    /// point. The work does not depend on the size of the volume or the number of snapshots, but
-    /// for the search for a snapshot of this name.
+    /// point. The work does not depend on the size of the volume. Apart from the search for a
+    /// snapshot of this name it does not depend on the number of snapshots.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidName`, `NameTooLong`; `NoSpace` where the room that removing files
-    /// under a snapshot can need is not there (nothing has changed then); as
-    /// [`transact`](Self::transact). After `OutOfMemory` the snapshot may be there and become
-    /// durable with the next transaction point: [`snapshots`](Self::snapshots) tells.
+    /// `AlreadyExists`, `InvalidName`, `NameTooLong`; as [`transact`](Self::transact). `NoSpace` if
+    /// there is no room for removing files under the snapshot; nothing has changed then. After
+    /// `OutOfMemory` the snapshot may exist and become durable with the next transaction point;
+    /// [`snapshots`](Self::snapshots) tells.
     pub fn snapshot_create(&self, name: &str) -> Result<Snapshot> {
         let mut tries = 0;
         loop {

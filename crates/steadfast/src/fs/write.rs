@@ -1,13 +1,12 @@
 //! Writing data: prepare, reserve, write outside all locks, publish in one batch.
 //!
-//! Blocks that the committed state refers to are never overwritten: new data goes to newly reserved
+//! Blocks that the committed state refers to are never overwritten. New data goes to newly reserved
 //! blocks, or into blocks of an unwritten extent, which nothing refers to as data. The inode's data
-//! lock is held from the first look at the old state to the commit, so that partial blocks can be
-//! read, changed and replaced.
+//! lock is held from the first read of the old state to the commit. So partial blocks can be read,
+//! changed and replaced.
 //!
-//! One call of up to [`STEP_BYTES`] is one batch, unless the old or the new data are in so many
-//! pieces that they do not fit one ([`EXTENT_CHANGES_MAX`]); then it is split at block boundaries,
-//! in order.
+//! One call of up to [`STEP_BYTES`] is one batch. If the old or the new data is in too many pieces
+//! for one batch ([`EXTENT_CHANGES_MAX`]), the call is split at block boundaries, in order.
 
 use alloc::vec::Vec;
 
@@ -29,14 +28,14 @@ use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
-/// Most bytes written in one batch.
+/// Limit of the bytes written in one batch.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Most old extents that one batch replaces.
+/// Limit of the old extents that one batch replaces.
 const OLD_EXTENTS_MAX: usize = 48;
 
-/// The new content of whole blocks: of the first and the last ones, which also keep old bytes,
-/// copies; the caller's bytes between them.
+/// The new content of whole blocks. The first and the last blocks, which also keep old bytes, are
+/// copies; between them are the caller's bytes.
 struct Image<'a> {
     head: Vec<u8>,
     middle: &'a [u8],
@@ -56,15 +55,15 @@ impl Image<'_> {
     }
 }
 
-/// What a write replaces.
+/// The state that a write replaces.
 struct Old {
     /// Extents in the range, in order.
     extents: Vec<Mapped>,
-    /// End of the range: the one asked for, or less where there are many extents.
+    /// End of the range: the requested end, or less if there are many extents.
     end: u64,
-    /// Where the file's blocks in front of the range end on the volume.
+    /// Where the blocks of the file before the range end on the volume.
     goal: Option<BlockAddress>,
-    /// Bytes of inline data, which the range then starts with.
+    /// Bytes of inline data, with which the range then starts.
     inline: usize,
 }
 
@@ -77,7 +76,7 @@ impl Old {
         self.end.saturating_sub(at).saturating_sub(in_place.sum())
     }
 
-    /// Blocks of the range that the file has.
+    /// Number of blocks of the range that the file has.
     fn mapped(&self, from: u64) -> u64 {
         let parts = self.extents.iter();
         parts.map(|mapped| mapped.end().min(self.end).saturating_sub(mapped.index.max(from))).sum()
@@ -86,13 +85,13 @@ impl Old {
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Writes all of `data` at byte `offset` or fails. `sync`: the descriptor has O_SYNC or
-    /// O_DSYNC. Atomic as a whole up to 1 MiB, as long as the range is in fewer than about 48
-    /// pieces; more is written as several operations, in order.
+    /// O_DSYNC. Up to 1 MiB is atomic as a whole, as long as the range is in fewer than about 48
+    /// pieces. A longer write is done as several operations, in order.
     ///
     /// # Errors
     /// `NoSpace` (nothing of this piece is written), `FileTooLarge`, `IsADirectory`,
-    /// `NotARegularFile`, `Stale`, `Medium`; `CorruptData` where a block is damaged that would keep
-    /// some of its old bytes.
+    /// `NotARegularFile`, `Stale`, `Medium`; `CorruptData` if a block that keeps some of its old
+    /// bytes is damaged.
     pub fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], sync: bool) -> Result<()> {
         {
             let _guard = self.inode_lock(inode);
@@ -101,7 +100,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.written(sync)
     }
 
-    /// O_APPEND: writes at the end, returns the offset used. Otherwise like [`write`](Self::write).
+    /// O_APPEND: writes at the end. Returns the offset used. Otherwise like [`write`](Self::write).
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -161,15 +160,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if let Some(Some(value)) = inline
             && parameters.block_of(offset) > parameters.blocks_for(value.len() as u64)
         {
-            // Far behind the inline data: that goes to blocks of its own first, which changes
-            // nothing that is visible.
+            // The write starts far behind the inline data. The inline data first goes to its own
+            // blocks, which changes nothing visible.
             self.write_extents(&parameters, inode, 0, &value, false)?;
         }
         self.write_extents(&parameters, inode, offset, data, true)
     }
 
-    /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` that
-    /// covered. `times`: see [`Plan::times`].
+    /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` were
+    /// written. `times`: see [`Plan::times`].
     pub(crate) fn write_extents(
         &self,
         parameters: &Parameters,
@@ -201,8 +200,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(plan.size.saturating_sub(offset) as usize)
     }
 
-    /// Looks at what is in the way of a write to `offset..end`. Unwritten extents are pinned: they
-    /// may be written in place, and the file may be removed meanwhile.
+    /// Finds the old extents in `offset..end`. Unwritten extents are pinned: they may be written in
+    /// place, and the file may be removed meanwhile.
     fn old_extents(
         &self,
         parameters: &Parameters,
@@ -284,8 +283,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Image { head, middle: middle.unwrap_or_default(), tail })
     }
 
-    /// What a write may use up: one that replaces blocks which are the file's alone gives back as
-    /// many as it takes.
+    /// Space class of a write. A write that replaces blocks of this file alone frees as many as it
+    /// takes.
     fn class_of_write(&self, from: u64, old: &Old) -> SpaceClass {
         let alone = |mapped: &Mapped| {
             mapped.extent.unwritten || self.engine.is_unshared(mapped.extent.birth)
@@ -315,7 +314,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let at = plan.end;
             let unwritten =
                 old.extents.iter().find(|mapped| mapped.extent.unwritten && mapped.end() > at);
-            // At most as many blocks as there is room to publish, however long the runs turn out.
+            // At most as many blocks as there is room to publish, however long the runs are.
             let most = (old.end - at).min(u64::from(extent_max) * room as u64);
             let part = match unwritten {
                 Some(mapped) if mapped.index <= at => {
@@ -378,7 +377,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Gives the reserved blocks of a write that failed back.
+    /// Releases the reserved blocks of a failed write.
     pub(crate) fn release_parts(&self, parts: &[Part]) {
         for part in parts.iter().filter(|part| part.in_place.is_none()) {
             self.engine.release_blocks(part.run);

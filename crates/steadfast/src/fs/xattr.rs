@@ -11,8 +11,8 @@
 //! | 5 | n | the name with its namespace, as `user.mime_type` |
 //! | 5 + n | v | the value |
 //!
-//! The two POSIX ACLs are attributes as well; flags in the inode say that they exist. The access
-//! ACL and the permission bits are kept in step both ways: see [`permissions`].
+//! The two POSIX ACLs are attributes too; flags in the inode say that they exist. The access ACL
+//! and the permission bits update each other: see [`permissions`].
 
 use alloc::vec::Vec;
 
@@ -58,7 +58,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Reads the attribute whose first piece is `first`; `whole`: with the value.
+    /// Reads the attribute whose first piece is `first`; `whole`: including the value.
     fn load(view: &impl KeyspaceRead, place: Place, first: Vec<u8>, whole: bool) -> Result<Stored> {
         let mut bytes = first;
         let header = bytes.first_chunk::<HEADER_LEN>().ok_or(damaged("attribute: too short"))?;
@@ -85,7 +85,7 @@ impl Stored {
     }
 }
 
-/// The place of the attribute and what is stored there.
+/// The place of the attribute, and the attribute stored there.
 pub(crate) fn find(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
@@ -93,7 +93,7 @@ pub(crate) fn find(
     name: &[u8],
 ) -> Result<Option<(Place, Stored)>> {
     for probe in 0..PROBES {
-        // Slots may have gaps: go to the next one that is taken.
+        // Slots may have gaps: continue at the next used one.
         let from = slot_suffix(name, parameters, probe);
         let last = slot_suffix(name, parameters, PROBES - 1);
         let found =
@@ -116,7 +116,7 @@ pub(crate) fn find(
     Ok(None)
 }
 
-/// The first slot that nothing is in.
+/// The first free slot.
 fn free_slot<K: Keyspace>(
     tx: &Tx<'_, K>,
     parameters: &Parameters,
@@ -192,7 +192,7 @@ pub(crate) fn list(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Vec<V
         let place = place(inode, key.suffix());
         let stored = Stored::load(view, place, found, false)?;
         memory::push(&mut names, memory::copy(stored.name())?)?;
-        // Behind the last piece that this slot can have.
+        // After the last piece that this slot can have.
         match (key.suffix() | ((1 << PROBE_SHIFT) - 1)).checked_add(1) {
             Some(next) => from = Key::new(inode, Kind::Xattr, next),
             None => break,
@@ -201,7 +201,7 @@ pub(crate) fn list(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Vec<V
     Ok(names)
 }
 
-/// Stores an attribute without looking at what it means.
+/// Stores an attribute without interpreting it.
 pub(crate) fn store<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -227,7 +227,7 @@ pub(crate) fn store<K: Keyspace>(
     pieces::store(tx, place, &bytes)
 }
 
-/// Removes an attribute without looking at what it means; says whether it existed.
+/// Removes an attribute without interpreting it. Returns whether it existed.
 pub(crate) fn erase<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -240,13 +240,13 @@ pub(crate) fn erase<K: Keyspace>(
     }
 }
 
-/// Sets an attribute. An access ACL sets the permission bits as well and is stored only where they
-/// cannot say it alone.
+/// Sets an attribute. An access ACL also sets the permission bits, and is stored only if the bits
+/// alone cannot express it.
 ///
 /// # Errors
-/// `AlreadyExists` and `NoAttribute` as `mode` asks; `Unsupported` namespace; `NotPermitted`:
-/// `user.` on something else than a file or directory, a default ACL on something else than a
-/// directory; `ValueTooLong`: over 64 KiB or 48 items.
+/// `AlreadyExists` and `NoAttribute` as `mode` requires; `Unsupported` namespace. `NotPermitted`:
+/// `user.` on something other than a file or directory, or a default ACL on a non-directory.
+/// `ValueTooLong`: over 64 KiB or 48 items.
 pub(crate) fn set<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -266,7 +266,7 @@ pub(crate) fn set<K: Keyspace>(
     attributes.store(tx, inode)
 }
 
-/// Removes an attribute. The permission bits stay as they are when an access ACL goes.
+/// Removes an attribute. Removing an access ACL leaves the permission bits unchanged.
 ///
 /// # Errors
 /// `NoAttribute`; `Unsupported` namespace.

@@ -1,5 +1,4 @@
-//! Making a range of a file read as zeros in one batch: all of it or, where there is no space,
-//! nothing.
+//! Making a range of a file read as zeros in one batch: all of it or, without space, nothing.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -19,7 +18,7 @@ use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
-/// Most old extents that one batch replaces.
+/// Limit of the old extents that one batch replaces.
 const OLD_EXTENTS_MAX: usize = 48;
 
 /// What the whole blocks of a zeroed range become.
@@ -31,15 +30,15 @@ pub(crate) enum Whole {
     Unwritten,
 }
 
-/// A block of which only a part is zeroed.
+/// A block that is zeroed only in part.
 struct Edge {
     index: u64,
     zeroed: Range<usize>,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes the bytes `offset..end` of a file without inline data read as zeros and makes the file
-    /// at least `size` bytes long. `false`: the range is in too many pieces for one batch, and
+    /// Makes the bytes `offset..end` of a file without inline data read as zeros, and makes the
+    /// file at least `size` bytes long. `false`: the range is in too many pieces for one batch, and
     /// nothing was done. The caller holds the inode's data lock.
     ///
     /// # Errors
@@ -55,8 +54,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let block = parameters.block();
         let old_size = Inode::load_regular(&self.engine.reader()?, inode)?.size;
-        // Behind the end of the file there is nothing to keep: a range that reaches it takes the
-        // whole last block.
+        // Nothing behind the end of the file must be kept, so a range that reaches the end takes
+        // the whole last block.
         let reaches = end + u64::from(planted(Sabotage::HoleTakesLastByte)) >= old_size;
         let end = if reaches { end.next_multiple_of(block) } else { end };
         let (mut from, mut to) = (parameters.block_of(offset), parameters.blocks_for(end));
@@ -74,7 +73,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if mapped.is_some_and(|mapped| !mapped.extent.unwritten) {
                 memory::push(&mut edges, Edge { index, zeroed })?;
             } else if whole == Whole::Hole && index == from {
-                // It reads as zeros and stays as it is.
+                // It already reads as zeros and stays unchanged.
                 from += 1;
             } else if whole == Whole::Hole && index + 1 == to {
                 to -= 1;
@@ -102,7 +101,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         done
     }
 
-    /// The extents in a range; `None` where there are too many.
+    /// The extents in a range; `None` if there are too many.
     fn old_pieces(
         &self,
         parameters: &Parameters,
@@ -124,8 +123,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Some(old))
     }
 
-    /// Finds blocks for all parts of the plan and writes those that keep data. `false`: there are
-    /// too many. What was reserved is in the plan in any case.
+    /// Reserves blocks for all parts of the plan and writes those that keep data. `false`: there
+    /// are too many. Reserved blocks are in the plan in any case.
     fn zero_parts(
         &self,
         parameters: &Parameters,
@@ -167,7 +166,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(true)
     }
 
-    /// A new block with the old bytes of one that is zeroed in part.
+    /// A new block with the old bytes of a block that is zeroed in part.
     fn zero_edge(
         &self,
         parameters: &Parameters,
@@ -192,7 +191,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Part { index: edge.index, run, in_place: None, checksums })
     }
 
-    /// The first unwritten blocks of `at..end`: those that are there already, or new ones.
+    /// The first unwritten blocks of `at..end`: existing or newly reserved ones.
     fn unwritten_part(
         &self,
         at: u64,

@@ -1,13 +1,13 @@
-//! A medium that tries again: reads, writes and discards whose error says that a retry may help.
+//! A medium that retries: reads, writes and discards whose error says that a retry may help.
 //!
-//! Everything in the core goes through it, so a hiccup of the medium is seen by nobody. A flush is
-//! never tried again: one that failed may have lost what it should have made durable (a device that
-//! was reset forgets its write cache, a kernel its dirty pages), and a second one that succeeds
-//! would then say something untrue.
+//! Everything in the core goes through it, so callers do not see a transient error of the medium. A
+//! flush is never retried. A failed flush may have lost the data that it should have made durable:
+//! a device that was reset loses its write cache, a kernel its dirty pages. A second flush that
+//! succeeds would then report a false success.
 
 use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, Temperature, WaitHook};
 
-/// How often a request with a transient error is made before the error is passed on.
+/// How often a request with a transient error is tried before the error is returned.
 const TRIES: u32 = 3;
 
 /// See the module.
@@ -93,7 +93,7 @@ impl<M: Medium> Medium for Patient<M> {
         retry(|| self.0.write_hinted(offset, buffers, temperature))
     }
 
-    // A forced write is a write and, on many media, a flush of the cache: see the module for why it
+    // A forced write is a write and, on many media, a flush of the cache; the module says why it
     // gets one try.
     fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
         self.0.write_fua(offset, data)

@@ -1,10 +1,10 @@
 //! Finding the groups of the log, one after the other.
 //!
-//! Of a [group](crate::log::group) the headers in both its blocks are looked at, and only the record
-//! that counts is read in full: the newer one, or the other where that is torn. Where the record in
-//! the first block is the one that the group behind names as its predecessor, it is the newest, and
-//! the second block is not looked at. No block is read twice: what a look ahead has read is kept
-//! until the search gets there.
+//! In a [group](crate::log::group) the headers in both blocks are read, and only the record that
+//! counts is read in full. That is the newer record, or the other one if the newer is torn. The
+//! next group may name the record in the first block as its predecessor. Then that record is the
+//! newest, and the second block is not read. No block is read twice: bytes that were read ahead are
+//! kept until the search reaches them.
 
 use alloc::vec::Vec;
 
@@ -20,19 +20,20 @@ use crate::platform::Platform;
 use crate::tree::Store;
 use crate::types::Lsn;
 
-/// A whole record of the group that was looked for.
+/// A whole record of the searched group.
 pub(super) struct Found {
     pub record: Record,
     pub place: Place,
 }
 
 impl Found {
-    /// Blocks of its group if it is the last in it: each record but the first makes use of both.
+    /// Blocks of its group if it is the last record of it: each record but the first uses both
+    /// blocks.
     pub fn group_blocks(&self) -> u64 {
         if self.record.index == 0 { self.place.blocks } else { 2 }
     }
 
-    /// The end of the log behind it, where its group begins at `start`.
+    /// The end of the log after it, if its group begins at `start`.
     pub fn end(&self, start: &LogPosition, ring: u64) -> LogPosition {
         LogPosition {
             lsn: Lsn(self.record.lsn.0 + 1),
@@ -43,7 +44,7 @@ impl Found {
     }
 }
 
-/// The first bytes of a record that says that it belongs to the group.
+/// The first bytes of a record that claims to belong to the group.
 pub(super) struct Begun {
     header: Header,
     at: u64,
@@ -51,24 +52,24 @@ pub(super) struct Begun {
     bytes: Vec<u8>,
 }
 
-/// What a block of the ring has of the group that is looked for.
+/// What a block of the ring holds of the searched group.
 pub(super) enum Candidate {
     /// Nothing.
     Nothing,
-    /// Nobody has looked yet at this block, of the group that begins here.
+    /// This block was not read yet; the group begins here.
     Unseen(u64, LogPosition),
-    /// A record of which the header alone has been looked at.
+    /// A record of which only the header was read.
     Begun(Begun),
     /// A record that was interrupted, or is damaged, or malformed.
     Torn,
-    /// What the medium will never read.
+    /// The medium will never read this block.
     Unreadable(Error),
-    /// A record whose chain, digest and payload are right.
+    /// A record with correct chain, digest and payload.
     Whole(Found),
 }
 
 impl Candidate {
-    /// The number in its group of a record of which the header is there.
+    /// The number in its group of a record whose header is there.
     fn index(&self) -> Option<u32> {
         match self {
             Candidate::Begun(Begun { header, .. }) => Some(header.index),
@@ -76,7 +77,7 @@ impl Candidate {
         }
     }
 
-    /// Newer records of a group come behind; what is none comes first.
+    /// Sort order: newer records of a group are greater, and non-records come first.
     fn age(&self) -> Option<(u64, u32)> {
         match self {
             Candidate::Begun(Begun { header, .. }) => Some((header.epoch, header.index)),
@@ -85,11 +86,12 @@ impl Candidate {
     }
 }
 
-/// What lies where a group would be that has no whole record.
+/// What lies in the place of a group that has no whole record.
 pub(super) struct Remains {
-    /// In its first block.
+    /// Content of its first block.
     pub begins: Candidate,
-    /// Records of it that were durable: one is written when the one before it is.
+    /// Number of its records that were durable: a record is written only when the previous one is
+    /// durable.
     pub durable: u32,
 }
 
@@ -102,7 +104,7 @@ pub(super) struct Group {
 /// See the module.
 pub(super) struct Finder<'a, M: Medium, P: Platform> {
     store: &'a Store<M, P>,
-    /// The first bytes of blocks that belong to no group before the next one.
+    /// The first bytes of blocks that belong to the next group or a later one.
     ahead: Vec<(u64, Vec<u8>)>,
 }
 
@@ -111,7 +113,8 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         Finder { store, ahead: Vec::new() }
     }
 
-    /// The group that begins at `start`, of at most `room` blocks; otherwise what is there instead.
+    /// The group that begins at `start`, of at most `room` blocks; otherwise the content found
+    /// there instead.
     pub fn group(
         &mut self,
         start: &LogPosition,
@@ -143,7 +146,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         }
     }
 
-    /// Finds out what a candidate is that has not been read in full.
+    /// Determines what a candidate is that was not read in full.
     pub fn settle(&mut self, candidate: Candidate) -> Result<Candidate> {
         match candidate {
             Candidate::Unseen(at, start) => match self.look(at, &start, 1)? {
@@ -155,8 +158,8 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         }
     }
 
-    /// What the header in block `at` says: a record of at most `room` blocks of the group that
-    /// begins at `start`, or not.
+    /// Reads the header in block `at`. Returns whether it belongs to a record of at most `room`
+    /// blocks of the group that begins at `start`.
     fn look(&mut self, at: u64, start: &LogPosition, room: u64) -> Result<Candidate> {
         let block_size = u64::from(self.store.superblock.block_size);
         if (RECORD_HEADER as u64).div_ceil(block_size) > room {
@@ -177,14 +180,14 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         Ok(Candidate::Begun(Begun { header, at, blocks, bytes }))
     }
 
-    /// Whether the next group names this record, in the first block of a group of two, as the one
-    /// before it.
+    /// Whether the next group names this record as its predecessor. The record is in the first
+    /// block of a group of two blocks.
     fn is_followed(&mut self, begun: &Begun, room: u64) -> Result<bool> {
         if begun.header.index == 0 || room < 3 {
             return Ok(false);
         }
         let behind = (begun.at + 2) % self.store.superblock.log.count;
-        // What cannot be read now is looked at again when the search gets there.
+        // A block that is unreadable now is read again when the search reaches it.
         let Ok(bytes) = self.first_bytes(behind)? else { return Ok(false) };
         let end = LogPosition {
             lsn: Lsn(begun.header.lsn.0.saturating_add(1)),
@@ -197,7 +200,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         Ok(follows)
     }
 
-    /// Reads what is left of a record and checks it.
+    /// Reads the rest of a record and checks it.
     fn read(&self, begun: Begun) -> Result<Candidate> {
         let Begun { header, at, blocks, mut bytes } = begun;
         let (store, length) = (self.store, RECORD_HEADER + header.payload);
@@ -224,7 +227,8 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         Header::decode(bytes, self.store.volume_id())
     }
 
-    /// The bytes of a header in block `at`, and what the medium reads together with them.
+    /// Reads the bytes of a header in block `at`, with the bytes that the medium reads together
+    /// with them.
     fn first_bytes(&mut self, at: u64) -> Result<core::result::Result<Vec<u8>, Error>> {
         match self.ahead.iter().position(|(block, _)| *block == at) {
             Some(index) => Ok(Ok(self.ahead.swap_remove(index).1)),
@@ -232,8 +236,8 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         }
     }
 
-    /// Keeps the first bytes of a block for the next group. Of more than two blocks the search has
-    /// passed the oldest.
+    /// Keeps the first bytes of a block for the next group. With more than two blocks, the oldest
+    /// is already behind the search.
     fn keep(&mut self, at: u64, bytes: Vec<u8>) -> Result<()> {
         if self.ahead.len() > 1 {
             self.ahead.remove(0);
@@ -242,7 +246,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
     }
 }
 
-/// What `read` gives; the error where the medium says twice that it never will.
+/// Result of `read`; or its error, if the medium reports twice that it will never succeed.
 pub(super) fn unless_unreadable<T>(
     mut read: impl FnMut() -> Result<T>,
 ) -> Result<core::result::Result<T, Error>> {
@@ -268,7 +272,7 @@ mod tests {
     use crate::types::InodeNumber;
     use crate::volume::Volume;
 
-    /// Long and short records in between: the end is found, and nothing in the log is read twice.
+    /// With long and short records the end is found, and nothing in the log is read twice.
     #[test]
     fn no_byte_of_the_log_is_read_twice() {
         for block_size in [512, 4096, 65536] {

@@ -1,18 +1,18 @@
-//! Groups of records: many small transaction points in the room of two blocks.
+//! Groups of records: many small transaction points in the space of two blocks.
 //!
-//! A record of a few changes is much shorter than a block. The records of a group take turns in two
-//! neighbouring blocks, and each holds the mutations of the whole group so far, so the newest one
-//! stands for all. While it is being written the other block has the record before it, which is
-//! durable: nothing that was acknowledged is ever at risk. The group ends when the next record
-//! would be longer than a block, and with every checkpoint and mount; then the log goes on behind
-//! its blocks.
+//! A record of a few changes is much shorter than a block. The records of a group alternate between
+//! two neighbouring blocks. Each holds the mutations of the whole group so far, so the newest
+//! record replaces all others. While it is being written, the other block has the previous record,
+//! which is durable: nothing that was acknowledged is ever at risk. The group ends when the next
+//! record would be longer than a block, and with every checkpoint and mount. The log then continues
+//! after its blocks.
 //!
-//! To the chain a group is one record: each names the digest of the last record *before the group*,
-//! and numbers are counted on within it. Replay reads both blocks and takes the newer record that
-//! is whole.
+//! To the chain a group is one record. Each of its records names the digest of the last record
+//! *before the group*, and the records are numbered within the group. Replay reads both blocks and
+//! takes the newer whole record.
 //!
-//! Writing alternately to two places is how SQLite, LMDB and many others keep their newest header;
-//! that a redo record may replace those that it repeats is the log rewriting of main-memory
+//! Writing alternately to two places is how SQLite, LMDB and many others keep their newest header.
+//! Replacing redo records by a record that repeats them is the log rewriting of main-memory
 //! databases.
 
 use alloc::vec::Vec;
@@ -38,11 +38,11 @@ pub(super) struct Group {
     length: usize,
 }
 
-/// Bytes, as a part of a block, by which a record may be shorter than the two of which it is made.
-/// They have a header each, and changes of the same keys.
+/// A joined record may be shorter than the two records together: they have a header each, and
+/// changes of the same keys. This part of a block is the saving that is assumed at most.
 const SHARED: usize = 4;
 
-/// The next record: what is in it, and where it goes.
+/// The next record: its content and its place.
 pub struct Next {
     pub(super) body: Body,
     /// Its first block.
@@ -50,23 +50,23 @@ pub struct Next {
     /// Its number in its group.
     pub(super) index: u32,
     pub(super) previous: Digest,
-    /// Blocks that it takes beside those in use already.
+    /// Blocks that it takes in addition to those in use.
     pub(super) blocks: u64,
     /// The group that it leaves open.
     pub(super) group: Option<Group>,
 }
 
 impl Log {
-    /// Where a record with these mutations goes, and with which others; `None` where the log has no
-    /// room for it.
+    /// Place of a record with these mutations, and the records that it is joined with; `None` if
+    /// the log has no room for it.
     ///
     /// # Errors
     /// `OutOfMemory`; nothing has changed then.
     pub fn next(&self, builder: RecordBuilder) -> Result<Option<Next>> {
         let block_size = self.block_size as usize;
         let alone = builder.body(block_size)?;
-        // What is clearly too long is not tried: to join and pack it takes longer than all else of
-        // a mark.
+        // A record that is clearly too long is not tried: joining and packing it costs more than
+        // the rest of a mark.
         if let Some(group) = &self.group
             && group.length + alone.len() <= block_size + block_size / SHARED
             && group.payload.len() + builder.payload().len() <= GAIN_MAX * block_size
@@ -75,9 +75,9 @@ impl Log {
             let body = joined.body(block_size)?;
             let blocks = u64::from(group.index == 0);
             let index = group.index + 1;
-            // Who reads the log looks at the first block of a group, and at the second only where
-            // the newest record is not in the first: so a group does not end in the second one, as
-            // far as that can be told.
+            // A reader of the log reads the second block of a group only if the newest record is
+            // not in the first. So a group should not end in the second block, as far as this can
+            // be predicted.
             let grown = body.len().saturating_sub(group.length);
             let ends_behind = index % 2 == 1 && body.len() + grown > block_size && self.has_room(1);
             if body.len() <= block_size && self.has_room(blocks) && !ends_behind {
@@ -93,8 +93,7 @@ impl Log {
         }
         let length = alone.len();
         let blocks = length.div_ceil(block_size) as u64;
-        // A file's content must not be found as a record that nothing leads to: a checkpoint takes
-        // it instead.
+        // File content must not be found as a stray record: a checkpoint replaces such a record.
         let forged = alone.has_false_start(block_size);
         if !self.has_room(blocks) || forged {
             return Ok(None);

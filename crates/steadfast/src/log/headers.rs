@@ -1,5 +1,5 @@
-//! The headers that the blocks of the ring begin with, whatever they belong to: read in long
-//! requests, block by block only where the medium cannot read one of these.
+//! The headers at the beginning of the ring's blocks, whatever they belong to. They are read in
+//! long requests, and block by block only where the medium cannot read a long request.
 
 use steadfast_media::Medium;
 
@@ -9,23 +9,22 @@ use crate::format::record::{Header, RECORD_HEADER};
 use crate::log::find::unless_unreadable;
 use crate::memory;
 
-/// Bytes that are read at once: a multiple of every block size. Fewer where there is no memory for
-/// so many.
+/// Bytes read at once: a multiple of every block size. Fewer if there is no memory for that.
 const CHUNK: u64 = 64 << 10;
 
-/// What a block of the ring begins with.
+/// The beginning of a block of the ring.
 pub(super) enum Start {
     /// The header of a record of a volume with this uuid.
     Header(Header),
-    /// What the medium will never read.
+    /// The medium will never read this block.
     Unreadable,
 }
 
-/// Tells `visit` of each of the `count` blocks from block `first` of the ring on, in order, that
-/// begins with either.
+/// Goes through the `count` blocks from block `first` of the ring on, in order. Calls `visit` for
+/// each block that begins with either.
 ///
 /// # Errors
-/// The medium's, what `visit` returns; `OutOfMemory`.
+/// The medium's, those of `visit`; `OutOfMemory`.
 pub(super) fn headers(
     medium: &impl Medium,
     superblock: &Superblock,
@@ -55,7 +54,7 @@ pub(super) fn headers(
         let chunk = &mut bytes[..(blocks * block_size) as usize];
         let whole = read(medium, (origin + block) * block_size, chunk)?;
         for (block, bytes) in (block..).zip(chunk.chunks_exact_mut(block_size as usize)) {
-            // What lies behind a header in its block does not decide whether it can be read.
+            // The bytes after a header must not decide whether the header can be read.
             let bytes = if whole { bytes } else { &mut bytes[..alone.min(block_size as usize)] };
             if !whole && !read(medium, (origin + block) * block_size, bytes)? {
                 visit(block, Start::Unreadable)?;
@@ -68,9 +67,9 @@ pub(super) fn headers(
     Ok(())
 }
 
-/// Whether the medium could read this; `false` where it says twice that it never will.
+/// Whether the medium can read this; `false` if it reports twice that it never will.
 fn read(medium: &impl Medium, offset: u64, bytes: &mut [u8]) -> Result<bool> {
-    // What is looked for is what the medium has, not what a cache above it has.
+    // The search needs the content of the medium, not of a cache above it.
     let mut attempt = || medium.read_afresh(offset, bytes).map_err(Into::into);
     Ok(unless_unreadable(&mut attempt)?.is_ok())
 }

@@ -1,12 +1,13 @@
-//! The intent log: what was committed since the last checkpoint, as key mutations.
+//! The intent log: the key mutations committed since the last checkpoint.
 //!
-//! The log is a ring of blocks. Every record is one *mark*: all mutations since the mark before it,
-//! made durable with one flush, so a record is a transaction point. Small ones share two blocks in
-//! a [group]. Records are chained: each holds the LSN that follows its predecessor's, the digest of
-//! the record before its group, and the epoch (mount) that wrote it, which never goes down; so
-//! neither a torn record nor a left-over from an earlier round of the ring can be taken for the
-//! next one. One record is in flight at a time, so a record that has a successor was durable before
-//! the successor was written.
+//! The log is a ring of blocks. Every record is one *mark*: all mutations since the previous mark,
+//! made durable with one flush. So a record is a transaction point. Small records share two blocks
+//! in a [group].
+//!
+//! Records are chained. Each holds the LSN after its predecessor's, the digest of the record before
+//! its group, and the epoch (mount) that wrote it, which never decreases. So neither a torn record
+//! nor the remains of an earlier round of the ring can be taken for the next record. One record is
+//! in flight at a time, so a record with a successor was durable before the successor was written.
 //!
 //! This is a plain logical redo log, as in ZFS's intent log: replay puts the mutations into the
 //! tree of the newest metaroot.
@@ -38,13 +39,13 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;
 use crate::types::{BlockRun, Lsn};
 
-/// No record is longer than this part of the ring, so that a checkpoint is in time.
+/// No record is longer than this part of the ring, so that a checkpoint comes in time.
 pub const RECORD_SHARE: u64 = 4;
 
-/// What erased bytes of the log are; no record begins with it.
+/// Value of erased bytes of the log; no record begins with it.
 const ERASED: u8 = 0xff;
 
-/// The log of an open volume: where the next record goes.
+/// The log of an open volume: the place of the next record.
 #[derive(Debug)]
 pub struct Log {
     region: BlockRun,
@@ -52,16 +53,16 @@ pub struct Log {
     position: LogPosition,
     /// Blocks of records that the durable checkpoint does not cover.
     used: u64,
-    /// Blocks of records that the frozen state covers; free once it is durable.
+    /// Blocks of records that the frozen state covers; free after it is durable.
     frozen: u64,
-    /// What the medium writes whole or not at all is no longer than a block, so that writing one
-    /// leaves its neighbour alone.
+    /// The medium's atomic unit is no longer than a block, so writing a block leaves its neighbour
+    /// intact.
     may_group: bool,
     group: Option<Group>,
 }
 
 impl Log {
-    /// A log that goes on at `position`, behind `used` blocks of records, in a new epoch.
+    /// A log that continues at `position`, after `used` blocks of records, in a new epoch.
     pub fn new(superblock: &Superblock, atomic_unit: u32, position: LogPosition, used: u64) -> Log {
         let position = LogPosition { epoch: position.epoch + 1, ..position };
         Log {
@@ -80,14 +81,14 @@ impl Log {
         Log { group: None, ..*self }
     }
 
-    /// Later records have this LSN at least. The caller makes a checkpoint before the next one: it
-    /// continues nothing.
+    /// Later records have at least this LSN. The caller makes a checkpoint before the next record,
+    /// because that record continues no chain.
     pub fn pass(&mut self, lsn: Lsn) {
         self.group = None;
         self.position.lsn = self.position.lsn.max(lsn);
     }
 
-    /// Later records belong to this epoch at least.
+    /// Later records belong to at least this epoch.
     pub fn raise_epoch(&mut self, epoch: u64) {
         self.position.epoch = self.position.epoch.max(epoch);
     }
@@ -102,21 +103,21 @@ impl Log {
         self.used
     }
 
-    /// Where the next record goes that joins no group.
+    /// Place of the next record that joins no group.
     pub fn position(&self) -> LogPosition {
         self.position
     }
 
-    /// Whether `blocks` more fit behind those that are still needed.
+    /// Whether `blocks` more fit beside those that are still needed.
     fn has_room(&self, blocks: u64) -> bool {
         self.used + blocks <= self.region.count
     }
 
-    /// Destroys what lies where the next record goes, and in the `spare` block of the last group:
-    /// the remains of a record that a power cut has interrupted. Nobody may find them completed
-    /// later, by a new record that was torn in turn or by the same data written again, after a
-    /// mount has gone on without them. Durable when it returns. In a full log there is no such
-    /// place: what lies behind the last record is the first one.
+    /// Erases the remains of a record that a power cut interrupted: in the place of the next
+    /// record, and in the `spare` block of the last group. After a mount has continued without
+    /// these remains, they must not be completed later. A new record that is torn in turn could
+    /// complete them, or a rewrite of the same data. Durable when it returns. A full log has no
+    /// such place: the block after the last record holds the first one.
     pub fn erase_unfinished<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -131,7 +132,7 @@ impl Log {
         Ok(store.medium.flush()?)
     }
 
-    /// Settles the next record: the block where it begins, and its bytes for [`write()`].
+    /// Fixes the next record: the block where it begins, and its bytes for [`write()`].
     pub fn append<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
@@ -158,20 +159,20 @@ impl Log {
         (next.at, bytes)
     }
 
-    /// Leaves out a number: the state that is being frozen holds changes that no record has. Where
-    /// its metaroot is lost later, the records behind it do not continue the metaroot before it.
+    /// Skips a number, because the frozen state holds changes that no record has. If its metaroot
+    /// is lost later, the records after it do not continue the previous metaroot.
     pub fn skip(&mut self) {
         self.position.lsn = Lsn(self.position.lsn.0 + 1);
     }
 
-    /// Everything so far is covered by the state that is being frozen.
+    /// The frozen state covers everything so far.
     pub fn freeze(&mut self) {
         self.group = None;
         self.frozen = self.used;
     }
 
-    /// The frozen state is durable: its records are not needed any more, and a medium that wants to
-    /// know is told. Advice only: where it fails nothing is lost.
+    /// The frozen state is durable, so its records are no longer needed. A medium that wants
+    /// discards gets one. A discard is advice: its failure loses nothing.
     pub fn thaw<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
         if store.medium.wants_discards() && self.frozen > 0 {
             let first = (self.position.block + self.region.count - self.used) % self.region.count;
@@ -190,7 +191,7 @@ impl Log {
     }
 }
 
-/// Writes a finished record, from this block of the log on. The caller flushes.
+/// Writes a finished record at this block of the log. The caller flushes.
 pub fn write<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, record: &[u8]) -> Result<()> {
     let (region, block_size) = (store.superblock.log, u64::from(store.superblock.block_size));
     let first = (record.len() as u64).min((region.count - at) * block_size) as usize;
@@ -202,13 +203,14 @@ pub fn write<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, record: &[u8]
     Ok(())
 }
 
-/// Bytes that [`glance`] reads: the header of a record, and what the medium reads with it.
+/// Bytes that [`glance`] reads: the header of a record, and the bytes that the medium reads with
+/// it.
 pub fn glance_size<M: Medium, P: Platform>(store: &Store<M, P>) -> usize {
     RECORD_HEADER.next_multiple_of(store.medium.geometry().atomic_unit.max(1) as usize)
 }
 
-/// How a block of the log begins on the medium at this moment, whoever wrote it; `None` where that
-/// cannot be read.
+/// The present beginning of a block of the log on the medium, whichever writer wrote it; `None` if
+/// it cannot be read.
 pub fn glance<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option<Vec<u8>> {
     let mut bytes = memory::zeroed(glance_size(store)).ok()?;
     let block = store.superblock.log.start.0 + block;
@@ -221,9 +223,9 @@ pub fn continues(bytes: &[u8], volume: u64, position: &LogPosition) -> bool {
     Header::decode(bytes, volume).is_some_and(|header| header.follows(position))
 }
 
-/// Reads bytes `from..to` of what begins at block `at` of the ring, rounded up to what the medium
-/// writes whole and no further: what lies behind a record in its last block must not decide whether
-/// the record can be read, or a half-done erasure could bring it back.
+/// Reads bytes `from..to` of what begins at block `at` of the ring, rounded up to the atomic unit
+/// and no further. The bytes behind a record in its last block must not decide whether the record
+/// can be read. Otherwise a half-done erasure could bring it back.
 fn read_ring<M: Medium, P: Platform>(
     store: &Store<M, P>,
     at: u64,

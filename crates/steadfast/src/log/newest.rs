@@ -1,8 +1,8 @@
-//! What the log says of each key, in memory: the log as a map.
+//! The newest log entry of each key, in memory: the log as a map.
 //!
-//! Of every key that a record has there is one entry, for its newest mutation; the values stay
-//! where they are, in the payloads that were kept when the log was read. So it takes little more
-//! memory than these, and is there only where all of them were kept.
+//! Each key that a record has gets one entry, for its newest mutation. The values stay in the
+//! payloads that were kept when the log was read. So the map takes little more memory than the
+//! payloads, and exists only if all of them were kept.
 
 use alloc::vec::Vec;
 
@@ -17,9 +17,9 @@ use crate::memory;
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     key: Key,
-    /// Which of the records has it.
+    /// Index of the record that has it.
     record: u32,
-    /// Where its value is in the payload of that; `None` where the key is removed.
+    /// Place of its value in the payload of that record; `None` if the key is removed.
     value: Option<(u32, u16)>,
 }
 
@@ -32,8 +32,8 @@ pub struct Newest {
 }
 
 impl Newest {
-    /// The map of a log; the log itself where not all of it was kept, or there is no memory for the
-    /// map.
+    /// The map of a log. Returns the log itself if not all of it was kept, or if there is no memory
+    /// for the map.
     ///
     /// # Errors
     /// Those of `check`, which sees every mutation.
@@ -55,7 +55,7 @@ impl Newest {
                 }
             }
         }
-        // The newest comes first of its key.
+        // The newest entry of a key comes first.
         entries.sort_unstable_by_key(|entry| (entry.key, core::cmp::Reverse(entry.record)));
         entries.dedup_by_key(|entry| entry.key);
         Ok(Ok(Newest { log, entries }))
@@ -71,13 +71,13 @@ impl Newest {
         self.log.kept_bytes() + self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// What the log says of a key, if anything: its value, or that it is removed.
+    /// The log's entry for a key, if any: its value, or its removal.
     pub fn get(&self, key: &Key) -> Option<Option<&[u8]>> {
         let at = self.entries.binary_search_by_key(key, |entry| entry.key).ok()?;
         Some(self.value(&self.entries[at]))
     }
 
-    /// The first key in `from..=to` of which the log says something.
+    /// The first key in `from..=to` with an entry in the log.
     pub fn next(&self, from: &Key, to: &Key) -> Option<(Key, Option<&[u8]>)> {
         let at = self.entries.partition_point(|entry| entry.key < *from);
         self.entries
@@ -86,7 +86,7 @@ impl Newest {
             .map(|entry| (entry.key, self.value(entry)))
     }
 
-    /// The last key in `from..=to` of which the log says something.
+    /// The last key in `from..=to` with an entry in the log.
     pub fn previous(&self, from: &Key, to: &Key) -> Option<(Key, Option<&[u8]>)> {
         let at = self.entries.partition_point(|entry| entry.key <= *to).checked_sub(1)?;
         self.entries

@@ -1,13 +1,12 @@
-//! What must not count: records that an earlier volume has left in the ring of a new one, or that
-//! were given up.
+//! Records that must not count: those that an earlier volume has left in the ring of a new one, and
+//! those that were given up.
 //!
-//! A record says which volume it is of by the first bytes of the uuid, and a uuid can be used
-//! twice: a host without entropy gives every volume the same one, and a reproducible image asks for
-//! it. Then nothing but LSN and digests tells the records of the two apart, and where the new
-//! volume does again what the old one did the digests are the same, too. So a new log begins with
-//! an LSN that is above those of all headers in its ring: no record that is there can ever follow.
-//! Erasing the ring would do the same, but writes all of it, and takes the holes out of a sparse
-//! image.
+//! A record identifies its volume by the first bytes of the uuid, and two volumes can have the same
+//! uuid. A host without entropy gives every volume the same one, and a reproducible image requests
+//! it. Then only LSN and digests distinguish the records of the two. If the new volume repeats the
+//! operations of the old one, the digests are equal too. So a new log begins with an LSN above
+//! those of all headers in its ring: no record that is there can ever follow. Erasing the ring
+//! would do the same, but it writes the whole ring and fills the holes of a sparse image.
 
 use steadfast_media::Medium;
 
@@ -17,11 +16,11 @@ use crate::log::headers::{Start, headers};
 use crate::memory;
 use crate::types::Lsn;
 
-/// No LSN of a real volume comes near.
+/// No LSN of a real volume comes near this.
 const LSN_LIMIT: u64 = 1 << 61;
 
-/// An LSN that is above those of all headers in the ring. Blocks that cannot be read, and headers
-/// with an LSN beyond reason, are erased; that is durable after a flush.
+/// An LSN above those of all headers in the ring. Unreadable blocks, and headers with an LSN beyond
+/// the limit, are erased; that is durable after a flush.
 ///
 /// # Errors
 /// The medium's; `OutOfMemory`.

@@ -1,11 +1,11 @@
 //! Finding the end of the log after a power cut.
 //!
-//! Of each [group](crate::log::group) the newest whole record counts, and the log ends before the first
-//! group that has none: all are torn, out of sequence or malformed. The last record may have been
-//! in flight together with the data that is new in it; then it counts only if that data is there,
-//! and otherwise the one before it does. What the medium says it will never read (flash and disks
-//! with checksums of their own say so of what a power cut interrupted) counts as torn, unless a
-//! later record shows that it was durable once.
+//! The newest whole record of each [group](crate::log::group) counts. The log ends before the first
+//! group without one: all its records are torn, out of sequence or malformed. The last record may
+//! have been in flight together with its new data. It counts only if that data is there; otherwise
+//! the previous record counts. Units that the medium reports as permanently unreadable count as
+//! torn, unless a later record shows that they were durable once. Flash, and disks with their own
+//! checksums, report that for writes that a power cut interrupted.
 
 use alloc::vec::Vec;
 
@@ -25,27 +25,27 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun, Generation, Lsn};
 
-/// Bytes of data that are checked at once: a multiple of every block size.
+/// Bytes of data checked at once: a multiple of every block size.
 const CHECKED_AT_ONCE: usize = 64 << 10;
 
-/// Payloads of records that are kept from the search for the end to the replay, bytes: no more than
-/// this, nor than a quarter of the cache. The rest is read twice.
+/// Limit of the record payloads that are kept from the search for the end to the replay, bytes.
+/// They also take no more than a quarter of the cache. The rest is read twice.
 const KEPT_MAX: usize = 4 << 20;
 
 /// A record that counts.
 #[derive(Debug)]
 struct Located {
     place: Place,
-    /// Its payload, where it was kept.
+    /// Its payload, if it was kept.
     kept: Option<Vec<u8>>,
 }
 
-/// Where a record is, for those who want to look at it.
+/// Place of a record, for tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Number of the record.
     pub lsn: Lsn,
-    /// Its number in its group: so many transaction points before it are in it.
+    /// Its number in its group: it includes this many earlier transaction points.
     pub index: u32,
     /// First block, counted from the start of the log.
     pub block: u64,
@@ -55,44 +55,44 @@ pub struct Place {
     pub payload: usize,
 }
 
-/// What the log holds.
+/// Content of the log.
 #[derive(Debug, Default)]
 pub struct Replayed {
     records: Vec<Located>,
-    /// Blocks of data that the records name: they must not be allocated while the records are
+    /// Blocks of data that the records name. They must not be allocated while the records are
     /// applied.
     pub runs: Vec<BlockRun>,
-    /// Where the next group goes.
+    /// Place of the next group.
     pub end: LogPosition,
-    /// The block of the last group that its newest record is not in.
+    /// The block of the last group that does not hold its newest record.
     pub spare: Option<u64>,
     /// Blocks that the groups take.
     pub blocks: u64,
-    /// The latest birth of an extent in them.
+    /// The latest birth of an extent in the records.
     pub birth_max: Generation,
-    /// Behind the end, or in the spare block, lies what a record has left that was in flight: torn,
+    /// Behind the end, or in the spare block, are the remains of a record that was in flight: torn,
     /// or without its data.
     pub unfinished: bool,
-    /// Transaction points behind the end that were durable once: their group has no whole record
-    /// any more.
+    /// Transaction points behind the end that were durable once: their group no longer has a whole
+    /// record.
     pub damaged_points: u32,
-    /// The log may go on behind its end: the medium could not read what is there, or the data of
+    /// The log may continue behind its end: the medium could not read what is there, or the data of
     /// the record there.
     pub unreadable: Option<Error>,
 }
 
 impl Replayed {
-    /// No records behind `start`.
+    /// No records after `start`.
     pub fn empty(start: LogPosition) -> Replayed {
         Replayed { end: start, ..Replayed::default() }
     }
 
-    /// Where the records are, in order.
+    /// Places of the records, in order.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         self.records.iter().map(|located| located.place)
     }
 
-    /// Number of transaction points that the records stand for.
+    /// Number of transaction points in the records.
     pub fn points(&self) -> u32 {
         self.records
             .iter()
@@ -104,18 +104,18 @@ impl Replayed {
         self.records.len()
     }
 
-    /// The payload of record `index`, where there was memory to keep it.
+    /// The payload of record `index`, if there was memory to keep it.
     pub fn kept(&self, index: usize) -> Option<&[u8]> {
         self.records.get(index)?.kept.as_deref()
     }
 
-    /// Bytes of all that were kept.
+    /// Bytes of all kept payloads.
     pub fn kept_bytes(&self) -> usize {
         self.records.iter().filter_map(|located| located.kept.as_ref()).map(Vec::len).sum()
     }
 
-    /// The mutations of record `index`, read again from the medium where there was no memory to
-    /// keep them.
+    /// The mutations of record `index`. They are read again from the medium if there was no memory
+    /// to keep them.
     pub fn mutations<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -135,7 +135,7 @@ impl Replayed {
         record.mutations()?.ok_or(damaged)
     }
 
-    /// Takes `record` as the one that counts of the group at the end, and moves the end behind it.
+    /// Takes `record` as the counting record of the group at the end, and moves the end after it.
     fn accept<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
@@ -174,7 +174,7 @@ pub fn replay<M: Medium, P: Platform>(
     let cache = store.cache_use().capacity * store.superblock.node_size as usize;
     let mut keep = KEPT_MAX.min(cache / 4);
     let mut finder = Finder::new(store);
-    // Only one that has another behind it is known to have been durable.
+    // A record is known to have been durable only if another one follows it.
     let mut last: Option<Group> = None;
     let behind = loop {
         let (end, blocks) = match &last {
@@ -227,7 +227,7 @@ pub fn replay<M: Medium, P: Platform>(
 }
 
 impl Replayed {
-    /// Takes note of what lies where the next record may go.
+    /// Notes what lies in the place of the next record.
     fn note_remains(&mut self, remains: Candidate) {
         match remains {
             Candidate::Nothing => {}
@@ -242,18 +242,18 @@ impl Replayed {
     }
 }
 
-/// How far behind the end of the log is looked for records that are not reached.
+/// How far behind the end of the log the search for stranded records goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stranded {
-    /// In so many bytes behind the end.
+    /// In this many bytes behind the end.
     Near(u64),
     /// In the whole ring.
     Anywhere,
 }
 
-/// The highest LSN of a whole record in the ring that is behind the end of the log, which `found`
-/// has, and yet not reached: a record before it was once there, since none is written before its
-/// predecessor is durable, and has been damaged since.
+/// The highest LSN of a whole record in the ring that is behind the end of the log in `found`. The
+/// log does not reach such a record. A record is written only after its predecessor is durable, so
+/// an earlier record existed and was damaged since.
 pub fn stranded<M: Medium, P: Platform>(
     store: &Store<M, P>,
     found: &Replayed,
@@ -268,14 +268,14 @@ pub fn stranded<M: Medium, P: Platform>(
         }
         Stranded::Anywhere => region.count,
     };
-    // Whole records do not overlap. Those of the round before are beside them, and a forged image
-    // has any number.
+    // Whole records do not overlap. Beside them are records of the previous round, and a forged
+    // image has any number of records.
     let ring = region.count * block_size;
     let mut budget = 4 * ring;
     let mut highest = None;
     headers(&store.medium, &store.superblock, (end.block, blocks), |block, start| {
         let Start::Header(Header { lsn, epoch, payload, .. }) = start else { return Ok(()) };
-        // Of an earlier mount: what it wrote behind the end was passed over by a later one.
+        // A record of an earlier mount: a later mount skipped what it wrote behind the end.
         if lsn <= end.lsn || epoch < end.epoch || Some(lsn) <= highest {
             return Ok(());
         }
@@ -303,8 +303,8 @@ fn extents(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|(.., value)| value)
 }
 
-/// Whether the data written since the checkpoint of `generation` that the mutations name can be
-/// read and matches its checksums.
+/// Whether data written since the checkpoint of `generation` can be read and matches its checksums.
+/// It checks the data that the mutations name.
 fn data_is_there<M: Medium, P: Platform>(
     store: &Store<M, P>,
     mutations: &[Mutation],
@@ -325,8 +325,8 @@ fn data_is_there<M: Medium, P: Platform>(
                 let mut buffer = memory::zeroed(checksums.len() * granule)?;
                 store.read_blocks(at, &mut buffer).map(|()| buffer)
             };
-            // It was in flight together with the record: what cannot be read has most likely been
-            // interrupted.
+            // The data was in flight together with the record, so an unreadable block was most
+            // likely interrupted.
             let buffer = match unless_unreadable(read)? {
                 Ok(buffer) => buffer,
                 Err(error) => {

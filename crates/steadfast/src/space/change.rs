@@ -1,7 +1,7 @@
-//! Blocks that become part of the working state, and that leave it.
+//! Blocks that enter and leave the working state.
 //!
-//! None of the changes can fail: bitmaps are in memory, and so is room for what has to be
-//! remembered ([`Space::reserve_notes`]).
+//! None of these changes can fail: bitmaps are in memory, and so is room for the ranges to remember
+//! ([`Space::reserve_notes`]).
 
 use crate::error::Result;
 use crate::format::NodePointer;
@@ -9,30 +9,30 @@ use crate::sabotage::{Sabotage, planted};
 use crate::space::Space;
 use crate::types::{BlockAddress, BlockRun};
 
-/// Ranges of fresh blocks that are remembered; blocks beyond them wait for a checkpoint like
-/// others.
+/// Limit of the ranges of fresh blocks that are remembered; further blocks wait for a checkpoint
+/// like others.
 const FRESH_RANGES_MAX: usize = 4096;
 
 impl Space {
-    /// Makes room for what has to be remembered about runs that are about to be published or freed,
-    /// so that those calls need no memory.
+    /// Makes room for the ranges of runs that are about to be published or freed, so that those
+    /// calls need no memory.
     ///
     /// # Errors
     /// `OutOfMemory`.
     pub fn reserve_notes(&mut self, runs: &[BlockRun]) -> Result<()> {
         self.reserved.reserve(runs.len())?;
         self.fresh.reserve(runs.len())?;
-        // Between the fresh parts of a run there is one more that is not.
+        // Between the fresh parts of a run there is one more part that is not fresh.
         let parts: usize = runs
             .iter()
             .map(|run| 2 * self.fresh.overlaps(run.start.0, run.end()).count() + 1)
             .sum();
         self.freed_pinned.reserve(parts)?;
-        // What a reader has pinned until then is held once more when a checkpoint is done.
+        // A range that a reader has pinned until then is held once more when a checkpoint is done.
         self.held.reserve(self.freed_pinned.len() + 2 * parts)
     }
 
-    /// Reserved blocks become part of the working state. Their groups are loaded.
+    /// Reserved blocks become part of the working state. Their groups are in memory.
     pub fn publish(&mut self, run: BlockRun, data: bool) {
         self.reserved.remove(run.start.0, run.end());
         for (index, from, to) in self.parts(run) {
@@ -50,7 +50,7 @@ impl Space {
         }
     }
 
-    /// Blocks of data leave the working state. Their groups are loaded; `pinned` are the runs that
+    /// Data blocks leave the working state. Their groups are in memory; `pinned` are the runs that
     /// readers are using.
     pub fn free_data(&mut self, run: BlockRun, pinned: &[BlockRun]) {
         self.clear_used(run);
@@ -67,7 +67,7 @@ impl Space {
         self.free_later(at, run.end(), pinned);
     }
 
-    /// `start..end` can be used again after the next checkpoint.
+    /// `start..end` can be reused after the next checkpoint.
     fn free_later(&mut self, start: u64, end: u64, pinned: &[BlockRun]) {
         if start >= end {
             return;
@@ -84,14 +84,14 @@ impl Space {
         self.note_freed(part);
     }
 
-    /// Keeps those blocks of a freed run that no bitmap keeps: the log may name them. Where there
-    /// is no memory to say which they are, all of it: a bitmap keeps the others as long.
+    /// Holds those blocks of a freed run that no bitmap holds, because the log may name them.
+    /// Without memory to list them it holds all of them: a bitmap holds the others as long.
     fn hold(&mut self, run: BlockRun) {
         let zeros = |space: &Space, index: u64, at: u64, to: u64| {
             let group = space.groups.get(&index)?;
             group.base.zeros(at).filter(|(low, _)| *low < to).map(|(low, high)| (low, high.min(to)))
         };
-        // One range has its room.
+        // There is always room for one range.
         let mut first = true;
         for (index, from, to) in self.parts(run) {
             let start = index * self.group_blocks;
@@ -107,7 +107,7 @@ impl Space {
     }
 
     /// A node leaves the working state. `reusable`: it belonged to no other state. Its groups are
-    /// loaded.
+    /// in memory.
     pub fn free_node(&mut self, pointer: &NodePointer, reusable: bool) {
         for address in pointer.copies() {
             let run = BlockRun { start: address, count: self.node_blocks };
@@ -121,7 +121,7 @@ impl Space {
         }
     }
 
-    /// Something was freed in the groups of a run.
+    /// Notes that blocks were freed in the groups of a run.
     pub(super) fn note_freed(&mut self, run: BlockRun) {
         for (index, ..) in self.parts(run) {
             if let Some(word) = self.freed_in.get_mut((index / 64) as usize) {
@@ -133,7 +133,7 @@ impl Space {
     fn clear_used(&mut self, run: BlockRun) {
         for (index, from, to) in self.parts(run) {
             if let Some(group) = self.groups.get_mut(&index) {
-                // What an image counts as used may be less than its bitmaps say.
+                // A damaged image may count fewer used blocks than its bitmaps have.
                 let cleared = group.used.set(from, to, false);
                 self.used = self.used.saturating_sub(cleared);
                 if self.beyond > 0 && index * self.group_blocks + to > self.limit {

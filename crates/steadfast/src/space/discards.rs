@@ -1,21 +1,23 @@
-//! Blocks that the medium may be told about: nobody needs what is in them.
+//! Blocks that may be discarded: their content is no longer needed.
 //!
-//! There are two ways in. What stops being busy at a [`thaw`](crate::space::Space::thaw) is *waiting* at
-//! once. A medium that [wants discards early](steadfast_media::Medium::wants_discards_early) is
-//! told sooner of data that operations let go: it is *unmarked* until a log mark is made of them,
-//! *marking* until that mark is durable, and *early* then. The durable tree names such blocks
-//! still, but whoever goes back to it goes on to the mark before anything looks at data; and nobody
-//! is given them before the next durable checkpoint. Of a thaw they are left out if they have been
-//! *told*.
+//! A block becomes one of these in two ways. A block that stops being busy at a
+//! [`thaw`](super::Space::thaw) is *waiting* at once. A medium that [wants discards
+//! early](steadfast_media::Medium::wants_discards_early) gets discards of data sooner. A block of
+//! such data is *unmarked* until a log mark is made of the operations that freed it. It is
+//! *marking* until that mark is durable, and *early* then.
+//!
+//! The durable tree still names such blocks. But a rollback to that tree, or opening it, also
+//! applies the log up to the mark before any data is read. No early block is reserved before the
+//! next durable checkpoint. A thaw skips blocks that were already *told* to the medium.
 //!
 //! Invariants:
 //! - nothing that is waiting or early is used by the marked state or a later one, a reader or an
 //!   operation;
-//! - a block leaves all of the sets before it is given out again, or falls behind the end of a
+//! - a block leaves all sets before it is reserved again, or before it falls behind the end of a
 //!   volume that becomes smaller;
-//! - whoever tells the medium holds the writer's lock meanwhile, or a block could be given out and
-//!   written in between;
-//! - memory is bounded. What does not fit is not told: a discard is a hint.
+//! - the caller that discards holds the writer's lock meanwhile. Otherwise a block could be
+//!   reserved and written in between;
+//! - memory is bounded. Ranges that do not fit are not discarded: a discard is a hint.
 
 use crate::sabotage::{Sabotage, planted};
 use crate::space::{RangeSet, Space};
@@ -32,7 +34,7 @@ pub(super) struct Discards {
     ranges_max: usize,
 }
 
-/// Adds a range where there is room for it.
+/// Adds a range if there is room for it.
 fn add(set: &mut RangeSet, ranges_max: usize, start: u64, end: u64) {
     let joins = set.intersects(start.saturating_sub(1), end.saturating_add(1));
     if (joins || set.len() < ranges_max) && set.reserve(1).is_ok() {
@@ -40,7 +42,7 @@ fn add(set: &mut RangeSet, ranges_max: usize, start: u64, end: u64) {
     }
 }
 
-/// Removes a range; where there is no memory for what is left on its two sides, everything.
+/// Removes a range. Without memory for the remainders on both sides, removes everything.
 fn remove(set: &mut RangeSet, start: u64, end: u64) {
     if set.intersects(start, end) && set.reserve(1).is_err() {
         return set.clear();
@@ -73,14 +75,14 @@ impl Discards {
         }
     }
 
-    /// An operation has let go of `start..end`, which no snapshot holds and no reader has pinned.
+    /// An operation has freed `start..end`, which no snapshot holds and no reader has pinned.
     fn note_freed(&mut self, start: u64, end: u64) {
         let set =
             if planted(Sabotage::DiscardBeforeMark) { &mut self.early } else { &mut self.unmarked };
         add(set, self.ranges_max, start, end);
     }
 
-    /// `start..end` is no business of the medium any more.
+    /// Removes `start..end` from all sets.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
         for set in [
             &mut self.waiting,
@@ -93,7 +95,7 @@ impl Discards {
         }
     }
 
-    /// Takes out a run of at most so many blocks.
+    /// Takes out a run of at most `blocks` blocks.
     pub(super) fn next(&mut self, blocks: u64) -> Option<BlockRun> {
         let run =
             |(start, end): (u64, u64)| BlockRun { start: BlockAddress(start), count: end - start };
@@ -110,15 +112,15 @@ impl Discards {
 }
 
 impl Space {
-    /// An operation has let go of a run of data, and nobody else holds it; `pinned` are the runs
-    /// that readers are using. For media that want to know early.
+    /// An operation has freed a run of data that no snapshot or other file holds; `pinned` are the
+    /// runs that readers are using. For media that want discards early.
     pub fn discard_early(&mut self, run: BlockRun, pinned: &[BlockRun]) {
         if !crate::space::change::overlaps_any(run, pinned) {
             self.discards.note_freed(run.start.0, run.end().min(self.limit));
         }
     }
 
-    /// A log mark has been made of all operations so far. The one before is durable.
+    /// A log mark was made of all operations so far. The previous mark is durable.
     pub fn mark_discards(&mut self) {
         self.discards.marking = core::mem::take(&mut self.discards.unmarked);
     }
@@ -164,7 +166,7 @@ mod tests {
         discards.add(8, 24);
         let told = [(); 4].map(|()| discards.next(100));
         assert_eq!(told, [run(8, 2), run(12, 1), run(20, 4), None]);
-        // What is early and becomes free is told once.
+        // A block that is early and becomes free is discarded only once.
         discards.early.insert(30, 32);
         discards.add(31, 33);
         assert_eq!([(); 3].map(|()| discards.next(100)), [run(30, 1), run(31, 2), None]);

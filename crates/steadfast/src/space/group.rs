@@ -25,7 +25,7 @@ impl Bitmap {
         Ok(Bitmap(memory::filled(0, (bits / 64) as usize)?))
     }
 
-    /// As [`zeroed`](Self::zeroed), for the check, which is no part of a mounted volume.
+    /// As [`zeroed`](Self::zeroed), for the checker, which is no part of a mounted volume.
     pub fn new(bits: u64) -> Bitmap {
         Bitmap(vec![0; (bits / 64) as usize])
     }
@@ -46,7 +46,7 @@ impl Bitmap {
         self.0[(bit / 64) as usize] >> (bit % 64) & 1 != 0
     }
 
-    /// Sets `start..end` to `value`; returns how many bits changed.
+    /// Sets `start..end` to `value`. Returns how many bits changed.
     pub fn set(&mut self, start: u64, end: u64, value: bool) -> u64 {
         let mut changed = 0;
         let mut bit = start;
@@ -67,7 +67,7 @@ impl Bitmap {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// How many bits of `start..end`, which is inside, are set.
+    /// Number of set bits in `start..end`, which is inside.
     pub fn count_in(&self, start: u64, end: u64) -> u64 {
         let mut count = 0;
         let mut bit = start;
@@ -94,7 +94,7 @@ impl Bitmap {
         }
     }
 
-    /// The first bit at or after `from` that has `value`; the length of the bitmap where there is
+    /// The first bit at or after `from` that has `value`; the length of the bitmap if there is
     /// none.
     fn find(&self, from: u64, value: bool) -> u64 {
         let mut bit = from;
@@ -124,13 +124,13 @@ impl Bitmap {
 
 /// See the module.
 pub struct Group {
-    /// Used in the working state: what the next checkpoint writes.
+    /// Used in the working state: the next checkpoint writes this.
     pub used: Bitmap,
     /// Used in the durable state or in the one that a checkpoint is writing: not reusable yet.
     pub base: Bitmap,
-    /// Must not be allocated, for whatever reason; contains `used` and `base`.
+    /// Must not be allocated, for any reason; contains `used` and `base`.
     pub busy: Bitmap,
-    /// `used` differs from what the working tree says.
+    /// `used` differs from the value in the working tree.
     pub dirty: bool,
 }
 
@@ -141,8 +141,8 @@ impl Group {
     }
 }
 
-/// The value that stands for `used`; `None`: the key is absent. `allocatable` are the blocks
-/// outside fixed structures.
+/// The value for `used`; `None`: the key is absent. `allocatable` are the blocks outside fixed
+/// structures.
 pub fn encode(used: &Bitmap, allocatable: &Bitmap) -> Result<Option<Vec<u8>>> {
     if used.0.iter().all(|word| *word == 0) {
         return Ok(None);
@@ -168,7 +168,7 @@ pub fn encode_bitmap(used: &Bitmap) -> Result<Option<Vec<u8>>> {
     Ok(Some(value))
 }
 
-/// Reads a group's value into a bitmap of zeros; `Err` says what is wrong.
+/// Reads a group's value into a zeroed bitmap; `Err` says what is wrong.
 pub fn decode(
     value: Option<&[u8]>,
     allocatable: &Bitmap,

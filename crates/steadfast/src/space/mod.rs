@@ -1,20 +1,20 @@
 //! Free space.
 //!
-//! A block is free when no state that may still be needed uses it. Those states are the durable one
+//! A block is free if no state that may still be needed uses it. Those states are the durable one
 //! (newest metaroot), the one that a checkpoint is writing (frozen), and the working one. Each has
-//! its own bitmaps, in its own tree, so nothing has to be remembered about blocks that become
-//! reusable at the next checkpoint: they are used in the durable state and not in the working one
-//! ("almost free"). Beside that a block is busy while it is
-//! - *reserved*: handed out, not yet part of any state;
+//! its own bitmaps, in its own tree. So no list of blocks that become reusable at the next
+//! checkpoint is needed: they are used in the durable state and not in the working one ("almost
+//! free"). In addition, a block is busy while it is
+//! - *reserved*: not yet part of any state;
 //! - *held*: freed since the last freeze after a log mark may have named it, so a replay of the log
 //!   may need it;
 //! - *pinned* by a reader when it was freed.
 //!
 //! A block that was allocated and freed between two marks (*fresh*) is free again at once.
 //!
-//! Bitmaps are loaded a group at a time; what is known of full groups is one bit each. Nothing here
-//! is a scan in the foreground: the search goes on from where it stopped, past groups that are
-//! known to be full.
+//! Bitmaps are loaded one group at a time. A full group is remembered by one bit. Nothing here
+//! scans in the foreground: the search continues where it stopped and skips groups that are known
+//! to be full.
 
 mod change;
 mod discards;
@@ -43,7 +43,7 @@ use group::Group;
 pub use group::decode as decode_group;
 pub use ranges::RangeSet;
 
-/// Memory of a range of blocks that wait to be discarded is this part of what there is for groups.
+/// The ranges of blocks that wait to be discarded take this part of the memory for groups.
 const DISCARDS_SHARE: usize = 8;
 /// Groups for which "known to be full" is remembered.
 const FULL_HINTS_MAX: u64 = 1 << 23;
@@ -64,15 +64,15 @@ pub struct Space {
     group_blocks: u64,
     first: u64,
     end: u64,
-    /// Nothing is allocated from here on; `end`, unless the volume is becoming smaller.
+    /// Nothing is allocated from here on. It equals `end`, unless the volume is becoming smaller.
     limit: u64,
-    /// Blocks from there on that the working state uses.
+    /// Blocks at or beyond `limit` that the working state uses.
     beyond: u64,
-    /// A group that is written as a bitmap also where it is full: what "full" means is about to
-    /// change.
+    /// A group that is written as a bitmap even if it is full, because the meaning of "full" is
+    /// about to change.
     spelled_out: Option<u64>,
-    /// Data stays below: where a node has several blocks, fragments of data must not use up the
-    /// last runs.
+    /// Data stays below this block. If a node has several blocks, fragments of data must not use up
+    /// the last runs.
     data_end: u64,
     node_blocks: u64,
     copies: u8,
@@ -89,7 +89,7 @@ pub struct Space {
     held: RangeSet,
     held_frozen: RangeSet,
     freed_pinned: RangeSet,
-    /// Groups in which something was freed since the freeze, and before it: one bit each, as in
+    /// Groups in which blocks were freed since the freeze, and before it: one bit each, as in
     /// `full`.
     freed_in: Vec<u64>,
     freed_in_frozen: Vec<u64>,
@@ -156,18 +156,18 @@ impl Space {
             .saturating_sub(self.used + self.almost + self.reserved.total())
     }
 
-    /// Blocks of data that can be allocated now, at most.
+    /// Upper bound of the data blocks that can be allocated now.
     pub fn available_for_data(&self) -> u64 {
         self.available().saturating_sub(self.limit - self.data_end)
     }
 
-    /// A run of free blocks that the medium has not been told of, at most so many; it has been when
-    /// this returns them. The caller tells it before it lets go of the writer's lock.
+    /// A run of at most `blocks` free blocks that was not discarded yet; it counts as discarded
+    /// when this returns. The caller discards it before it releases the writer's lock.
     pub fn next_discard(&mut self, blocks: u64) -> Option<BlockRun> {
         self.discards.next(blocks)
     }
 
-    /// Where the next data and node allocations begin to look.
+    /// Where the next data and node allocations begin to search.
     pub fn cursors(&self) -> (u64, u64) {
         (self.data_cursor, self.node_cursor)
     }
@@ -199,8 +199,8 @@ impl Space {
         Ok(indexes)
     }
 
-    /// Whether the groups of a run have changed since they were last put into the tree, or are
-    /// among `others`, in order.
+    /// Whether the groups of a run have changed since they were last put into the tree, or are in
+    /// the ordered list `others`.
     pub fn is_dirty_or_in(&self, run: BlockRun, others: &[u64]) -> bool {
         let dirty = |index: &u64| self.groups.get(index).is_some_and(|group| group.dirty);
         self.parts(run).all(|(index, ..)| dirty(&index) || others.binary_search(&index).is_ok())
@@ -240,7 +240,7 @@ impl Space {
         Ok(())
     }
 
-    /// The bitmaps of a group from the trees.
+    /// Reads the bitmaps of a group from the trees.
     fn read<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -253,13 +253,13 @@ impl Space {
         if let Some(frozen) = &roots.frozen {
             base.merge(&read_group(store, frozen, index, &allocatable)?);
         }
-        // Not needed any more, and of the right size.
+        // It is no longer needed and has the right size.
         let mut group = Group { used, base, busy: allocatable, dirty: false };
         self.fill_busy(index, &mut group);
         Ok(group)
     }
 
-    /// Everything that must not be allocated in a group.
+    /// Marks everything in a group that must not be allocated.
     fn fill_busy(&self, index: u64, group: &mut Group) {
         let start = index * self.group_blocks;
         let end = start + self.group_blocks;
@@ -285,7 +285,7 @@ impl Space {
         self.groups = groups;
     }
 
-    /// Forgets clean groups while there are too many.
+    /// Evicts clean groups while there are too many.
     fn evict(&mut self) {
         if self.groups.len() >= self.groups_max {
             let surplus = self.groups.len() + 1 - self.groups_max * 3 / 4;
@@ -293,7 +293,7 @@ impl Space {
         }
     }
 
-    /// Forgets up to `surplus` of the clean groups that `idle` names.
+    /// Evicts up to `surplus` of the clean groups for which `idle` is true.
     fn forget_idle(&mut self, mut surplus: usize, idle: impl Fn(u64) -> bool) {
         self.groups.retain(|index, group| {
             let goes = surplus > 0 && !group.dirty && idle(*index);
@@ -328,7 +328,7 @@ impl Space {
         }
     }
 
-    /// The parts of a run, whose groups are loaded, and whether the working state uses them.
+    /// The parts of a run, whose groups are in memory, and whether the working state uses them.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -359,7 +359,7 @@ impl Space {
         Ok(found)
     }
 
-    /// Gives back reserved blocks.
+    /// Releases reserved blocks.
     pub fn release(&mut self, run: BlockRun) {
         while let Some((from, to)) = self.reserved.take(run.start.0, run.end()) {
             self.mark_busy(BlockRun { start: BlockAddress(from), count: to - from }, false);
@@ -380,8 +380,8 @@ impl Space {
         runs: &[BlockRun],
     ) -> Result<()> {
         let indexes = self.groups_of(runs)?;
-        // Loading may evict clean groups, so those that are already here go last and are loaded
-        // again if need be.
+        // Loading may evict clean groups. So the groups already in memory go last and are loaded
+        // again if necessary.
         for _ in 0..2 {
             for index in &indexes {
                 self.load_keeping(store, roots, *index, &indexes)?;

@@ -1,8 +1,8 @@
 //! A set of block numbers kept as disjoint ranges, in order.
 //!
-//! A sorted list: its memory can be asked for beforehand ([`RangeSet::reserve`]), so that changes
-//! in the middle of something that must not fail need none. The sets are small, because allocation
-//! goes on where it stopped and neighbours are joined.
+//! A sorted list: its memory can be reserved beforehand ([`RangeSet::reserve`]), so changes in the
+//! middle of something that must not fail need none. The sets are small, because allocation
+//! continues where it stopped and neighbours are joined.
 
 use alloc::vec::Vec;
 
@@ -39,7 +39,7 @@ impl RangeSet {
         self.ranges.try_reserve(count).map_err(|_| Error::OutOfMemory)
     }
 
-    /// Where the first range is that ends behind `block`.
+    /// Index of the first range that ends after `block`.
     fn position(&self, block: u64) -> usize {
         self.ranges.partition_point(|(_, end)| *end <= block)
     }
@@ -58,7 +58,7 @@ impl RangeSet {
         self.total = 0;
     }
 
-    /// Adds `start..end`; what is in the set already stays. Takes up every range that overlaps or
+    /// Adds `start..end`; blocks already in the set stay. Merges every range that overlaps or
     /// touches.
     pub fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
@@ -78,8 +78,8 @@ impl RangeSet {
         self.total += joined.1 - joined.0 - known;
     }
 
-    /// Adds `start..end`, of which nothing is in the set, as a range of its own: taking out the
-    /// whole of it again needs no memory, whatever its neighbours are.
+    /// Adds `start..end`, of which nothing is in the set, as a separate range. Removing all of it
+    /// again needs no memory, whatever its neighbours are.
     pub fn insert_apart(&mut self, start: u64, end: u64) {
         debug_assert!(!self.intersects(start, end));
         if start < end {
@@ -88,8 +88,8 @@ impl RangeSet {
         }
     }
 
-    /// Removes the first part of `start..end` that is in the set, and returns it. Needs memory
-    /// where that is the middle of a range.
+    /// Removes and returns the first part of `start..end` that is in the set. Needs memory if that
+    /// is the middle of a range.
     pub fn take(&mut self, start: u64, end: u64) -> Option<(u64, u64)> {
         let index = self.position(start);
         let (low, high) = self.overlaps(start, end).next()?;
@@ -107,12 +107,12 @@ impl RangeSet {
         Some((low, high))
     }
 
-    /// Removes `start..end`. Needs memory where that is the middle of a range.
+    /// Removes `start..end`. Needs memory if that is the middle of a range.
     pub fn remove(&mut self, start: u64, end: u64) {
         while self.take(start, end).is_some() {}
     }
 
-    /// Removes the ranges that `stays` does not name.
+    /// Removes the ranges for which `stays` is false.
     pub fn retain(&mut self, mut stays: impl FnMut(u64, u64) -> bool) {
         let total = &mut self.total;
         self.ranges.retain(|(start, end)| {

@@ -10,7 +10,7 @@ use crate::tree::Store;
 
 impl Space {
     /// From now on nothing is allocated at or beyond block `limit`, which lies inside the volume;
-    /// `None`: anywhere again. Nothing is set aside; `beyond` of the blocks in use are behind the
+    /// `None`: no limit. No nodes may be set aside. `beyond` of the blocks in use are behind the
     /// limit.
     pub fn set_limit(&mut self, limit: Option<u64>, beyond: u64, superblock: &Superblock) {
         self.limit = limit.unwrap_or(self.end).clamp(self.first, self.end);
@@ -20,7 +20,7 @@ impl Space {
         self.renew();
     }
 
-    /// Whether so much data and metadata fits below `limit`, with `spare` blocks left over.
+    /// Whether the used data and metadata fits below `limit`, with `spare` blocks left over.
     pub fn fits_below(&self, limit: u64, spare: u64) -> bool {
         self.used.saturating_add(spare) <= limit.saturating_sub(self.first)
     }
@@ -49,7 +49,7 @@ impl Space {
     }
 
     /// The group that holds the end of the volume is written as a bitmap from now on, and with the
-    /// next checkpoint. Its group is loaded.
+    /// next checkpoint. The group is in memory.
     ///
     /// # Errors
     /// Those of reading bitmaps.
@@ -67,12 +67,12 @@ impl Space {
         Ok(())
     }
 
-    /// The group at the end needs no special care any more.
+    /// The group at the end is written normally again.
     pub fn end_spelling_out(&mut self) {
         self.spelled_out = None;
     }
 
-    /// The volume is larger now: `superblock` says how large.
+    /// The volume has the larger size of `superblock` now.
     pub fn grow(&mut self, superblock: &Superblock) {
         self.end = superblock.end_block().max(self.end);
         self.limit = self.end;
@@ -80,22 +80,22 @@ impl Space {
         let words = self.groups().min(crate::space::FULL_HINTS_MAX).div_ceil(64) as usize;
         let words = words.max(self.full.len());
         let mut all = [&mut self.full, &mut self.freed_in, &mut self.freed_in_frozen];
-        // What is not remembered of a group is looked up.
+        // A group without a remembered bit is looked up.
         if all.iter_mut().all(|bits| bits.try_reserve_exact(words - bits.len()).is_ok()) {
             all.into_iter().for_each(|bits| bits.resize(words, 0));
         }
         self.renew();
     }
 
-    /// What may be allocated has changed.
+    /// Recomputes what may be allocated.
     fn renew(&mut self) {
         self.fill_busy_all();
         self.full.fill(0);
     }
 }
 
-/// One past the last block for data: where a node has several blocks, fragments of data must not
-/// use up the last runs.
+/// One past the last block for data. If a node has several blocks, fragments of data must not use
+/// up the last runs.
 pub(super) fn data_end(superblock: &Superblock, first: u64, end: u64) -> u64 {
     if superblock.node_blocks() > 1 {
         end - superblock.reserve_blocks.min((end - first) / 4)

@@ -1,5 +1,5 @@
-//! Looking for free blocks: from a goal on, past groups that are known to be full, for a run that
-//! is long enough.
+//! Searching for free blocks: from a goal on, skipping groups that are known to be full, for a run
+//! that is long enough.
 
 use steadfast_media::Medium;
 
@@ -10,9 +10,9 @@ use crate::space::{Roots, Space};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 
-/// Groups that are looked at for a run of the wished length before a shorter one is taken.
+/// Groups that are searched for a run of the desired length before a shorter one is taken.
 const GROUPS_FOR_LENGTH: usize = 8;
-/// A run of this length is good enough at once.
+/// A run of this length is taken at once.
 const RUN_GOOD: u64 = 32;
 
 /// What an allocation is for.
@@ -61,7 +61,7 @@ impl Space {
         Ok(addresses)
     }
 
-    /// The next node goes where no data may be, if there is room.
+    /// The next node goes where data may not go, if there is room.
     pub fn look_for_nodes_behind_data(&mut self) {
         self.node_cursor = self.data_end;
     }
@@ -83,7 +83,7 @@ impl Space {
         let first_group = from / self.group_blocks;
         let mut best = BlockRun::default();
         let mut looked = 0;
-        // The first group comes again at the end, for what lies before `from`.
+        // The first group is searched again at the end, for the blocks before `from`.
         let mut step = 0;
         while step <= groups {
             let index = (first_group + step) % groups;
@@ -124,11 +124,11 @@ impl Space {
         if best.count == 0 || (purpose == Purpose::Node && best.count < want) {
             return Err(Error::NoSpace);
         }
-        // The group of the best run may have been forgotten meanwhile; nothing in it has changed.
+        // The group of the best run may have been evicted meanwhile; nothing in it has changed.
         self.load(store, roots, best.start.0 / self.group_blocks)?;
         self.reserved.reserve(1)?;
         self.mark_busy(best, true);
-        // Apart, so that it can be given back without memory.
+        // As a separate range, so that it can be released without memory.
         self.reserved.insert_apart(best.start.0, best.end());
         if !planted(Sabotage::DiscardGivenOut) {
             self.discards.remove(best.start.0, best.end());
@@ -140,7 +140,7 @@ impl Space {
         self.full.get((index / 64) as usize).is_some_and(|word| word >> (index % 64) & 1 != 0)
     }
 
-    /// How many groups from `index` on, at most `limit`, are known to be full.
+    /// Number of groups from `index` on, at most `limit`, that are known to be full.
     fn full_groups_from(&self, index: u64, limit: u64) -> u64 {
         let mut count = 0;
         while count < limit && self.known_full(index + count) {

@@ -1,4 +1,4 @@
-//! What marks, replays and checkpoints mean for free space.
+//! Effects of marks, replays and checkpoints on free space.
 
 use alloc::vec::Vec;
 
@@ -16,12 +16,12 @@ use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 
 impl Space {
-    /// A log mark is about to name everything published so far: none of it is fresh any more.
+    /// A log mark is about to name everything published so far, so nothing is fresh any more.
     pub fn mark(&mut self) {
         self.fresh.clear();
     }
 
-    /// Blocks that an intent log names must not be taken for anything else while it is replayed.
+    /// Blocks that an intent log names must not be reused while it is replayed.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -32,18 +32,18 @@ impl Space {
         Ok(())
     }
 
-    /// The log is replayed: what was kept for it and is not part of the state is free, and so are
-    /// node addresses that were set aside.
+    /// The log is replayed. Blocks that were reserved for it and are not part of the state are
+    /// free, and so are node addresses that were set aside.
     pub fn end_replay(&mut self) {
         self.reserved.clear();
-        // What was kept may be part of a state all the same (an extent that was split or joined
-        // names blocks that the durable state uses), so the bitmaps say what is free, not the list.
+        // A reserved block may still be part of a state: a split or joined extent names blocks that
+        // the durable state uses. So the bitmaps decide what is free, not the list.
         self.fill_busy_all();
         self.full.fill(0);
         self.fresh.clear();
     }
 
-    /// Groups whose bitmap has to be put into the tree.
+    /// Groups whose bitmap must be put into the tree.
     pub fn dirty_group_indexes(&self) -> Result<Vec<u64>> {
         let dirty = self.groups.iter().filter(|(_, group)| group.dirty);
         let mut indexes = memory::collect(dirty.map(|(index, _)| *index))?;
@@ -51,14 +51,14 @@ impl Space {
         Ok(indexes)
     }
 
-    /// Keys and values of the changed groups (`None`: remove the key), which count as unchanged
-    /// from now on.
+    /// Keys and values of the changed groups (`None`: remove the key). The groups count as
+    /// unchanged from now on.
     ///
-    /// Putting them into the tree changes groups again, but each round copies only nodes that no
-    /// earlier round has copied, so that this ends.
+    /// Putting them into the tree changes groups again. Each round copies only nodes that no
+    /// earlier round has copied, so this ends.
     ///
     /// # Errors
-    /// `OutOfMemory`; they all count as changed then.
+    /// `OutOfMemory`; all of them still count as changed then.
     pub fn take_dirty_groups(&mut self) -> Result<Vec<(Key, Option<Vec<u8>>)>> {
         let indexes = self.dirty_group_indexes()?;
         let mut taken = Vec::new();
@@ -79,13 +79,13 @@ impl Space {
         if planted(Sabotage::ForgetBitmap) { Ok(Vec::new()) } else { Ok(taken) }
     }
 
-    /// Makes room for what [`freeze`](Self::freeze) and the [`thaw`](Self::thaw) after it have to
-    /// remember.
+    /// Makes room for the ranges of [`freeze`](Self::freeze) and of the [`thaw`](Self::thaw) after
+    /// it.
     ///
     /// # Errors
     /// `OutOfMemory`.
     pub fn reserve_freeze(&mut self) -> Result<()> {
-        // The two change places.
+        // The two lists are swapped.
         self.held_frozen.reserve(self.freed_pinned.len())
     }
 
@@ -104,10 +104,10 @@ impl Space {
         self.fresh.clear();
     }
 
-    /// The frozen state has become the durable one: what was freed before the freeze can be reused.
+    /// The frozen state has become the durable one: blocks freed before the freeze can be reused.
     ///
-    /// A bitmap that cannot be read fails nothing: it is read again when it is needed, and where
-    /// the group has to stay in memory what was freed in it waits for the next checkpoint.
+    /// An unreadable bitmap causes no failure here. It is read again when it is needed. If its
+    /// group must stay in memory, the blocks freed in it wait for the next checkpoint.
     pub fn thaw<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
@@ -117,7 +117,7 @@ impl Space {
         self.held_frozen.clear();
         self.almost = self.almost.saturating_sub(self.almost_frozen);
         self.almost_frozen = 0;
-        // A reader may still be using blocks that were freed under it: those wait for the next
+        // A reader may still be using blocks that were freed meanwhile: those wait for the next
         // checkpoint.
         let mut freed_pinned = core::mem::take(&mut self.freed_pinned);
         freed_pinned.retain(|from, to| {
@@ -140,16 +140,16 @@ impl Space {
             match base {
                 Ok(base) => group.base = base,
                 Err(_) if !group.dirty => return false,
-                // It holds the blocks of the frozen state and of the one before: more than needed,
-                // never less.
+                // It holds the blocks of the frozen state and of the previous one: more than
+                // needed, never less.
                 Err(_) => {}
             }
-            // Without memory for the copy nobody is told; it is advice.
+            // Without memory for the copy nothing is discarded; a discard is advice.
             let before = store.medium.wants_discards().then(|| group.busy.copy().ok()).flatten();
             self.fill_busy(*index, group);
             if let Some(mut freed) = before {
-                // From here on they may be overwritten at any time, so losing what is in them is
-                // nothing new.
+                // From here on they may be overwritten at any time, so a discard loses nothing
+                // more.
                 freed.subtract(&group.busy);
                 let start = *index * self.group_blocks;
                 let mut at = 0;

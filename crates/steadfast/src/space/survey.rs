@@ -1,4 +1,4 @@
-//! Looking at the bitmaps without taking part: for a map of the volume.
+//! Reading the bitmaps without changing them: for a map of the volume.
 
 use alloc::vec::Vec;
 
@@ -12,19 +12,19 @@ use crate::space::{Bitmap, Roots, Space};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
-/// What a group's blocks are, for counting.
+/// States of a group's blocks, for counting.
 pub(crate) struct Survey {
     pub start: u64,
     pub used: Bitmap,
     pub busy: Bitmap,
     pub reserved: Vec<(u64, u64)>,
-    /// What can be allocated at all.
+    /// The range that can be allocated at all.
     pub allocatable: BlockRun,
 }
 
 impl Survey {
-    /// The first run at or behind `from` that can be allocated, that no state uses and that is not
-    /// handed out.
+    /// The first run at or after `from` that can be allocated, that no state uses and that is not
+    /// reserved.
     pub fn free_run(&self, from: u64) -> Option<(u64, u64)> {
         let from = from.max(self.allocatable.start.0);
         let end = self.end().min(self.allocatable.end());
@@ -50,7 +50,7 @@ impl Survey {
         self.start + self.used.len()
     }
 
-    /// Used, busy and reserved blocks of `from..to`, of those that can be allocated at all.
+    /// Counts the used, busy and reserved blocks of `from..to` that can be allocated at all.
     pub fn count(&self, from: u64, to: u64) -> (u64, u64, u64) {
         let low = from.max(self.allocatable.start.0);
         let high = to.min(self.allocatable.end());
@@ -67,8 +67,8 @@ impl Survey {
 }
 
 impl Space {
-    /// The first group at or after block `from` in which something may be in use; `None` where
-    /// there is none. Loads and evicts nothing.
+    /// The first group at or after block `from` in which something may be in use; `None` if there
+    /// is none. Loads and evicts nothing.
     pub fn survey<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -95,8 +95,8 @@ impl Space {
         }))
     }
 
-    /// The first group at or after `index` that a state names, that is in memory, or in which
-    /// blocks are reserved.
+    /// The first group at or after `index` that a state has a key for, that is in memory, or that
+    /// has reserved blocks.
     fn next_group<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -118,7 +118,7 @@ impl Space {
         Ok(next.filter(|group| group.saturating_mul(self.group_blocks) < self.end))
     }
 
-    /// Blocks handed out and not yet part of any state.
+    /// Blocks that are reserved and not yet part of any state.
     pub fn reserved(&self) -> u64 {
         self.reserved.total()
     }

@@ -1,9 +1,9 @@
 //! What has changed between two states: two snapshots, or a snapshot and the live volume.
 //!
-//! The work grows with what has changed: subtrees that both states have are skipped. It is done in
-//! bounded calls, each of which goes on where the one before ended, and per inode it stops at the
-//! first difference of each sort, so that a file with a million changed extents costs no more than
-//! one with one.
+//! The work grows with what has changed: subtrees that both states share are skipped. It is done in
+//! bounded calls, each of which continues where the previous call ended. Per inode it stops at the
+//! first difference of each sort. So a file with a million changed extents costs no more than a
+//! file with one.
 
 use alloc::vec::Vec;
 
@@ -20,26 +20,26 @@ use crate::tree::{Difference, Found};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// Leaves of each state that one call looks at.
+/// Leaves of each state that one call examines.
 const LEAVES_PER_CALL: usize = 512;
 
 /// How an inode differs between two states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InodeChange {
-    /// Which inode. Numbers are never used again, so it is the same file in both.
+    /// The inode. Numbers are never reused, so it is the same file in both states.
     pub inode: InodeNumber,
-    /// What it is.
+    /// Its file type.
     pub kind: FileKind,
     /// Only the second state has it.
     pub created: bool,
     /// Only the first state has it.
     pub removed: bool,
-    /// Data or size differ (files; data that was written again may be the same), or the target
-    /// (symbolic links).
+    /// Data or size differ (files), or the target differs (symbolic links). Data that was rewritten
+    /// may be the same.
     pub content: bool,
     /// Owner, group, permissions, number of links, device number or extended attributes differ.
     pub attributes: bool,
-    /// Entries differ (directories): names came, went, or lead elsewhere.
+    /// Entries differ (directories): names were added, removed, or refer to another inode.
     pub entries: bool,
     /// The times of modification or attribute change differ.
     pub times: bool,
@@ -48,23 +48,24 @@ pub struct InodeChange {
 /// A part of the differences.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotDiff {
-    /// In the order of inode numbers; none twice, also not in later parts.
+    /// In the order of inode numbers; no inode occurs twice, also not in later parts.
     pub changes: Vec<InodeChange>,
-    /// Where the next call goes on; `None`: this was the last part.
+    /// Where the next call continues; `None`: this was the last part.
     pub next: Option<InodeNumber>,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Which inodes differ between the snapshot `before` and the snapshot `after` (`None`: the live
-    /// volume), from inode number `from` on (0 at first): up to `limit` changes, or fewer where
-    /// much is to be looked at. The live volume may go on between two calls; each sees one state of
-    /// it.
+    /// volume). The search starts at inode number `from` (0 at first). Returns up to `limit`
+    /// changes, or fewer if the search is long. The live volume may change between two calls; each
+    /// call sees one state of it.
     ///
-    /// Names are in the directories whose `entries` differ and, of files whose content alone
-    /// differs, in the others: list them in the states, see [`open_snapshot`](Self::open_snapshot).
+    /// The names of changed inodes are in the directories whose `entries` differ. Files whose
+    /// content alone differs have their names in other directories. List them in the states, see
+    /// [`open_snapshot`](Self::open_snapshot).
     ///
     /// # Errors
-    /// `NotFound` where there is no such snapshot (any more); `CorruptMetadata`, `OutOfMemory`,
+    /// `NotFound` if a snapshot does not exist (any more); `CorruptMetadata`, `OutOfMemory`,
     /// `Medium`.
     pub fn snapshot_diff(
         &self,
@@ -74,7 +75,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         limit: usize,
     ) -> Result<SnapshotDiff> {
         self.engine.catch_up()?;
-        // While it is held the live tree does not change.
+        // While it is held, the live tree does not change.
         let reader = self.engine.reader()?;
         let root_of =
             |name: &str| self.engine.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound);
@@ -133,7 +134,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             &Key::inode(inode),
             Inode::decode,
         )? {
-            // Removed, and kept for those who have it open or until its blocks are free.
+            // Removed, and kept while it is open or until its blocks are free.
             Some(found) => found.map(|found| Some(found).filter(|found| found.links > 0)),
             None => Ok(None),
         };
@@ -156,7 +157,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(if change.is_any() { Step::Change(change) } else { behind })
     }
 
-    /// Looks for a difference in the keys of each kind behind the attributes.
+    /// Looks for a difference in the keys of each kind after the attributes.
     fn compare_keys(
         &self,
         old: &Root,
@@ -167,7 +168,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (mut from, mut last) = (first.key, first.key);
         last.0[8..].fill(0xff);
         loop {
-            // Within one inode there is no budget: equal subtrees are skipped, and each kind ends
+            // Within one inode there is no budget: shared subtrees are skipped, and each kind ends
             // at its first difference.
             match self.engine.store().difference(old, new, &from, &last, LEAVES_PER_CALL)? {
                 Found::End => return Ok(()),
@@ -190,10 +191,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-/// What one search has found.
+/// Result of one search.
 enum Step {
     Change(InodeChange),
-    /// Nothing before this inode.
+    /// No difference before this inode.
     Nothing(InodeNumber),
     End,
 }

@@ -1,5 +1,4 @@
-//! What is on a medium, told from its superblock alone: for whoever looks at every medium that
-//! appears.
+//! Identifies a medium from its superblock alone, for programs that examine every new medium.
 
 use alloc::string::String;
 
@@ -9,8 +8,8 @@ use crate::error::Result;
 use crate::format::Superblock;
 use crate::platform::Platform;
 
-/// Who a volume is. Nothing of this changes while it is in use, so it may be read at any time
-/// without a lock.
+/// The identity of a volume. It does not change while the volume is in use, so it may be read at
+/// any time without a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Format version.
@@ -25,8 +24,8 @@ pub struct Identity {
     pub block_size: u32,
 }
 
-/// Reads the superblock, a bounded number of small reads. The volume is not opened: its log and its
-/// state are not looked at.
+/// Reads the superblock in a bounded number of small reads. The volume is not opened: its log and
+/// its state are not read.
 ///
 /// # Errors
 /// `NotSteadfast`, `SuperblockDamaged`, `UnsupportedVersion`, `UnsupportedFeatures`,

@@ -1,12 +1,11 @@
 //! The names of a volume: label and uuid, changed in the superblock of a volume that is not open.
 //!
-//! Nodes, metaroots and log records carry the uuid of format, which therefore stays. A new uuid has
-//! a field of its own, by which the volume is known from then on. So neither the log nor the state
-//! is touched.
+//! Nodes, metaroots and log records carry the uuid of format, so that uuid stays. A new uuid has
+//! its own field and identifies the volume from then on. So neither the log nor the state changes.
 //!
-//! One copy is good at every moment: where both are, the second one is written, then flushed, then
-//! the first one. A power cut leaves the old names or the new ones, and perhaps a second copy that
-//! differs; the next change, a scrub or a repair makes them equal.
+//! One copy is good at every moment. If both are good, the second copy is written first, then
+//! flushed, then the first copy is written. A power cut leaves the old names or the new ones, and
+//! perhaps a second copy that differs. The next change, a scrub or a repair makes them equal.
 
 use steadfast_media::Medium;
 
@@ -14,21 +13,21 @@ use crate::error::{Error, Result};
 use crate::format::{FEATURES_READ_ONLY, STRUCTURE_SIZE, Superblock};
 use crate::platform::Platform;
 
-/// What to change; what is `None` stays.
+/// The changes; a field that is `None` keeps its value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tune {
-    /// At most 32 bytes without NUL; empty: none.
+    /// At most 32 bytes without NUL; empty: no label.
     pub label: Option<alloc::string::String>,
     /// Not zero.
     pub uuid: Option<[u8; 16]>,
 }
 
-/// Changes names of the volume on `medium`, which nobody has open. Durable when it returns.
+/// Changes names of the volume on `medium`, which must not be open. Durable when it returns.
 ///
 /// # Errors
-/// `InvalidArgument` (label or uuid), `ReadOnlyFeatures`, `Unsupported` (the medium tears the
-/// superblock, and its second copy would not be found), those of reading the superblock, the
-/// medium's.
+/// `InvalidArgument` (label or uuid), `ReadOnlyFeatures`, those of reading the superblock, and the
+/// medium's error. `Unsupported`: the medium tears the superblock, and its second copy would not be
+/// found.
 pub fn tune<M: Medium, P: Platform>(medium: &M, platform: &P, change: &Tune) -> Result<()> {
     let (old, _) = Superblock::read(medium, platform)?;
     let unknown = old.features_read_only & !FEATURES_READ_ONLY;

@@ -1,8 +1,8 @@
 //! Cached nodes, found by the block of their first copy.
 //!
-//! Clean nodes go when room is needed (second chance, a clock). Dirty nodes (changed, not yet
-//! written) and frozen ones (sealed, being written) stay; the volume writes them out before they
-//! take more than their share.
+//! Clean nodes are evicted when room is needed (second chance, a clock). Dirty nodes (changed, not
+//! yet written) and frozen ones (sealed, being written) stay. The volume writes them out before
+//! they take more than their share.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::format::node::Node;
 use crate::memory;
 
-/// Steps of the clock hand for one eviction; past them the cache grows rather than stalls.
+/// Limit of the clock hand's steps for one eviction; after that the cache grows instead of
+/// stalling.
 const CLOCK_STEPS: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ struct Entry {
     node: Arc<Node>,
     state: State,
     referenced: bool,
-    /// A change under way relies on it.
+    /// A change in progress relies on it.
     kept: bool,
     ring: usize,
 }
@@ -37,9 +38,9 @@ struct Entry {
 pub struct CacheUse {
     /// All cached nodes.
     pub nodes: usize,
-    /// Nodes that cannot go: dirty or frozen.
+    /// Nodes that cannot be evicted: dirty or frozen.
     pub pinned: usize,
-    /// Nodes that the cache is meant to hold.
+    /// Nodes that the cache should hold.
     pub capacity: usize,
     /// Look-ups answered from memory.
     pub hits: u64,
@@ -52,7 +53,7 @@ pub(super) struct Cache {
     ring: Vec<u64>,
     hand: usize,
     capacity: usize,
-    /// Nodes that it does without for the time being.
+    /// Nodes by which the capacity is reduced at present.
     lent: usize,
     pinned: usize,
     hits: u64,
@@ -73,7 +74,8 @@ impl Cache {
         }
     }
 
-    /// Holds so many nodes less, at most half; what is there goes as others come.
+    /// Reduces the capacity by `nodes` nodes, at most by half. Present nodes are evicted as others
+    /// come.
     pub(super) fn lend(&mut self, nodes: usize) {
         self.lent = nodes.min(self.capacity / 2);
     }
@@ -94,14 +96,14 @@ impl Cache {
 
     #[inline]
     pub(super) fn get(&mut self, address: u64) -> Option<&Arc<Node>> {
-        // Counted in both cases: what is asked for is read where it is not there.
+        // Counted in both cases, because the caller reads a missing node.
         if !self.entries.contains_key(&address) {
             self.misses += 1;
         }
         self.get_cached(address)
     }
 
-    /// As [`get`](Self::get), for who does not read what is not there.
+    /// As [`get`](Self::get), for callers that do not read a missing node.
     #[inline]
     pub(super) fn get_cached(&mut self, address: u64) -> Option<&Arc<Node>> {
         let entry = self.entries.get_mut(&address)?;
@@ -122,12 +124,12 @@ impl Cache {
         self.entries.get(&address).map(|entry| entry.state)
     }
 
-    /// The node for changing, if it is there and `fits`; it becomes dirty. Nobody reads a tree
-    /// while it changes, so the cache is its only owner, but for whoever looks at nodes beside the
-    /// tree; then it is copied.
+    /// The node for changing, if it is there and `fits` accepts it; it becomes dirty. Readers are
+    /// excluded while a tree changes, so normally the cache is the only owner. Another owner can
+    /// exist if nodes are read outside the tree; the node is copied then.
     ///
     /// # Errors
-    /// What `fits` says; `OutOfMemory`, for that copy. The node is left alone then.
+    /// Those of `fits`; `OutOfMemory` for the copy. The node is unchanged then.
     #[inline]
     pub(super) fn get_mut(
         &mut self,
@@ -157,7 +159,7 @@ impl Cache {
     }
 
     /// # Errors
-    /// `OutOfMemory`, where no [room](Self::reserve) was made before; nothing has changed then.
+    /// `OutOfMemory`, if no [room](Self::reserve) was made before; nothing has changed then.
     pub(super) fn insert(&mut self, address: u64, node: Arc<Node>, state: State) -> Result<()> {
         self.reserve(1)?;
         self.remove(address);
@@ -173,7 +175,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Keeps an entry from being evicted; one that has gone meanwhile comes back as `node`, clean.
+    /// Protects an entry from eviction. An entry that was evicted meanwhile is restored as `node`,
+    /// clean.
     pub(super) fn keep(&mut self, address: u64, node: Option<&Arc<Node>>) -> Result<()> {
         if let (false, Some(node)) = (self.entries.contains_key(&address), node) {
             self.insert(address, node.clone(), State::Clean)?;
@@ -211,7 +214,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everything, as a rollback does.
+    /// Drops all entries, as a rollback does.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.ring.clear();
@@ -233,7 +236,7 @@ impl Cache {
                 }
             }
             self.remove(address);
-            // Where an earlier moment could not evict, catch up now.
+            // Evicts one more if an earlier insertion could not evict.
             if self.entries.len() < self.room() {
                 return;
             }

@@ -1,5 +1,5 @@
-//! Where two trees differ. Subtrees that both have, which their pointers tell, are not looked at,
-//! so the work grows with what has changed and not with what is there.
+//! Differences between two trees. Subtrees that both share, as their pointers show, are skipped. So
+//! the work grows with the changes and not with the size.
 
 use alloc::vec::Vec;
 
@@ -13,10 +13,10 @@ use crate::memory;
 use crate::platform::Platform;
 use crate::tree::Store;
 
-/// A key whose value is not the same in both trees. `None`: it has no such key.
+/// A key with different values in the two trees. `None`: the tree has no such key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Which key.
+    /// The key.
     pub key: Key,
     /// Its value in the first tree.
     pub before: Option<Value>,
@@ -24,22 +24,22 @@ pub struct Difference {
     pub after: Option<Value>,
 }
 
-/// What a bounded search has found.
+/// Result of a bounded search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The first difference.
     Difference(Difference),
-    /// None before this key; the search goes on there.
+    /// No difference before this key; the search continues there.
     NotBefore(Key),
-    /// None.
+    /// No difference.
     End,
 }
 
-/// The way from the root to the leaf of a key.
+/// The path from the root to the leaf of a key.
 struct Path {
     pointers: Vec<NodePointer>,
     leaf: alloc::sync::Arc<Node>,
-    /// For each node, the lowest key behind it.
+    /// For each node, the lowest key after it.
     bounds: Vec<Option<Key>>,
 }
 
@@ -109,7 +109,7 @@ fn lower(a: Option<Key>, b: Option<Key>) -> Option<Key> {
     }
 }
 
-/// Where the highest node that both paths have ends: up to there the trees are equal.
+/// End of the highest node that both paths share: up to there the trees are equal.
 fn common_bound(old: &Path, new: &Path) -> Option<Option<Key>> {
     for (pointer, bound) in old.pointers.iter().zip(&old.bounds) {
         if let Some(at) = new.pointers.iter().position(|other| other == pointer) {

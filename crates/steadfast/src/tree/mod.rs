@@ -3,9 +3,9 @@
 //! Invariants:
 //! - A node is changed only in the generation in which it was allocated. A node of an earlier
 //!   generation is copied to a new address first, so no committed node is ever overwritten.
-//! - A [`NodePointer`](crate::format::NodePointer) holds the checksum of what it points to, so the tree is a Merkle tree up to
-//!   the metaroot. The checksum of a node that has changed is filled in when the node is written
-//!   ([`seal`]).
+//! - A [`NodePointer`](crate::format::NodePointer) holds the checksum of what it points to, so the
+//!   tree is a Merkle tree up to the metaroot. The checksum of a node that has changed is filled in
+//!   when the node is written ([`seal`]).
 //! - Every ancestor of a dirty node is dirty.
 //! - The tree knows nothing about space: addresses come from and go to a [`NodePool`].
 

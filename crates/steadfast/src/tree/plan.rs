@@ -1,7 +1,7 @@
-//! Planning a change: how many new nodes it needs at most, found by walking the paths that it will
-//! take. The walk also reads every node on the way, so that a medium error shows before anything
-//! has changed, and says which they are: the change keeps them in memory, and may take any of them
-//! out of the tree.
+//! Planning a change: an upper bound of the new nodes that it needs, found by walking its paths.
+//! The walk also reads every node on the path, so a medium error occurs before anything has
+//! changed. The plan lists these nodes: the change keeps them in memory, and may remove any of them
+//! from the tree.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,46 +20,46 @@ use crate::types::Generation;
 /// One planned change; `value_len` is `None` for a removal.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedChange {
-    /// Which key.
+    /// The key.
     pub key: Key,
     /// Length of the new value.
     pub value_len: Option<usize>,
 }
 
-/// A node on the way of a change.
+/// A node on the path of a change.
 pub struct Visited {
-    /// Where it is.
+    /// Its pointer.
     pub pointer: NodePointer,
     /// Its content, unless it is dirty and thus in memory anyway.
     pub node: Option<Arc<Node>>,
 }
 
-/// What a change needs.
+/// The needs of a change.
 pub struct Plan {
-    /// New nodes, at most.
+    /// Upper bound of the new nodes.
     pub nodes: u64,
-    /// The nodes that the tree may let go, beside neighbours that it merges: each once.
+    /// The nodes that the tree may release, besides neighbours that it merges: each once.
     pub visited: Vec<Visited>,
-    /// Nodes that it may let go, at most.
+    /// Upper bound of the nodes that it may release.
     pub released: usize,
-    /// No node comes and none goes: values are put where there is room for them.
+    /// No node is added or removed: values are put where there is room for them.
     pub in_place: bool,
-    /// Entries of dead lists that come with the change beside those of its nodes; the caller's to
-    /// say.
+    /// Entries of dead lists that come with the change, besides those of its nodes; the caller sets
+    /// this.
     pub buried: usize,
-    /// Groups of blocks, in order. With them the change lets go of neighbours only in these groups,
-    /// in those of the nodes visited, and where the bitmap changes in any case: room for more has
-    /// not been counted.
+    /// Groups of blocks, in order. With them the change releases neighbours only in these groups,
+    /// in those of the nodes visited, and in groups whose bitmap changes anyway. Room for other
+    /// groups was not counted.
     pub confined: Option<Vec<u64>>,
 }
 
-/// What a node on the path of the last put will have to take.
+/// The items that a node on the path of the last put must take.
 struct Load {
     address: u64,
     node: Arc<Node>,
-    /// Room that is left.
+    /// Remaining room.
     free: usize,
-    /// Bytes of the items beyond it.
+    /// Bytes of the items beyond the room.
     overflow: usize,
 }
 
@@ -68,28 +68,28 @@ impl Load {
         Load { address: pointer.addresses[0].0, free: node.free(), node, overflow: 0 }
     }
 
-    /// An item of `size` bytes comes in; `grows` of them are new.
+    /// Adds an item of `size` bytes, of which `grows` are new.
     fn take(&mut self, size: usize, grows: usize) {
         let fits = grows.min(self.free);
         self.free -= fits;
         self.overflow += if fits < grows { size } else { 0 };
     }
 
-    /// The most new nodes on this level that it becomes.
+    /// Upper bound of the new nodes on this level from splits.
     fn splits(&self, half: usize) -> u64 {
         let large = |index| item_size(self.node.value(index).len()) > half;
         match splits_of(self.overflow, half) {
             0 => 0,
-            // An item of more than half a node may end up in a node of its own, which the next
-            // items split off from.
+            // An item of more than half a node may get a node of its own, from which the next items
+            // are split off.
             splits => splits + 2 * u64::from((0..self.node.count()).any(large)),
         }
     }
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
-    /// The most new nodes that the changes can need. Those that put are in key order, and made in
-    /// this order before those that remove.
+    /// Upper bound of the new nodes that the changes can need. Puts are in key order, and are
+    /// applied in this order before removals.
     ///
     /// # Errors
     /// Nodes that cannot be read; `OutOfMemory`.
@@ -105,7 +105,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let mut splits = 0;
         // By level: the path of the last put.
         let mut path: Vec<Load> = Vec::new();
-        // The way to the key before: the next one is seldom far.
+        // The path to the previous key; the next key is usually near.
         let mut nodes: Vec<(NodePointer, Arc<Node>)> = Vec::new();
         let mut released = 0;
         for change in changes {
@@ -139,8 +139,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
             }
             let old =
                 node.search(&change.key).map_or(0, |index| item_size(node.value(index).len()));
-            // Freed room counts only for the item itself: the order of changes within a leaf does
-            // not matter then.
+            // Freed room counts only for the item itself, so the order of changes within a leaf
+            // does not matter.
             let size = item_size(length);
             path[0].take(size, size.saturating_sub(old));
         }
@@ -149,7 +149,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             above = close(&mut path, level, half);
             splits += above;
         }
-        // New roots, each with the pointer to the old one and those to its parts.
+        // New roots, each with the pointer to the old root and the pointers to its parts.
         while above > 0 {
             let overflow = ((above as usize + 1) * BRANCH_ITEM).saturating_sub(capacity);
             above = splits_of(overflow, half);
@@ -164,8 +164,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 }
 
-/// Notes a node on the way, once. A second owner would have the change copy a dirty node instead of
-/// changing it in place.
+/// Adds a node on the path to the list, once. With a second owner the change would copy a dirty
+/// node instead of changing it in place.
 fn visit(
     visited: &mut Vec<Visited>,
     pointer: &NodePointer,
@@ -182,8 +182,7 @@ fn visit(
 /// Bytes of an item of a branch.
 const BRANCH_ITEM: usize = item_size(NodePointer::LEN);
 
-/// Nothing more comes to the node of a level: the node above it takes the pointers to its new
-/// neighbours.
+/// Ends the node of a level: the node above takes the pointers to its new neighbours.
 fn close(path: &mut [Load], level: usize, half: usize) -> u64 {
     let splits = path[level].splits(half);
     if let Some(parent) = path.get_mut(level + 1) {
@@ -194,9 +193,9 @@ fn close(path: &mut [Load], level: usize, half: usize) -> u64 {
     splits
 }
 
-/// New nodes that `overflow` bytes beyond a full node can cause. A split makes up to two, because a
-/// large item between small ones can get a node of its own; and it leaves nodes so far from full
-/// that the next one takes half a node of items more.
+/// Upper bound of the new nodes that `overflow` bytes beyond a full node can cause. A split makes
+/// up to two, because a large item between small ones can get a node of its own. The nodes after a
+/// split have room for at least half a node of further items.
 fn splits_of(overflow: usize, half: usize) -> u64 {
     if overflow == 0 { 0 } else { 2 + 2 * (overflow / half) as u64 }
 }

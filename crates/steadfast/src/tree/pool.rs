@@ -1,6 +1,6 @@
-//! Addresses for new nodes, taken out of free space before a change begins, and addresses of nodes
-//! that the change made superfluous. This keeps the tree and the allocator from calling each other
-//! in the middle of a change.
+//! Addresses for new nodes, taken from free space before a change begins, and addresses of nodes
+//! that the change has released. So the tree and the allocator never call each other in the middle
+//! of a change.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use crate::format::{Node, NodePointer};
 use crate::memory;
 use crate::types::BlockAddress;
 
-/// Nodes without content that are kept for the next change.
+/// Blank nodes that are kept for the next change.
 const BLANK_KEPT: usize = 4;
 
 /// See the module.
@@ -24,12 +24,12 @@ pub struct NodePool {
 }
 
 impl NodePool {
-    /// Addresses at hand.
+    /// Number of available addresses.
     pub fn len(&self) -> usize {
         self.free.len()
     }
 
-    /// The blocks of the next `count` nodes that are [taken](Self::take).
+    /// The blocks of the next `count` nodes to be [taken](Self::take).
     pub fn next(&self, count: usize) -> impl Iterator<Item = BlockAddress> + '_ {
         let next = &self.free[self.free.len().saturating_sub(count)..];
         next.iter().flatten().copied().filter(|address| *address != BlockAddress::NONE)
@@ -38,7 +38,7 @@ impl NodePool {
     /// Adds a reserved address pair.
     ///
     /// # Errors
-    /// `OutOfMemory`, where there is no [room](Self::reserve) for it.
+    /// `OutOfMemory`, if there is no [room](Self::reserve) for it.
     pub fn add(&mut self, addresses: [BlockAddress; 2]) -> Result<()> {
         memory::push(&mut self.free, addresses)
     }
@@ -55,22 +55,22 @@ impl NodePool {
         self.released.try_reserve(released).map_err(|_| Error::OutOfMemory)
     }
 
-    /// Takes an address pair for a new node. The caller of the tree has planned enough of them.
+    /// Takes an address pair for a new node. The plan of the change provides enough of them.
     pub fn take(&mut self) -> Result<[BlockAddress; 2]> {
         let addresses = self.free.pop().ok_or(Error::NoSpace)?;
         memory::push(&mut self.taken, addresses)?;
         Ok(addresses)
     }
 
-    /// Notes that a node is not part of the tree any more.
+    /// Notes that a node is no longer part of the tree.
     ///
     /// # Errors
-    /// `OutOfMemory`, where there is no [room](Self::reserve) for it.
+    /// `OutOfMemory`, if there is no [room](Self::reserve) for it.
     pub fn release(&mut self, pointer: NodePointer) -> Result<()> {
         memory::push(&mut self.released, pointer)
     }
 
-    /// Makes memory for `count` new nodes of this size.
+    /// Allocates memory for `count` new nodes of this size.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -81,31 +81,31 @@ impl NodePool {
         Ok(())
     }
 
-    /// Takes the memory of a new node. The caller of the tree has planned enough of them.
+    /// Takes the memory of a new node. The plan of the change provides enough of it.
     pub fn take_node(&mut self) -> Result<Arc<Node>> {
         self.blank.pop().ok_or(Error::OutOfMemory)
     }
 
-    /// Takes back what was not needed after all.
+    /// Takes back a node that was not needed.
     pub fn give_back(&mut self, node: Arc<Node>) {
         if self.blank.len() < self.blank.capacity() {
             self.blank.push(node);
         }
     }
 
-    /// What has been taken and released since the last call.
+    /// The addresses taken and nodes released since the last call.
     pub fn settle(&mut self) -> (Vec<[BlockAddress; 2]>, Vec<NodePointer>) {
-        // A change that might have needed many would hold them for ever.
+        // Otherwise a change that might have needed many nodes would keep them for ever.
         self.blank.truncate(BLANK_KEPT);
         (core::mem::take(&mut self.taken), core::mem::take(&mut self.released))
     }
 
-    /// Gives back every address that was not taken.
+    /// Returns every address that was not taken.
     pub fn drain(&mut self) -> Vec<[BlockAddress; 2]> {
         core::mem::take(&mut self.free)
     }
 
-    /// Gives back an address while there are more than `count`.
+    /// Returns an address while there are more than `count`.
     pub fn pop_beyond(&mut self, count: usize) -> Option<[BlockAddress; 2]> {
         if self.free.len() > count { self.free.pop() } else { None }
     }

@@ -1,5 +1,5 @@
-//! Looking things up. Every step goes one level down and every restart moves strictly on, so that a
-//! damaged tree can give errors but no endless loop.
+//! Look-ups. Every step goes one level down and every restart moves strictly forward, so a damaged
+//! tree can cause errors but no endless loop.
 
 use alloc::sync::Arc;
 
@@ -33,7 +33,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// The leaf for `key`, and the lowest key to the right of it.
     fn leaf(&self, root: &Root, key: &Key) -> Result<(Arc<Node>, Option<Key>)> {
         let (mut pointer, mut level, mut bound) = (root.pointer, root.level(), None);
-        // As far down as the nodes are in memory at once.
+        // Goes down as far as the nodes are in memory.
         if let Some(leaf) = self.descend(&mut pointer, &mut level, key, &mut bound)? {
             return Ok((leaf, bound));
         }
@@ -47,7 +47,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
     }
 
-    /// Passes the items with keys in `from..=to` to `visit`, in order, until that says `false`.
+    /// Passes the items with keys in `from..=to` to `visit`, in order, until `visit` returns
+    /// `false`.
     pub fn scan(
         &self,
         root: &Root,
@@ -94,8 +95,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     pub fn previous(&self, root: &Root, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
         let mut to = *to;
         while *from <= to {
-            // The lowest key of the subtree that is reached, where there is something to the left
-            // of it.
+            // The lowest key of the reached subtree, if there is anything to the left of it.
             let mut bound = None;
             let mut node = self.node(&root.pointer, root.level())?;
             while node.level() > 0 {
@@ -121,8 +121,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 }
 
-/// The child of a branch that the way to `key` goes on to. `bound` is the lowest key to the right
-/// of that way.
+/// The child of a branch on the path to `key`. `bound` is the lowest key to the right of that path.
 #[inline]
 pub(super) fn step_down(node: &Node, key: &Key, bound: &mut Option<Key>) -> NodePointer {
     let index = node.child_index(key);

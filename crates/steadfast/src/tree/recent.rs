@@ -1,23 +1,23 @@
-//! What was looked up or changed lately: names and attributes of the working tree, in front of its
+//! Recently looked-up or changed names and attributes of the working tree: a cache in front of its
 //! nodes.
 //!
-//! A directory entry takes a line of the processor's cache here and an inode two, where the way
-//! down the tree takes a dozen in as many pages, and the inode of a small file lies between the
-//! data of others in its leaf. So many more of them are held than the node cache holds nodes for.
+//! A directory entry takes one line of the processor's cache here, and an inode two. The path down
+//! the tree takes a dozen lines in as many pages. There the inode of a small file lies between the
+//! data of others in its leaf. So this holds many more of them than the node cache has nodes for.
 //!
 //! Invariants:
-//! - what is here is what the working tree says. Whoever [looks up](Recent::attributes) or
-//!   [notes](Recent::note) what the tree has said keeps the tree from changing meanwhile, and every
-//!   change of a key goes through [`TreeWriter`](crate::tree::TreeWriter), which enters it while nobody
-//!   looks; where the tree as a whole is replaced, all of this is forgotten with its nodes;
-//! - an entry stands for the sixteen keys that names with one hash can have: it tells the first of
+//! - an entry here equals the value in the working tree. A caller that [looks
+//!   up](Recent::attributes) or [notes](Recent::note) a value keeps the tree from changing
+//!   meanwhile. Every change of a key goes through [`TreeWriter`](crate::tree::TreeWriter), which
+//!   enters it while readers are excluded. If the whole tree is replaced, all entries are dropped
+//!   with its nodes;
+//! - an entry stands for the sixteen keys that names with one hash can have: it holds the first of
 //!   them, or that there is none;
-//! - nothing depends on it: where there is no memory, or the value is of no usual length, it is not
-//!   held.
+//! - nothing depends on it: without memory, or with a value of unusual length, nothing is held.
 //!
-//! Two tables of pairs: of the two that a key can be in, the one longer there goes. Memory is taken
-//! a part at a time, when the first key comes to it, so opening a volume takes none. A part has a
-//! lock of its own, held for the copy of one value.
+//! There are two tables of pairs. Of the two keys in a pair, the older one is replaced. Memory is
+//! allocated a part at a time, for the first key in the part, so opening a volume allocates none.
+//! Each part has its own lock, held for the copy of one value.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,7 @@ use crate::types::InodeNumber;
 
 /// Parts of a table.
 const PARTS: usize = 64;
-/// Places that a key can be in.
+/// Places for one key.
 const WAYS: usize = 2;
 /// Length of an inode's value.
 const ATTRIBUTES: usize = 112;
@@ -38,7 +38,7 @@ const ATTRIBUTES: usize = 112;
 const ENTRY: usize = 46;
 /// Entries for each inode.
 const NAMES_PER_INODE: usize = 2;
-/// Fewest inodes that it is there for: a pair for each part.
+/// Minimum number of inodes that it holds: a pair for each part.
 const INODES_MIN: usize = WAYS * PARTS;
 /// Memory for one inode and its entries.
 const UNIT: usize =
@@ -52,12 +52,12 @@ const SHARE: usize = 4;
 struct Slot<T, const N: usize> {
     tag: T,
     length: u8,
-    /// Of an entry: which of the keys it has.
+    /// For an entry: which slot its key has.
     probe: u8,
     value: [u8; N],
 }
 
-/// A part of a table; empty until the first key comes to it.
+/// A part of a table; empty until its first key.
 type Part<P, T, const N: usize> = Mutex<<P as Platform>::Mutex, Vec<Slot<T, N>>>;
 
 /// One kind of key. The tag of a free place is zero.
@@ -68,7 +68,7 @@ struct Table<P: Platform, T, const N: usize> {
 }
 
 impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
-    /// A table of so many places. With fewer than two for each part, or without memory, it holds
+    /// A table of `places` places. With fewer than two for each part, or without memory, it holds
     /// nothing.
     fn new(places: usize) -> Self {
         let pairs = places / (WAYS * PARTS);
@@ -79,10 +79,10 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
         Table { parts, pairs }
     }
 
-    /// Where a key is: the part, and the first of its two places there.
+    /// Place of a key: the part, and the first of its two places there.
     #[inline]
     fn place(&self, hash: u64) -> Option<(&Part<P, T, N>, usize)> {
-        // Neighbours among the inodes are neighbours here. A table that holds nothing has no parts.
+        // Neighbouring inodes are neighbours here. A table that holds nothing has no parts.
         let pair = hash.checked_rem((self.pairs * PARTS) as u64)? as usize;
         Some((self.parts.get(pair / self.pairs)?, pair % self.pairs * WAYS))
     }
@@ -159,7 +159,7 @@ pub struct Recent<P: Platform> {
 }
 
 impl<P: Platform> Recent<P> {
-    /// Takes at most a quarter of `cache_size` bytes, when it is needed.
+    /// Takes at most a quarter of `cache_size` bytes, on demand.
     pub(super) fn new(cache_size: usize) -> Self {
         let inodes = cache_size / SHARE / UNIT / INODES_MIN * INODES_MIN;
         Recent { names: Table::new(inodes * NAMES_PER_INODE), inodes: Table::new(inodes) }
@@ -176,7 +176,7 @@ impl<P: Platform> Recent<P> {
         Some(self.inodes.get(tag, tag)?.value)
     }
 
-    /// What is known of the names from `first` on: the lowest key of a hash.
+    /// What is known of the names from `first` on, the lowest key of a hash.
     pub fn entry(&self, first: &Key) -> Option<Entry> {
         let (tag, hash) = names_of(first)?;
         let found = self.names.get(tag, hash)?;
@@ -187,14 +187,14 @@ impl<P: Platform> Recent<P> {
         Some(Entry::First(key, EntryValue { bytes: found.value, length: found.length }))
     }
 
-    /// The tree has this value under an inode's key.
+    /// Notes that the tree has this value under an inode's key.
     pub fn note(&self, key: &Key, value: &[u8]) {
         if let (Some(tag), Ok(value)) = (inode_of(key), value.try_into()) {
             self.inodes.put(Slot { tag, length: ATTRIBUTES as u8, probe: 0, value }, tag);
         }
     }
 
-    /// `key` is the first of its hash in the tree.
+    /// Notes that `key` is the first of its hash in the tree.
     pub fn note_first(&self, key: &Key, value: &[u8]) {
         let Some((tag, hash)) = names_of(key) else { return };
         let mut bytes = [0; ENTRY];
@@ -206,13 +206,13 @@ impl<P: Platform> Recent<P> {
         self.names.put(Slot { tag, length: value.len() as u8, probe, value: bytes }, hash);
     }
 
-    /// There is no name with the hash of `first` in the tree.
+    /// Notes that there is no name with the hash of `first` in the tree.
     pub fn note_absent(&self, first: &Key) {
         let Some((tag, hash)) = names_of(first) else { return };
         self.names.put(Slot { tag, length: 0, probe: 0, value: [0; ENTRY] }, hash);
     }
 
-    /// `key` changes in the tree.
+    /// Drops the entry of `key`, which changes in the tree.
     pub(super) fn forget(&self, key: &Key) {
         match key.kind() {
             Some(Kind::Inode) if !planted(Sabotage::KeepOldAttributes) => {
@@ -229,17 +229,17 @@ impl<P: Platform> Recent<P> {
         }
     }
 
-    /// `key` has this value in the tree from now on, after [`forget`](Self::forget).
+    /// Notes the new value of `key` in the tree, after [`forget`](Self::forget).
     pub(super) fn changed(&self, key: &Key, value: &[u8]) {
         match key.kind() {
             Some(Kind::Inode) if !planted(Sabotage::KeepOldAttributes) => self.note(key, value),
-            // No key of the hash is before it.
+            // No key of the hash is lower.
             Some(Kind::Dirent) if key.is_first_slot() => self.note_first(key, value),
             _ => {}
         }
     }
 
-    /// Forgets everything.
+    /// Drops all entries.
     pub(super) fn clear(&self) {
         if !planted(Sabotage::KeepNamesOfRolledBack) {
             self.names.clear();
@@ -248,22 +248,22 @@ impl<P: Platform> Recent<P> {
     }
 }
 
-/// The tag of an inode's key. The system's inode has no attributes, and no sound volume has the key
-/// with another suffix.
+/// The tag of an inode's key. The system's inode has no attributes. No sound volume has an inode
+/// key with another suffix.
 #[inline]
 fn inode_of(key: &Key) -> Option<u64> {
     let inode = key.inode_number();
     (inode != InodeNumber::SYSTEM && *key == Key::inode(inode)).then_some(inode.0)
 }
 
-/// The tag that all keys of a hash have, and where it is.
+/// The tag that all keys of a hash have, and its place.
 fn names_of(key: &Key) -> Option<([u64; 2], u64)> {
     let directory = key.inode_number().0;
     if directory == 0 || key.kind() != Some(Kind::Dirent) {
         return None;
     }
     let first = key.first_slot().suffix();
-    // The suffix is a keyed hash. Equal names in many directories must not meet.
+    // The suffix is a keyed hash. Equal names in many directories must not collide.
     let hash =
         (first >> Key::SLOT_BITS).wrapping_add(directory.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     Some(([directory, first], hash))

@@ -1,5 +1,5 @@
-//! Sealing: filling in the checksums of every dirty node from the leaves up, and taking the nodes
-//! to be written.
+//! Sealing: filling in the checksums of every dirty node from the leaves up, and collecting the
+//! nodes to be written.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ pub struct SealedNode {
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
-    /// An empty list with room for every node that [`seal`](Self::seal) may give.
+    /// An empty list with room for every node that [`seal`](Self::seal) may return.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -85,9 +85,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
         })
     }
 
-    /// Writes sealed nodes, all copies, neighbours in one request. They do not count as
-    /// [unflushed](Self::unflushed): nothing relies on them before a checkpoint has flushed them,
-    /// so no record of the log has to wait for that.
+    /// Writes all copies of sealed nodes, with neighbours in one request. They do not count as
+    /// [unflushed](Self::unflushed): nothing relies on them before a checkpoint has flushed them.
+    /// So no log record waits for that.
     pub fn write_nodes(&self, nodes: &[SealedNode]) -> Result<()> {
         let copies = nodes.iter().flat_map(|sealed| {
             sealed.pointer.copies().map(|address| (address, sealed.node.bytes()))
@@ -104,7 +104,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 for (_, bytes) in part {
                     memory::push(&mut pieces, *bytes)?;
                 }
-                // They are soon written again elsewhere, with the next change below them.
+                // The next change below them soon writes them again elsewhere.
                 self.medium.write_hinted(self.byte_offset(part[0].0), &pieces, Temperature::Hot)?;
             }
         }
@@ -112,5 +112,5 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 }
 
-/// Nodes in one request at most; hosts limit the pieces of a vectored write.
+/// Limit of the nodes in one request; hosts limit the pieces of a vectored write.
 const NODES_PER_WRITE: usize = 256;

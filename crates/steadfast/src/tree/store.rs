@@ -1,5 +1,4 @@
-//! The store: nodes and data blocks on the medium, checked when read, with a cache of nodes in
-//! front.
+//! The store: nodes and data blocks on the medium, checked when read, with a cache of nodes.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,18 +21,19 @@ use crate::tree::recent::Recent;
 use crate::tree::{CacheUse, SealedNode};
 use crate::types::{BlockAddress, BlockRun, Generation};
 
-/// Rough memory of a cached node beside its bytes.
+/// Approximate memory of a cached node beside its bytes.
 const NODE_OVERHEAD: usize = 160;
-/// Nodes that the cache holds at least, whatever its size: one operation's worth.
+/// Minimum number of nodes in the cache, whatever its size: enough for one operation.
 const CACHE_NODES_MIN: usize = 16;
 
-/// How much data was written that no flush has covered. Positions and not a balance, because two
-/// flushes at once cover the same bytes, and what is written meanwhile is covered by neither.
+/// Amount of written data that no flush has covered. It holds positions and not a balance, for two
+/// reasons. Two concurrent flushes cover the same bytes. Data written during a flush is covered by
+/// neither.
 #[derive(Debug, Default)]
 struct Unflushed {
     /// Bytes written since the volume was opened.
     written: u64,
-    /// How many of them are flushed for sure.
+    /// How many of them are surely flushed.
     flushed: u64,
 }
 
@@ -42,7 +42,7 @@ impl Unflushed {
         self.written = self.written.saturating_add(bytes);
     }
 
-    /// A flush that began when `written` bytes had been written is done.
+    /// A flush has ended that began when `written` bytes had been written.
     fn flushed_to(&mut self, written: u64) {
         self.flushed = self.flushed.max(written);
     }
@@ -67,20 +67,21 @@ impl VolumeSize {
 
 /// See the module.
 pub struct Store<M: Medium, P: Platform> {
-    /// What the bytes are kept on.
+    /// The medium below.
     pub medium: Patient<M>,
     /// Clock, locks and checksum.
     pub platform: P,
-    /// Parameters of the volume. As it was when the volume was opened; what depends on the present
-    /// size is [`superblock_now`](Self::superblock_now)'s.
+    /// Parameters of the volume at open. For fields that depend on the present size use
+    /// [`superblock_now`](Self::superblock_now).
     pub superblock: Superblock,
-    /// What could be allocated when the volume was opened: from here on, to below there.
+    /// The range that could be allocated when the volume was opened: from here, to below
+    /// `end_block`.
     first_block: u64,
     end_block: u64,
-    /// What changes when the volume grows.
+    /// Fields that change when the volume grows.
     size: RwLock<P::RwLock, VolumeSize>,
     cache: Mutex<P::Mutex, Cache>,
-    /// Of the working tree, in front of its nodes.
+    /// Names and attributes of the working tree, in front of its nodes.
     pub recent: Recent<P>,
     bad_copies: AtomicU32,
     unflushed: Mutex<P::Mutex, Unflushed>,
@@ -88,7 +89,7 @@ pub struct Store<M: Medium, P: Platform> {
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
-    /// A store with `cache_size` bytes for nodes, and names in front of them.
+    /// A store with `cache_size` bytes for nodes, and for the names in front of them.
     pub fn new(medium: M, platform: P, superblock: Superblock, cache_size: usize) -> Self {
         let recent = Recent::new(cache_size);
         let nodes =
@@ -114,12 +115,12 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Superblock { blocks, reserve_blocks, ..self.superblock.clone() }
     }
 
-    /// Blocks that files cannot take, at the present size.
+    /// Number of blocks that files cannot take, at the present size.
     pub fn reserve_blocks(&self) -> u64 {
         self.size.read().reserve_blocks
     }
 
-    /// The volume has grown: this is its superblock now.
+    /// The volume has grown; `superblock` is the new one.
     pub fn set_size(&self, superblock: &Superblock) {
         *self.size.write() = VolumeSize::of(superblock);
     }
@@ -139,13 +140,13 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().usage()
     }
 
-    /// So many bytes of the cache's memory are used for something else from now on.
+    /// From now on `bytes` bytes of the cache's memory are used for something else.
     pub fn lend(&self, bytes: usize) {
         let node = self.superblock.node_size as usize + NODE_OVERHEAD;
         self.cache.lock().lend(bytes.div_ceil(node));
     }
 
-    /// Metadata copies found bad and answered from the other copy.
+    /// Metadata copies found bad; the other copy answered.
     pub fn bad_copies(&self) -> u32 {
         self.bad_copies.load(Ordering::Relaxed)
     }
@@ -153,8 +154,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// Whether a run lies wholly in the part of the volume that can be allocated.
     pub fn contains(&self, run: BlockRun) -> bool {
         let below = |end: u64| run.start.0 < end && run.count <= end - run.start.0;
-        // The volume only grows while it is open: where an address was good once, nobody needs the
-        // lock.
+        // The volume only grows while it is open, so an address that was valid once needs no lock.
         run.count > 0
             && run.start.0 >= self.first_block
             && (below(self.end_block)
@@ -165,7 +165,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         address.0 * u64::from(self.superblock.block_size)
     }
 
-    /// Reads whole blocks. Does not check them: data checksums are with the caller.
+    /// Reads whole blocks. It does not check them: the caller has the data checksums.
     pub fn read_blocks(&self, start: BlockAddress, buffer: &mut [u8]) -> Result<()> {
         let count = (buffer.len() as u64).div_ceil(u64::from(self.superblock.block_size));
         if !self.contains(BlockRun { start, count }) {
@@ -186,9 +186,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(())
     }
 
-    /// Notes, after the write and before its extent is published, that blocks were written which
-    /// were allocated earlier. Replay tells data that may have been in flight by its birth, and so
-    /// cannot tell this.
+    /// Notes that blocks were written that were allocated earlier. Call it after the write and
+    /// before the extent is published. Replay recognises data that may have been in flight by its
+    /// birth, so it cannot recognise this data.
     pub fn note_in_place(&self) {
         self.written_in_place.store(true, Ordering::Release);
     }
@@ -244,14 +244,14 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 check_found(&node, pointer, level)?;
                 Ok((node, state == State::Dirty))
             }
-            // What is not in memory is not dirty.
+            // A node that is not in memory is not dirty.
             None => Ok((self.node(pointer, level)?, false)),
         }
     }
 
-    /// Goes down on the way to `key` as [`descend`](Self::descend) does, for a change: as long as
-    /// the next node is one of the working generation. Branches on the way become dirty. `step`
-    /// gets each branch, and which of its children the way goes on to.
+    /// For a change: goes down the path to `key` as [`descend`](Self::descend) does, as long as the
+    /// next node is of the working generation. Branches on the path become dirty. `step` gets each
+    /// branch, and the index of its child on the path.
     pub(super) fn descend_to_change(
         &self,
         generation: Generation,
@@ -278,8 +278,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(())
     }
 
-    /// Goes down on the way to `key` as far as nodes are in memory, under one lock: to the leaf, or
-    /// to the first node that has to be read. `bound`: see [`step_down`].
+    /// Goes down the path to `key` as far as nodes are in memory, under one lock: to the leaf, or
+    /// to the first node that must be read. `bound`: see [`step_down`].
     pub(super) fn descend(
         &self,
         pointer: &mut NodePointer,
@@ -300,9 +300,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
     }
 
-    /// Where the node behind `pointer` is in the cache: its first address, where a sound pointer
-    /// may have put it. All of them are checked where either is good: the blocks of both are freed
-    /// one day.
+    /// Address of the node behind `pointer` in the cache: its first address, if a valid pointer may
+    /// have it. All addresses are checked even if one copy is good, because the blocks of both are
+    /// freed one day.
     fn address_of(&self, pointer: &NodePointer) -> Result<BlockAddress> {
         let count = self.superblock.node_blocks();
         let mut addresses = pointer.copies().chain([pointer.addresses[0]]);
@@ -314,7 +314,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
     }
 
-    /// Reads a node past the cache, from the first copy that is good.
+    /// Reads a node without the cache, from the first good copy.
     fn read_node(&self, pointer: &NodePointer) -> Result<Node> {
         let mut failure =
             Error::CorruptMetadata { address: pointer.addresses[0], reason: "no copy" };
@@ -388,7 +388,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let address = self.address_of(pointer)?;
         let fits = |node: &Node| check_found(node, pointer, level);
         let mut cache = self.cache.lock();
-        // Nearly always: it has been read just before.
+        // In most cases the node was read just before.
         if let Some(node) = cache.get_mut(address.0, fits)? {
             return Ok(change(node));
         }
@@ -417,12 +417,12 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Some(SealedNode { pointer: *pointer, node })
     }
 
-    /// Whether what is in memory of a node, if anything, has been written.
+    /// Whether the node in memory, if there is one, has been written.
     pub fn is_on_medium(&self, address: BlockAddress) -> bool {
         matches!(self.cache.lock().state(address.0), None | Some(State::Clean))
     }
 
-    /// The bytes of a dirty node are final until it has been written.
+    /// Makes the bytes of a dirty node final until it has been written.
     pub(super) fn freeze(&self, address: BlockAddress) -> Option<Arc<Node>> {
         let mut cache = self.cache.lock();
         let node = cache.get(address.0).cloned();
@@ -430,11 +430,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
         node
     }
 
-    /// Keeps the nodes that a plan has looked at in memory, so that the change that follows reads
-    /// none of them again.
+    /// Keeps the nodes that a plan has visited in memory, so that the change reads none of them
+    /// again.
     ///
     /// # Errors
-    /// `OutOfMemory`, where no [room](Self::reserve) was made for them.
+    /// `OutOfMemory`, if no [room](Self::reserve) was made for them.
     pub fn keep(&self, visited: &[Visited]) -> Result<()> {
         let mut cache = self.cache.lock();
         for visited in visited {
@@ -443,7 +443,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(())
     }
 
-    /// Lets the nodes that [`keep`](Self::keep) kept go like others.
+    /// Ends [`keep`](Self::keep) for these nodes.
     pub fn let_go(&self, visited: &[Visited]) {
         let mut cache = self.cache.lock();
         for visited in visited {
@@ -451,25 +451,25 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
     }
 
-    /// A sealed node has been written.
+    /// Notes that a sealed node has been written.
     pub fn set_clean(&self, address: BlockAddress) {
         self.cache.lock().set_state(address.0, State::Clean);
     }
 
-    /// Forgets a node that is not part of any tree.
+    /// Drops a node that is not part of any tree.
     pub fn forget(&self, address: BlockAddress) {
         self.cache.lock().remove(address.0);
     }
 
-    /// Forgets every node, changed ones too, and what was looked up in them. Nobody looks at the
-    /// tree.
+    /// Drops every node, changed ones too, and the names and attributes in front of them. Readers
+    /// are excluded meanwhile.
     pub fn forget_all(&self) {
         self.cache.lock().clear();
         self.recent.clear();
     }
 }
 
-/// Whether the node that was found is the one that `pointer` means.
+/// Whether the node found is the one that `pointer` names.
 #[inline]
 fn check_found(node: &Node, pointer: &NodePointer, level: u8) -> Result<()> {
     let corrupt = |reason| Err(Error::CorruptMetadata { address: pointer.addresses[0], reason });

@@ -1,9 +1,10 @@
 //! Changing the tree: put and remove, with splits and merges.
 //!
-//! A failure in the middle leaves the working state half changed. The volume prevents it: before it
-//! starts it plans addresses for every node, has every node on the way in memory, and the bitmaps
-//! of what may be released; and it goes read-only if it happens all the same. What saves space only
-//! (merging, a lower tree) is left out where it would need more than that.
+//! A failure in the middle leaves the working state half changed. The volume prevents that: before
+//! it starts, it plans addresses for every node. It also has every node on the path in memory, and
+//! the bitmaps of the nodes that may be released. If a failure happens all the same, the volume
+//! goes read-only. Steps that only save space (merging, a lower tree) are skipped if they would
+//! need more than that.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,18 +21,18 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::{NodePool, Store};
 use crate::types::Generation;
 
-/// One step on the way from the root to a leaf: a node of the working generation.
+/// One step on the path from the root to a leaf: a node of the working generation.
 pub struct Step {
     pointer: NodePointer,
     level: u8,
-    /// The child that the way goes on to (branches only).
+    /// The child on the path (branches only).
     index: usize,
 }
 
-/// New nodes on the right of one that was split, at most: the plan counts no more.
+/// Limit of the new nodes to the right of a split one: the plan counts no more.
 const PARTS_MAX: usize = 6;
 
-/// Items for the level above: the new nodes on the right of one that was split.
+/// Items for the level above: the new nodes to the right of a split one.
 struct Parts {
     items: [(Key, [u8; NodePointer::LEN]); PARTS_MAX],
     count: usize,
@@ -51,9 +52,9 @@ impl Parts {
 
 /// The working tree, open for changes.
 pub struct TreeWriter<'a, M: Medium, P: Platform> {
-    /// Where nodes are.
+    /// The store of the nodes.
     pub store: &'a Store<M, P>,
-    /// The root; follows every change.
+    /// The root; every change updates it.
     pub root: &'a mut Root,
     /// The working generation.
     pub generation: Generation,
@@ -61,16 +62,16 @@ pub struct TreeWriter<'a, M: Medium, P: Platform> {
     pub pool: &'a mut NodePool,
     /// Number of nodes in the tree.
     pub nodes: &'a mut u64,
-    /// Memory for the way to a key.
+    /// Memory for the path to a key.
     pub path: &'a mut Vec<Step>,
-    /// A removal has taken nodes out of the tree.
+    /// Whether a removal has taken nodes out of the tree.
     pub shrunk: bool,
     /// Whether a node can be released: its bitmaps are in memory.
     pub releasable: &'a dyn Fn(&NodePointer) -> bool,
 }
 
 impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
-    /// Sets the value of `key`; says whether it was there.
+    /// Sets the value of `key`. Returns whether the key was there.
     pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
         self.store.recent.forget(key);
         let path = self.path_for_change(key)?;
@@ -98,11 +99,11 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(found)
     }
 
-    /// Removes `key`; says whether it was there.
+    /// Removes `key`. Returns whether the key was there.
     pub fn remove(&mut self, key: &Key) -> Result<bool> {
         self.store.recent.forget(key);
-        // Not by the way of a change: where an earlier removal has taken the leaf out, a key that
-        // was never there leads to a neighbour, and nobody has planned a copy of that one.
+        // Not by the path of a change. If an earlier removal has taken the leaf out, the path to a
+        // key that was never there leads to a neighbour. The plan has no copy of that neighbour.
         if self.shrunk && !self.holds(key) {
             return Ok(false);
         }
@@ -122,13 +123,13 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(found)
     }
 
-    /// Whether `key` is there. Nodes on the way to a key that is there were planned for and are in
-    /// memory: it is not behind one that cannot be read.
+    /// Whether `key` is there. Nodes on the path to an existing key were planned for and are in
+    /// memory, so the key is not below an unreadable node.
     fn holds(&self, key: &Key) -> bool {
         self.store.get_with(self.root, key, |_| ()).is_ok_and(|found| found.is_some())
     }
 
-    /// Gives every node on the way to `key` a new address, unless it has one of this generation.
+    /// Gives every node on the path to `key` a new address, unless the node is of this generation.
     pub fn touch(&mut self, key: &Key) -> Result<()> {
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
@@ -137,17 +138,17 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(())
     }
 
-    /// Makes every node from the root to the leaf of `key` one of the working generation; those
-    /// above the leaf are dirty then, and it becomes so when it is changed.
+    /// Makes every node from the root to the leaf of `key` one of the working generation. The nodes
+    /// above the leaf are then dirty; the leaf becomes dirty when it is changed.
     fn path_for_change(&mut self, key: &Key) -> Result<Vec<Step>> {
-        // Of the last change, with room for the tree as it was planned.
+        // The path of the last change, with room for the planned height of the tree.
         let mut path = core::mem::take(self.path);
         path.clear();
         let mut pointer = self.own(self.root.pointer, self.root.level())?;
         self.root.pointer = pointer;
         let mut level = self.root.level();
         while level > 0 {
-            // Mostly to the leaf: what has been changed in this generation is in memory.
+            // Usually down to the leaf, because nodes changed in this generation are in memory.
             self.store.descend_to_change(
                 self.generation,
                 &mut pointer,
@@ -200,7 +201,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         })
     }
 
-    /// Puts an item at `index` of the full leaf at the end of `path`, splitting nodes as far up as
+    /// Puts an item at `index` of the full leaf at the end of `path`, and splits nodes as far up as
     /// needed.
     fn split(&mut self, path: &[Step], index: usize, key: &Key, value: &[u8]) -> Result<()> {
         let Some((leaf, mut rest)) = path.split_last() else { return Err(no_path()) };
@@ -214,7 +215,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(())
     }
 
-    /// Inserts items side by side at `index` of a node. What does not fit goes to new nodes on the
+    /// Inserts adjacent items at `index` of a node. Items that do not fit go to new nodes on the
     /// right, whose keys and pointers are returned for the level above.
     fn insert_items<'i>(
         &mut self,
@@ -237,10 +238,11 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         let before = (0..index).map(|i| (old.key(i), old.value(i)));
         let after = (index..old.count()).map(|i| (old.key(i), old.value(i)));
         let capacity = item_capacity(self.store.superblock.node_size as usize);
-        // Its items live longer than those of `old`; the compiler shortens that in a closure only.
+        // Its items live longer than those of `old`; the compiler shortens the lifetime only in a
+        // closure.
         #[allow(clippy::map_identity)]
         let new = items.map(|(key, value)| (key, value));
-        // Appending leaves full nodes behind; anything else splits in halves.
+        // Appending leaves full nodes; any other insertion splits in halves.
         let target =
             if index == old.count() { capacity } else { (old.used() + new_size).div_ceil(2) };
 
@@ -251,8 +253,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         for (key, value) in before.chain(new).chain(after) {
             let size = item_size(value.len());
             let node = own_mut(&mut part)?;
-            // Halves are seldom equal: the larger one may be the second, so that no third node gets
-            // the last item alone.
+            // Halves are seldom equal. The second half may be the larger one, so that a third node
+            // does not get the last item alone.
             let ends_here = first.is_some() && node.used() + rest <= capacity;
             if node.count() > 0 && !ends_here && (node.free() < size || node.used() + size > target)
             {
@@ -279,7 +281,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(above)
     }
 
-    /// Adds a new node to the tree; the level above is still to learn of it.
+    /// Adds a new node to the tree; the caller adds it to the level above.
     fn add_part(&mut self, above: &mut Parts, mut part: Arc<Node>) -> Result<()> {
         let pointer = self.new_pointer()?;
         let node = own_mut(&mut part)?;
@@ -314,8 +316,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(())
     }
 
-    /// Removes the leaf at the end of the path where it is empty, and merges nodes on the path that
-    /// have become small with a neighbour, from the leaf up.
+    /// Removes the leaf at the end of the path if it is empty. From the leaf up, merges nodes on
+    /// the path that have become small with a neighbour.
     fn merge_upwards(&mut self, path: &[Step]) -> Result<()> {
         let mut last = path.len() - 1;
         if self.store.node(&path[last].pointer, 0)?.count() == 0 {
@@ -328,7 +330,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         }
         // A root with one child is superfluous.
         while self.root.height > 1 {
-            // Below the path that was planned a root may be unreadable; then it stays one too high.
+            // Below the planned path a root may be unreadable; then the tree stays one level too
+            // high.
             let Ok(root) = self.store.node(&self.root.pointer, self.root.level()) else { break };
             if root.count() > 1 || !(self.releasable)(&self.root.pointer) {
                 break;
@@ -339,9 +342,9 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(())
     }
 
-    /// Takes an empty leaf, with the branches that have no other child, out of the tree. Returns
-    /// the depth of the branch that it was taken from. Where no branch has another child the root
-    /// is about to shrink to the leaf.
+    /// Takes an empty leaf out of the tree, with the branches that have no other child. Returns the
+    /// depth of the branch that it was taken from. If no branch has another child, the root is
+    /// about to shrink to the leaf.
     fn remove_empty(&mut self, path: &[Step]) -> Result<usize> {
         let last = path.len() - 1;
         for depth in (0..last).rev() {
@@ -367,8 +370,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         Ok(last)
     }
 
-    /// Moves a neighbour's items into `step`'s node where it is small and both fit one node. A
-    /// neighbour that cannot be read is left alone: merging only saves space.
+    /// Moves a neighbour's items into `step`'s node if it is small and both fit one node. An
+    /// unreadable neighbour is skipped: merging only saves space.
     fn merge(&mut self, parent: &Step, step: &Step) -> Result<bool> {
         let capacity = item_capacity(self.store.superblock.node_size as usize);
         let node = self.store.node(&step.pointer, step.level)?;
@@ -376,7 +379,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             return Ok(false);
         }
         let above = self.store.node(&parent.pointer, parent.level)?;
-        // Leave room, so that the next insert does not split again.
+        // Leaves room, so that the next insert does not split again.
         let limit = capacity / 4 * 3;
         let neighbours = [
             parent.index.checked_sub(1),
@@ -401,7 +404,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             })?;
             self.store.change(&parent.pointer, parent.level, |above| {
                 if is_left {
-                    // The merged node takes the left neighbour's place and key.
+                    // The merged node takes the place and the key of the left neighbour.
                     above.replace(neighbour, &step.pointer.encode());
                     above.remove(parent.index);
                 } else {
@@ -428,7 +431,7 @@ fn own_mut(node: &mut Arc<Node>) -> Result<&mut Node> {
     Arc::get_mut(node).ok_or(no_path())
 }
 
-/// A path has at least the root; this error is never seen.
+/// A path has at least the root, so this error cannot occur.
 fn no_path() -> Error {
     Error::CorruptMetadata { address: Default::default(), reason: "no path to a leaf" }
 }

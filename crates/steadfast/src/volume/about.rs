@@ -15,7 +15,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.medium()
     }
 
-    /// The surroundings.
+    /// The platform.
     pub fn platform(&self) -> &P {
         self.engine.platform()
     }
@@ -46,13 +46,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.activity()
     }
 
-    /// Bytes of file data that the volume can surely still accept now, whatever pieces they come
-    /// in. Freed blocks that a transaction point brings back are among them, unless none may be
-    /// set: while the volume is held, or where the mask has no `volume full`. Where it says less
-    /// than is wanted, a write may still succeed: it alone knows.
+    /// Bytes of file data that the volume can surely still accept now, in any pieces. Freed blocks
+    /// that a transaction point makes reusable are included, unless none may be set: while the
+    /// volume is held, or if the mask has no `volume full`. If the result is too small, a write may
+    /// still succeed; only the write itself decides.
     ///
-    /// Takes the writer's lock for a moment and looks at nothing else, so that it may be asked for
-    /// each request.
+    /// Takes the writer's lock for a moment and reads nothing, so it may be called for each
+    /// request.
     ///
     /// # Errors
     /// `Poisoned` after close.
@@ -60,26 +60,25 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.available_bytes()
     }
 
-    /// Why the volume takes no changes any more, if it went read-only by itself.
+    /// Why the volume accepts no more changes, if it made itself read-only.
     pub fn failure(&self) -> Option<&'static str> {
         self.engine.failure()
     }
 
-    /// What shows that a newer state than the one that was opened was durable once.
+    /// Evidence that a newer state than the opened one was durable once.
     pub fn newer_state_lost(&self) -> Option<NewerState> {
         self.engine.newer_state_lost()
     }
 
-    /// Whether the log that was found is still beside the tree: nothing has been changed since the
-    /// volume was opened, and nobody has looked at what only the tree tells.
-    /// [`background`](Self::background) puts it there.
+    /// Whether the log is still beside the tree: since open nothing has been changed, and no caller
+    /// has needed facts that only the tree has. [`background`](Self::background) replays it.
     pub fn log_waits(&self) -> bool {
         self.engine.log_waits()
     }
 
-    /// Reads that were begun again because what they found did not match its checksum. Only a
-    /// rollback meanwhile is a reason, or damage: anything else means that blocks were used again
-    /// under a reader.
+    /// Reads that were repeated because their data did not match its checksum. Valid causes are a
+    /// concurrent rollback and damage. Any other repeat means that blocks were reused under a
+    /// reader.
     #[doc(hidden)]
     pub fn reads_repeated(&self) -> u32 {
         self.engine.reads_repeated()
@@ -90,10 +89,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.map_geometry()
     }
 
-    /// Counts the blocks of at most `groups_max` allocation groups, from the one that holds block
-    /// `from` on, into the cells that they belong to: `cells[i]` stands for the `cell_blocks`
-    /// blocks from `start + i * cell_blocks` on. Returns where to go on; `None` at the end of the
-    /// cells or of the volume.
+    /// Counts the blocks of at most `groups_max` allocation groups, starting with the group of
+    /// block `from`. `cells[i]` stands for the `cell_blocks` blocks from `start + i * cell_blocks`
+    /// on. Returns the block to continue at; `None` at the end of the cells or of the volume.
     ///
     /// # Errors
     /// `InvalidArgument` for empty cells or a start behind `from`; `Poisoned` after close;
@@ -109,10 +107,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.map_space(from, start, cell_blocks, cells, groups_max)
     }
 
-    /// Tells where the tree's nodes are: those of one branch above the leaves, from the leaf for
-    /// key `from` on and at most `leaves_max` of them, and the branches on the way there, which
-    /// therefore come again in later steps. `visit` gets the level (0 for a leaf) and the copies of
-    /// each. Returns the key to go on with; `None` at the end.
+    /// Reports the nodes of one branch above the leaves, from the leaf for key `from` on, at most
+    /// `leaves_max` leaves. The branches on the path are reported too, so later steps report them
+    /// again. `visit` gets the level (0 for a leaf) and the copies of each node. Returns the key to
+    /// continue with; `None` at the end.
     ///
     /// # Errors
     /// `Poisoned` after close; `CorruptMetadata`, and the medium's error.
@@ -125,9 +123,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.map_nodes(from, leaves_max, visit)
     }
 
-    /// Tells runs of blocks that only snapshots hold: those of one value of a dead list, the first
-    /// at or after key `from`. What was let go since the last checkpoint comes with the first step.
-    /// Returns the key to go on with; `None` at the end.
+    /// Reports runs of blocks that only snapshots hold: the first value of a dead list at or after
+    /// key `from`. The first step also reports the runs released since the last checkpoint. Returns
+    /// the key to continue with; `None` at the end.
     ///
     /// # Errors
     /// `Poisoned` after close; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
@@ -135,27 +133,26 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.map_dead(from, visit)
     }
 
-    /// The least size in bytes to which the volume could be made smaller, by estimate: what is in
-    /// use and a reserve. A little more may be needed.
+    /// Estimate of the least size in bytes to which the volume could be made smaller: the used
+    /// space and a reserve. A little more may be needed.
     pub fn size_least(&self) -> u64 {
         self.engine.size_least()
     }
 
-    /// Makes the volume larger: `size` bytes, rounded down to whole blocks. The medium has to be
-    /// that long already. The volume can be in use.
+    /// Makes the volume larger: `size` bytes, rounded down to whole blocks. The medium must have
+    /// that length already. The volume may be in use.
     ///
     /// # Errors
     /// `InvalidArgument` (not larger than before), `Truncated` (the medium is shorter),
-    /// `Unsupported` (the medium tears the superblock), `Held`, `ReadOnly`, `Poisoned`, the
-    /// medium's. Before the last step nothing has changed; after an error in the last step the
-    /// volume is read-only, and has one size or the other when it is opened again.
+    /// `Unsupported` (the medium tears the superblock), `Held`, `ReadOnly`, `Poisoned`, or the
+    /// medium's error. Before the last step nothing has changed. After an error in the last step
+    /// the volume is read-only, and has either size when it is opened again.
     pub fn grow(&self, size: u64) -> Result<()> {
         self.engine.grow(size)
     }
 
-    /// Makes a checkpoint, so that what was freed is free, and tells the medium of every free run
-    /// of at least `least` blocks. Returns the bytes that it was told of. The medium may ignore
-    /// them.
+    /// Makes a checkpoint, so that freed blocks are free, and discards every free run of at least
+    /// `least` blocks. Returns the number of discarded bytes. The medium may ignore the discards.
     ///
     /// # Errors
     /// `ReadOnly`, `Held`, `Poisoned`; `CorruptMetadata`, and the medium's error.

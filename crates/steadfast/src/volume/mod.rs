@@ -2,7 +2,7 @@
 //!
 //! [`Volume`] is the engine with what the file system keeps in memory beside it: how often each
 //! inode is open, and the locks of inodes. This room opens and closes it, returns it to earlier
-//! states, and passes on what the engine does ([`points`], [`snapshots`], [`about`]). The
+//! states, and passes on what the engine does (`points`, `snapshots`, `about`). The
 //! operations on files are in [`crate::fs`], those on whole volumes in [`crate::tools`].
 
 mod about;
@@ -38,13 +38,14 @@ pub struct Volume<M: Medium, P: Platform> {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes an empty volume on `medium`; what was there is lost.
+    /// Makes an empty volume on `medium`; its previous content is lost.
     ///
     /// # Errors
     /// `BadBlockSize`, `InvalidArgument`, `VolumeTooSmall`, or the medium's error.
     ///
     /// # Power cuts
-    /// The superblocks are invalidated first and written last: a half-made volume is none.
+    /// The superblocks are invalidated first and written last, so an unfinished volume is not
+    /// recognised as one.
     pub fn format(medium: &M, options: &FormatOptions, platform: &P) -> Result<()> {
         Engine::format(medium, options, platform)
     }
@@ -59,8 +60,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Engine::open(medium, options, platform).map(Self::with_engine)
     }
 
-    /// As [`open`](Self::open), with a superblock that was found, and whether a copy of it is
-    /// damaged.
+    /// As [`open`](Self::open), with a superblock that was read already, and whether one copy of it
+    /// is damaged.
     pub(crate) fn open_found(
         medium: M,
         options: OpenOptions,
@@ -70,7 +71,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Engine::open_found(medium, options, platform, found).map(Self::with_engine)
     }
 
-    /// The state of `metaroot` without the intent log, to look at a volume that does not open.
+    /// The state of `metaroot` without the intent log, to examine a volume that does not open.
     pub(crate) fn at_checkpoint(
         medium: M,
         platform: P,
@@ -82,11 +83,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Self::with_engine(engine))
     }
 
-    /// Opens a snapshot, read-only whatever `options` say. Also while the volume itself is open on
+    /// Opens a snapshot, always read-only, whatever `options` say. The volume itself may be open on
     /// the same medium.
     ///
     /// # Errors
-    /// `NotFound` where there is no snapshot of this name; as [`open`](Self::open).
+    /// `NotFound` if there is no snapshot of this name; as [`open`](Self::open).
     pub fn open_snapshot(medium: M, platform: P, options: OpenOptions, name: &str) -> Result<Self> {
         Engine::open_snapshot(medium, platform, options, name).map(Self::with_engine)
     }
@@ -99,8 +100,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Ends the work with the volume: a checkpoint where the mask has `unmount`; otherwise what is
-    /// not committed is dropped. Every later operation fails.
+    /// Closes the volume. If the mask has `unmount`, a checkpoint is made; otherwise uncommitted
+    /// changes are dropped. Every later operation fails.
     ///
     /// # Errors
     /// As [`transact`](Self::transact). The volume is closed in any case.
@@ -111,13 +112,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Returns the volume to its last durable transaction point: the newest metaroot and the log up
     /// to the last mark.
     ///
-    /// Everything accepted since is dropped, of all writers. Callers forget every cached fact: an
-    /// inode number that they hold may be gone, and answers `Stale` or `NotFound` then.
+    /// Everything accepted since, from all writers, is dropped. Callers must forget every cached
+    /// fact. An inode number that they hold may no longer exist; it then answers `Stale` or
+    /// `NotFound`.
     ///
     /// # Errors
-    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error. Where the metaroot or the log cannot
-    /// be read nothing has changed. Where a part of the tree that the log changes cannot be read,
-    /// the volume shows nothing and takes nothing until a rollback succeeds or it is opened again.
+    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error. If the metaroot or the log cannot be
+    /// read, nothing has changed. If a part of the tree that the log changes cannot be read, the
+    /// volume shows and accepts nothing. That lasts until a rollback succeeds or the volume is
+    /// opened again.
     pub fn rollback(&self) -> Result<()> {
         self.engine.check_not_held()?;
         self.engine.check_rollback()?;
@@ -125,8 +128,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.rollback()
     }
 
-    /// Waits for writers between reserving and publishing blocks, which hold their inode's lock, and
-    /// lets no new ones in.
+    /// Waits for writers between reserving and publishing blocks, which hold their inode's lock,
+    /// and lets no new ones in.
     fn lock_all_inodes(&self) -> Result<Vec<MutexGuard<'_, P::Mutex, ()>>> {
         memory::collect(self.inode_locks.iter().map(|lock| lock.lock()))
     }
@@ -136,7 +139,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.inode_locks[self.inode_lock_index(inode)].lock()
     }
 
-    /// Which lock an inode has; inodes share them.
+    /// Index of the lock of an inode; inodes share locks.
     pub(crate) fn inode_lock_index(&self, inode: InodeNumber) -> usize {
         (inode.0 % INODE_LOCKS as u64) as usize
     }

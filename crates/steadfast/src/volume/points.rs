@@ -10,11 +10,11 @@ use crate::platform::Platform;
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Makes everything accepted so far durable: a transaction point.
     ///
-    /// Several callers at once share one flush.
+    /// Concurrent callers share one flush.
     ///
     /// # Errors
-    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error; after a failed write or flush the
-    /// volume is read-only, and what was acknowledged before stays.
+    /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error. After a failed write or flush the
+    /// volume is read-only; acknowledged changes stay.
     pub fn transact(&self) -> Result<()> {
         self.engine.transact()
     }
@@ -32,7 +32,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.mask()
     }
 
-    /// Changes the live mask at once, and the volume's at the next transaction point.
+    /// Changes the live mask at once, and the stored mask at the next transaction point.
     ///
     /// # Errors
     /// `InvalidArgument` for unknown bits; `Held`, `ReadOnly`, `Poisoned`.
@@ -45,7 +45,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.timer_ms()
     }
 
-    /// Changes the interval of the transaction timer at once, and the volume's at the next
+    /// Changes the interval of the transaction timer at once, and the stored interval at the next
     /// transaction point.
     ///
     /// # Errors
@@ -54,9 +54,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.set_timer_ms(milliseconds)
     }
 
-    /// Makes a changed mask and timer durable, by a checkpoint. What else has changed since the
-    /// last transaction point becomes durable with them where it may (`with_changes`); where it may
-    /// not, and there is something, they have to wait: `false`.
+    /// Makes a changed mask and timer durable by a checkpoint. With `with_changes`, other changes
+    /// since the last transaction point become durable too. Without it, and with such changes
+    /// present, nothing is done and the result is `false`.
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
@@ -72,9 +72,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.sync()
     }
 
-    /// Somebody is about to ask for a transaction point, whom the caller will serve after others: a
-    /// point that is set meanwhile waits a moment for such company. To be taken back by
-    /// [`withdraw`](Self::withdraw) when he has been served.
+    /// Announces a committer that the caller serves later: a point that is set meanwhile waits
+    /// briefly for it. The caller takes this back with [`withdraw`](Self::withdraw) when that
+    /// committer is served.
     pub fn announce(&self) {
         self.engine.announce()
     }
@@ -84,12 +84,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.withdraw()
     }
 
-    /// Sets a transaction point and holds the volume from there on, until
-    /// [`commit_held`](Self::commit_held) or [`roll_back_held`](Self::roll_back_held).
+    /// Sets a transaction point and holds the volume until [`commit_held`](Self::commit_held) or
+    /// [`roll_back_held`](Self::roll_back_held).
     ///
     /// # Errors
-    /// `Held` where it is held already; as [`transact`](Self::transact), and the volume is not held
-    /// then.
+    /// `Held` if it is held already, and those of [`transact`](Self::transact); the volume is then
+    /// not held by this call.
     pub fn hold(&self) -> Result<()> {
         self.engine.hold()
     }
@@ -103,19 +103,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// becomes durable, all of it or nothing.
     ///
     /// # Errors
-    /// As [`transact`](Self::transact). Where the volume is read-only then, the hold has ended;
-    /// otherwise nothing has been decided ([`is_held`](Self::is_held)), and the holder tries again
-    /// or rolls back.
+    /// As [`transact`](Self::transact). If the volume is read-only then, the hold has ended.
+    /// Otherwise the hold continues ([`is_held`](Self::is_held)), and the holder retries or rolls
+    /// back.
     pub fn commit_held(&self) -> Result<()> {
         self.engine.commit_held()
     }
 
-    /// Returns the volume to where it was when [`hold`](Self::hold) returned, and ends the hold.
+    /// Returns the volume to its state at the return of [`hold`](Self::hold), and ends the hold.
     ///
     /// # Errors
-    /// As [`rollback`](Self::rollback). Where nothing has changed the hold goes on
-    /// ([`is_held`](Self::is_held)), so that what is not rolled back is not committed by anybody
-    /// else: it can be tried again. Where the volume takes no changes any more the hold has ended.
+    /// As [`rollback`](Self::rollback). If nothing has changed, the hold continues
+    /// ([`is_held`](Self::is_held)), so no other caller commits those changes; the holder can
+    /// retry. If the volume accepts no more changes, the hold has ended.
     pub fn roll_back_held(&self) -> Result<()> {
         self.engine.check_rollback()?;
         let _writers = self.lock_all_inodes()?;

@@ -18,9 +18,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.snapshots()
     }
 
-    /// Deletes a snapshot: at once for everybody who looks, and durably when this returns (a
-    /// transaction point). Its blocks come back by [`background`](Self::background) work. Works on
-    /// a full volume.
+    /// Deletes a snapshot. It is gone for every reader at once, and durably when this returns (a
+    /// transaction point). [`background`](Self::background) work frees its blocks. Works on a full
+    /// volume.
     ///
     /// # Errors
     /// `NotFound`, `Held`; as [`transact`](Self::transact).
@@ -28,15 +28,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.snapshot_delete(name)
     }
 
-    /// Returns the whole volume to a snapshot, which stays. What was not durable is dropped first,
-    /// as by [`rollback`](Self::rollback), and the same holds for everybody who has the volume
-    /// open. Newer snapshots are deleted; with `destroy_newer` unset that there are any is an
-    /// error. Durable when it returns.
+    /// Returns the whole volume to a snapshot; the snapshot stays. Changes that were not durable
+    /// are dropped first, as by [`rollback`](Self::rollback), with the same effect on every user of
+    /// the volume. Newer snapshots are deleted. If there are any and `destroy_newer` is false, the
+    /// call fails. The result is durable on return.
     ///
     /// # Errors
-    /// `NotFound`; `NewerSnapshots` where some would be destroyed; `NoSpace`, and what reading the
-    /// snapshot's tree gives (the volume is then at its last transaction point); as
-    /// [`transact`](Self::transact).
+    /// `NotFound`; `NewerSnapshots` if some would be destroyed; as [`transact`](Self::transact).
+    /// `NoSpace`, and errors of reading the snapshot's tree: the volume is then at its last
+    /// transaction point.
     pub fn snapshot_rollback(&self, name: &str, destroy_newer: bool) -> Result<()> {
         self.engine.check_writable()?;
         let _writers = self.lock_all_inodes()?;

@@ -1,8 +1,8 @@
-//! An allocator that refuses, and a medium whose own memory it always grants.
+//! An allocator that refuses requests, and a medium whose own memory is always granted.
 //!
-//! Memory that was given back just before and is asked for again in the same size is granted and
-//! not counted: it is there. The core relies on that where the library has no way to report that
-//! there is none (`Arc`).
+//! Memory that was just freed and is requested again in the same size is granted and not counted,
+//! because it is available. The core relies on that where the library cannot report a lack of
+//! memory (`Arc`).
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,12 +12,12 @@ use std::cell::Cell;
 use steadfast::Result;
 use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
 
-/// What is refused.
+/// Which allocations are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refuse {
     /// One allocation.
     Once,
-    /// That one and every one after it.
+    /// That allocation and every later one.
     FromThereOn,
 }
 
@@ -26,7 +26,7 @@ thread_local! {
     static GRANTED: Cell<Option<u64>> = const { Cell::new(None) };
     static PERSISTS: Cell<bool> = const { Cell::new(false) };
     static REFUSED: Cell<bool> = const { Cell::new(false) };
-    /// What was given back since the last allocation.
+    /// The memory that was freed since the last allocation.
     static GIVEN_BACK: Cell<Option<Layout>> = const { Cell::new(None) };
     static TRACE: Cell<bool> = const { Cell::new(false) };
 }
@@ -54,7 +54,7 @@ impl Scarce {
 }
 
 // SAFETY: every call that is not refused goes to the system allocator with the same arguments; null
-// is how the trait says that there is no memory.
+// is how the trait reports a lack of memory.
 unsafe impl GlobalAlloc for Scarce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.refuses(layout) {
@@ -74,7 +74,7 @@ unsafe impl GlobalAlloc for Scarce {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let wanted = Layout::from_size_align(size, layout.align()).unwrap_or(layout);
-        // Smaller is always possible.
+        // A smaller size is always possible.
         if size > layout.size() && self.refuses(wanted) {
             return std::ptr::null_mut();
         }
@@ -92,12 +92,12 @@ unsafe impl GlobalAlloc for Scarce {
 #[global_allocator]
 static ALLOCATOR: Scarce = Scarce;
 
-/// Says where the core is when an allocation is refused.
+/// Reports where the core is when an allocation is refused.
 pub fn trace() {
     TRACE.set(true);
 }
 
-/// Runs with the allocation after `granted` others refused; says whether there was one.
+/// Runs with the allocation after `granted` others refused. Returns whether there was one.
 pub fn scarce<T>(granted: u64, refuse: Refuse, run: impl FnOnce() -> T) -> (T, bool) {
     REFUSED.set(false);
     GIVEN_BACK.set(None);
@@ -108,7 +108,7 @@ pub fn scarce<T>(granted: u64, refuse: Refuse, run: impl FnOnce() -> T) -> (T, b
     (result, REFUSED.get())
 }
 
-/// The medium below the core: what it allocates itself is always granted.
+/// The medium below the core: its own allocations are always granted.
 pub struct Chip(pub MemoryMedium);
 
 fn outside<T>(run: impl FnOnce() -> T) -> T {

@@ -1,24 +1,24 @@
 //! Memory runs out at the n-th allocation of the core, for every n of every kind of operation.
 //!
 //! The allocator of this program refuses one allocation of the thread that has armed it, or that
-//! one and all after it; the medium's own memory is not the core's and does not count. An
-//! allocation whose failure the core cannot report ends the process, so the test runs itself: a
-//! child takes one n after the other until it is ended, the parent counts that and starts the next
-//! behind it.
+//! allocation and all later ones. The medium's own memory is not the core's and does not count. An
+//! allocation whose failure the core cannot report ends the process, so the test runs itself as a
+//! child. The child tries one n after the other until it ends. The parent counts that and starts
+//! the next child after it.
 //!
-//! Judged for each n, against the same run with all the memory it wants:
-//! - the operation fails with `OutOfMemory`, or is done all the same;
-//! - what failed has changed nothing, or is one of the operations that work in steps and have done
-//!   some;
-//! - a power cut at that moment leaves the last acknowledged transaction point, or what was in
-//!   flight;
-//! - done again it succeeds, and the volume is what it would have been; `check` is clean, also
-//!   after a remount;
-//! - the volume stays writable, but where a rollback has met it in the middle of the tree: then
-//!   nothing is shown, it says why, and another rollback helps.
+//! Rules for each n, compared with the same run with unlimited memory:
+//! - the operation fails with `OutOfMemory`, or succeeds all the same;
+//! - a failed operation has changed nothing, or it is an operation that works in steps and has done
+//!   some of them;
+//! - a power cut at that moment leaves the last acknowledged transaction point, or the one that was
+//!   in flight;
+//! - a repeated operation succeeds, and the volume is as if it had never failed; `check` is clean,
+//!   also after a remount;
+//! - the volume stays writable. The exception is a rollback that fails in the middle of the tree:
+//!   then nothing is shown, the volume reports why, and another rollback succeeds.
 //!
-//! `STEADFAST_OOM_WHERE=1` says where the core was when a process ended or a volume became
-//! read-only.
+//! With `STEADFAST_OOM_WHERE=1` the test reports where the core was when a process ended or a
+//! volume became read-only.
 
 mod allocator;
 mod operations;
@@ -34,16 +34,16 @@ use steadfast::testing::TestPlatform;
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
 use steadfast_media::MemoryMedium;
 
-/// Where a child begins: operation and allocation.
+/// Start of a child: operation and allocation.
 const FROM: &str = "STEADFAST_OOM_FROM";
-/// Every how manyeth allocation is refused.
+/// Distance between refused allocations.
 const STRIDE: &str = "STEADFAST_OOM_STRIDE";
-/// Say where.
+/// Report the place in the core.
 const WHERE: &str = "STEADFAST_OOM_WHERE";
 
 type Device<'a> = Volume<&'a Chip, TestPlatform>;
 
-/// Everything that can be seen, but the times.
+/// Everything that can be seen, except times.
 type Picture = BTreeMap<String, Vec<u8>>;
 
 fn picture(volume: &Device<'_>) -> Picture {
@@ -82,7 +82,7 @@ fn open(chip: &Chip) -> Device<'_> {
     Volume::open(chip, open_options(), TestPlatform::new()).expect("open")
 }
 
-/// What a power cut now leaves.
+/// The state that a power cut now leaves.
 fn after_a_cut(chip: &Chip) -> Picture {
     picture(&open(&Chip(chip.0.clone())))
 }
@@ -107,18 +107,18 @@ fn filled() -> Chip {
     chip
 }
 
-/// Operations before the one with the fault that run on the same open volume: some of it is in
-/// memory, some in the log.
+/// Number of operations that run on the same open volume before the one with the fault. So parts of
+/// the state are in memory and parts in the log.
 const WARM: usize = 4;
 
-/// One operation, what it starts from and what it comes to.
+/// One operation, the state before it and the state after it.
 struct Case {
     index: usize,
-    /// The medium before the operations that warm up.
+    /// The medium before the warm-up operations.
     image: MemoryMedium,
     before: Picture,
     after: Picture,
-    /// What a power cut leaves before and after it.
+    /// States that a power cut leaves before and after it.
     cuts: [Picture; 2],
 }
 
@@ -142,8 +142,8 @@ impl Case {
         }
     }
 
-    /// One run with the allocation after `granted` others refused; `false` where the operation
-    /// makes no so many.
+    /// One run with the allocation after `granted` others refused; `false` if the operation makes
+    /// fewer allocations.
     fn run(&self, refuse: Refuse, granted: u64, report: &mut dyn FnMut(&str)) -> bool {
         let operation = &OPERATIONS[self.index];
         let what = format!("{}, {refuse:?}, allocation {granted}", operation.name);
@@ -156,7 +156,7 @@ impl Case {
             return false;
         }
         if let Some(why) = volume.info().poisoned {
-            // What is safe is safe, and opening it again helps.
+            // Durable changes are safe, and opening the volume again succeeds.
             report(why);
             let cut = after_a_cut(&chip);
             assert!(self.is_point(&cut), "{what}: {why}: lost");
@@ -205,8 +205,8 @@ impl Case {
         true
     }
 
-    /// Whether a power cut may leave this: the last point before the operation, or one that it
-    /// sets.
+    /// Whether a power cut may leave this state: the last point before the operation, or one that
+    /// it sets.
     fn is_point(&self, cut: &Picture) -> bool {
         self.cuts.contains(cut) || *cut == self.before || *cut == self.after
     }
@@ -271,7 +271,7 @@ fn run_format(refuse: Refuse, granted: u64) -> bool {
     refused
 }
 
-/// Where a run is: what is refused, the operation, the allocation.
+/// Position of a run: the kind of refusal, the operation, the allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     refuse: Refuse,
@@ -310,7 +310,7 @@ fn stride() -> u64 {
     std::env::var(STRIDE).ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
 
-/// The child's part: everything from a place on; a line before each run.
+/// The child's part: everything from a position on; prints a line before each run.
 fn child(from: Place) {
     let traced = std::env::var_os(WHERE).is_some();
     if traced {
@@ -320,7 +320,7 @@ fn child(from: Place) {
         writeln!(std::io::stdout(), "{text}").expect("pipe");
     };
 
-    // Behind what the test harness has begun to say.
+    // After the output that the test harness has begun.
     say(format_args!(""));
 
     let mut images = Vec::new();
@@ -331,7 +331,7 @@ fn child(from: Place) {
         (operation.run)(&volume).expect(operation.name);
         volume.close().expect("close");
     }
-    // What is opened has records of the log to replay.
+    // The log of the opened volume has records to replay.
     let logged = Chip(images[0].clone());
     let volume = open(&logged);
     for operation in &OPERATIONS[..13] {
@@ -432,12 +432,12 @@ fn run_child(from: Place, traced: bool) -> std::process::Output {
     if traced {
         command.env(WHERE, "1");
     }
-    // The library's own trace, where the process ends.
+    // The library's own trace, if the process ends.
     command.env("RUST_BACKTRACE", if std::env::var_os(WHERE).is_some() { "1" } else { "0" });
     command.output().expect("child")
 }
 
-/// The places of the core in a trace, the innermost ones.
+/// The innermost places of the core in a trace.
 fn place(trace: &str) -> String {
     let frames = trace.lines().filter_map(|line| line.trim().strip_prefix("at "));
     let ours = frames.filter_map(|frame| frame.split_once("./src/").map(|(_, place)| place));

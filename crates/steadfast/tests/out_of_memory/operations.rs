@@ -1,4 +1,4 @@
-//! The run: what is done while memory runs out.
+//! The operations that run while memory runs out.
 
 use steadfast::fs::{
     AllocateMode, Caller, DefragmentCursor, NewNode, RenameMode, SetAttributes, SetXattrMode,
@@ -7,15 +7,15 @@ use steadfast::{Error, InodeNumber, Result};
 
 use super::Device;
 
-/// What an operation is judged by beside the rules for all.
+/// How an operation is judged, beside the rules for all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// All or nothing.
     Whole,
     /// Works in steps; an error may come between two of them.
     Steps,
-    /// Goes back to another state. Where memory runs out in the middle, nothing is shown until
-    /// another rollback.
+    /// Returns to another state. If memory runs out in the middle, nothing is shown until another
+    /// rollback.
     Back,
 }
 
@@ -33,7 +33,7 @@ const fn steps(name: &'static str, run: fn(&Device<'_>) -> Result<()>) -> Operat
     Operation { name, kind: Kind::Steps, run }
 }
 
-/// The run. Each can be done again where it was refused.
+/// The operations. A refused operation can be repeated.
 const fn back(name: &'static str, run: fn(&Device<'_>) -> Result<()>) -> Operation {
     Operation { name, kind: Kind::Back, run }
 }
@@ -184,7 +184,7 @@ pub static OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// A second attempt finds what the first has done.
+/// A second attempt finds the result of the first one.
 fn done<T>(result: Result<T>) -> Result<()> {
     match result {
         Ok(_) | Err(Error::AlreadyExists) => Ok(()),
@@ -192,7 +192,7 @@ fn done<T>(result: Result<T>) -> Result<()> {
     }
 }
 
-/// As an atomic command; a second attempt may find that the first has begun.
+/// As an atomic command; a second attempt may find that the first one has begun.
 fn hold(volume: &Device<'_>) -> Result<()> {
     match volume.hold() {
         Err(Error::Held) => Ok(()),
@@ -204,7 +204,7 @@ fn gone(result: Result<()>) -> Result<()> {
     if result == Err(Error::NotFound) { Ok(()) } else { result }
 }
 
-/// Background work until there is none.
+/// Runs background work until there is none.
 pub fn idle(volume: &Device<'_>) -> Result<()> {
     while volume.background()? {}
     Ok(())

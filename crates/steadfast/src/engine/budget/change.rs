@@ -1,9 +1,9 @@
-//! Whether there is room for a change and for the freeze behind it.
+//! Whether there is room for a change and for the freeze after it.
 //!
-//! Estimates answer at once and are good for any tree. A removal for which they say no, though it
-//! may well fit, is counted: the change, the bitmaps and the dead list that the freeze will put are
-//! planned as one, and what they touch is added until nothing new is touched. The plan is then
-//! bound to what was counted ([`Plan::confined`]).
+//! Estimates are immediate and hold for any tree. A removal that they refuse may still fit, so it
+//! is counted. The change is planned together with the bitmaps and the dead list that the freeze
+//! puts. What they touch is added until nothing new is touched. The plan is then bound to what was
+//! counted ([`Plan::confined`]).
 
 use alloc::vec::Vec;
 
@@ -22,25 +22,25 @@ use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange};
 use crate::types::{BlockAddress, BlockRun, Generation};
 
-/// Nodes beyond the plan for a removal: a leaf that it merges may have less room for what the
-/// freeze puts than planned.
+/// Nodes beyond the plan for a removal: a leaf that it merges may have less room than planned for
+/// what the freeze puts.
 const MERGED_LEAF_NODES: u64 = 3;
 
-/// A change that wants room.
+/// A change that needs room.
 pub(crate) struct Wanted<'a> {
-    /// Those that put, in key order, before those that remove.
+    /// Puts, in key order, followed by removals.
     pub changes: &'a [PlannedChange],
     /// Runs of data whose bits change.
     pub runs: &'a [BlockRun],
     /// Runs of data that go to the newest snapshot's dead list.
     pub dead: usize,
-    /// What it may use up.
+    /// The space that it may use.
     pub class: SpaceClass,
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// The plan for a change, where there is room for it, the freeze behind it, and what its class
-    /// leaves.
+    /// The plan for a change, if there is room for it, for the freeze after it, and for what its
+    /// class must leave.
     ///
     /// # Errors
     /// `NoSpace`; nodes and bitmaps that cannot be read. Nothing has changed.
@@ -60,8 +60,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             &roots.working,
             more,
         ));
-        // Close to the end the estimates, which do not cover every tree, have to leave the reserve
-        // also to a removal.
+        // The estimates do not cover every tree, so close to the end a removal too must leave the
+        // reserve.
         let left = match wanted.class {
             SpaceClass::Freeing => self.store.reserve_blocks(),
             class => self.reserve_for(working, class),
@@ -77,8 +77,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(plan)
     }
 
-    /// Whether there is room for a change behind a transaction point, as far as can be counted:
-    /// what was freed is back then, no group is changed, and every node on the way is one of an
+    /// Whether there is room for a change after a transaction point, as far as can be counted. At
+    /// that time freed blocks are back, no group is changed, and every node on the path is of an
     /// earlier generation.
     fn fits_behind_point(
         &self,
@@ -100,9 +100,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(self.available(working).saturating_add(working.space.almost_free()) >= needed)
     }
 
-    /// Whether so many blocks can be had for nodes. Where a node has several blocks they have to
-    /// lie together, which no number of free blocks tells: so many nodes are set aside then, and
-    /// data cannot come between their blocks any more.
+    /// Whether `blocks` blocks are available for nodes. The blocks of one node must be contiguous,
+    /// which a count of free blocks cannot tell. So nodes of several blocks are set aside here, and
+    /// data can no longer take blocks between theirs.
     pub(crate) fn has_room(
         &self,
         working: &mut Working,
@@ -122,7 +122,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Sets aside the nodes that a removal and the freeze behind it can need; see the module.
+    /// Sets aside the nodes that a removal and the freeze after it can need; see the module.
     /// Returns the groups whose bitmaps were counted, in order.
     fn count_room(
         &self,
@@ -134,7 +134,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let count = self.store.superblock.node_blocks();
         let removals =
             wanted.changes.iter().filter(|change| change.value_len.is_none()).count() as u64;
-        // A removal merges one neighbour a level at most, which nobody has visited.
+        // A removal merges at most one neighbour a level, which was not visited before.
         let merged = removals.saturating_mul(u64::from(roots.working.height));
         let slack = if removals > 0 { MERGED_LEAF_NODES } else { 0 };
         let mut groups = working.space.dirty_group_indexes()?;
@@ -170,7 +170,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// A change together with what the freeze behind it puts: the bitmaps of `groups`, and a dead
+    /// A change together with what the freeze after it puts: the bitmaps of `groups`, and a dead
     /// list longer by `entries`.
     fn with_freeze(
         &self,

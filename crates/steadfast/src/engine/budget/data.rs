@@ -1,22 +1,22 @@
-//! How much file data a volume can still accept: what statfs promises, and what promises are made
-//! against.
+//! How much file data a volume can still accept: what statfs promises, and the basis of its
+//! promises.
 //!
 //! # What is promised
-//! So many bytes can be written into one new file, in requests of any size (blocks of 128 bytes: of
-//! 16 blocks at least), where the free space is in runs of 16 blocks on average or longer ones.
-//! Beside the data there is room for
-//! - the reserve, what is kept for removals under a snapshot, and for changes that make the volume
-//!   no fuller;
-//! - the checkpoint that brings freed blocks back: of no changed group, for a writer who finds no
-//!   space sets a transaction point, behind which no group is changed. Where the mask has no
-//!   `volume full`, or the volume is held, nothing comes back: freed blocks do not count then, and
-//!   the groups that are changed and will be do;
-//! - the request that comes last: the nodes on its way, and the groups of its blocks ([`Pieces`]);
-//! - the nodes that map the data ([`nodes_for_data`](Volume::nodes_for_data)), half full, as they
-//!   are behind an insertion that is not at the end of the tree.
+//! The promised bytes can be written into one new file, in requests of any size. With blocks of 128
+//! bytes a request must have at least 16 blocks. The free space must be in runs of 16 blocks on
+//! average or longer. Beside the data there is room for
+//! - the reserve, the room kept for removals under a snapshot, and changes that make the volume no
+//!   fuller;
+//! - the checkpoint that frees blocks, with no changed group: a writer without space sets a
+//!   transaction point, after which no group is changed. If the mask has no `volume full`, or the
+//!   volume is held, nothing comes back. Freed blocks do not count then, and groups that are or
+//!   will be changed do;
+//! - the last request: the nodes on its path, and the groups of its blocks ([`Pieces`]);
+//! - the nodes that map the data ([`nodes_for_data`](Engine::nodes_for_data)), half full, as they
+//!   are after an insertion that is not at the end of the tree.
 //!
-//! All of it is known without a look at the tree. It is an estimate from below: what fits beyond is
-//! up to half of the nodes that map the data, and what the freeze was thought to need.
+//! All of it is known without reading the tree. It is a lower bound. It can be exceeded by up to
+//! half of the nodes that map the data, and by the room estimated for the freeze.
 
 use steadfast_media::Medium;
 
@@ -30,11 +30,11 @@ use crate::format::{NodePointer, Root, item_capacity, item_size};
 use crate::fs::publish::EXTENT_CHANGES_MAX;
 use crate::platform::Platform;
 
-/// Nodes that one request adds to the tree beside copies of those on its way: leaves of two
-/// extents, and a name's.
+/// Nodes that one request adds to the tree beside copies of those on its path: leaves of two
+/// extents, and of a name.
 const STEP_SPLITS: u64 = 8;
 
-/// In which pieces data comes.
+/// The pieces in which data comes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pieces {
     /// Groups in which the blocks of one request lie.
@@ -44,22 +44,21 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// A file that is written from front to back into free space that files have come to and gone
-    /// from; the search looks through eight groups for a long run.
+    /// A file that is written from front to back into fragmented free space. The search examines
+    /// eight groups for a long run.
     pub const LONG: Pieces = Pieces { groups: 8, blocks: 16 };
-    /// What replaces blocks, seen from above: it lies in few groups, and those that are changed are
-    /// known.
+    /// An upper bound for rewrites: they lie in few groups, and the changed groups are known.
     pub const REWRITE: Pieces = Pieces { groups: 0, blocks: 16 };
-    /// Single blocks here and there, as a cache of pages writes them out: as many runs in one
-    /// request as fit a batch.
+    /// Scattered single blocks, as a page cache writes them out: as many runs in one request as fit
+    /// a batch.
     pub const SINGLE: Pieces = Pieces { groups: EXTENT_CHANGES_MAX as u64, blocks: 1 };
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Bytes of file data that the volume can surely still accept now, whatever pieces they come
-    /// in. Freed blocks that a transaction point brings back are among them, unless none may be
-    /// set: while the volume is held, or where the mask has no `volume full`. Where it says less
-    /// than is wanted, a write may still succeed: it alone knows.
+    /// Bytes of file data that the volume can surely still accept now, in any pieces. Freed blocks
+    /// that a transaction point makes reusable are included, unless none may be set: while the
+    /// volume is held, or if the mask has no `volume full`. If the result is too small, a write may
+    /// still succeed; only the write itself decides.
     pub(crate) fn available_bytes(&self) -> Result<u64> {
         self.check_open()?;
         self.check_shown()?;
@@ -75,7 +74,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let nodes = self.nodes_for_data(working, blocks, pieces.blocks);
             blocks.saturating_add(nodes.saturating_mul(self.node_cost())) <= room
         };
-        // More data needs more nodes: the most that fit, by bisection.
+        // More data needs more nodes, so bisection finds the largest amount that fits.
         let (mut surely, mut beyond) = (0, room.saturating_add(1));
         while beyond - surely > 1 {
             let middle = surely + (beyond - surely) / 2;
@@ -88,8 +87,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         surely
     }
 
-    /// Blocks that data and the nodes that map it can take: behind a transaction point, where one
-    /// may be set.
+    /// Blocks that data and the nodes that map it can take: after a transaction point, if one may
+    /// be set.
     fn room_behind_point(&self, working: &Working, class: SpaceClass, groups: u64) -> u64 {
         let root = self.view.read().root;
         let reclaims = self.may_reclaim();
@@ -111,9 +110,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         (2 * u64::from(root.height) + STEP_SPLITS).saturating_mul(self.node_cost())
     }
 
-    /// Blocks that new data leaves to changes that make the volume no fuller, rewrites above all:
-    /// what one of them needs, but no more of a small volume than what is set aside of a large one
-    /// for removals.
+    /// Blocks that new data leaves to changes that make the volume no fuller, rewrites above all.
+    /// It is what one of them needs, and at most a 64th of the volume.
     pub(crate) fn kept_for_changes(&self, root: &Root, class: SpaceClass) -> u64 {
         match class {
             SpaceClass::Normal => {
@@ -123,8 +121,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Nodes that so many blocks of data add to the tree: their extents, the bitmaps of their
-    /// groups, and the branches above, all of them half full.
+    /// Nodes that `blocks` blocks of data add to the tree: their extents, the bitmaps of their
+    /// groups, and the branches above. All of them count as half full.
     fn nodes_for_data(&self, working: &Working, blocks: u64, length: u32) -> u64 {
         let superblock = &self.store.superblock;
         let capacity = item_capacity(superblock.node_size as usize);

@@ -1,27 +1,28 @@
-//! How much room a change must leave: a freeze always finds the nodes that it needs, and what holds
-//! space can be removed on a full volume.
+//! How much room a change must leave. A freeze always finds the nodes that it needs, and files and
+//! snapshots can be removed on a full volume.
 //!
 //! # What removing needs
 //! Without a snapshot the copies that removing makes come back with the next checkpoint, so the
 //! reserve is enough for any number of removals. Under a snapshot nothing comes back. But nothing
 //! is taken twice either:
 //! - a node that the newest snapshot holds is copied once; the copy belongs to the live tree alone,
-//!   and copies of that come back. So at most one new node for each node in common: `shared_nodes`;
+//!   and copies of that come back. So at most one new node is needed for each shared node:
+//!   `shared_nodes`;
 //! - each copy of such a node, and each run of data that the snapshot holds, gets one entry in the
 //!   dead list. Runs of data are no more than their blocks (`held_data`), and no more than the
 //!   extents that fit the nodes of the live tree.
 //!
-//! [`kept_for_removal`](Volume::kept_for_removal) is the sum, with the dead list's leaves half full
-//! and its branches. An operation that is no removal leaves it, beside the reserve and
-//! [`freeze_cost`](Volume::freeze_cost); taking a snapshot, which makes the whole tree common, is
-//! refused where it is not there. A removal makes the sum smaller by what it takes, so the reserve
-//! is there for the next one, behind a checkpoint. Both counts are upper bounds that are known
-//! without a look.
+//! [`kept_for_removal`](Engine::kept_for_removal) is the sum, with the dead list's leaves half full
+//! and its branches. An operation that is no removal leaves that much room, beside the reserve and
+//! [`freeze_cost`](Engine::freeze_cost). Taking a snapshot makes the whole tree shared, so it is
+//! refused without that room. A removal reduces the sum by what it takes, so after a checkpoint the
+//! reserve is there for the next removal. Both counts are upper bounds that are known without
+//! reading the tree.
 //!
 //! # What a removal is checked against
-//! Estimates of what the next freeze needs have to be good for any tree, which is far too much for
-//! a small one. Where they say no to a removal, [`check_room`](Volume::check_room) plans the change
-//! and the freeze together and counts.
+//! Estimates of what the next freeze needs must hold for any tree, so they are far too large for a
+//! small one. If the estimates refuse a removal, [`check_room`](Engine::check_room) plans the
+//! change and the freeze together and counts.
 
 pub(crate) mod change;
 mod data;
@@ -43,16 +44,16 @@ use crate::format::{
 use crate::platform::Platform;
 use crate::types::Generation;
 
-/// What a change will have touched, beside its own nodes.
+/// What a change touches beside its own nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct More {
-    /// Groups whose bitmap changes and has not changed yet.
+    /// Groups whose bitmap this change is the first to change.
     pub groups: u64,
     /// Entries of the newest snapshot's dead list.
     pub dead: u64,
 }
 
-/// What waits for the next freeze; nothing right behind one.
+/// What waits for the next freeze; empty directly after one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Unsettled {
     /// Groups whose bitmap has changed.
@@ -82,12 +83,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Blocks that the next freeze may need to write the bitmaps of changed groups and the dead
-    /// list: an estimate for any tree, without a look at it.
+    /// list. It is an estimate for any tree, without reading it.
     pub(crate) fn freeze_cost(&self, working: &Working, root: &Root, more: More) -> u64 {
         self.freeze_cost_of(working, root, Unsettled::of(working), more)
     }
 
-    /// As [`freeze_cost`](Self::freeze_cost), where so much waits for the freeze.
+    /// As [`freeze_cost`](Self::freeze_cost), with `unsettled` waiting for the freeze.
     pub(crate) fn freeze_cost_of(
         &self,
         working: &Working,
@@ -99,8 +100,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let groups = unsettled.groups.saturating_add(2).min(all);
         let more_groups = more.groups.min(all - groups);
         let height = u64::from(root.height);
-        // Each changed group copies its path; copying frees old nodes, which may change as many
-        // groups again. Those of one batch are near each other in the tree.
+        // Each changed group copies its path. Copying frees old nodes, which may change as many
+        // groups again. The groups of one batch are near each other in the tree.
         let copies =
             (2 * groups * height + 2 * more_groups).min(working.nodes.saturating_add(height));
         // A group that was full or empty gets a bitmap, which may split its leaf.
@@ -110,7 +111,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         copies.saturating_add(splits).saturating_add(dead).saturating_mul(self.node_cost())
     }
 
-    /// Nodes that the dead list may need for so many entries and those for `copies` nodes.
+    /// Nodes that the dead list may need for `entries` entries and for the old versions of `copies`
+    /// copied nodes.
     fn dead_list_cost(&self, working: &Working, root: &Root, entries: u64, copies: u64) -> u64 {
         if working.snapshots.newest.0 == 0 {
             return 0;
@@ -120,14 +122,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.dead_nodes(entries).saturating_add(u64::from(root.height) + 2)
     }
 
-    /// Nodes of a dead list with so many entries.
+    /// Nodes of a dead list with `entries` entries.
     fn dead_nodes(&self, entries: u64) -> u64 {
         if entries == 0 {
             return 0;
         }
         let per_item = entries_max(value_len_max(self.node_size()));
         let capacity = item_capacity(self.node_size());
-        // A leaf that splits for one item more keeps half of them.
+        // A leaf that splits because of one more item keeps half of them.
         let kept = |size: usize| ((capacity / size).max(1) as u64).div_ceil(2);
         let mut nodes =
             entries.div_ceil(kept(item_size(dead_item_len(per_item))) * per_item as u64);
@@ -149,8 +151,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// What rewrites leave of the reserve: half of it, and what removals need in any case. All of
-    /// it where nothing brings back what they take.
+    /// The part of the reserve that rewrites leave: half of it, and at least what removals always
+    /// need. If rewrites cannot reclaim what they take, they leave all of it.
     fn reserve_of_rewrites(&self) -> u64 {
         let reserve = self.store.reserve_blocks();
         match self.may_reclaim() {
@@ -159,12 +161,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// What making a hole may use up. One in the middle of an extent (`splits`) makes two keys of
-    /// one; where a snapshot or another file may have the blocks, too, nothing comes back for that,
-    /// and it is no removal.
+    /// The space class for making a hole. A hole in the middle of an extent (`splits`) makes two
+    /// keys of one. If a snapshot or another file may share the blocks, nothing comes back for
+    /// that, so it is no removal.
     pub(crate) fn class_of_hole(&self, splits: bool) -> SpaceClass {
         let held = || {
-            // Where that fails so does the change.
+            // If this fails, the change fails too.
             let _ = self.catch_up();
             let snapshots = self.working.lock().snapshots;
             snapshots.newest.0 > 0 || snapshots.shared_extents > 0
@@ -172,8 +174,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if splits && held() { SpaceClass::Normal } else { SpaceClass::Freeing }
     }
 
-    /// Whether blocks of this birth are in no snapshot, and in no other file where no file shares
-    /// any.
+    /// Whether no snapshot has blocks of this birth. If files share blocks at all, also whether no
+    /// other file has them.
     pub(crate) fn is_unshared(&self, birth: Generation) -> bool {
         let working = self.working.lock();
         working.snapshots.shared_extents == 0 && !working.is_held(birth)
@@ -190,8 +192,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Blocks that removing everything can take under a snapshot that has `shared` of the live
-    /// tree's `nodes` and `data` of its blocks of data in common with it; see the module.
+    /// Blocks that removing everything can take under a snapshot. The snapshot shares `shared` of
+    /// the live tree's `nodes` and `data` of its data blocks; see the module.
     pub(crate) fn kept_for_removal(&self, nodes: u64, shared: u64, data: u64) -> u64 {
         let extents = (item_capacity(self.node_size()) / item_size(EXTENT_HEADER_LEN)) as u64;
         let runs = data.min(nodes.saturating_mul(extents));
@@ -205,17 +207,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.space.used().saturating_sub(nodes).saturating_sub(working.snapshots.blocks)
     }
 
-    /// Blocks that can be allocated, counting those set aside for nodes.
+    /// Blocks that can be allocated, including those set aside for nodes.
     pub(crate) fn available(&self, working: &Working) -> u64 {
         working.space.available() + working.pool.len() as u64 * self.node_cost()
     }
 
-    /// Blocks handed out to writes that are under way. Those set aside for nodes are none of them.
+    /// Blocks reserved for writes in progress, without those set aside for nodes.
     pub(crate) fn reserved_for_data(&self, working: &Working) -> u64 {
         working.space.reserved().saturating_sub(working.pool.len() as u64 * self.node_cost())
     }
 
-    /// Blocks that data leaves: for the freeze, the reserve, and what is kept for removals.
+    /// Blocks that data must leave: for the freeze, the reserve, and the room kept for removals.
     pub(crate) fn kept_from_data(&self, working: &Working, class: SpaceClass) -> u64 {
         let root = self.view.read().root;
         let reserve =

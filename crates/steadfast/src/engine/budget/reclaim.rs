@@ -1,13 +1,14 @@
-//! Space ran out: what brings some back, and whether that is worth it.
+//! Reclaiming space when it runs out, and whether that is worth its cost.
 //!
-//! A transaction point brings freed blocks back and wears the medium. So it is set only where it is
-//! known by count that what was wanted fits behind it. An operation on a full volume that frees
-//! nothing sets none, however often it is tried. Counts cannot tell whether free blocks lie
-//! together as nodes need them: where a point was set in vain, none is set for as much again before
+//! A transaction point makes freed blocks reusable, and it wears the medium. So one is set only if
+//! a count shows that the wanted change fits after it. An operation on a full volume that frees
+//! nothing sets none, however often it is retried. Counts cannot tell whether free blocks are
+//! contiguous as nodes need them. After a point without success none is set for as much again until
 //! the volume has become emptier ([`Vain`]).
 //!
-//! What deleted snapshots still hold comes back in steps, which are done here where they are needed,
-//! as background work would do them. What removed files hold is the matter of the rooms above.
+//! What deleted snapshots still hold comes back in steps, which are done here where they are
+//! needed, as background work would do them. What removed files hold is the matter of the rooms
+//! above.
 
 use steadfast_media::Medium;
 
@@ -26,14 +27,14 @@ const DELETE_UNITS: u32 = 64;
 /// What there was no space for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shortage {
-    /// A change of the tree; whether it fits behind a transaction point, where that was counted.
+    /// A change of the tree; whether it fits after a transaction point, if that was counted.
     Change(SpaceClass, Option<bool>),
-    /// So many blocks of data, for a request as a whole.
+    /// A number of data blocks, for a request as a whole.
     Data(SpaceClass, u64),
 }
 
-/// Points that were set in vain: blocks that the working state used, and blocks of data that were
-/// wanted.
+/// Transaction points that freed too little: blocks that the working state used, and data blocks
+/// that were wanted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Vain {
     /// Whether one was set since the last [`note`](Self::note).
@@ -49,7 +50,7 @@ fn place(class: SpaceClass) -> usize {
 }
 
 impl Vain {
-    /// Whether one for the same would be in vain, too.
+    /// Whether a point for the same request would free too little again.
     fn again(&self, wanted: Shortage, used: u64) -> bool {
         match wanted {
             Shortage::Change(SpaceClass::Freeing, _) => false,
@@ -62,7 +63,7 @@ impl Vain {
         }
     }
 
-    /// There was no space behind the last one.
+    /// Notes that there was no space after the last point.
     fn note(&mut self, wanted: Shortage, used: u64) {
         if !core::mem::take(&mut self.set) {
             return;
@@ -80,8 +81,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.active_mask().contains(TransactionMask::VOLUME_FULL)
     }
 
-    /// Space ran out: waits for a checkpoint that is under way, or sets a transaction point where it
-    /// is known to help. `true`: try again.
+    /// Space ran out: waits for a checkpoint that is under way, or sets a transaction point where
+    /// it is known to help. `true`: try again.
     pub(crate) fn bring_back(&self, wanted: Shortage) -> Result<bool> {
         let (frozen, worth_it) = {
             let working = self.working.lock();
@@ -121,8 +122,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.data_room(&self.working.lock(), SpaceClass::Normal, Pieces::LONG) >= blocks
     }
 
-    /// Whether what was wanted fits behind a transaction point, as far as can be counted. Where a
-    /// removal does not fit everything is tried.
+    /// Whether the wanted change fits after a transaction point, as far as can be counted. For a
+    /// removal that does not fit, a point is always tried.
     fn is_worth_a_point(&self, working: &Working, wanted: Shortage) -> bool {
         if planted(Sabotage::PointsInVain) {
             return working.space.almost_free() > 0;
@@ -137,15 +138,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Whether so many blocks of data fit behind a transaction point. New data is counted as it was
-    /// promised; for rewrites, which may always go on, the point is tried where it may be enough.
+    /// Whether `blocks` of data fit after a transaction point. New data is counted as promised by
+    /// statfs. Rewrites must always go on, so for them a point is tried if it may suffice.
     fn has_room_later(&self, working: &Working, class: SpaceClass, blocks: u64) -> bool {
         let pieces = if class == SpaceClass::Normal { Pieces::LONG } else { Pieces::REWRITE };
         self.data_room(working, class, pieces) >= blocks
     }
 
-    /// What a deleted snapshot held comes back in units, of which some only move blocks to another
-    /// one. `true`: some is back.
+    /// Frees the blocks of deleted snapshots in units; some units only move blocks to another
+    /// snapshot. `true`: some were freed.
     pub(crate) fn delete_for_room(&self) -> Result<bool> {
         if !self.snapshots_wait() {
             return Ok(false);

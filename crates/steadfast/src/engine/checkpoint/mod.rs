@@ -1,5 +1,5 @@
-//! Checkpoints: the working state becomes frozen under the writer's lock, is
-//! [written](crate::engine::checkpoint::steps) without it, and is then the durable state.
+//! Checkpoints: the working state becomes frozen under the writer's lock. It is
+//! [written](crate::engine::checkpoint::steps) without that lock, and is then the durable state.
 
 mod steps;
 mod throttle;
@@ -19,30 +19,33 @@ use crate::tree::{Plan, PlannedChange};
 use crate::types::Generation;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Makes the working state the frozen one. It is at a transaction point: nothing is pending, or
-    /// it becomes one with this checkpoint, which the caller then finishes before it lets go of the
-    /// commit lock: what no record has leaves out a number of the log, and a mark before the
-    /// checkpoint is durable would continue nothing. No other state is frozen.
+    /// Makes the working state the frozen one. No other state is frozen.
+    ///
+    /// The working state must be at a transaction point: nothing is pending. Otherwise the caller
+    /// finishes the checkpoint before it releases the commit lock. The freeze then skips a log
+    /// sequence number for the pending changes, so a mark before the checkpoint is durable would
+    /// not continue the log.
     ///
     /// # Errors
-    /// Nodes and bitmaps that cannot be read. Nothing has happened then but that changed bitmaps
+    /// Nodes and bitmaps that cannot be read. Then nothing has changed, except that changed bitmaps
     /// are in the tree.
     pub(crate) fn freeze(&self, working: &mut Working) -> Result<()> {
         debug_assert!(working.frozen.is_none());
-        // Each of the two changes what the other writes, in ever fewer nodes: a node is copied once
-        // a generation.
+        // Each of the two changes what the other writes, in ever fewer nodes, because a node is
+        // copied only once a generation.
         while self.flush_groups(working)? || self.flush_dead(working)? {}
         let mut view = self.view.write();
         let mut room = self.store.room_to_seal()?;
         working.space.reserve_freeze()?;
-        // What was sealed to be written out and has not changed since is sealed for this.
+        // Nodes that were sealed to be written out and have not changed since belong to this
+        // checkpoint.
         let left = working.leaving.drain(..);
         left.filter_map(|pointer| self.store.sealed(&pointer)).for_each(|sealed| room.push(sealed));
         let sealed = self.store.seal(&mut view.root, room);
-        // Dirty nodes are in memory, so this is never seen.
+        // Dirty nodes are in memory, so this error cannot occur.
         let mut nodes =
             sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
-        // They are taken from the end: neighbours on the medium go in one request.
+        // They are taken from the end, so neighbours on the medium go in one request.
         nodes.sort_unstable_by_key(|sealed| Reverse(sealed.pointer.addresses[0]));
         let unmarked = !working.pending.is_empty();
         if unmarked {

@@ -1,15 +1,15 @@
-//! The device I/O of checkpoints, in steps of a bounded size between which operations go on.
+//! The device I/O of checkpoints, in steps of a bounded size. Operations run between the steps.
 //!
 //! Invariants:
-//! - one step at a time, whoever makes it: the checkpoint lock is held from the choice of a step's
-//!   nodes until they are known to be written;
-//! - the last step writes no nodes: flush, metaroot, flush. It comes when all of them have been
-//!   written, so the metaroot never names one that a power cut can take away;
-//! - a frozen node is not changed any more, and its blocks are given to nobody before a later
-//!   checkpoint is durable. So it counts as clean as soon as it has been written, and its memory
-//!   can go, though nothing durable names it yet;
-//! - a step ends when the medium has done as much for its own upkeep as the step may write,
-//!   whatever is left of it: what a step takes is bounded in the medium's terms, too.
+//! - one step at a time, whichever thread makes it: the checkpoint lock is held from the choice of
+//!   a step's nodes until they are known to be written;
+//! - the last step writes no nodes: flush, metaroot, flush. It comes after all nodes have been
+//!   written, so the metaroot never names a node that a power cut can take away;
+//! - a frozen node is not changed any more, and its blocks are not reused before a later checkpoint
+//!   is durable. So it counts as clean as soon as it is written. Its memory can be freed although
+//!   nothing durable names it yet;
+//! - a step ends when the medium has done as much upkeep of its own as the step may write. So a
+//!   step is bounded in the medium's terms, too.
 
 use core::slice;
 
@@ -24,16 +24,16 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::SealedNode;
 use crate::types::Generation;
 
-/// Nodes that a step writes where nobody says how much: a request that a disk does well, and that
-/// is soon done also on flash, where nodes are small.
+/// Nodes of a step without a given size: a request that suits a disk. On flash, where nodes are
+/// small, it is done quickly too.
 const STEP_NODES: u64 = 16;
 
-/// What the medium had done of its own at some time.
+/// The amount of its own upkeep that the medium had done at some time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Upkeep(Option<u64>);
 
 impl Upkeep {
-    /// Whether it has any to do.
+    /// Whether the medium has upkeep to do.
     pub fn is_any(self) -> bool {
         self.0.is_some()
     }
@@ -43,11 +43,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Writes the frozen state, if there is one, and makes it the durable one.
     ///
     /// # Errors
-    /// The medium's; the volume is read-only then. `OutOfMemory`: whoever needs it next goes on
-    /// where this stopped.
+    /// The medium's; the volume is read-only then. `OutOfMemory`: the next caller that needs the
+    /// checkpoint continues it.
     pub(crate) fn finish_checkpoint(&self) -> Result<()> {
         let Some(frozen) = self.frozen_generation() else { return Ok(()) };
-        // In steps, too: operations that write a part of it wait for one of them.
+        // In steps too, so that operations that write a part of it wait for one step only.
         while self.frozen_generation() == Some(frozen) {
             self.checkpoint_step(self.step_bytes())?;
         }
@@ -58,9 +58,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.working.lock().frozen.as_ref().map(|frozen| frozen.metaroot.generation)
     }
 
-    /// One step of the checkpoint under way: nodes of at most so many bytes, all copies counted,
-    /// and one node at least, until the medium has done as much of its own; or the last step.
-    /// `false`: there was nothing to do.
+    /// One step of the checkpoint in progress: at least one node, and nodes of at most `bytes`
+    /// bytes, all copies counted. It ends early when the medium has done as much upkeep of its own.
+    /// Or it is the last step. `false`: there was nothing to do.
     ///
     /// # Errors
     /// As [`finish_checkpoint`](Self::finish_checkpoint).
@@ -76,12 +76,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let written = if nodes.is_empty() {
             self.write_metaroot(&metaroot).map(|()| 0)
         } else {
-            // What is free in a state that is not the newest may be in use in the newest.
+            // Blocks that are free in this state may be in use in a newer state of another writer.
             let alone = self.write_alone(begins, || Ok(()), |_| {});
             alone.and_then(|()| self.write_nodes(&metaroot, &nodes, bytes))
         };
         let written = written.map_err(|error| match error {
-            // Before anything that counts was written.
+            // It occurs before anything that counts is written.
             Error::OutOfMemory => error,
             error => self.fail("a checkpoint could not be written", error),
         })?;
@@ -99,12 +99,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(true)
     }
 
-    /// How many nodes so many bytes are, all copies counted; at least one.
+    /// How many nodes fit `bytes`, all copies counted; at least one.
     fn nodes_of(&self, bytes: u64) -> usize {
         usize::try_from(bytes / self.node_bytes()).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Bytes of a step where nobody says how many.
+    /// Bytes of a step without a given size.
     pub(crate) fn step_bytes(&self) -> u64 {
         STEP_NODES * self.node_bytes()
     }
@@ -114,8 +114,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.node_cost() * u64::from(self.store.superblock.block_size)
     }
 
-    /// Writes nodes from the end on, until the medium has done more than so many bytes of its own;
-    /// how many it were.
+    /// Writes nodes from the end on, until the medium has done more than `bytes` of its own upkeep.
+    /// Returns the number of nodes written.
     fn write_nodes(&self, metaroot: &Metaroot, nodes: &[SealedNode], bytes: u64) -> Result<usize> {
         if planted(Sabotage::MetarootBeforeLastStep) {
             self.write_metaroot(metaroot)?;
@@ -134,12 +134,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(nodes.len())
     }
 
-    /// The medium's own work up to now, see [`is_beyond`](Self::is_beyond).
+    /// The medium's own upkeep up to now, see [`is_beyond`](Self::is_beyond).
     pub(crate) fn upkeep(&self) -> Upkeep {
         Upkeep(self.store.medium.upkeep())
     }
 
-    /// Whether the medium has done more than so many bytes of its own since.
+    /// Whether the medium has done more than `bytes` of its own upkeep since.
     pub(crate) fn is_beyond(&self, since: Upkeep, bytes: u64) -> bool {
         let now = self.store.medium.upkeep();
         since.0.zip(now).is_some_and(|(since, now)| now.saturating_sub(since) > bytes)

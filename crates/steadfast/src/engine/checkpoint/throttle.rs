@@ -1,23 +1,26 @@
-//! Pressure: when a checkpoint begins, and what operations do for it, so that nobody waits for a
-//! whole one.
+//! Pressure: when a checkpoint begins, and what operations contribute to it, so that no operation
+//! waits for a whole one.
 //!
-//! Three things fill up while changes come: the intent log, the memory for nodes that are not on
-//! the medium yet, and the medium with blocks that were freed and wait to be used again. A
-//! checkpoint empties all three. It begins at a transaction point while much room is left, and
-//! background steps write it. Where those do not keep up each operation writes some nodes before it
-//! begins: what is missing to a schedule by which the checkpoint is done when three quarters of the
-//! room have been used up, and never more than [`PAID_NODES`]. Waiting for all of it remains for
-//! what uses up the room at once.
+//! Changes fill three resources. One is the intent log. One is the memory for nodes that are not on
+//! the medium yet. One is the medium itself, with freed blocks that wait to be reused. A checkpoint
+//! empties all three. It begins at a transaction point while much room is left, and background
+//! steps write it.
 //!
-//! Where a mount should read little (flash) it is the length of the log that counts. Background
-//! work keeps it near a half, as it writes a checkpoint as soon as it has begun. Where none has
-//! come for a while, checkpoints begin earlier, and operations pay for them at once, so that they
-//! are done before the log is half full: a mount reads no more than with background work.
+//! If background steps do not keep up, each operation writes some nodes before it begins. It
+//! follows a schedule by which the checkpoint is done when three quarters of the room are used up.
+//! It never writes more than [`PAID_NODES`]. An operation waits for a whole checkpoint only if the
+//! room is used up at once.
 //!
-//! Without transaction points no checkpoint can begin. Then nodes are sealed and written out
-//! without one, some by each operation. They are of the working generation and may change again:
-//! then what was sealed counts no more, and the list of what is
-//! [leaving](crate::engine::state::Working::leaving) forgets it.
+//! Where a mount should read little (flash), the length of the log decides. Background work keeps
+//! the log near a half, because it writes a checkpoint as soon as the checkpoint has begun. If
+//! background work has not run for a while, checkpoints begin earlier, and operations pay for them
+//! at once. They are then done before the log is half full, so a mount reads no more than with
+//! background work.
+//!
+//! Without transaction points no checkpoint can begin. Then each operation seals some nodes and
+//! writes them out without a checkpoint. These nodes are of the working generation and may change
+//! again. A changed node is no longer sealed, and the list of
+//! [leaving](crate::engine::state::Working::leaving) nodes ignores it.
 
 use core::cmp::Reverse;
 use core::sync::atomic::Ordering;
@@ -32,27 +35,27 @@ use crate::memory;
 use crate::platform::Platform;
 use crate::tree::CacheUse;
 
-/// Nodes that one operation writes at most, each with all its copies: more than it changes itself,
-/// and soon done.
+/// Limit of the nodes that one operation writes, each with all its copies. It is more than an
+/// operation changes itself, and quickly written.
 const PAID_NODES: usize = 8;
-/// In a smaller cache one operation takes up a good part, and checkpoints would never end.
+/// In a smaller cache one operation takes a large part, and checkpoints would never end.
 const CACHE_NODES_MIN: usize = 64;
-/// Lengths of the log that may be waiting to be used again before a checkpoint is due. Much more
-/// than small changes free while they fill a log, so that it is the log that decides for them.
+/// Lengths of the log that may wait to be reused before a checkpoint is due. Small changes free
+/// much less while they fill a log, so for them the log decides.
 const HELD_BACK_LOGS: u64 = 16;
 
-/// Where the memory for nodes that are not on the medium begins to be scarce.
+/// Whether the memory for nodes that are not on the medium becomes scarce.
 fn crowded(usage: &CacheUse) -> bool {
     usage.pinned > usage.capacity / 2
 }
 
-/// How many such nodes there may be at all, those of a checkpoint under way included.
+/// Limit of such nodes, including those of a checkpoint in progress.
 fn pinned_max(usage: &CacheUse) -> usize {
     usage.capacity * 3 / 4
 }
 
-/// How many of `units` are due when `used` of some `room` are used up: none up to a quarter, all
-/// from three quarters on.
+/// How many of `units` are due when `used` of `room` are used up: none up to a quarter, all from
+/// three quarters on.
 fn due(units: usize, used: u64, room: u64) -> usize {
     if 4 * used >= 3 * room {
         return if used > 0 { units } else { 0 };
@@ -62,10 +65,10 @@ fn due(units: usize, used: u64, room: u64) -> usize {
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Whether a checkpoint should begin at the transaction point where the working state is: the
-    /// log is half full; or half of the memory is dirty; or what was freed holds back much, or half
-    /// of what there is, for points that change the same keys for ever need no more of the log and
-    /// free something each.
+    /// Whether a checkpoint should begin at the transaction point of the working state. It should
+    /// if the log is half full, or half of the memory is dirty. It should also if freed blocks hold
+    /// back much space, or half of the available blocks. The last condition matters for points that
+    /// change the same keys for ever: they need no more of the log, and each frees blocks.
     pub(crate) fn wants_checkpoint(&self, working: &Working) -> bool {
         if working.frozen.is_some() {
             return false;
@@ -77,24 +80,25 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             || space.almost_free() > held_back_max
     }
 
-    /// Whether operations alone keep the log short that a mount has to read.
+    /// Whether only operations keep the log short, without background work, where a mount should
+    /// read little.
     fn is_unattended(&self, log: &Log) -> bool {
         let marks = u64::from(self.marks_unattended.load(Ordering::Acquire));
         self.store.medium.flushes_cheaply() && marks > log.blocks() / 4
     }
 
-    /// Blocks of the log in use when a checkpoint begins, and when there is no room for more: it is
-    /// to be done when three quarters of what lies between are used up.
+    /// Blocks of the log in use when a checkpoint begins, and when the log is full. The checkpoint
+    /// should be done when three quarters of the blocks in between are used up.
     fn log_bounds(&self, log: &Log) -> (u64, u64) {
         let blocks = log.blocks();
         if self.is_unattended(log) { (blocks / 3, blocks / 2) } else { (blocks / 2, blocks) }
     }
 
-    /// What an operation does before it begins, so that one that is refused for it has changed
-    /// nothing.
+    /// Work that an operation does before it begins, so a refused operation has changed nothing.
     ///
     /// # Errors
-    /// Nodes and bitmaps that cannot be read; the medium's, with which the volume is read-only.
+    /// Nodes and bitmaps that cannot be read. The medium's write errors, after which the volume is
+    /// read-only.
     pub(crate) fn relieve(&self) -> Result<()> {
         let usage = self.store.cache_use();
         let owed = {
@@ -115,15 +119,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if usage.pinned <= pinned_max(&usage) {
             return Ok(());
         }
-        // The last resort.
+        // Last resort: the whole checkpoint in the foreground.
         self.finish_checkpoint()?;
         let mut working = self.working.lock();
-        // What was sealed before, and what has changed since.
+        // The first call writes nodes sealed before, the second call nodes changed since.
         self.write_out(&mut working, usize::MAX)?;
         self.write_out(&mut working, usize::MAX)
     }
 
-    /// Nodes of the checkpoint under way that an operation writes; its last step counts as one.
+    /// Nodes of the checkpoint in progress that an operation writes; its last step counts as one.
     fn owed(&self, working: &Working, usage: &CacheUse) -> usize {
         let Some(frozen) = &working.frozen else { return 0 };
         let (left, log) = (frozen.nodes.len(), &working.log);
@@ -138,7 +142,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         due.unwrap_or(0).saturating_sub(frozen.all - left).min(PAID_NODES)
     }
 
-    /// Writes some of the dirty nodes out, as many as one operation does.
+    /// Writes out some of the dirty nodes: the share of one operation.
     fn pay_out(&self, working: &mut Working) -> Result<()> {
         let upkeep = self.upkeep();
         if !upkeep.is_any() {
@@ -155,7 +159,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Writes up to `most` of the dirty nodes out, without a checkpoint.
+    /// Writes out up to `most` of the dirty nodes, without a checkpoint.
     fn write_out(&self, working: &mut Working, most: usize) -> Result<()> {
         if working.leaving.is_empty() {
             let room = self.store.room_to_seal()?;
@@ -163,7 +167,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             leaving.try_reserve_exact(room.capacity()).map_err(|_| Error::OutOfMemory)?;
             let sealed = self.store.seal(&mut self.view.write().root, room)?;
             leaving.extend(sealed.iter().map(|sealed| sealed.pointer));
-            // They are taken from the end: neighbours on the medium go in one request.
+            // They are taken from the end, so neighbours on the medium go in one request.
             leaving.sort_unstable_by_key(|pointer| Reverse(pointer.addresses[0]));
         }
         let mut nodes = alloc::vec::Vec::new();
@@ -175,7 +179,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
         }
         self.store.write_nodes(&nodes).map_err(|error| match error {
-            // They are still on the list.
+            // The nodes are still on the list.
             Error::OutOfMemory => error,
             error => self.fail("metadata could not be written out", error),
         })?;

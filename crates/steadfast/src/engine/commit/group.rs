@@ -1,15 +1,15 @@
-//! Company for a transaction point: whoever sets one waits a moment for those who are about to ask
-//! for the same.
+//! Group commit: the leader of a transaction point briefly waits for more committers.
 //!
-//! With several threads that write and sync in turn, those whom a point has just served are on
-//! their way back while the next one begins with the few who came meanwhile. So the threads fall
-//! into two halves that wait for each other's flushes, and each flush serves half of them. Whoever
-//! leads the next point therefore waits until as many are there as were there at the end of the
-//! last one, though no longer than half of what that one took: a thread that is alone never waits,
-//! and one that others have left waits once. Other stores do the same by a setting (PostgreSQL's
-//! `commit_delay`) or by the time that a commit takes (ext4's journal).
+//! Take several threads that write and sync in turn. The threads that one point served are still on
+//! their way back when the next point begins with the few that came meanwhile. So the threads fall
+//! into two halves that wait for each other's flushes, and each flush serves half of them.
 //!
-//! It decides when a point is set, never what is in it.
+//! The leader of the next point therefore waits until as many committers are present as at the end
+//! of the last point. It waits no longer than half of what that point took. A lone thread never
+//! waits; a thread that others have left waits once. Other stores do the same by a setting
+//! (PostgreSQL's `commit_delay`) or by the time that a commit takes (ext4's journal).
+//!
+//! The wait decides when a point is set, never what is in it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,13 +19,13 @@ use crate::engine::Engine;
 use crate::engine::state::CommitState;
 use crate::platform::Platform;
 
-/// Those who are asking for a transaction point.
+/// The committers that are asking for a transaction point.
 #[derive(Debug, Default)]
 pub(crate) struct Company {
     present: AtomicU32,
 }
 
-/// One of them.
+/// One committer, counted while this exists.
 pub(crate) struct Present<'a>(&'a Company);
 
 impl Company {
@@ -56,16 +56,16 @@ impl Drop for Present<'_> {
 /// How the last transaction point went.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct LastPoint {
-    /// Those who were there when it was set.
+    /// Committers present when it was set.
     present: u32,
-    /// Microseconds that it took.
+    /// Time that it took, microseconds.
     duration: u64,
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Somebody is about to ask for a transaction point, whom the caller will serve after others: a
-    /// point that is set meanwhile waits a moment for such company. To be taken back by
-    /// [`withdraw`](Self::withdraw) when he has been served.
+    /// Announces a committer that the caller serves later: a point that is set meanwhile waits
+    /// briefly for it. The caller takes this back with [`withdraw`](Self::withdraw) when that
+    /// committer is served.
     pub(crate) fn announce(&self) {
         self.company.add();
     }
@@ -75,8 +75,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.company.remove();
     }
 
-    /// Sets a transaction point as [`lead_commit`](Self::lead_commit) does, for more callers where
-    /// more are expected.
+    /// Sets a transaction point as [`lead_commit`](Self::lead_commit) does, after waiting for more
+    /// committers if more are expected.
     pub(crate) fn lead_commit_in_company(
         &self,
         commit: &mut CommitState,
@@ -107,7 +107,7 @@ mod tests {
     use crate::types::{InodeNumber, Timestamp};
     use crate::volume::Volume;
 
-    /// A clock that goes on with every look at it, and a wait that is in vain.
+    /// A clock that advances at every reading, and a wait that ends without a new committer.
     #[derive(Default)]
     struct Waiting {
         microseconds: AtomicU64,
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!((waits_of_a_point(), waits_of_a_point()), (0, 0), "all are there");
         volume.withdraw();
         assert_eq!((waits_of_a_point(), waits_of_a_point()), (1, 0), "one has gone");
-        // Nothing to make durable: nothing to wait for.
+        // Nothing to make durable, so no wait.
         volume.announce();
         assert_eq!(waits_of_a_point(), 0);
         volume.withdraw();

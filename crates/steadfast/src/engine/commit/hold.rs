@@ -1,15 +1,15 @@
-//! Holding a volume: one caller alone decides when the next transaction point comes.
+//! Holding a volume: one caller alone decides when the next transaction point is set.
 //!
 //! Invariants:
-//! - while a volume is held, nothing but [`Volume::commit_held`] makes what was accepted since
-//!   durable: events of the mask set no transaction point, callers who ask for one get
-//!   [`Error::Held`], and closing drops what is not committed;
-//! - what was accepted before the hold is durable when [`Volume::hold`] returns, so that a rollback
-//!   (or a power cut) in the meantime takes away nothing else;
+//! - while a volume is held, only [`Engine::commit_held`] makes changes durable. Events of the mask
+//!   set no transaction point, callers that ask for one get [`Error::Held`], and closing drops what
+//!   is not committed;
+//! - changes accepted before the hold are durable when [`Engine::hold`] returns, so a rollback (or
+//!   a power cut) during the hold drops nothing else;
 //! - the hold is kept in memory only. The mask on the medium stays the user's, and a volume that
-//!   lost its power while it was held opens like any other.
+//!   lost power while it was held opens like any other.
 //!
-//! The flag changes only under the commit lock, under which every transaction point looks at it.
+//! The flag changes only under the commit lock. Every transaction point checks it under that lock.
 
 use core::sync::atomic::Ordering;
 
@@ -22,14 +22,14 @@ use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Sets a transaction point and holds the volume from there on, until
-    /// [`commit_held`](Self::commit_held) or [`roll_back_held`](Self::roll_back_held).
+    /// Sets a transaction point and holds the volume until [`commit_held`](Self::commit_held) or
+    /// [`roll_back_held`](Self::roll_back_held).
     pub(crate) fn hold(&self) -> Result<()> {
         self.check_writable()?;
         let mut commit = self.commit.lock();
         self.check_not_held()?;
-        // First the flag: whoever saw the mask before has been accepted before, and is in the
-        // transaction point.
+        // The flag is set first. A caller that saw the mask without the hold was accepted before,
+        // and its change is in the transaction point.
         self.held.store(!planted(Sabotage::HoldBehindPoint), Ordering::Release);
         let result = self.lead_commit(&mut commit);
         if planted(Sabotage::HoldBehindPoint) {
@@ -53,13 +53,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let was_held = self.held.swap(false, Ordering::AcqRel);
         self.check_writable()?;
         let committed = self.lead_commit(&mut commit);
-        // Nobody commits what the holder may still roll back.
+        // Changes that the holder may still roll back must not be committed by another caller.
         let undecided = committed.is_err() && !self.failed.load(Ordering::Acquire);
         self.held.store(was_held && undecided, Ordering::Release);
         committed
     }
 
-    /// Returns the volume to where it was when [`hold`](Self::hold) returned, and ends the hold.
+    /// Returns the volume to its state at the return of [`hold`](Self::hold), and ends the hold.
     pub(crate) fn roll_back_held(&self) -> Result<()> {
         let result = self.rollback_now();
         let _commit = self.commit.lock();
@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         result
     }
 
-    /// The mask that counts: that of the volume, or none while it is held.
+    /// The active mask: that of the volume, or none while it is held.
     pub(crate) fn active_mask(&self) -> TransactionMask {
         let held = self.is_held() && !planted(Sabotage::IgnoreHold);
         if held { TransactionMask::MANUAL } else { self.mask() }
@@ -146,12 +146,12 @@ mod tests {
             assert_eq!(refused, Err(Error::Held));
         }
         assert_eq!(volume.mask(), TransactionMask::ALL);
-        // Power goes: what was accepted during the hold is gone, and the mask is the user's.
+        // After a power cut the changes of the hold are gone, and the mask is the user's.
         let after = open(&medium);
         assert_eq!(names(&after), [b"before".to_vec()]);
         assert_eq!(after.mask(), TransactionMask::ALL);
         assert!(!after.is_held());
-        // Closing drops it, too, though the mask has `unmount`.
+        // Closing drops them too, although the mask has `unmount`.
         volume.close().unwrap();
         assert_eq!(names(&open(&medium)), [b"before".to_vec()]);
     }
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(volume.snapshot_create("three").map(drop), Err(Error::Held));
         assert_eq!(volume.snapshot_delete("two"), Err(Error::Held));
         assert_eq!(volume.snapshot_rollback("two", true), Err(Error::Held));
-        // Deleting the first one is background work, which commits.
+        // Deleting the first snapshot is background work, which commits.
         for _ in 0..100 {
             volume.background().unwrap();
         }
@@ -208,7 +208,7 @@ mod tests {
         let old = make(&volume, b"old");
         volume.write(old, 0, &alloc::vec![1; 300 << 10], false).unwrap();
         volume.hold().unwrap();
-        // Space that the hold frees cannot be reused: a rollback needs it.
+        // Space that the hold frees cannot be reused, because a rollback needs it.
         volume.unlink(InodeNumber::ROOT, b"old").unwrap();
         while volume.background().unwrap() {}
         let new = make(&volume, b"new");

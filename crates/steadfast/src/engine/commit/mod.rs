@@ -1,7 +1,7 @@
-//! Setting transaction points: the log mark, and when it has to be a checkpoint instead.
+//! Setting transaction points: by a log mark, or by a checkpoint where a mark is not possible.
 
 pub(crate) mod group;
-mod hold;
+pub(crate) mod hold;
 
 use core::sync::atomic::Ordering;
 
@@ -20,19 +20,19 @@ use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
-/// Unflushed data up to this many bytes goes with the record in one flush, and replay checks it.
-/// More is flushed before the record is written, so that replay never has to read much. Both bounds
-/// are one block where a flush costs next to nothing.
+/// Up to this many bytes of unflushed data go with the record in one flush, and replay checks them.
+/// More is flushed before the record is written, so that replay never reads much. Both bounds are
+/// one block where a flush costs next to nothing.
 const CHECKED_DATA_MAX: u32 = 256 << 10;
-/// Data that replay reads at most to check it, bytes. An extent counts as a whole, however little
-/// of it is new.
+/// Limit of the data that replay reads to check it, bytes. An extent counts as a whole, however
+/// little of it is new.
 const REPLAYED_DATA_MAX: u64 = 4 << 20;
 
 /// A record that is ready to be written.
 struct Mark {
     at: u64,
     bytes: Vec<u8>,
-    /// Where the log goes on behind it.
+    /// Log position after it.
     next: LogPosition,
     flush_data_first: bool,
     sequence: u64,
@@ -74,7 +74,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.working.lock().parameters_changed && !planted(Sabotage::ForgetParameters)
     }
 
-    /// Makes durable what is there now, on behalf of everyone who waits for the commit lock.
+    /// Makes the present state durable, for every caller that waits for the commit lock.
     pub(crate) fn lead_commit(&self, commit: &mut CommitState) -> Result<()> {
         loop {
             let step = self.next_step(&mut self.working.lock())?;
@@ -112,24 +112,23 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(Step::Nothing);
         }
         let needs_checkpoint = working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed
-            // The end of a deleted snapshot has waited for a transaction point.
+            // A unit of deleting a snapshot waits for a transaction point.
             || self.snapshots_starve.load(Ordering::Acquire);
         let record = if needs_checkpoint { None } else { self.next_record(working)? };
         let Some((next, data)) = record else {
             return Ok(if working.frozen.is_some() { Step::Wait } else { Step::Checkpoint });
         };
         let mark = self.take_mark(working, next, data);
-        // The state is at a transaction point now: the moment for a checkpoint in the background.
+        // The state is at a transaction point now, so a background checkpoint can be frozen.
         if self.wants_checkpoint(working) {
-            // Where it cannot be prepared now the mark is written all the same, and a later point
-            // tries again.
+            // If the freeze fails, the mark is still written, and a later point tries again.
             let _ = self.freeze(working);
         }
         Ok(Step::Write(mark))
     }
 
-    /// The next record, and the bytes of data that replay would read to check it; `None` where the
-    /// log cannot take it.
+    /// The next record, and the bytes of data that replay would read to check it. `None` if the log
+    /// cannot take it.
     fn next_record(&self, working: &Working) -> Result<Option<(Next, u64)>> {
         let root: Root = self.view.read().root;
         let durable = working.durable.generation;
@@ -154,7 +153,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(working.log.next(builder)?.map(|next| (next, data)))
     }
 
-    /// From here on the record's place in the log and its content are settled.
+    /// Fixes the record's place in the log and its content.
     fn take_mark(&self, working: &mut Working, next: Next, data: u64) -> Mark {
         let unflushed = self.store.unflushed();
         let block_size = self.store.superblock.block_size;
@@ -166,7 +165,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let flush_data_first = self.store.take_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
         let (at, bytes) = working.log.append(&self.store, next, check_data);
-        // Where it goes round, background work counts as there for a moment.
+        // If this count wraps, background work counts as attended for a moment.
         self.marks_unattended.fetch_add(1, Ordering::AcqRel);
         working.pending.clear();
         working.space.mark();
@@ -233,7 +232,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         TransactionMask(self.mask.load(Ordering::Acquire))
     }
 
-    /// Changes the live mask at once, and the volume's at the next transaction point.
+    /// Changes the live mask at once, and the stored mask at the next transaction point.
     pub(crate) fn set_mask(&self, mask: TransactionMask) -> Result<()> {
         self.check_writable()?;
         self.check_not_held()?;
@@ -250,7 +249,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.timer_ms.load(Ordering::Acquire)
     }
 
-    /// Changes the interval of the transaction timer at once, and the volume's at the next
+    /// Changes the interval of the transaction timer at once, and the stored interval at the next
     /// transaction point.
     pub(crate) fn set_timer_ms(&self, milliseconds: u32) -> Result<()> {
         self.check_writable()?;
@@ -263,9 +262,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Makes a changed mask and timer durable, by a checkpoint. What else has changed since the
-    /// last transaction point becomes durable with them where it may (`with_changes`); where it may
-    /// not, and there is something, they have to wait: `false`.
+    /// Makes a changed mask and timer durable by a checkpoint. With `with_changes`, other changes
+    /// since the last transaction point become durable too. Without it, and with such changes
+    /// present, nothing is done and the result is `false`.
     pub(crate) fn keep_parameters(&self, with_changes: bool) -> Result<bool> {
         self.check_writable()?;
         let mut commit = self.commit.lock();

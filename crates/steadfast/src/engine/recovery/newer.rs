@@ -1,13 +1,13 @@
-//! Opening behind a state that is damaged: whether [there was a newer one](NewerState) than what is
-//! left, and giving it up.
+//! Opening a volume whose newest state is damaged: finding out whether [a newer one
+//! existed](NewerState), and giving it up.
 //!
 //! Invariants:
-//! - what a power cut leaves is never taken for damage: it spoils one copy of a metaroot, and the
-//!   last record;
-//! - a volume whose newer state is damaged is not written to, unless that was asked for: to its
-//!   owner acknowledged points are lost, and each write makes it harder to get them back;
-//! - once it has been given up nothing of it comes back, and the volume is sound: a checkpoint goes
-//!   over the damaged metaroot, and the log goes on with an LSN that no record in the ring has.
+//! - the result of a power cut is never taken for damage. A power cut spoils at most one copy of a
+//!   metaroot, and the last record;
+//! - a volume whose newer state is damaged is not written to unless the caller asks for it. Its
+//!   owner has lost acknowledged points, and each write makes recovery harder;
+//! - a given-up state never comes back, and the volume is sound. A checkpoint overwrites the
+//!   damaged metaroot, and the log continues with an LSN that no record in the ring has.
 
 use steadfast_media::Medium;
 
@@ -18,17 +18,17 @@ use crate::newer::NewerState;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, Lsn};
 
-/// Bytes behind the end of the log that are looked at where it ends in good order: opening takes a
-/// bounded time. A record that a power cut may have interrupted has the whole log looked at.
+/// Bytes that are examined behind a log that ends in good order, so that opening takes a bounded
+/// time. Behind a record that a power cut may have interrupted the whole log is examined.
 const NEAR: u64 = 256 << 10;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// What shows that a newer state than the one that was opened was durable once.
+    /// Evidence that a newer state than the opened one was durable once.
     pub(crate) fn newer_state_lost(&self) -> Option<NewerState> {
         self.newer_state
     }
 
-    /// Whether the log once went on behind its end, beyond a record that was in flight.
+    /// Whether the log once continued behind its end, beyond a record that was in flight.
     pub(crate) fn find_newer_records(&self, found: &Replayed) -> Result<Option<NewerState>> {
         let region = self.store.superblock.log;
         if region.count == 0 {
@@ -43,14 +43,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(last.map(|last| NewerState::Records { block, first, last }))
     }
 
-    /// Makes the state that was opened the newest one for good.
+    /// Makes the opened state the newest one for good.
     pub(crate) fn give_up_newer(&self) -> Result<()> {
         self.catch_up()?;
         let lsn = lsn_behind_the_past(&self.store.medium, &self.store.superblock)?;
         {
             let mut working = self.working.lock();
             working.log.pass(lsn);
-            // A checkpoint, whatever there is to be written.
+            // Forces a checkpoint even with nothing to write.
             working.parameters_changed = true;
         }
         self.checkpoint_now()?;

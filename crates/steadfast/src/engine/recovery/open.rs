@@ -1,7 +1,10 @@
-//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log,
-//! never more: the log is put into the tree [when that is needed](crate::engine::recovery::overlay). It writes
-//! nothing but, after a power cut in the middle of a transaction point, over what that has left: a
-//! state that one mount has gone past must not come back at the next.
+//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log, and
+//! nothing else. The log is put into the tree [when that is
+//! needed](crate::engine::recovery::overlay).
+//!
+//! Opening writes in one case only. After a power cut in the middle of a transaction point it
+//! overwrites the remains of that point. A state that one mount has dropped must not come back at
+//! the next.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -29,17 +32,17 @@ use crate::space::Space;
 use crate::tree::{NodePool, Store};
 use crate::types::{BlockAddress, Generation};
 
-/// Share of the cache that allocation bitmaps may take: one part in this many.
+/// Share of the cache for allocation bitmaps: one part in this many.
 const SPACE_SHARE: usize = 8;
 
-/// Bytes at each end that hold the superblock and the metaroots with blocks of up to 4 KiB; those
-/// of larger ones are read one by one.
+/// Bytes at each end that hold the superblock and the metaroots with blocks of up to 4 KiB. Those
+/// of larger blocks are read one by one.
 const ENDS: u64 = 16 << 10;
 
-/// Bytes of the log that are read ahead: more than there usually is behind a checkpoint.
+/// Bytes of the log that are read ahead: more than a log usually holds after a checkpoint.
 const LOG_AHEAD: u64 = 128 << 10;
 
-/// No generation of a real volume comes near.
+/// No generation of a real volume comes near this.
 const GENERATION_LIMIT: u64 = 1 << 61;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
@@ -52,8 +55,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Self::open_found(medium, options, platform, found)
     }
 
-    /// As [`open`](Self::open), with a superblock that was found, and whether a copy of it is
-    /// damaged.
+    /// As [`open`](Self::open), with a superblock that was read already, and whether one copy of it
+    /// is damaged.
     pub(crate) fn open_found(
         medium: M,
         options: OpenOptions,
@@ -79,10 +82,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             newer => newer,
         };
         if let Some(newer) = volume.newer_state.filter(|_| !options.read_only && !options.recover) {
-            // What the medium cannot read now it may read another time.
+            // An unreadable medium may become readable again, so its error has precedence.
             return Err(found.unreadable.unwrap_or(Error::NewerStateLost(newer)));
         }
-        // What a newer state has left is the sign of it until it is given up.
+        // The remains of a newer state are the evidence of it until it is given up, so they are not
+        // erased.
         if !options.read_only && volume.newer_state.is_none() {
             let store = &volume.store;
             slots.mend(&Patient(&store.medium), &store.superblock, &store.platform)?;
@@ -98,7 +102,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(volume)
     }
 
-    /// Says what is read next: the log, and the root of the tree for whoever comes first.
+    /// Announces the next reads: the log, and the root of the tree.
     fn will_read_state(&self, metaroot: &Metaroot) {
         let superblock = &self.store.superblock;
         let byte = |block: u64| block.saturating_mul(u64::from(superblock.block_size));
@@ -113,7 +117,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// The state of `metaroot` without the intent log, to look at a volume that does not open.
+    /// The state of `metaroot` without the intent log, to examine a volume that does not open.
     pub(crate) fn at_checkpoint(
         medium: M,
         platform: P,
@@ -176,7 +180,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working_state(&self.store, &self.store.superblock_now(), metaroot, self.space_memory)
     }
 
-    /// Reads the intent log behind `metaroot` up to its last mark.
+    /// Reads the intent log after `metaroot` up to its last mark.
     pub(crate) fn read_log(&self, metaroot: &Metaroot) -> Result<Replayed> {
         if self.store.superblock.log.count == 0 {
             return Ok(Replayed::empty(metaroot.log));
@@ -184,7 +188,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         replay(&self.store, metaroot.log, metaroot.generation)
     }
 
-    /// The log goes on behind what [`read_log`](Self::read_log) has found.
+    /// Sets the end of the log after what [`read_log`](Self::read_log) found.
     pub(crate) fn go_on_behind(&self, working: &mut Working, found: &Replayed) -> Result<()> {
         let atomic_unit = self.store.medium.geometry().atomic_unit;
         working.log = Log::new(&self.store.superblock, atomic_unit, found.end, found.blocks);
@@ -194,14 +198,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Applies the records that [`read_log`](Self::read_log) has found.
+    /// Applies the records that [`read_log`](Self::read_log) found.
     pub(crate) fn replay(&self, working: &mut Working, found: &Replayed) -> Result<()> {
-        // What is replayed was committed, and is durable.
+        // Replayed changes were committed and are durable.
         let sequence = working.sequence;
         for run in &found.runs {
             working.space.reserve_for_replay(*run)?;
         }
-        // A checkpoint may have been in flight, with the generation after it in use already.
+        // A checkpoint may have been in flight; the generation after it may have been in use
+        // already.
         self.pass_births(working, found.birth_max)?;
         for index in 0..found.len() {
             self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
@@ -211,15 +216,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if planted(Sabotage::ReplayTwice) && found.len() > 1 {
             self.apply(working, found.mutations(&self.store, 0)?, Origin::Replay)?;
         }
-        // Addresses in the pool were set aside with the rest and are given back with it.
+        // Addresses in the pool were set aside with the rest and are returned with it.
         working.pool.drain();
         working.space.end_replay();
         working.sequence = sequence;
         Ok(())
     }
 
-    /// Makes the working generation one that no block is born after. The next metaroot still goes
-    /// to the slot of the older of the two that are there.
+    /// Advances the working generation so that no block is born after it. The next metaroot still
+    /// goes to the slot of the older of the two present metaroots.
     fn pass_births(&self, working: &mut Working, birth: Generation) -> Result<()> {
         if birth.0 >= GENERATION_LIMIT {
             let address = self.store.superblock.log.start;
@@ -233,8 +238,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Ends the work with the volume: a checkpoint where the mask has `unmount`; otherwise what is
-    /// not committed is dropped. Every later operation fails.
+    /// Closes the volume. If the mask has `unmount`, a checkpoint is made; otherwise uncommitted
+    /// changes are dropped. Every later operation fails.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Ok(());
@@ -244,7 +249,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             && self.active_mask().contains(TransactionMask::UNMOUNT);
         let result = if commits { self.checkpoint_now() } else { Ok(()) };
         while commits && result.is_ok() && self.discard_step(u64::MAX) {}
-        // The second copy of the last metaroot.
+        // Makes the second copy of the last metaroot durable.
         let result = if commits { result.and_then(|()| self.store.flush()) } else { result };
         self.closed.store(true, Ordering::Release);
         result

@@ -1,20 +1,22 @@
-//! The log of a volume that was opened and has not been changed yet: shown, but not in the tree.
+//! The log of a volume that was opened and not changed yet: readers see it, but it is not in the
+//! tree.
 //!
 //! Replaying reads the nodes that the log changes, which can be many more than the blocks of the
-//! log. Whoever opens a volume to read a file needs none of it. So opening keeps what the log says
-//! of each key in memory ([`Newest`]), readers put log and tree together, and the replay comes with
-//! the first change, with the first look at what it alone makes known (free space, counts,
-//! bitmaps), or in the background.
+//! log. Opening a volume to read a file needs none of them. So opening keeps the log's value of
+//! each key in memory ([`Newest`]), and readers combine log and tree. The replay happens at the
+//! first change, or at the first request for facts that only it makes known (free space, counts,
+//! bitmaps). Otherwise it happens in the background.
 //!
 //! Invariants:
-//! - the log together with the tree below is the marked state, before, during and after the replay:
-//!   for each of its keys the log is asked first, and nothing else that readers look at depends on
-//!   it. So they go on while it is replayed;
-//! - until then nothing is changed, so the tree is the durable one, and nothing but the log's end
-//!   needs to be known of the state beside it;
-//! - where a replay fails its changes are forgotten: the tree is the durable one again, and readers
-//!   see what they saw. What needed it is refused, and the next one tries again;
-//! - what the log takes in memory the node cache does without.
+//! - the log together with the tree below is the marked state, before, during and after the replay.
+//!   For each of its keys the log is asked first, and nothing else that readers see depends on it.
+//!   So readers continue during the replay;
+//! - until then nothing is changed. So the tree is the durable one, and of the state beside it only
+//!   the log's end must be known;
+//! - if a replay fails, its changes are dropped: the tree is the durable one again, and readers see
+//!   what they saw. The operation that needed the replay fails, and the next such operation retries
+//!   it;
+//! - the log's memory is taken from the node cache.
 
 use core::sync::atomic::Ordering;
 
@@ -36,8 +38,8 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::Entry;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed where it
-    /// takes too much memory.
+    /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed if it takes
+    /// too much memory.
     pub(crate) fn show(&self, found: Replayed) -> Result<()> {
         if found.len() == 0 {
             self.find_held_data(&mut self.working.lock());
@@ -72,11 +74,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Puts the log into the tree, where that has not been done. The caller holds none of the locks
-    /// from the writer's on.
+    /// Puts the log into the tree if that is not done yet. The caller holds neither the writer's
+    /// lock nor any lock after it.
     ///
     /// # Errors
-    /// What reading nodes and bitmaps gives: nothing has changed then. `Poisoned`.
+    /// Those of reading nodes and bitmaps; nothing has changed then. `Poisoned`.
     pub(crate) fn catch_up(&self) -> Result<()> {
         if !self.unreplayed.load(Ordering::Acquire) {
             return Ok(());
@@ -106,9 +108,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Whether the log that was found is still beside the tree: nothing has been changed since the
-    /// volume was opened, and nobody has looked at what only the tree tells.
-    /// [`background`](Self::background) puts it there.
+    /// Whether the log is still beside the tree: since open nothing has been changed, and no caller
+    /// has needed facts that only the tree has. [Background work](Self::background_step) replays
+    /// it.
     pub(crate) fn log_waits(&self) -> bool {
         self.unreplayed.load(Ordering::Acquire)
     }
@@ -140,7 +142,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         })
     }
 
-    /// Passes the items with keys in `from..=to` to `visit`, in order, until that says `false`.
+    /// Passes the items with keys in `from..=to` to `visit`, in order, until `visit` returns
+    /// `false`.
     pub(in crate::engine) fn look_up_scan(
         &self,
         view: &View,
@@ -156,7 +159,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             return Ok(());
         }
-        // The names of one hash, of which the first is nearly always the only one.
+        // The names of one hash; nearly always there is only one.
         let names =
             from.kind() == Some(Kind::Dirent) && from.is_first_slot() && *to == from.last_slot();
         match if names { self.store.recent.entry(from) } else { None } {
@@ -188,7 +191,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// The first item with a key in `from..=to`, of both.
+    /// The first item with a key in `from..=to`, of log and tree.
     pub(in crate::engine) fn look_up_next(
         &self,
         view: &View,
@@ -205,7 +208,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             if let Some(value) = value {
                 return Ok(Some((key, memory::copy(value)?)));
             }
-            // Removed: on to what is behind it.
+            // Removed by the log: continue behind it.
             let Some(behind) = key.successor().filter(|behind| behind <= to) else {
                 return Ok(None);
             };
@@ -217,7 +220,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(in_tree)
     }
 
-    /// The last item with a key in `from..=to`, of both.
+    /// The last item with a key in `from..=to`, of log and tree.
     pub(in crate::engine) fn look_up_previous(
         &self,
         view: &View,

@@ -25,8 +25,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.check_rollback()?;
         let mut commit = self.commit.lock();
         self.check_rollback()?;
-        // A checkpoint that was refused for want of memory, of changes that no mark has, is not
-        // finished now: they are what is to be forgotten.
+        // A checkpoint of unmarked changes that was refused for lack of memory is not finished now:
+        // the rollback drops those changes.
         let unmarked = self.working.lock().frozen.as_ref().is_some_and(|frozen| frozen.unmarked);
         if !unmarked {
             self.finish_checkpoint()?;
@@ -37,7 +37,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Makes the marked state the working one. The caller holds the inodes' locks and the commit
+    /// Makes the marked state the working one. The caller holds the inode locks and the commit
     /// lock; nothing is frozen.
     pub(crate) fn restore_marked(&self, commit: &mut CommitState) -> Result<()> {
         self.restore_alone(&mut self.working.lock(), |working| self.restore(commit, working))
@@ -53,8 +53,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Err(Error::NoMetaroot);
         }
         let found = self.read_log(&metaroot)?;
-        // Opening takes a last record that cannot be read for one that was never finished. Here it
-        // is known that it was.
+        // Opening takes an unreadable last record for one that was never finished. Here the writer
+        // knows that it was finished.
         if let Some(error) = found.unreadable
             && found.end.lsn < working.log.position().lsn
         {
@@ -74,12 +74,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let replayed =
             self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found));
         working.log.raise_epoch(epoch);
-        // Commits go on counting, so that nobody takes an old one for a new one.
+        // Commit numbers continue, so an old commit is never taken for a new one.
         working.sequence = sequence + 1;
-        // Whoever still holds the number of an inode that is gone must not meet another one under
-        // it.
+        // A caller may still hold the number of an inode that no longer exists. That number must
+        // not be reused.
         working.next_inode = working.next_inode.max(next_inode);
-        // Mask and timer are the user's present choice, not part of the state.
+        // Mask and timer are the user's present choice and not part of the state.
         working.parameters_changed =
             metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
         let was_lost = self.lost.swap(replayed.is_err(), Ordering::AcqRel);

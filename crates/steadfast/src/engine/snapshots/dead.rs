@@ -1,4 +1,4 @@
-//! Dead lists: noting what the live tree lets go while a snapshot holds it, and putting the lists
+//! Dead lists: noting what the live tree releases while a snapshot holds it, and putting the lists
 //! into the tree.
 
 use alloc::vec::Vec;
@@ -18,22 +18,22 @@ use crate::sabotage::{Sabotage, planted};
 use crate::tree::{Plan, PlannedChange};
 use crate::types::{BlockRun, Generation};
 
-/// Memory of an entry that waits, bytes, about.
+/// Approximate memory of a waiting entry, bytes.
 const DYING_MEMORY: usize = 64;
-/// Values put into the tree at once: about two leaves full, so that the plan for it stays small.
+/// Values put into the tree at once: about two full leaves, so that the plan stays small.
 const ROUND_VALUES: usize = 6;
-/// Fewest and most entries that wait.
+/// Minimum and maximum of waiting entries.
 const DYING_LIMITS: (usize, usize) = (32, 4096);
 
 impl Working {
-    /// Whether the newest snapshot holds what was born in `birth`.
+    /// Whether the newest snapshot holds blocks born in `birth`.
     pub fn is_held(&self, birth: Generation) -> bool {
         birth <= self.snapshots.newest
             && !(planted(Sabotage::SnapshotBirthOffByOne) && birth == self.snapshots.newest)
             && !planted(Sabotage::ForgetHeld)
     }
 
-    /// The live tree lets go of blocks that the newest snapshot holds: they stay in use.
+    /// Notes blocks that the live tree releases and the newest snapshot holds: they stay in use.
     pub fn bury(&mut self, entry: DeadEntry) {
         self.snapshots.blocks = self.snapshots.blocks.saturating_add(entry.run.count);
         self.dying.add(entry.run, entry.birth);
@@ -41,17 +41,17 @@ impl Working {
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Entries that wait in memory before they are put into the tree.
+    /// Limit of the entries that wait in memory before they are put into the tree.
     pub(crate) fn dying_max(&self) -> usize {
         (self.space_memory / DYING_MEMORY / 4).clamp(DYING_LIMITS.0, DYING_LIMITS.1)
     }
 
-    /// Puts some of the entries that wait into the newest snapshot's dead list; `true` when there
-    /// were any.
+    /// Puts some of the waiting entries into the newest snapshot's dead list. Returns `true` if
+    /// there were any.
     pub(crate) fn flush_dead(&self, working: &mut Working) -> Result<bool> {
         let value = entries_max(value_len_max(self.store.superblock.node_size as usize));
         match self.flush_dead_entries(working, value * ROUND_VALUES) {
-            // A plan asks for more nodes than it uses, the more so the longer it is.
+            // A plan reserves more nodes than it uses, and a long plan more than a short one.
             Err(Error::NoSpace) => self.flush_dead_entries(working, value),
             other => other,
         }
@@ -93,8 +93,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut key = first;
         let mut rest = entries;
         if let Some((newest, value)) = self.store.previous(root, &first, &last)? {
-            // Goes on where the list ends, so that many small flushes make no more keys than few
-            // large ones.
+            // Continues where the list ends, so many small flushes make no more keys than few large
+            // ones.
             let mut list = self.decode_dead_list(&value)?;
             let room = limit.saturating_sub(list.len()).min(rest.len());
             let (here, behind) = rest.split_at(room);

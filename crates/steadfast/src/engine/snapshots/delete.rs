@@ -1,13 +1,12 @@
 //! Deleting snapshots.
 //!
-//! In the foreground the snapshot's key gets a flag, and it has no name any more. Its dead list is
-//! then worked off in units, each part of a checkpoint: blocks that were born after the snapshot
-//! before it are freed, the others go to that one's list. When the list is empty the key goes.
-//! Every unit leaves a sound state, so a power cut or an unmount only interrupts the work.
+//! In the foreground the snapshot's key gets a flag and loses its name. The dead list is then
+//! processed in units, each part of a checkpoint. Blocks that were born after the previous snapshot
+//! are freed; the others go to the previous snapshot's list. When the list is empty, the key is
+//! removed. Every unit leaves a sound state, so a power cut or an unmount only interrupts the work.
 //!
-//! A unit is no operation and sets no transaction point of its own accord: it waits for a moment
-//! when nothing is uncommitted, or comes with the next point, unless the timer may set one at any
-//! time.
+//! A unit is no operation and normally sets no transaction point. It waits until nothing is
+//! uncommitted, or comes with the next point, unless the timer may set one at any time.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -28,19 +27,19 @@ use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange};
 use crate::types::{BlockRun, Generation};
 
-/// Entries of a dead list in one unit at most. Few in the lab, whose dead lists are short:
-/// deletions are to take several units there, too.
+/// Limit of dead list entries in one unit. It is small in the lab, where dead lists are short, so
+/// that deletions take several units there too.
 const UNIT_ENTRIES: usize = if cfg!(feature = "sabotage") { 8 } else { 512 };
 
 /// What one unit does.
 #[derive(Default)]
 struct Unit {
-    /// Blocks that come back.
+    /// Blocks that are freed.
     freed: Vec<BlockRun>,
-    /// Keys that get a value, in order, and keys that go.
+    /// Keys that get a value, in order, and keys that are removed.
     puts: Vec<(Key, Value)>,
     removals: Vec<Key>,
-    /// The list is empty afterwards and the snapshot's key goes.
+    /// The list is empty afterwards, and the snapshot's key is removed.
     last: bool,
 }
 
@@ -53,9 +52,9 @@ impl Unit {
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Deletes a snapshot: at once for everybody who looks, and durably when this returns (a
-    /// transaction point). Its blocks come back by [`background`](Self::background) work. Works on
-    /// a full volume.
+    /// Deletes a snapshot. It is gone for every reader at once, and durably when this returns (a
+    /// transaction point). [Background work](Self::background_step) frees its blocks. Works on a
+    /// full volume.
     pub(crate) fn snapshot_delete(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         let mut commit = self.commit.lock();
@@ -64,7 +63,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.finish_checkpoint()?;
         {
             let mut working = self.working.lock();
-            // What waits is for the list of the snapshot that is the newest now.
+            // Waiting entries belong to the list of the snapshot that is the newest now.
             while self.flush_dead(&mut working)? {}
             let root = self.view.read().root;
             let record = self.snapshot_record(&root, name)?.ok_or(Error::NotFound)?;
@@ -81,8 +80,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.freeze_and_finish(&mut commit)
     }
 
-    /// The counts, and the data in common with the newest snapshot, when `record` is a snapshot no
-    /// more.
+    /// The counts, and the data shared with the newest snapshot, when `record` is no longer a
+    /// snapshot.
     fn counts_without(
         &self,
         root: &Root,
@@ -103,12 +102,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             Ok(other.generation < record.generation)
         })?;
-        // What is in common with the one before is in common with both.
+        // Blocks shared with the previous snapshot are shared with both.
         let shared_nodes = counts.shared_nodes.min(shared_nodes);
         Ok((SnapshotCounts { newest, shared_nodes, ..counts }, working.held_data.min(data)))
     }
 
-    /// Whether background work has a snapshot to delete, as far as is known without a look.
+    /// Tells background work that there may be a snapshot to delete.
     pub(crate) fn wake_snapshots(&self) {
         self.snapshots_waiting.store(true, Ordering::Release);
     }
@@ -118,14 +117,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.snapshots_waiting.load(Ordering::Acquire)
     }
 
-    /// One unit of deleting snapshots; `true` while there is more to do at once. Unless it
-    /// `may_commit`, nothing happens while something is uncommitted.
+    /// One unit of deleting snapshots; `true` while there is more to do at once. Without
+    /// `may_commit` nothing happens while changes are uncommitted.
     pub(crate) fn delete_in_background(&self, may_commit: bool) -> Result<bool> {
         if !self.snapshots_wait() {
             return Ok(false);
         }
         let mut commit = self.commit.lock();
-        // What the holder has changed must not become durable with it.
+        // Changes of the holder must not become durable with the unit.
         if self.is_held() {
             return Ok(false);
         }
@@ -144,9 +143,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(self.snapshots_wait())
     }
 
-    /// The working state is about to be frozen in the foreground: works off a unit, if one waits.
-    /// `false`: nothing was done. A unit that does not find room waits for another moment; one that
-    /// cannot be read, for the next deletion or mount.
+    /// Processes a waiting unit before the working state is frozen in the foreground. `false`:
+    /// nothing was done. A unit without room waits and is tried again. A unit that cannot be read
+    /// waits for the next deletion or mount.
     pub(crate) fn delete_unit(&self, working: &mut Working) -> bool {
         self.snapshots_starve.store(false, Ordering::Release);
         if !self.snapshots_wait() {
@@ -159,7 +158,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         matches!(done, Ok(true))
     }
 
-    /// A unit as large as there is room for; `false` where no snapshot is to be deleted.
+    /// A unit as large as there is room for; `false` if no snapshot is to be deleted.
     fn largest_unit(&self, working: &mut Working) -> Result<bool> {
         if working.snapshots.keys == 0 {
             return Ok(false);
@@ -168,7 +167,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         loop {
             match self.try_delete_unit(working, entries) {
                 Err(Error::NoSpace) if entries == UNIT_ENTRIES => {
-                    // What the freeze is about to do needs less than what is set aside for it.
+                    // Flushing now needs less than the room that is set aside for it.
                     while self.flush_groups(working)? || self.flush_dead(working)? {}
                 }
                 Err(Error::NoSpace) if entries > 1 => {}
@@ -209,7 +208,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(true)
     }
 
-    /// The next unit for `record`; `before` is the snapshot before it, 0 where there is none.
+    /// The next unit for `record`; `before` is the previous snapshot, 0 if there is none.
     fn plan_unit(
         &self,
         root: &Root,
@@ -259,8 +258,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(unit)
     }
 
-    /// The nodes that a unit needs, where the volume has room for them and for the freeze
-    /// afterwards.
+    /// The nodes that a unit needs, if the volume has room for them and for the freeze afterwards.
     fn room_for_unit(&self, working: &mut Working, roots: &Roots, unit: &Unit) -> Result<Plan> {
         let changes = memory::collect(unit.changes())?;
         let wanted =

@@ -20,7 +20,7 @@ impl Dying {
         self.runs.len()
     }
 
-    /// Makes room for `count` more, which need no memory then.
+    /// Makes room for `count` more, which then need no memory.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -62,7 +62,7 @@ impl Dying {
         memory::copy(&self.runs[..limit.min(self.runs.len())])
     }
 
-    /// Takes out entries that [`first`](Self::first) gave.
+    /// Removes entries that [`first`](Self::first) returned.
     pub fn remove(&mut self, entries: &[DeadEntry]) {
         self.runs.retain(|entry| {
             entries.binary_search_by_key(&entry.run.start, |gone| gone.run.start).is_err()

@@ -1,32 +1,33 @@
-//! Snapshots: what is kept of them, and the blocks that only they hold.
+//! Snapshots: what is stored of them, and the blocks that only they hold.
 //!
-//! A snapshot is a durable state whose root the live tree remembers under a key, so taking one
-//! costs the same at any size of the volume. What keeps its blocks from being used again is their
-//! *birth*, the generation that allocated them:
+//! A snapshot is a durable state whose root the live tree stores under a key. So taking one costs
+//! the same at any size of the volume. The *birth* of its blocks, the generation that allocated
+//! them, keeps them from being reused:
 //!
-//! - A block that the live tree lets go and that was born after the newest snapshot belongs to no
-//!   snapshot and is freed as always. One that was born earlier goes to the *dead list* of the
-//!   newest snapshot, and its bit in the allocation bitmap stays set. So the bitmaps say what the
-//!   live tree uses or snapshots hold, and normal operation costs the same with none and with a
-//!   thousand of them.
-//! - The life of a block is one interval of generations. Of the snapshots within it the newest has
-//!   it in its dead list, once it is dead. So deleting a snapshot needs only that list: what was
-//!   born after the snapshot before it was held by nobody else and is free, and the rest goes to
-//!   the list of the one before. What the deleted snapshot shares with the next one is not touched.
-//! - Going back to a snapshot makes its tree the live one, with its own bitmaps, so what came later
-//!   is free at once.
+//! - A block that the live tree releases and that was born after the newest snapshot belongs to no
+//!   snapshot and is freed. A block that was born earlier goes to the *dead list* of the newest
+//!   snapshot, and its bit in the allocation bitmap stays set. So the bitmaps say what the live
+//!   tree uses or snapshots hold. Normal operation costs the same with none and with a thousand of
+//!   them.
+//! - The life of a block is one interval of generations. Once the block is dead, the newest
+//!   snapshot within the interval has it in its dead list. So deleting a snapshot needs only that
+//!   list. Blocks born after the previous snapshot were held by no other one and are free. The rest
+//!   goes to the list of the previous snapshot. Blocks that the deleted snapshot shares with the
+//!   next one are not touched.
+//! - Returning to a snapshot makes its tree the live one, with its own bitmaps, so later blocks are
+//!   free at once.
 //!
-//! The keys of all this are in no log record. Dead lists follow from the mutations, as bitmaps do,
-//! and are found again by replaying them; snapshots come and go with checkpoints only.
+//! No log record holds the keys of all this. Dead lists follow from the mutations, as bitmaps do,
+//! so replay produces them again. Snapshots are added and removed only by checkpoints.
 //!
-//! Taking one is two checkpoints in the foreground. The first writes the state that becomes the
-//! snapshot; the second, of the generation after it, has the key that remembers the first. A power
-//! cut before the second is durable leaves no snapshot, and one after it the whole of it. The
-//! newest snapshot's generation counts from the moment of the first freeze, so nothing that the
-//! snapshot holds is let go in between.
+//! Taking a snapshot makes two checkpoints in the foreground. The first writes the state that
+//! becomes the snapshot. The second, of the next generation, has the key that records the first. A
+//! power cut before the second is durable leaves no snapshot; a power cut after it leaves the whole
+//! snapshot. The newest snapshot's generation is valid from the first freeze on, so nothing that
+//! the snapshot holds is freed in between.
 //!
-//! This file takes and lists snapshots. [`delete`], [`open`] and [`rollback`] do the rest; the values
-//! of the keys are in [`crate::format`].
+//! This file takes and lists snapshots. [`delete`], [`open`] and [`rollback`] do the rest; the
+//! values of the keys are in [`crate::format`].
 
 mod dead;
 mod delete;
@@ -56,8 +57,8 @@ use crate::types::{Generation, InodeNumber};
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Takes a snapshot of everything accepted so far, which becomes durable with it: a transaction
-    /// point. The work does not depend on the size of the volume or the number of snapshots, but
-    /// for the search for a snapshot of this name.
+    /// point. The work does not depend on the size of the volume. Apart from the search for a
+    /// snapshot of this name it does not depend on the number of snapshots.
     pub(crate) fn snapshot_create(&self, name: &str) -> Result<Snapshot> {
         check_name(name)?;
         self.check_writable()?;
@@ -75,7 +76,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let mut record = self.record_of(&working, name)?;
             let key = Key::snapshot(record.generation);
             let change = PlannedChange { key, value_len: Some(record.encode()?.len()) };
-            // Every node will be one of an earlier generation.
+            // Every node will be of an earlier generation.
             let generation = Generation(working.generation.0 + 1);
             let nodes = self.store.plan(&root, generation, &[change])?.nodes;
             let roots = self.roots(&working);
@@ -88,15 +89,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             (record, entered)
         };
-        // Also where there is no snapshot now: what was frozen may have left out a number of the
-        // log.
+        // Needed even without a snapshot: the freeze may have skipped a log sequence number.
         self.finish_checkpoint()?;
         entered?;
         self.freeze_and_finish(&mut commit)?;
         record.to_snapshot()
     }
 
-    /// A record of the state that the next freeze makes, but for its root.
+    /// A record of the state that the next freeze makes, without its root.
     fn record_of(&self, working: &Working, name: &str) -> Result<Record> {
         if working.generation.0 > GENERATION_MAX {
             return Err(Error::Unsupported("snapshots on a volume with so many checkpoints"));
@@ -118,7 +118,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         })
     }
 
-    /// The room that is kept once the snapshot is there must be there now.
+    /// Checks that the room that a snapshot must keep is there now.
     fn check_room_for_snapshot(
         &self,
         working: &mut Working,
@@ -136,8 +136,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if self.has_room(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// How much data the live tree can have in common with the newest snapshot, from what is kept
-    /// of both. Where the snapshot's key cannot be read that is all there is.
+    /// Upper bound of the data that the live tree shares with the newest snapshot, from the stored
+    /// counts of both. If the snapshot's key cannot be read, no bound is known.
     pub(crate) fn find_held_data(&self, working: &mut Working) {
         working.held_data = u64::MAX;
         let newest = working.snapshots.newest;
@@ -150,13 +150,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Blocks of data of a snapshot's state.
+    /// Data blocks of a snapshot's state.
     pub(crate) fn data_of(&self, record: &Record) -> u64 {
         let nodes = record.nodes.saturating_mul(self.node_cost());
         record.used_blocks.saturating_sub(nodes).saturating_sub(record.snapshots.blocks)
     }
 
-    /// The working state has just been frozen: makes that one a snapshot.
+    /// Makes the state that was just frozen a snapshot.
     fn enter_snapshot(&self, working: &mut Working, record: &mut Record) -> Result<()> {
         let frozen =
             working.frozen.as_ref().map(|frozen| frozen.metaroot).ok_or(Error::NoMetaroot)?;
@@ -187,8 +187,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// The snapshots, oldest first.
     pub(crate) fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        // One whose key will not become durable, because the medium has failed, cannot be opened.
-        // While there is memory to wait for it is there: the next transaction point has it.
+        // After a failure of the medium, a snapshot whose key cannot become durable is not listed,
+        // because it cannot be opened. A snapshot that only waits for memory is listed: the next
+        // transaction point makes it durable.
         let failed = self.failed.load(Ordering::Acquire);
         let durable = self.working.lock().durable.generation;
         let reader = self.reader()?;

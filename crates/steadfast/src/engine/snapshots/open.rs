@@ -1,8 +1,8 @@
-//! Opening a snapshot: a volume that is only read, whose view is the snapshot's tree.
+//! Opening a snapshot: a read-only volume whose view is the snapshot's tree.
 //!
-//! It shares nothing with a live volume on the same medium but the medium, and writes nothing.
-//! While it is open the snapshot must not be deleted: its blocks would be used again, which a
-//! reader sees as damage (never as wrong bytes).
+//! It shares only the medium with a live volume, and writes nothing. While it is open the snapshot
+//! must not be deleted. Its blocks would be reused, which a reader sees as damage (never as wrong
+//! bytes).
 
 use steadfast_media::Medium;
 
@@ -13,12 +13,11 @@ use crate::io::retry::Patient;
 use crate::options::OpenOptions;
 use crate::platform::Platform;
 
-/// How often the directory of snapshots is looked up again when a live volume has moved on
-/// meanwhile.
+/// How often the directory of snapshots is looked up again after a live volume has changed it.
 const TRIES: u32 = 8;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Opens a snapshot, read-only whatever `options` say. Also while the volume itself is open on
+    /// Opens a snapshot, always read-only, whatever `options` say. The volume itself may be open on
     /// the same medium.
     pub(crate) fn open_snapshot(
         medium: M,
@@ -38,7 +37,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 Ok(Some(record)) => break state_of(&metaroot, &record),
                 Ok(None) => return Err(Error::NotFound),
                 Err(error) => {
-                    // A live volume uses the nodes of the state before the last one again.
+                    // A live volume reuses the nodes of the state before the last one.
                     let now = Metaroot::read_newest(&Patient(&medium), &superblock, &platform)?;
                     if now.generation == metaroot.generation || tries == TRIES {
                         return Err(error);
@@ -52,8 +51,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 }
 
-/// Looks a snapshot up in the directory of a durable state. Snapshots come and go with checkpoints
-/// only, so the log does not matter.
+/// Looks up a snapshot in the directory of a durable state. Snapshots are added and removed only by
+/// checkpoints, so the log does not matter.
 fn find<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,

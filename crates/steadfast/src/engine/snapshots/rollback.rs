@@ -1,11 +1,13 @@
-//! Going back to a snapshot: its tree becomes the live one.
+//! Returning to a snapshot: its tree becomes the live one.
 //!
-//! Two checkpoints. The first is of the last transaction point, so that the log is empty and no
-//! record names blocks that are free in the snapshot. The second has the snapshot's root with these
+//! It takes two checkpoints. The first is of the last transaction point, so the log is empty and no
+//! record names blocks that are free in the snapshot. The second has the snapshot's root with two
 //! changes: the snapshot's own key, which its tree does not have, and a flag on every older
-//! snapshot that was deleted since. Those come to life again with the directory of the tree, and
-//! their dead lists with it, whose blocks may have been used for something newer: background work
-//! deletes them a second time. Whatever came after the snapshot is free by its bitmaps.
+//! snapshot that was deleted since.
+//!
+//! Those older snapshots reappear with the directory of the tree, together with their dead lists.
+//! Blocks of these lists may have been reused for newer data, so background work deletes the
+//! snapshots a second time. Blocks that were allocated after the snapshot are free by its bitmaps.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -23,10 +25,10 @@ use crate::sabotage::{Sabotage, planted};
 use crate::types::Generation;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Returns the whole volume to a snapshot, which stays. What was not durable is dropped first,
-    /// as by [`rollback`](Self::rollback), and the same holds for everybody who has the volume
-    /// open. Newer snapshots are deleted; with `destroy_newer` unset that there are any is an
-    /// error. Durable when it returns.
+    /// Returns the whole volume to a snapshot; the snapshot stays. Changes that were not durable
+    /// are dropped first, as by [`rollback`](Self::rollback), with the same effect on every user of
+    /// the volume. Newer snapshots are deleted. If there are any and `destroy_newer` is false, the
+    /// call fails. The result is durable on return.
     pub(crate) fn snapshot_rollback(&self, name: &str, destroy_newer: bool) -> Result<()> {
         let mut commit = self.commit.lock();
         self.check_writable()?;
@@ -44,8 +46,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 Ok(()) => working.sequence,
                 Err(error) => {
                     drop(working);
-                    // Where that fails, too, there is no state to show; another rollback may find
-                    // one.
+                    // If this fails too, there is no state to show; another rollback may find one.
                     self.restore_marked(&mut commit).map_err(|error| {
                         self.lost.store(true, Ordering::Release);
                         self.fail("the state to roll back to could not be read", error)
@@ -55,7 +56,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
         };
         self.finish_checkpoint()?;
-        // Groups that were full while the state before was durable may be so no more.
+        // Groups that were full in the previous durable state may no longer be full.
         self.working.lock().space.forget_full();
         commit.durable = sequence;
         self.tally.lock().points += 1;
@@ -91,7 +92,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok((record, older))
     }
 
-    /// Makes the snapshot's tree the working one, with the changes that it needs, and freezes it.
+    /// Makes the snapshot's tree the working one, with the necessary changes, and freezes it.
     fn switch_to(
         &self,
         working: &mut Working,
@@ -119,7 +120,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             *view = View { root: record.root, log: None };
         }
         *working = Working {
-            // Births go on counting, and so do commits and the numbers of inodes.
+            // Generations, commit numbers and inode numbers continue.
             generation: working.generation,
             sequence: working.sequence + 1,
             next_inode: working.next_inode,

@@ -1,9 +1,9 @@
-//! What holds space can be removed: random small volumes, filled under snapshots and emptied in
-//! random orders.
+//! Files and snapshots can always be removed: random small volumes, filled under snapshots and
+//! emptied in random orders.
 //!
 //! Operations that only remove, transaction points and background work must never find the volume
-//! full, whatever snapshots hold, however full it is, and also where every removal is a checkpoint
-//! of its own.
+//! full. That holds whatever snapshots hold, however full the volume is, and also if every removal
+//! is its own checkpoint.
 
 use alloc::string::String;
 use alloc::vec;
@@ -24,7 +24,7 @@ use crate::volume::Volume;
 
 type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
-/// What is drawn from one seed.
+/// Random draws from one seed.
 struct Draw(u64);
 
 impl Draw {
@@ -60,17 +60,17 @@ struct World {
     open: Vec<InodeNumber>,
     snapshots: Vec<String>,
     made: u64,
-    /// Lengths that are written.
+    /// Limit of the lengths written.
     length_max: u64,
     cache_size: usize,
 }
 
-/// For operations that must not be refused.
+/// For operations that must succeed.
 fn must<T>(what: &str, result: Result<T>) -> core::result::Result<T, String> {
     result.map_err(|error| alloc::format!("{what}: {error}"))
 }
 
-/// `false` where there was no space. What is refused for what the file is does not matter.
+/// `false` if there was no space. Refusals because of the file's type do not matter.
 fn may(result: Result<()>) -> core::result::Result<bool, String> {
     match result {
         Ok(()) | Err(Error::NotPermitted | Error::NotARegularFile | Error::InvalidArgument(_)) => {
@@ -153,7 +153,7 @@ impl World {
         may(self.volume.write(inode, at, &vec![self.made as u8; length as usize], false))
     }
 
-    /// One operation that may be refused for want of space; `false`: it was.
+    /// One operation that may fail for lack of space; `false`: it did.
     fn grow(&mut self) -> core::result::Result<bool, String> {
         let file = self.file().filter(|_| self.draw.below(2) == 0);
         let Some(file) = file else {
@@ -231,7 +231,7 @@ impl World {
                     RenameMode::Replace,
                 );
                 match done {
-                    // Two names of one inode stay as they are.
+                    // Renaming between two names of one inode changes nothing.
                     Ok(()) if other != file && self.files[other].inode != inode => {
                         self.files[file].directory = directory;
                         self.files[file].name = name;
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// One operation that has to succeed.
+    /// One operation that must succeed.
     fn shrink(&mut self) -> core::result::Result<(), String> {
         let Some(file) = self.file() else { return Ok(()) };
         let File { directory, inode, is_directory, .. } = self.files[file];
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// Something that belongs to no file. None of it may be refused but a snapshot.
+    /// An operation on no file. Only taking a snapshot may be refused.
     fn around(&mut self) -> core::result::Result<(), String> {
         match self.draw.below(10) {
             0 => must("transact", self.volume.transact()),
@@ -343,7 +343,7 @@ impl World {
                 self.around()?;
             }
         }
-        // A snapshot of as much as there may be.
+        // A snapshot of the largest state that fits.
         while !self.take()? {
             if self.files.is_empty() {
                 break;
@@ -405,11 +405,12 @@ fn open(medium: &Arc<MemoryMedium>, cache_size: usize) -> TestVolume {
     Volume::open(medium.clone(), options, TestPlatform).unwrap()
 }
 
-/// Seeds that are tried: `A..B` in STEADFAST_SEEDS for more. Of the first 3,000 every tenth failed
-/// once; those that are named here found more than estimates that were too large: a log that could
-/// not be replayed for want of space (13: a key that was made and removed between two checkpoints;
-/// 1022: all of what is new before any of what goes), a volume with room for blocks but not for
-/// nodes (2660), and removals on full volumes without a snapshot.
+/// Seeds to run: `A..B` in STEADFAST_SEEDS for more. Of the first 3,000 every tenth once failed.
+/// The seeds named here found more than estimates that were too large:
+/// - a log that could not be replayed for lack of space (13: a key that was made and removed
+///   between two checkpoints; 1022: all new entries before any removal);
+/// - a volume with room for blocks but not for nodes (2660);
+/// - removals on full volumes without a snapshot.
 fn seeds() -> Vec<u64> {
     let text = std::env::var("STEADFAST_SEEDS").unwrap_or_default();
     let range =
@@ -445,8 +446,8 @@ fn what_snapshots_hold_can_be_removed() {
     assert!(refused > worlds, "the volumes were never full");
 }
 
-/// Each hole in the middle of an extent makes two of one, and nothing comes back for it where
-/// another file has the blocks, too.
+/// Each hole in the middle of an extent makes two extents of one. Nothing comes back for it if
+/// another file shares the blocks.
 #[test]
 fn holes_in_clones_leave_what_removing_takes() {
     let medium = Arc::new(MemoryMedium::new(8 << 20, 512).unwrap());

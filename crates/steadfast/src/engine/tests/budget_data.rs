@@ -1,4 +1,4 @@
-//! What statfs promises can be written, and little more.
+//! The bytes that statfs promises can be written, and little more.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,20 +26,20 @@ fn format(size: u64, options: &FormatOptions) -> (Arc<MemoryMedium>, TestVolume)
     (medium, volume)
 }
 
-/// The default mask, and one without transaction points: nothing that was freed comes back then.
+/// The default mask, and one without transaction points, where freed blocks never come back.
 const MASKS: [TransactionMask; 2] = [TransactionMask::DEFAULT, TransactionMask::MANUAL];
 
 fn make(volume: &TestVolume, name: &str) -> InodeNumber {
     volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default()).unwrap().inode
 }
 
-/// Bytes that statfs says can be written.
+/// Bytes that statfs promises.
 fn promised(volume: &TestVolume) -> u64 {
     let statistics = volume.statistics().unwrap();
     statistics.blocks_available * u64::from(statistics.block_size)
 }
 
-/// Writes so many bytes at the end of a file, `step` at a time.
+/// Writes `bytes` bytes at the end of a file, `step` at a time.
 fn append(
     volume: &TestVolume,
     inode: InodeNumber,
@@ -56,7 +56,7 @@ fn append(
     Ok(())
 }
 
-/// Appends blocks until there is no space; how many bytes that were.
+/// Appends blocks until there is no space. Returns the number of bytes.
 fn append_the_rest(volume: &TestVolume, inode: InodeNumber) -> u64 {
     let block = u64::from(volume.engine.superblock().block_size);
     let mut more = 0;
@@ -73,15 +73,15 @@ fn assert_clean(medium: &Arc<MemoryMedium>) {
     assert_eq!(report.damaged, 0, "{:#?}", report.findings);
 }
 
-/// What a volume looks like before it is filled.
+/// The state of a volume before it is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     Empty,
     /// Files of three blocks, every other one of them removed.
     InPieces,
-    /// A snapshot holds half of what there is.
+    /// A snapshot holds half of the space.
     Snapshot,
-    /// Most of it was just removed, and nothing has made that durable.
+    /// Most of it was just removed, and that is not durable yet.
     JustRemoved,
 }
 
@@ -90,7 +90,7 @@ fn prepare(volume: &TestVolume, before: Before) {
     match before {
         Before::Empty => {}
         Before::InPieces => {
-            // Names and inodes take more than small blocks.
+            // Names and inodes take more space than small blocks.
             let count = promised(volume) / (5 * block.max(512));
             let name = |number: u64| alloc::format!("piece{number}");
             for number in 0..count {
@@ -148,7 +148,7 @@ fn what_statfs_promises_can_be_written_and_little_more() {
             let written = append(&volume, inode, promise, step);
             let more = if written.is_ok() { append_the_rest(&volume, inode) } else { 0 };
             std::eprintln!("{what}, {sure} sure, {written:?}, {more} more");
-            // Half of the nodes that map small blocks, and a few nodes.
+            // Half of the nodes that map small blocks, and a few more nodes.
             let mapping = if block_size < 512 { promise / 6 } else { promise / 16 };
             if written.is_err() || more > mapping + 24 * u64::from(block_size).max(8192) {
                 wrong.push(what);
@@ -160,8 +160,8 @@ fn what_statfs_promises_can_be_written_and_little_more() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Beside its data a small file takes an inode, a name and an extent: what the tree needs for
-/// those, with all copies.
+/// Beside its data a small file takes an inode, a name and an extent: their space in the tree, with
+/// all copies.
 #[test]
 fn small_files_fill_what_statfs_promises_less_their_keys() {
     const KEYS: u64 = 1024;

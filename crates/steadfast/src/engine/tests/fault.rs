@@ -1,5 +1,5 @@
-//! Requests of the medium that fail in the middle of what has several steps. Each of these was
-//! found by the fault runs of the lab, or on the way to them.
+//! Medium requests that fail in the middle of operations with several steps. The fault runs of the
+//! lab, or work on them, found each of these.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ fn make(volume: &TestVolume, name: &[u8]) -> InodeNumber {
         .inode
 }
 
-/// Taking a snapshot is two checkpoints. Where the second fails, at any of its requests, there is
-/// none: it is not listed, and the one that was there before is.
+/// Taking a snapshot makes two checkpoints. If any request of the second fails, there is no new
+/// snapshot: it is not listed, and the earlier snapshot is.
 #[test]
 fn a_snapshot_that_did_not_become_durable_is_not_listed() {
     let mut unfinished = 0;
@@ -69,8 +69,8 @@ fn a_snapshot_that_did_not_become_durable_is_not_listed() {
     assert!(unfinished > 6, "{unfinished}");
 }
 
-/// A hold whose rollback meets an error, and that has changed nothing, goes on: nobody commits half
-/// of an atomic command.
+/// If the rollback of a hold fails without having changed anything, the hold continues. So half of
+/// an atomic command is never committed.
 #[test]
 fn what_could_not_be_rolled_back_is_not_committed() {
     let (medium, volume) = volume();

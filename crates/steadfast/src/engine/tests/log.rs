@@ -1,4 +1,4 @@
-//! The log of a volume that goes on for long, and that is full when the power goes.
+//! The log of a volume that runs for long, and a log that is full at a power cut.
 
 use alloc::format;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ fn make(volume: &TestVolume, name: &[u8]) -> InodeNumber {
         .inode
 }
 
-/// Points that change the same keys for ever fit one group, so the log never fills. What they free
-/// has to come back all the same, also where the mask has no `volume full`.
+/// Points that change the same keys for ever fit one group, so the log never fills. The blocks that
+/// they free must come back all the same, even if the mask has no `volume full`.
 #[test]
 fn overwriting_one_file_for_ever_does_not_use_up_the_volume() {
     let (_, volume) = volume(16 << 20, None);
@@ -53,8 +53,8 @@ fn overwriting_one_file_for_ever_does_not_use_up_the_volume() {
     }
 }
 
-/// In a full log the place behind the last record is that of the first. What a power cut has left
-/// of a record in the last group is destroyed at the mount, and nothing else.
+/// In a full log the place behind the last record is that of the first. The mount destroys what a
+/// power cut has left of a record in the last group, and nothing else.
 #[test]
 fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
     let (medium, volume) = volume(8 << 20, Some(68 << 10));
@@ -64,8 +64,8 @@ fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
         make(&volume, format!("file {made}").as_bytes());
         volume.transact().unwrap();
         made += 1;
-        // As if there had been no room when it began: then nobody writes the checkpoint that would
-        // empty the log.
+        // As if there had been no room when it began: then no operation writes the checkpoint that
+        // would empty the log.
         if let Some(frozen) = &mut volume.engine.working.lock().frozen {
             frozen.log_used = u64::MAX;
         }
@@ -73,7 +73,7 @@ fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
         let found = log::replay(&volume.engine.store, durable.log, durable.generation).unwrap();
         let last = found.places().last().unwrap();
         let full = found.blocks == volume.engine.working.lock().log.blocks();
-        // Its newest record goes on behind what is torn below.
+        // Its newest record extends behind the part torn below.
         if full && last.index > 1 && last.payload > 512 {
             break last;
         }
@@ -81,7 +81,7 @@ fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
     };
     let superblock = volume.engine.superblock().clone();
     drop(volume);
-    // The newest record was torn; the one before it is in the other block.
+    // The newest record is torn; the previous one is in the other block.
     let block_size = u64::from(superblock.block_size);
     let torn = (superblock.log.start.0 + last.block) * block_size + 512;
     medium.write(torn, &[0xa5; 512]).unwrap();

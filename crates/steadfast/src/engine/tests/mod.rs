@@ -1,5 +1,5 @@
-//! The engine under a plain ordered map: random batches, transaction points, rollbacks, reopening
-//! and power cuts.
+//! The engine compared with an ordered map: random batches, transaction points, rollbacks,
+//! reopening and power cuts.
 
 mod budget;
 mod budget_data;
@@ -260,8 +260,8 @@ fn reserve_and_release() {
     assert_eq!(again, count as u64);
 }
 
-/// Both copies of the newest metaroot are lost: the one before it must not go on with records that
-/// followed the newest.
+/// Both copies of the newest metaroot are lost. The previous metaroot must not continue with
+/// records that followed the newest one.
 #[test]
 fn records_do_not_continue_an_older_metaroot() {
     let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
@@ -291,9 +291,9 @@ fn records_do_not_continue_an_older_metaroot() {
     assert_eq!(contents(&volume), before);
 }
 
-/// A record has a key that came and went between two marks, and the removal of the last key of the
-/// leaf where it would be. With the leaf gone the way to the absent key leads to a neighbour that
-/// nobody has planned a copy of: such a volume could not be opened any more.
+/// A record removes a key that was made and removed between two marks. It also removes the last key
+/// of the leaf where that key would be. Without the leaf, the path to the absent key leads to a
+/// neighbour without a planned copy. Such a volume could not be opened any more.
 #[test]
 fn a_record_removes_a_key_that_is_not_there() {
     for gone in (0..40).step_by(2) {
@@ -305,7 +305,7 @@ fn a_record_removes_a_key_that_is_not_there() {
         volume.set_mask(TransactionMask::MANUAL).unwrap();
         let mut map = Map::new();
         for number in (0..40).step_by(2) {
-            // One a leaf.
+            // One key a leaf.
             apply(&volume, &mut map, &[(number, Some(250))], 1).unwrap();
         }
         volume.checkpoint().unwrap();
@@ -317,7 +317,7 @@ fn a_record_removes_a_key_that_is_not_there() {
         let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).expect("opens");
         assert!(volume.info().replayed_records > 0);
         assert_eq!(contents(&volume), map);
-        // And in one batch.
+        // The same in one batch.
         apply(&volume, &mut map, &[(2, None), (3, None), (5, None), (6, None), (7, None)], 1)
             .unwrap();
         assert_eq!(contents(&volume), map);

@@ -1,4 +1,4 @@
-//! Two writers of one volume, which no lock has kept apart.
+//! Two writers of one volume that no lock keeps apart.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -15,7 +15,7 @@ use crate::tools::check::{CheckOptions, check};
 use crate::types::{Generation, InodeNumber};
 use crate::volume::Volume;
 
-/// A disk that several machines reach.
+/// A disk that several machines can write to.
 #[derive(Clone)]
 struct Shared(Arc<MemoryMedium>);
 
@@ -60,12 +60,12 @@ impl Bench {
         Volume::open(self.medium.clone(), OpenOptions::default(), self.platform).unwrap()
     }
 
-    /// A moment later than any look holds.
+    /// Waits until the last check is no longer valid.
     fn wait(&self) {
         self.platform.advance_ms(2000);
     }
 
-    /// The volume, after the check has found nothing to object to.
+    /// Opens the volume after the checker found no damage.
     fn checked(&self) -> TestVolume {
         let report =
             check(&self.medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
@@ -94,12 +94,12 @@ fn assert_stopped<T: core::fmt::Debug>(result: Result<T>, volume: &TestVolume) {
         "{result:?}"
     );
     assert!(volume.info().poisoned.is_some());
-    // For good, and closing writes nothing.
+    // The volume stays read-only, and closing writes nothing.
     assert!(matches!(volume.transact(), Err(Error::Poisoned(_))));
     volume.close().unwrap();
 }
 
-/// The first point of one is what stops the other, before that has acknowledged any.
+/// The first transaction point of one writer stops the other before the other has acknowledged any.
 #[test]
 fn a_mark_of_another_stops_the_first_point() {
     let bench = Bench::new();
@@ -116,7 +116,7 @@ fn a_mark_of_another_stops_the_first_point() {
     assert!(has(&volume, "kept") && has(&volume, "more") && !has(&volume, "lost"));
 }
 
-/// So is its checkpoint, however short a time ago there was nothing to see.
+/// A checkpoint of another writer stops a checkpoint, even shortly after a check found nothing.
 #[test]
 fn a_checkpoint_of_another_stops_a_checkpoint_at_once() {
     let bench = Bench::new();
@@ -129,7 +129,7 @@ fn a_checkpoint_of_another_stops_a_checkpoint_at_once() {
     assert!(has(&bench.checked(), "kept"));
 }
 
-/// The change of the other comes between the nodes of a checkpoint and its metaroot.
+/// The change of the other writer falls between the nodes of a checkpoint and its metaroot.
 #[test]
 fn a_checkpoint_of_another_stops_the_last_step_of_one() {
     let bench = Bench::new();
@@ -141,15 +141,15 @@ fn a_checkpoint_of_another_stops_the_last_step_of_one() {
     }
     two.engine.checkpoint_step(u64::MAX).unwrap();
     let found = durable(&one);
-    // The other has not written where these nodes are: it changes no file.
+    // The other writer has not written over these nodes, because it changes no file.
     one.set_mask(TransactionMask::DEFAULT).unwrap();
     one.transact().unwrap();
     assert!(durable(&one) > found);
     assert_stopped(two.engine.checkpoint_step(u64::MAX), &two);
 }
 
-/// Who has not written for a while looks before it writes anything at all: the blocks that it takes
-/// for free may be in use.
+/// A writer that resumes after a pause checks before it writes anything: blocks that it takes for
+/// free may be in use.
 #[test]
 fn an_operation_looks_before_it_writes() {
     let bench = Bench::new();
@@ -167,8 +167,8 @@ fn an_operation_looks_before_it_writes() {
     assert!(found.iter().all(|byte| *byte == 7));
 }
 
-/// One that comes later goes on behind the records that it has found, while the first one still
-/// changes them: of the two at most one goes on, and what that one acknowledges is there.
+/// A later writer continues behind the records that it has found, while the first writer still
+/// changes them. At most one of the two goes on, and what that one acknowledges is there.
 #[test]
 fn of_two_that_take_turns_one_goes_on() {
     for before in 0..6 {
@@ -205,7 +205,7 @@ fn of_two_that_take_turns_one_goes_on() {
     }
 }
 
-/// A rollback returns to this writer's own last point, not to another's.
+/// A rollback returns to this writer's own last point, not to another writer's.
 #[test]
 fn a_rollback_returns_to_no_state_of_another() {
     let bench = Bench::new();
@@ -215,7 +215,7 @@ fn a_rollback_returns_to_no_state_of_another() {
     assert_stopped(two.rollback(), &two);
 }
 
-/// The volume was made anew below its writer.
+/// The volume was formatted again while its writer was open.
 #[test]
 fn a_volume_made_anew_is_left_alone() {
     let bench = Bench::new();
@@ -227,7 +227,7 @@ fn a_volume_made_anew_is_left_alone() {
     bench.checked();
 }
 
-/// Alone, with everything that moves the log and the metaroots, nobody is found.
+/// A lone writer that moves the log and the metaroots detects no other writer.
 #[test]
 fn who_is_alone_finds_nobody() {
     let bench = Bench::new();

@@ -1,5 +1,5 @@
-//! What is damaged beyond what a power cut can spoil: nobody goes on in an older state without
-//! having asked for it.
+//! Damage beyond what a power cut can cause: an older state is opened only if the caller asks for
+//! it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -37,8 +37,8 @@ fn recovering() -> OpenOptions {
     OpenOptions { recover: true, ..OpenOptions::default() }
 }
 
-/// A volume with the files `0`, `1`, … of which each is a transaction point in the log, as a power
-/// cut leaves it. Long points have a record of several blocks each, short ones share a group.
+/// A volume with the files `0`, `1`, … as a power cut leaves it. Each file is a transaction point
+/// in the log. Long points have a record of several blocks each; short ones share a group.
 fn sample(points: u8, long: bool) -> Vec<u8> {
     let medium = Arc::new(MemoryMedium::new(2 << 20, BLOCK as u32).unwrap());
     let options = FormatOptions {
@@ -62,7 +62,7 @@ fn sample(points: u8, long: bool) -> Vec<u8> {
 fn make(volume: &TestVolume, name: &[u8], long: bool) {
     let made = volume.create(ROOT, name, NewNode::Regular, 0o644, &Caller::default()).unwrap();
     if long {
-        // Nothing in it that could be packed.
+        // Data that does not compress.
         let value: Vec<u8> =
             (0..100u32).flat_map(|at| (at.wrapping_mul(0x9e37_79b9)).to_le_bytes()).collect();
         volume.set_xattr(made.inode, b"user.long", &value, SetXattrMode::Any).unwrap();
@@ -86,8 +86,8 @@ fn rot(bytes: &mut [u8], at: usize) {
     bytes[at] ^= 0x40;
 }
 
-/// Damage of which a power cut leaves nothing like it: whoever opens is told, and only who asks for
-/// it may write.
+/// Damage that no power cut causes: opening reports it, and only a caller that asks for it may
+/// write.
 fn is_told(bytes: &[u8], expected: impl Fn(NewerState) -> bool, kept: &[&[u8]], lost: &[&[u8]]) {
     let (medium, refused) = open(bytes, OpenOptions::default());
     let Err(Error::NewerStateLost(newer)) = refused else { panic!("{:?}", refused.err()) };
@@ -141,7 +141,7 @@ fn a_record_in_the_middle() {
     let records = records(&bytes);
     assert_eq!(records.len(), 6, "each has its own group");
     for at in [0, 2, 4] {
-        // The payload, the header, and all of it.
+        // Damages the payload, the header, and the whole record.
         for spoilt in [RECORD_HEADER + 5..RECORD_HEADER + 6, 3..30, 0..records[at].1] {
             let mut bytes = bytes.clone();
             bytes[records[at].0..][spoilt].iter_mut().for_each(|byte| *byte ^= 0xa5);
@@ -156,7 +156,7 @@ fn a_record_in_the_middle() {
 fn both_blocks_of_the_last_group() {
     let mut bytes = sample(5, false);
     let [(newest, _)] = records(&bytes)[..] else { panic!("one group") };
-    // The fifth one is in the first block again.
+    // The fifth record is in the first block again.
     let other = newest + BLOCK as usize;
     rot(&mut bytes, newest + RECORD_HEADER + 3);
     // Its last record may have been in flight.
@@ -167,11 +167,11 @@ fn both_blocks_of_the_last_group() {
     is_told(&bytes, told, &[b"before", b"durable"], &[b"0", b"4"]);
 }
 
-/// The content of a file is no record, wherever in the log it comes to lie.
+/// File content is never taken for a record, wherever in the log it lies.
 #[test]
 fn content_that_looks_like_a_record() {
     let medium = Arc::new(MemoryMedium::new(2 << 20, BLOCK as u32).unwrap());
-    // Nodes that keep a KiB of a file inline.
+    // Nodes large enough for 1 KiB of a file inline.
     let options = FormatOptions {
         block_size: BLOCK as u32,
         node_size: Some(4096),
@@ -189,7 +189,7 @@ fn content_that_looks_like_a_record() {
         let body = RecordBuilder::new(0).unwrap().body(BLOCK as usize).unwrap();
         let crc = |bytes: &[u8]| store.crc(bytes);
         let (forged, _) = body.finish(&far, 0, store.volume_id(), false, BLOCK as usize, crc);
-        // Without zeros around it, so that the record has it as it is.
+        // Without zeros around it, so that the record stores it unchanged.
         let full = |length: usize| (0..length).map(|at| (at * at / 7) as u8 | 1);
         let content: Vec<u8> =
             full(shift).chain(forged[..RECORD_HEADER].iter().copied()).chain(full(400)).collect();
@@ -207,7 +207,7 @@ fn content_that_looks_like_a_record() {
     assert!(kept_out > 0, "no block of a record began with it");
 }
 
-/// What a power cut leaves is no damage.
+/// The remains of a power cut are not damage.
 #[test]
 fn what_was_in_flight_is_not_missed() {
     let bytes = sample(4, true);
@@ -220,8 +220,8 @@ fn what_was_in_flight_is_not_missed() {
         assert_eq!(volume.newer_state_lost(), None);
         assert!(volume.lookup(ROOT, b"2").is_ok() && volume.lookup(ROOT, b"3").is_err());
     }
-    // The copy of the next metaroot that was being written, over an older one and where there was
-    // none.
+    // The copy of the next metaroot that was being written: over an older one, and in an empty
+    // place.
     let (_, volume) = open(&bytes, for_reading());
     let volume = volume.unwrap();
     let [first, second] = volume.engine.superblock().metaroot_offsets(volume.info().generation + 1);

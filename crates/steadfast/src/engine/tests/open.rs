@@ -1,5 +1,4 @@
-//! What a volume reads when it is opened is announced, so that a slow medium reads it at once and
-//! not one after the other.
+//! Opening announces its reads, so that a slow medium can do them together instead of one by one.
 
 use alloc::vec::Vec;
 use std::sync::Mutex;
@@ -14,7 +13,7 @@ use crate::volume::Volume;
 
 const ROOT: InodeNumber = InodeNumber::ROOT;
 
-/// Notes what is announced, and what is read without that.
+/// Records the announced ranges, and the reads outside them.
 struct Noting {
     medium: MemoryMedium,
     announced: Mutex<Vec<(u64, u64)>>,

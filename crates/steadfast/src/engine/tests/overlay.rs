@@ -1,4 +1,4 @@
-//! A volume that was opened and whose log is not replayed yet shows what it shows afterwards.
+//! A volume whose log is not replayed yet shows the same content as after the replay.
 
 use alloc::format;
 use alloc::vec;
@@ -23,8 +23,8 @@ const ROOT: InodeNumber = InodeNumber::ROOT;
 
 type Items = Vec<(Key, Vec<u8>)>;
 
-/// Everything that a record can hold, as readers see it; forwards, backwards and one by one must
-/// agree.
+/// Everything that a record can hold, as readers see it. Reading forwards, backwards and one by one
+/// must agree.
 fn items<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>) -> Items {
     let reader = volume.engine.reader().unwrap();
     let (mut forwards, mut backwards) = (Vec::new(), Vec::new());
@@ -54,7 +54,7 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// One change of some file or name.
+/// One random change of a file or name.
 fn change<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>, seed: &mut u64) {
     let name = |seed: &mut u64| format!("file {}", random(seed) % 40).into_bytes();
     let (one, other, length) = (name(seed), name(seed), random(seed) % 9000);
@@ -93,7 +93,7 @@ fn open(medium: &Arc<MemoryMedium>) -> Volume<Arc<MemoryMedium>, TestPlatform> {
     Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap()
 }
 
-/// A volume with a log; its content.
+/// Fills a volume that has a log. Returns its content.
 fn filled<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>, mut seed: u64) -> Items {
     for round in 0..150 {
         change(volume, &mut seed);
@@ -126,7 +126,8 @@ fn what_is_shown_does_not_depend_on_the_replay() {
         assert!(items(&volume) == expected, "seed {seed}: after the replay");
         drop(volume);
 
-        // Also where it is never replayed, or closed, rolled back or changed first of all.
+        // The content is also right if the log is never replayed, or if close, rollback or a change
+        // comes first.
         let volume = open(&medium);
         volume.rollback().unwrap();
         assert!(items(&volume) == expected, "seed {seed}: rolled back");
@@ -147,8 +148,8 @@ fn what_is_shown_does_not_depend_on_the_replay() {
     }
 }
 
-/// Whichever read of the replay fails: the change is refused, what is shown stays, and the next
-/// replay finds everything.
+/// Any read of the replay may fail: the change is refused, readers see the same content, and the
+/// next replay finds everything.
 #[test]
 fn a_replay_that_fails_changes_nothing() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
@@ -170,7 +171,7 @@ fn a_replay_that_fails_changes_nothing() {
         }
         failures += 1;
         assert!(items(&volume) == expected, "read {count}");
-        // The medium has recovered, and so does the volume.
+        // The medium recovers, and so does the volume.
         assert_eq!(volume.info().poisoned, None, "read {count}");
         volume.statistics().unwrap();
         assert!(items(&volume) == expected, "read {count}: replayed");

@@ -1,4 +1,4 @@
-//! Full volumes: what is still done on them, and how many transaction points that takes.
+//! Full volumes: which operations still succeed, and how many transaction points they need.
 
 use alloc::vec;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn points(volume: &TestVolume) -> u64 {
     volume.info().transaction_points
 }
 
-/// Appends until not even a block fits; how many bytes that were.
+/// Appends until not even a block fits. Returns the number of bytes.
 fn fill(volume: &TestVolume, inode: InodeNumber) -> u64 {
     let block = volume.engine.superblock().block_size as usize;
     let mut written = 0;
@@ -61,8 +61,8 @@ fn assert_clean(medium: &Arc<MemoryMedium>) {
     assert_eq!(report.damaged, 0, "{:#?}", report.findings);
 }
 
-/// Each failed append comes with a change that frees a node or two, as opening and closing a file
-/// does.
+/// Each failed append comes with a change that frees one or two nodes, as opening and closing a
+/// file does.
 #[test]
 fn what_finds_no_space_again_and_again_sets_no_points() {
     for (size, block_size) in VOLUMES {
@@ -73,7 +73,7 @@ fn what_finds_no_space_again_and_again_sets_no_points() {
         for length in [1usize, 3000, 1 << 20] {
             for round in 0..200 {
                 touch(&volume, inode, 0o600 + round % 8).unwrap();
-                // The last block may have room for a byte, and is replaced then.
+                // The last block may have room for a byte; it is then replaced.
                 let written = volume.append(inode, &vec![9; length + block_size as usize], false);
                 assert_eq!(written, Err(Error::NoSpace));
             }
@@ -89,12 +89,11 @@ fn what_finds_no_space_again_and_again_sets_no_points() {
     }
 }
 
-/// POSIX: after a successful posix_fallocate writes to the range do not fail for want of space; and
-/// a database that overwrites its pages goes on.
+/// POSIX: after a successful posix_fallocate, writes to the range do not fail for lack of space. A
+/// database that overwrites its pages must go on.
 #[test]
 fn a_full_volume_takes_rewrites_and_what_was_allocated() {
-    // The reserve of smaller volumes is just what removals need, or holds no map of blocks that are
-    // small.
+    // The reserve of smaller volumes is only what removals need; with small blocks it holds no map.
     for (size, block_size) in VOLUMES.into_iter().filter(|volume| volume.0 > 4 << 20) {
         let (medium, volume) = format(size, block_size);
         let block = u64::from(block_size);
@@ -111,7 +110,7 @@ fn a_full_volume_takes_rewrites_and_what_was_allocated() {
         for pieces in [1, 4, 16] {
             let piece = (pieces * block).min(size / 256);
             for (name, inode) in [("old", old), ("promised", promised)] {
-                // Single blocks here and there cut extents, and the map grows.
+                // Scattered single blocks cut extents, so the map grows.
                 let step = if pieces == 1 { 128 * block } else { piece };
                 for at in (0..length).step_by(step as usize) {
                     let written = volume.write(inode, at, &vec![2; piece as usize], false);
@@ -136,7 +135,7 @@ fn a_full_volume_takes_rewrites_and_what_was_allocated() {
     }
 }
 
-/// Removing a large file is background work, and what it frees waits for a transaction point.
+/// Removing a large file is background work, and its blocks wait for a transaction point.
 #[test]
 fn space_that_was_just_removed_can_be_taken() {
     for (size, block_size) in VOLUMES {
@@ -170,7 +169,8 @@ fn space_that_was_just_removed_can_be_taken() {
     }
 }
 
-/// What a write has reserved when it finds no space is free again: nothing leaks, however often.
+/// Blocks that a write has reserved are free again when it finds no space: repeated failures leak
+/// nothing.
 #[test]
 fn no_space_halfway_leaves_nothing_reserved() {
     for (size, block_size) in VOLUMES {
@@ -184,7 +184,7 @@ fn no_space_halfway_leaves_nothing_reserved() {
         let before = volume.statistics().unwrap();
         assert_eq!(before.blocks_reserved, 0);
         for _ in 0..20 {
-            // More than there is: it takes what is there before it finds no more.
+            // More than there is: the write takes all space before it fails.
             let most = vec![2; (before.blocks_free * block).min(1 << 20) as usize];
             assert_eq!(volume.append(inode, &most, false), Err(Error::NoSpace));
             let after = volume.statistics().unwrap();

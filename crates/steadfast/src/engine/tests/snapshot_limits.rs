@@ -1,4 +1,4 @@
-//! Snapshots where it is tight: full volumes, many snapshots, a log that was cut while a checkpoint
+//! Snapshots at their limits: full volumes, many snapshots, a log that was cut while a checkpoint
 //! was in flight.
 
 use alloc::vec;
@@ -116,7 +116,8 @@ fn births_of_the_log_are_not_above_the_working_generation() {
     assert_eq!(data, [1; 4096]);
 }
 
-/// Everything can be removed, in any order, while a snapshot holds it all and the volume is full.
+/// Everything can be removed, in any order, while a snapshot holds all of it and the volume is
+/// full.
 #[test]
 fn a_full_volume_under_a_snapshot_can_be_emptied() {
     for (length, size, block_size) in
@@ -149,7 +150,7 @@ fn a_full_volume_under_a_snapshot_can_be_emptied() {
         for name in volume.snapshots().unwrap() {
             volume.snapshot_delete(&name.name).unwrap();
         }
-        // Also without background work a writer gets what the snapshot held.
+        // A writer gets the blocks of the snapshot without background work too.
         fill(&volume, "last", length);
         while volume.background().unwrap() {}
         volume.checkpoint().unwrap();
@@ -158,8 +159,8 @@ fn a_full_volume_under_a_snapshot_can_be_emptied() {
     }
 }
 
-/// The blocks of a snapshot that was deleted count as used in the state of a later one. All that is
-/// free may be among them.
+/// The blocks of a snapshot that was deleted count as used in the state of a later one. All free
+/// blocks may be among them.
 #[test]
 fn a_full_volume_goes_back_past_deleted_snapshots() {
     let options =
@@ -193,7 +194,7 @@ fn a_full_volume_goes_back_past_deleted_snapshots() {
     assert!(volume.statistics().unwrap().blocks_available * 512 > free * 9 / 10);
 }
 
-/// Requests of the medium, and nodes read from it, for making a file: the median of some times.
+/// Medium requests and node reads for making a file: the median of several runs.
 fn cost(medium: &Arc<SimMedium>, volume: &Volume<Arc<SimMedium>, TestPlatform>) -> (u64, u64, u64) {
     let create = || {
         volume.create(ROOT, b"name", NewNode::Regular, 0o644, &Caller::default()).unwrap();
@@ -203,7 +204,7 @@ fn cost(medium: &Arc<SimMedium>, volume: &Volume<Arc<SimMedium>, TestPlatform>) 
         volume.checkpoint().unwrap();
         volume.checkpoint().unwrap();
     };
-    // The first rounds copy what the last snapshot holds.
+    // The first rounds copy the nodes that the last snapshot holds.
     for _ in 0..8 {
         create();
     }

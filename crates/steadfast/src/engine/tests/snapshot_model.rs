@@ -1,4 +1,4 @@
-//! Snapshots under a plain model: random files, transaction points, snapshots, deletions,
+//! Snapshots compared with a simple model: random files, transaction points, snapshots, deletions,
 //! rollbacks, and power cuts in the middle of any of them.
 
 use alloc::collections::BTreeMap;
@@ -25,7 +25,7 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 const ROOT: InodeNumber = InodeNumber::ROOT;
 
-/// What the volume should be.
+/// The expected state of the volume.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Model {
     files: Files,
@@ -66,7 +66,7 @@ fn step() -> impl Strategy<Value = (Step, Option<u8>)> {
         3 => Just(Step::Background),
         1 => any::<bool>().prop_map(|clean| Step::Reopen { clean }),
     ];
-    // After how many requests of this step the power fails.
+    // Number of requests of this step after which the power fails.
     (step, prop::option::weighted(0.15, 0u8..40))
 }
 
@@ -244,7 +244,7 @@ impl World {
         Ok(())
     }
 
-    /// Everything that the volume and its snapshots hold, as far as they can be listed.
+    /// Everything in the volume and its snapshots, as far as it can be listed.
     fn look(&self, volume: &TestVolume) -> Model {
         let snapshots = volume.snapshots().unwrap().into_iter().map(|snapshot| {
             let view = Volume::open_snapshot(
@@ -329,7 +329,7 @@ fn check_steps(
             world.assert_clean();
         } else {
             if cut.is_some() {
-                // The step was done before the power could fail.
+                // The step finished before the power could fail.
                 medium.disarm();
             }
             world.in_flight.clear();
@@ -337,14 +337,14 @@ fn check_steps(
                 Ok(()) => {}
                 Err(Error::InvalidArgument(_)) => {}
                 Err(Error::NoSpace) => {
-                    // The file may have been made, and long writes have steps.
+                    // The file may have been made, and a long write has several steps.
                     if let Step::Write { file, .. } | Step::Clone { to: file, .. } = &step {
                         let name = name_of(*file);
                         if let Some(found) = files_of(&volume).remove(&name) {
                             world.working.files.insert(name, found);
                         }
                     }
-                    // Room is made by a transaction point, and by what background work frees.
+                    // A transaction point and background work free space.
                     volume.checkpoint().unwrap();
                     world.acknowledge();
                     while volume.background().unwrap() {}
@@ -374,7 +374,7 @@ fn check_steps(
         volume.snapshot_delete(name).unwrap();
     }
     for name in world.working.files.keys() {
-        // With `volume full` masked out a full volume may want a transaction point in between.
+        // With `volume full` masked out, a full volume may need a transaction point in between.
         if volume.unlink(ROOT, name.as_bytes()) == Err(Error::NoSpace) {
             volume.checkpoint().unwrap();
             while volume.background().unwrap() {}
@@ -394,7 +394,7 @@ fn check_steps(
     assert_eq!((statistics.blocks_snapshots, volume.engine.working.lock().snapshots.keys), (0, 0));
 }
 
-/// Cases of each test; more by STEADFAST_CASES.
+/// Cases of each test; STEADFAST_CASES raises the number.
 fn cases() -> u32 {
     std::env::var("STEADFAST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40)
 }

@@ -182,7 +182,7 @@ fn differences_are_told_by_inode() {
         let back = differences(&volume, "b", Some("a"), limit);
         assert!(back.len() == 5 && back.iter().any(|change| change.inode == new && change.removed));
     }
-    // Many files and one change: few nodes are read.
+    // With many files and one change, few nodes are read.
     let before = volume.engine.store.cache_use();
     differences(&volume, "b", None, 100);
     let after = volume.engine.store.cache_use();
@@ -191,7 +191,7 @@ fn differences_are_told_by_inode() {
     assert_eq!(volume.snapshot_diff("c", None, InodeNumber(0), 1), Err(Error::NotFound));
 }
 
-/// Blocks of data that the volume uses, by the check, and shared-extent keys.
+/// Data blocks that the volume uses, as counted by the checker, and shared-extent keys.
 fn data_blocks(volume: &TestVolume, medium: &Medium) -> (u64, u64) {
     volume.checkpoint().unwrap();
     let report = report(medium);
@@ -222,11 +222,11 @@ fn clones_share_blocks_until_the_last_one_goes() {
     for name in ["0", "1", "2", "source"] {
         assert_eq!(get(&volume, name).unwrap(), data);
     }
-    // Each changes alone.
+    // Each copy changes alone.
     volume.write(copies[0], 512 * 10, &[9; 1024], false).unwrap();
     assert_eq!(data_blocks(&volume, &medium).0, 43);
     assert_eq!(get(&volume, "1").unwrap(), data);
-    // In a log record, and replayed.
+    // The clone is in a log record and is replayed.
     volume.unlink(InodeNumber::ROOT, b"source").unwrap();
     assert_eq!(volume.clone_range(copies[1], 512, copies[2], 512 * 30, 512 * 4), Ok(2048));
     volume.transact().unwrap();
@@ -270,7 +270,7 @@ fn clones_refuse_what_blocks_cannot_share() {
     assert_eq!(volume.clone_range(a, 0, InodeNumber::ROOT, 0, 0), Err(Error::IsADirectory));
     assert_eq!(volume.clone_range(a, 512, b, 512 * 20, 4488), Ok(4488));
     assert_eq!(get(&volume, "b").unwrap().len(), 512 * 20 + 4488);
-    // A file in the tree is copied, and what it lacks becomes a hole.
+    // A file in the tree is copied, and its missing part becomes a hole.
     let small = put(&volume, "small", b"tiny");
     let sparse = crate::fs::SetAttributes { size: Some(3000), ..Default::default() };
     volume.set_attributes(small, &sparse).unwrap();
@@ -281,7 +281,7 @@ fn clones_refuse_what_blocks_cannot_share() {
     data_blocks(&volume, &medium);
 }
 
-/// A dead block, a clone of it and a snapshot: each keeps it until the last goes.
+/// A dead block, a clone of it and a snapshot: each keeps the block until the last one is removed.
 #[test]
 fn clones_and_snapshots_share_the_same_blocks() {
     let medium = format(8 << 20, &small());
@@ -307,7 +307,7 @@ fn clones_and_snapshots_share_the_same_blocks() {
     assert_clean(&medium);
 }
 
-/// Superblock and metaroots were read once only.
+/// Superblock and metaroots used to be read only once.
 #[test]
 fn a_transient_fault_while_a_snapshot_is_opened_is_seen_by_nobody() {
     let medium = SimMedium::new(SimOptions::disk(4 << 20));

@@ -1,5 +1,5 @@
-//! Checkpoints in steps: what a step may write, that the volume goes on between them, and that no
-//! operation waits for a whole one where nobody does background work.
+//! Checkpoints in steps: what a step may write, that operations run between steps, and that no
+//! operation waits for a whole checkpoint without background work.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -39,8 +39,8 @@ fn formatted(log: u64) -> Arc<SimMedium> {
     medium
 }
 
-/// What flash is like: flushing costs nothing, and for each byte written it does `own` bytes of its
-/// own.
+/// A medium like flash: flushing costs nothing, and for each byte written it does `own` bytes of
+/// upkeep.
 struct Flashlike {
     sim: Arc<SimMedium>,
     own: u64,
@@ -97,7 +97,7 @@ fn frozen_nodes<M: Medium>(volume: &TestVolume<M>) -> Option<usize> {
     volume.engine.working.lock().frozen.as_ref().map(|frozen| frozen.nodes.len())
 }
 
-/// Commits one file after the other until a checkpoint begins; its nodes.
+/// Commits one file after the other until a checkpoint begins. Returns the number of its nodes.
 fn until_frozen<M: Medium>(volume: &TestVolume<M>, next: &mut u32) -> usize {
     loop {
         if let Some(nodes) = frozen_nodes(volume) {
@@ -130,7 +130,7 @@ fn a_step_writes_no_more_than_it_may_and_only_the_last_one_the_metaroot() {
     assert_eq!(steps, nodes.div_ceil(4), "two copies of each");
     assert!(volume.background_step(may).unwrap());
     assert_eq!((frozen_nodes(&volume), volume.info().generation), (None, generation + 1));
-    // However little a step may do, it does something.
+    // A step always makes progress, however small its bound is.
     until_frozen(&volume, &mut 10_000);
     while frozen_nodes(&volume).is_some() {
         assert!(volume.background_step(0).unwrap());
@@ -181,15 +181,15 @@ fn a_step_ends_when_the_medium_has_done_as_much_of_its_own() {
     while frozen_nodes(&volume) != Some(0) {
         let before = SimMedium::counters(&sim).bytes_written;
         assert!(volume.background_step(8 * NODE).unwrap());
-        // Behind the first node it has done as much, behind the second one more.
+        // After the first node the medium has done as much upkeep, after the second node more.
         assert!(SimMedium::counters(&sim).bytes_written - before <= 4 * NODE);
         steps += 1;
     }
     assert_eq!(steps, nodes.div_ceil(2));
 }
 
-/// Most blocks of the log in use while files all over the tree change and are synced; of how many;
-/// and checkpoints meanwhile.
+/// Changes and syncs files all over the tree. Returns the most log blocks in use, the size of the
+/// log, and the number of checkpoints meanwhile.
 fn most_of_the_log<M: Medium>(volume: &TestVolume<M>, background: bool) -> (u64, u64, u64) {
     let files = many_files(volume);
     let before = volume.activity().unwrap().checkpoints;
@@ -205,8 +205,8 @@ fn most_of_the_log<M: Medium>(volume: &TestVolume<M>, background: bool) -> (u64,
     (most, activity.log_size / 512, activity.checkpoints - before)
 }
 
-/// Where a mount should read little the log stays as short without background work as with it;
-/// elsewhere checkpoints are rarer.
+/// Where a mount should read little, the log stays as short without background work as with it. On
+/// other media checkpoints are rarer.
 #[test]
 fn a_log_stays_short_without_background_work() {
     let flashlike = || open(Flashlike { sim: formatted(64 << 10), own: 0 });
@@ -223,14 +223,14 @@ fn a_log_stays_short_without_background_work() {
     );
 }
 
-/// Files that fill many leaves, all durable and none of them dirty.
+/// Files that fill many leaves, all durable, with no dirty nodes.
 fn many_files<M: Medium>(volume: &TestVolume<M>) -> Vec<InodeNumber> {
     let files = (0..1200).map(|number| make(volume, number)).collect();
     volume.checkpoint().unwrap();
     files
 }
 
-/// Changes files all over the tree; the most bytes that one change with `after` writes.
+/// Changes files all over the tree. Returns the most bytes that one change with `after` writes.
 fn most_written<M: Medium>(
     medium: &SimMedium,
     volume: &TestVolume<M>,
@@ -248,10 +248,10 @@ fn most_written<M: Medium>(
     most
 }
 
-/// What an operation writes for itself: its data or record, and the metaroot of a checkpoint that
-/// it ends.
+/// Bytes that an operation writes for itself: its data or record, and the metaroot of a checkpoint
+/// that it ends.
 const OWN: u64 = 8 << 10;
-/// What it writes for others: 8 nodes, twice.
+/// Bytes that it writes for a checkpoint: 8 nodes, two copies each.
 const PAID: u64 = 8 * 2 * NODE;
 
 #[test]
@@ -275,7 +275,7 @@ fn memory_that_fills_up_makes_nobody_wait_for_all_of_it() {
         let (medium, volume) = volume(1 << 20);
         let files = many_files(&volume);
         volume.close().unwrap();
-        // About 300 nodes, of which half may be dirty before that is much.
+        // About 300 nodes; half of them may be dirty before the cache is crowded.
         let volume = open_with(medium.clone(), 230 << 10);
         let capacity = volume.engine.store.cache_use().capacity;
         let mut pinned = 0;

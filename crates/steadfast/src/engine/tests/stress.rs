@@ -1,5 +1,4 @@
-//! The engine where it is tight: few bitmaps in memory, full branches, no space, images that nobody
-//! has written.
+//! The engine at its limits: few bitmaps in memory, full branches, no space, and forged images.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -90,7 +89,7 @@ fn more_groups_than_fit_memory() {
     assert_clean(&medium);
 }
 
-/// New nodes that puts take, and what was planned for them.
+/// New nodes that puts take, and the number planned for them.
 fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
     let mut working = volume.engine.working.lock();
     let changes: Vec<PlannedChange> = puts
@@ -100,7 +99,7 @@ fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
     let roots = volume.engine.roots(&working);
     let mut plan = volume.engine.store.plan(&roots.working, working.generation, &changes).unwrap();
     let planned = plan.nodes;
-    // What is taken beyond the plan is to be counted; far beyond it the change fails.
+    // Nodes taken beyond the plan are counted here; far beyond it the change fails.
     plan.nodes += 20;
     volume.engine.prepare_change(&mut working, &roots, &plan, &[]).unwrap();
     let before = working.pool.len();
@@ -115,7 +114,7 @@ fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
     (planned, used as u64)
 }
 
-/// A change never takes more nodes than were set aside for it, also where many leaves below full
+/// A change never takes more nodes than were set aside for it, even if many leaves below full
 /// branches split at once.
 #[test]
 fn no_change_takes_more_nodes_than_planned() {
@@ -133,7 +132,7 @@ fn no_change_takes_more_nodes_than_planned() {
         let value_len_max = volume.engine.superblock().value_len_max() as u64;
         let spread = [20, 60, 150, 250, value_len_max][(round % 5) as usize];
         let shape = round / 5 % 4;
-        // Ascending: full leaves below full branches. Else: as they come.
+        // Ascending: full leaves below full branches. Otherwise: random fill.
         let count = if spread > 100 { 300 } else { 900 };
         let place = |seed: &mut u64, index: u64| match shape {
             0 => index * 1000,
@@ -191,7 +190,7 @@ fn a_full_volume_opens_after_a_power_cut() {
             }
         }
         volume.checkpoint().unwrap();
-        // Some room, so that one transaction can be about as large as a record.
+        // Frees some room, so that one transaction can be about as large as a record.
         volume
             .set_attributes(
                 fill,
@@ -207,7 +206,7 @@ fn a_full_volume_opens_after_a_power_cut() {
                 Err(Error::NoSpace) => break,
                 Err(error) => panic!("{error}"),
             }
-            // Each point a record as large as the log takes, until the log is half full.
+            // Each point is a record as large as the log takes, until the log is half full.
             let working = volume.engine.working.lock();
             let full = made.is_multiple_of(200) && working.log.used() < working.log.blocks() / 4;
             drop(working);
@@ -225,7 +224,7 @@ fn a_full_volume_opens_after_a_power_cut() {
     }
 }
 
-/// An earlier volume with the same uuid leaves no record that the new one would replay.
+/// A record of an earlier volume with the same uuid is never replayed on the new volume.
 #[test]
 fn format_forgets_the_log_of_an_earlier_volume() {
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
@@ -257,7 +256,7 @@ fn a_value_longer_than_a_node_in_the_log_is_damage() {
     assert!(matches!(opened.err(), Some(Error::CorruptMetadata { .. })));
 }
 
-/// Blocks that a reader still uses when they are freed come back, also in a group that was full
+/// Blocks that are freed while a reader still uses them come back, even in a group that was full
 /// meanwhile.
 #[test]
 fn pinned_blocks_come_back_after_the_reader() {
@@ -281,7 +280,7 @@ fn pinned_blocks_come_back_after_the_reader() {
         at
     };
     let (pin, pinned) = {
-        // Somewhere in the middle, where there are no nodes.
+        // In the middle, where there are no nodes.
         let reader = volume.engine.reader().unwrap();
         let found =
             reader.next(&Key::extent(file, 3000), &Key::extent(file, u64::MAX)).unwrap().unwrap();
@@ -298,7 +297,7 @@ fn pinned_blocks_come_back_after_the_reader() {
     assert!(more >= pinned, "{more} of {pinned} bytes came back");
 }
 
-/// Addresses set aside for a change that could have needed many nodes are not lost to data.
+/// Addresses set aside for a change that might have needed many nodes are returned to data.
 #[test]
 fn nodes_that_were_only_planned_go_back_to_data() {
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
@@ -320,7 +319,7 @@ fn nodes_that_were_only_planned_go_back_to_data() {
     assert!(free < 32, "{free} blocks are left");
 }
 
-/// Keys in no order, as hashed names are, leave nodes two thirds full.
+/// Keys in random order, as hashed names are, leave nodes two thirds full.
 #[test]
 fn random_keys_fill_the_nodes() {
     let options =
@@ -341,8 +340,8 @@ fn random_keys_fill_the_nodes() {
     }
 }
 
-/// When the first branch below another one goes, the next one takes its place, and with it keys
-/// that are lower than its own first key: leaves that split there must stay in order.
+/// When the first branch below another one is removed, the next branch takes its place. It then
+/// gets keys that are lower than its own first key. Leaves that split there must stay in order.
 #[test]
 fn keys_below_a_removed_branch_stay_in_order() {
     let options =
@@ -369,7 +368,7 @@ fn keys_below_a_removed_branch_stay_in_order() {
     change(&all, true);
     for removed in [40, 90, 200, 500, 1_000] {
         change(&all[..removed], false);
-        // From the top down, so that the lowest leaf splits again and again.
+        // From the top down, so that the lowest leaf splits repeatedly.
         let again: Vec<u64> = all[..removed].iter().rev().copied().collect();
         change(&again, true);
         volume.checkpoint().unwrap();

@@ -1,4 +1,4 @@
-//! Damage for tests of the check: changes of the working state that no operation makes.
+//! Damage for tests of the checker: changes of the working state that no operation makes.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::tree::PlannedChange;
 use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Puts or removes a key past all rules. The next checkpoint writes it.
+    /// Puts or removes a key without any checks. The next checkpoint writes it.
     pub(crate) fn tamper(&self, key: Key, value: Option<Vec<u8>>) {
         let mut working = self.engine.working.lock();
         let roots = self.engine.roots(&working);
@@ -28,10 +28,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         working.pending.set_overflow();
     }
 
-    /// Changes what the next metaroot says of snapshots.
+    /// Changes the snapshot counts of the next metaroot.
     pub(crate) fn tamper_counts(&self, change: impl FnOnce(&mut SnapshotCounts)) {
         let mut working = self.engine.working.lock();
-        // What waits is put into the list of the right snapshot.
+        // Waiting entries go into the list of the right snapshot first.
         while self.engine.flush_groups(&mut working).unwrap()
             || self.engine.flush_dead(&mut working).unwrap()
         {}

@@ -1,5 +1,5 @@
-//! What the medium says that it will never read, as flash and disks do of a unit that a power cut
-//! has interrupted.
+//! Units that the medium reports as permanently unreadable. Flash and disks do so for a unit that a
+//! power cut interrupted.
 
 use alloc::vec;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::options::{FormatOptions, OpenOptions};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// Data of the last record that can never be read: a power cut has interrupted it, and the record
-/// does not count, just as with data that does not match. Who knows that it was acknowledged says
-/// that it cannot be read.
+/// Data of the last record is permanently unreadable. At opening this means that a power cut
+/// interrupted the record, so it does not count, as with data that does not match. A rollback knows
+/// that the record was acknowledged and reports the read error.
 #[test]
 fn unreadable_data_of_the_last_record_counts_as_interrupted_at_opening_only() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
@@ -60,9 +60,9 @@ fn unreadable_data_of_the_last_record_counts_as_interrupted_at_opening_only() {
     assert_eq!(volume.lookup(InodeNumber::ROOT, b"file").err(), Some(Error::NotFound));
 }
 
-/// The padding behind a record and behind each metaroot, which a power cut can leave unreadable and
-/// a second one readable again, must not decide whether they count: what recovery passed over would
-/// come back.
+/// A power cut can leave the padding behind a record or a metaroot unreadable, and a second power
+/// cut can make it readable again. The padding must not decide whether they count; otherwise a
+/// state that recovery skipped would come back.
 #[test]
 fn unreadable_padding_decides_nothing() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
@@ -87,7 +87,7 @@ fn unreadable_padding_decides_nothing() {
     let generation = volume.info().generation;
     drop(volume);
     let structure = (STRUCTURE_SIZE as u64).next_multiple_of(unit);
-    // Both copies of a slot, or the good one answers for the bad one.
+    // Both copies of a slot; otherwise the good copy would answer for the bad one.
     let behind = |offset: u64| offset + structure..offset + superblock.cell_size();
     let slots = [0, 1].map(|slot| superblock.metaroot_offsets(slot).map(behind).to_vec());
     let last = record + block - unit..record + block;
@@ -105,8 +105,8 @@ fn unreadable_padding_decides_nothing() {
     }
 }
 
-/// A record that can never be read, with others behind it that were durable: opening fails with the
-/// medium's error, and goes on without them only where that is asked for.
+/// A record is permanently unreadable, and durable records follow it. Opening fails with the
+/// medium's error. It continues without these records only if the caller asks for that.
 #[test]
 fn an_unreadable_record_before_others_is_a_newer_state() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
@@ -120,7 +120,7 @@ fn an_unreadable_record_before_others_is_a_newer_state() {
         let made = volume
             .create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default())
             .unwrap();
-        // Longer than a block: no two of them share a group.
+        // Longer than a block, so that no two of them share a group.
         for at in 0..2 * block / 64 {
             volume.write(made.inode, at << 20, &[1; 64], false).unwrap();
         }

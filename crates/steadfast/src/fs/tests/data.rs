@@ -26,8 +26,8 @@ enum Step {
     Background,
 }
 
-/// Offsets and lengths around the places where something changes: block ends, the inline limit,
-/// large ones.
+/// Offsets and lengths near the points where behaviour changes: block ends, the inline limit, large
+/// values.
 fn position(unit: u64) -> impl Strategy<Value = u64> {
     prop_oneof![
         0..unit * 3,
@@ -55,7 +55,7 @@ fn step(unit: u64) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Bytes that are never zero and differ from write to write.
+/// Bytes that are never zero and differ between writes.
 fn pattern(seed: usize, length: usize) -> Vec<u8> {
     (0..length).map(|i| ((i * 7 + seed * 31) % 251 + 1) as u8).collect()
 }
@@ -73,7 +73,7 @@ fn zero(model: &mut [u8], from: u64, end: u64) {
     }
 }
 
-/// What seek must answer can be in units of blocks, so check only what any answer must fulfil.
+/// Seek may answer in units of blocks, so this checks only properties of every valid answer.
 fn check_seek(volume: &TestVolume, inode: InodeNumber, model: &[u8], offset: u64) {
     let size = model.len() as u64;
     let non_zero =
@@ -183,7 +183,7 @@ fn check_geometry(block_size: u32, node_size: u32, steps: &[Step]) {
     run(&volume, inode, steps);
     volume.assert_clean();
     volume.unlink(ROOT, b"f").unwrap();
-    // Bitmaps of groups that were touched stay in the tree: a few nodes, kept twice.
+    // Bitmaps of changed groups stay in the tree: a few nodes, two copies each.
     let (after, nodes) = (volume.free_blocks(), 8 * u64::from(node_size / block_size));
     assert!(after + 2 * nodes >= before, "blocks leaked: {before} before, {after} after");
 }
@@ -272,7 +272,7 @@ fn large_truncations_go_on_in_the_background() {
     };
     let after = set(700);
     assert!(after.allocated > 1024 && after.shrinking, "more extents than one batch removes");
-    // Growing finishes what is left first, so nothing of the old data shows.
+    // Growing first finishes the truncation, so no old data becomes visible.
     set(2 << 20);
     let contents = volume.contents(inode);
     assert!(
@@ -339,7 +339,7 @@ fn a_full_volume_refuses_and_can_be_cleared() {
     assert_eq!(volume.attributes(inode).unwrap().size, written as u64 * 65536, "nothing half done");
     let mode = AllocateMode::Allocate { keep_size: false };
     assert_eq!(volume.allocate(inode, 1 << 30, 1 << 30, mode), Err(Error::NoSpace));
-    // Fill the rest with small files as well.
+    // Fills the rest with small files.
     let mut files = 0;
     while volume
         .create(
@@ -374,7 +374,8 @@ fn a_full_volume_refuses_and_can_be_cleared() {
 fn ranges_in_many_pieces_are_written_in_steps() {
     let volume = volume(8 << 20, 512, 512);
     let f = volume.make("f", NewNode::Regular).inode;
-    // Old extents in more pieces than a batch replaces: data, holes and allocated blocks in turn.
+    // Old extents in more pieces than a batch replaces: alternating data, holes and allocated
+    // blocks.
     for block in (0..600u64).step_by(3) {
         volume.write(f, block * 512, &pattern(block as usize, 512), false).unwrap();
         let mode = AllocateMode::Allocate { keep_size: true };

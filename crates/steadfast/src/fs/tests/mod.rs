@@ -38,18 +38,18 @@ pub(super) fn volume(size: u64, block_size: u32, node_size: u32) -> TestVolume {
     Volume::open(medium, OpenOptions::default(), platform).expect("open")
 }
 
-/// A volume as most users have it.
+/// A volume with typical parameters.
 pub(super) fn plain() -> TestVolume {
     volume(64 << 20, 4096, 4096)
 }
 
 impl TestVolume {
-    /// Creates something in the root.
+    /// Creates an inode in the root directory.
     pub(super) fn make(&self, name: &str, node: NewNode<'_>) -> Attributes {
         self.make_in(ROOT, name, node)
     }
 
-    /// Creates something as root with usual permissions.
+    /// Creates an inode as root with usual permissions.
     pub(super) fn make_in(
         &self,
         directory: InodeNumber,
@@ -60,7 +60,7 @@ impl TestVolume {
         self.create(directory, name.as_bytes(), node, permissions, &Caller::default()).expect(name)
     }
 
-    /// All bytes of a file.
+    /// Reads all bytes of a file.
     pub(super) fn contents(&self, inode: InodeNumber) -> Vec<u8> {
         let size = self.attributes(inode).expect("attributes").size as usize;
         let mut bytes = alloc::vec![0xaa; size + 10];
@@ -74,7 +74,7 @@ impl TestVolume {
         while self.reclaim_step().expect("reclaim") {}
     }
 
-    /// Everything on the medium fits together.
+    /// Checks that everything on the medium is consistent.
     pub(super) fn assert_clean(&self) {
         self.transact().expect("transact");
         let options = CheckOptions::default();
@@ -82,7 +82,7 @@ impl TestVolume {
         assert!(report.is_clean(), "{:?}", report.findings);
     }
 
-    /// Free blocks once everything freed has come back.
+    /// Free blocks after all freed blocks are reusable.
     pub(super) fn free_blocks(&self) -> u64 {
         self.settle_orphans();
         self.checkpoint().expect("checkpoint");

@@ -235,7 +235,7 @@ fn rename_modes() {
     assert_eq!(volume.lookup(d, b"..").unwrap().inode, ROOT);
     volume.rename(ROOT, b"f", ROOT, b"a", RenameMode::Exchange).unwrap();
     assert_eq!(volume.lookup(ROOT, b"a").unwrap().inode, d);
-    // Two names of one inode are left alone.
+    // Renaming between two names of one inode changes nothing.
     volume.link(f, ROOT, b"g").unwrap();
     volume.rename(ROOT, b"g", a, b"d", RenameMode::Replace).unwrap();
     assert_eq!(
@@ -277,7 +277,7 @@ fn rename_leaves_a_whiteout() {
     whiteout(ROOT, "a");
     assert_eq!((links(&volume, ROOT), links(&volume, d)), (3, 3));
     assert_eq!(volume.lookup(a, b"..").unwrap().inode, d);
-    // Onto a file, which is gone, and back over a whiteout, which is gone then.
+    // Over a file, which is removed, and back over a whiteout, which is removed then.
     volume.rename(ROOT, b"f", a, b"old", replacing).unwrap();
     whiteout(ROOT, "f");
     assert_eq!(
@@ -286,7 +286,7 @@ fn rename_leaves_a_whiteout() {
     );
     volume.rename(a, b"old", ROOT, b"f", RenameMode::Replace).unwrap();
     assert_eq!(volume.lookup(ROOT, b"f").unwrap().inode, f);
-    // Within one directory, and where nothing is to be done.
+    // Within one directory, and with nothing to do.
     volume.rename(ROOT, b"f", ROOT, b"g", careful).unwrap();
     whiteout(ROOT, "f");
     volume.link(f, ROOT, b"h").unwrap();

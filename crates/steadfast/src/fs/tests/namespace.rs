@@ -1,4 +1,5 @@
-//! Random operations on names over a keyspace in memory, against a plain model; after each one the keys are checked against each other.
+//! Random operations on names over a keyspace in memory, against a plain model; after each one the
+//! keys are checked against each other.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -21,7 +22,7 @@ use crate::fs::tx::Tx;
 use crate::fs::{create, link};
 use crate::types::InodeNumber;
 
-/// Where something is: the index of a directory among those that exist, and a name.
+/// A place: the index of an existing directory, and a name.
 type At = (usize, u8);
 
 #[derive(Debug, Clone)]
@@ -57,11 +58,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What should be there.
+/// The expected state.
 struct Model {
     entries: BTreeMap<(InodeNumber, String), InodeNumber>,
     kinds: BTreeMap<InodeNumber, FileKind>,
-    /// Made without a name and never given one.
+    /// Made without a name and not named since.
     unnamed: BTreeSet<InodeNumber>,
     acquired: BTreeSet<InodeNumber>,
 }
@@ -117,7 +118,7 @@ impl Model {
         }
     }
 
-    /// Forgets what nothing holds any more.
+    /// Drops inodes without a name that are not open.
     fn collect(&mut self) {
         let gone: Vec<_> = self
             .kinds
@@ -324,7 +325,7 @@ impl World {
             }
             Step::Reclaim => self.reclaim(),
         }
-        // What is not open and small goes at once; the rest waits for the background.
+        // A small inode that is not open is deleted at once; the rest waits for background work.
         if !matches!(step, Step::Release(_)) {
             self.model.collect();
         } else {

@@ -121,7 +121,7 @@ fn default_acls_are_inherited() {
         .create(d, b"g", NewNode::Regular, 0o666, &Caller { umask: 0o022, ..caller })
         .unwrap();
     assert_eq!(plain.permissions, 0o644);
-    // A minimal default ACL needs no access ACL on what is made.
+    // With a minimal default ACL, new inodes need no access ACL.
     let minimal = encode_for_tests(&[(1, 7, NONE), (4, 5, NONE), (0x20, 1, NONE)]);
     volume.set_xattr(d, b"system.posix_acl_default", &minimal, SetXattrMode::Any).unwrap();
     let made = volume.create(d, b"h", NewNode::Regular, 0o777, &caller).unwrap();

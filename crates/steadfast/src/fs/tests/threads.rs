@@ -35,7 +35,8 @@ fn writers_of_names_and_data_beside_readers_and_commits() {
                 }
             });
         }
-        // One writes the whole file in one call; everybody else sees one of the versions.
+        // One thread writes the whole file in one call; every other thread sees one of the
+        // versions.
         scope.spawn(|| {
             for version in 1..200u8 {
                 volume.write(shared, 0, &vec![version; 100_000], false).unwrap();

@@ -1,4 +1,4 @@
-//! Whether inodes, entries, extents and orphans fit together.
+//! Checks that inodes, entries, extents and orphans are consistent.
 
 use alloc::format;
 use alloc::vec;
@@ -24,20 +24,19 @@ use crate::volume::Volume;
 /// Bytes of data read at once.
 const READ_SIZE: usize = 1 << 20;
 
-/// Steps up the tree that looking for circles takes at most, on a volume that is damaged in any
-/// case.
+/// Limit of the steps up the tree in the search for cycles, on a volume that is damaged anyway.
 const CIRCLE_STEPS: u64 = 1 << 20;
 
-/// What is known of one inode.
+/// Facts known of one inode.
 struct Known {
     kind: FileKind,
     links: u32,
     entries: u64,
     parent: InodeNumber,
     truncating: bool,
-    /// Names that lead here.
+    /// Number of names that lead here.
     names: u64,
-    /// The directory of the last name that was seen.
+    /// The directory of the last name found.
     named_in: InodeNumber,
     /// Entries seen in this directory, and directories among them.
     entries_seen: u64,
@@ -66,14 +65,14 @@ struct Current {
     xattrs: bool,
 }
 
-/// Bad granules of an extent that lie together are one finding.
+/// Adjacent bad granules of an extent are one finding.
 struct BadData<'a> {
     inode: InodeNumber,
     block_size: usize,
     /// Block of the file with which the extent begins.
     index: u64,
     extent: &'a Extent,
-    /// Bytes from the start of the extent, none where they are equal.
+    /// Bytes from the start of the extent; none if both are equal.
     from: usize,
     to: usize,
 }
@@ -119,7 +118,7 @@ pub(super) struct Files<'a, M: Medium, P: Platform> {
     read_data: bool,
     inodes: HashMap<InodeNumber, Known>,
     current: Option<Current>,
-    /// Things that may be named before the inode was visited.
+    /// References that may occur before the inode is visited.
     names: Vec<Name>,
     orphans: Vec<InodeNumber>,
     highest: u64,
@@ -335,15 +334,14 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         let number = current.number.0;
         let inode = &current.inode;
         let at = || At::inode(current.number);
-        // Where keys are lost the extents that are left cannot add up, and the loss is reported
-        // already.
+        // With lost keys the remaining extents cannot add up, and the loss is reported already.
         if inode.blocks != current.blocks && !reporter.tree_damaged {
             let text =
                 format!("inode {number} counts {} blocks and has {}", inode.blocks, current.blocks);
             reporter.damaged_at(at().remedy(Remedy::Blocks(current.blocks)), text);
         }
         if inode.has(FLAG_RECLAIMING) {
-            // Its other keys are going in steps, in any order.
+            // Its other keys are being removed in steps, in any order.
             return;
         }
         let regular = inode.kind == FileKind::Regular;
@@ -385,7 +383,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         Ok(())
     }
 
-    /// Compares references with what they refer to, once everything has been visited.
+    /// Compares references with their targets, after everything has been visited.
     pub fn finish(&mut self, inodes: u64, next_inode: u64, reporter: &mut Reporter<'_>) {
         self.end_inode(reporter);
         for Name { inode, directory, kind, .. } in &self.names {
@@ -443,8 +441,8 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
     }
 
-    /// Ends the last inode where [`finish`](Self::finish) is not called, and looks up the paths of
-    /// what was found. `root` is the tree that was visited.
+    /// Ends the last inode if [`finish`](Self::finish) is not called, and looks up the paths of the
+    /// findings. `root` is the tree that was visited.
     pub fn locate(&mut self, root: &Root, reporter: &mut Reporter<'_>) {
         self.end_inode(reporter);
         if reporter.has_places() {
@@ -453,8 +451,8 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
     }
 
-    /// No directory is below itself. Only one with a name too many can be, or one that does not
-    /// lead to the root, which [`check_reachable`](Self::check_reachable) finds.
+    /// Checks that no directory is below itself. Only a directory with an extra name can be, or one
+    /// that does not lead to the root; [`check_reachable`](Self::check_reachable) finds the latter.
     fn check_circles(&self, reporter: &mut Reporter<'_>) {
         let mut steps = CIRCLE_STEPS;
         for Name { inode, directory, .. } in &self.names {
@@ -477,7 +475,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
         }
     }
 
-    /// Every directory with a name leads to the root through its parents.
+    /// Checks that every directory with a name leads to the root through its parents.
     fn check_reachable(&self, numbers: &[InodeNumber], reporter: &mut Reporter<'_>) {
         let mut reached: HashMap<InodeNumber, bool> = HashMap::new();
         reached.insert(InodeNumber::ROOT, true);
@@ -499,7 +497,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
                 if known.kind != FileKind::Directory || known.names == 0 {
                     break;
                 }
-                // Until the way is known to be good it counts as bad, so that a circle ends here.
+                // Until the path is known to be good it counts as bad, so that a cycle ends here.
                 reached.insert(at, false);
                 path.push(at);
                 at = known.named_in;
@@ -563,8 +561,8 @@ fn check_links(number: InodeNumber, known: &Known, reporter: &mut Reporter<'_>) 
             );
         }
     } else if u64::from(known.links) != known.names {
-        // Without a name, or with a name though it says that it is removed: one of the two is
-        // wrong, and which one is not told.
+        // It has no name, or it has a name although it says that it is removed. One of the two is
+        // wrong, and nothing tells which.
         let links = u32::try_from(known.names).ok().filter(|names| *names > 0 && known.links > 0);
         reporter.damaged_at(
             at().remedy(links.map_or(Remedy::None, Remedy::Links)),

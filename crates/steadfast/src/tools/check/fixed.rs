@@ -1,4 +1,4 @@
-//! What has a fixed place: the copies of superblock and metaroot, and the intent log.
+//! Structures with a fixed place: the copies of superblock and metaroot, and the intent log.
 
 use alloc::format;
 
@@ -35,7 +35,7 @@ pub(super) fn check_superblocks<M: Medium, P: Platform>(
     }
 }
 
-/// Reports bad copies of the newest metaroot and a slot that holds nothing valid.
+/// Reports bad copies of the newest metaroot and a slot without a valid metaroot.
 pub(super) fn check_metaroots<M: Medium, P: Platform>(
     medium: &M,
     superblock: &Superblock,
@@ -73,8 +73,8 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
         return;
     }
     for (offset, copy) in offsets.into_iter().zip(&copies) {
-        // A power cut leaves a copy that is older, or blank still, but where units are small also a
-        // torn one.
+        // A power cut leaves a copy that is older or still blank. Only with small units does it
+        // leave a torn one.
         if *copy == SlotCopy::Invalid && medium.geometry().atomic_unit as usize >= STRUCTURE_SIZE {
             let text = format!("one copy of metaroot slot {other} is damaged, at byte {offset}");
             reporter
@@ -83,9 +83,8 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
     }
 }
 
-/// Reports a gap in the intent log: records that were acknowledged and cannot be reached any more.
-/// (Damage to the very last record cannot be told from a record that a power cut has torn, which is
-/// no damage.)
+/// Reports a gap in the intent log: acknowledged records that can no longer be reached. Damage to
+/// the very last record looks like a record that a power cut has torn, which is no damage.
 pub(super) fn check_log<M: Medium, P: Platform>(
     volume: &Volume<M, P>,
     metaroot: &Metaroot,

@@ -1,10 +1,10 @@
 //! Offline verification of a whole volume: every copy of every node, every data checksum, every
 //! reference and count.
 //!
-//! The check itself reads only; [`repair()`] writes what needs no guess. The check looks at two
-//! states: the durable one (newest metaroot), whose nodes and allocation bitmaps are on the medium,
-//! and the one that opening reaches, which adds the intent log. Where the log is empty they are the
-//! same, and one pass serves for both.
+//! The check itself only reads; [`repair()`] writes fixes that need no guess. The check covers two
+//! states. One is the durable state (newest metaroot), whose nodes and allocation bitmaps are on
+//! the medium. The other is the state that opening reaches, which adds the intent log. With an
+//! empty log they are the same, and one pass serves for both.
 
 mod files;
 mod fixed;
@@ -37,10 +37,10 @@ use snapshots::{Data, Directory, Nodes};
 use usage::Usage;
 use walk::{Copies, walk};
 
-/// Verifies the volume on `medium`. `progress` is called now and then.
+/// Verifies the volume on `medium`. `progress` is called repeatedly.
 ///
 /// # Errors
-/// Where the volume cannot be found at all: no superblock, no metaroot, or parameters that this
+/// Only if the volume cannot be found at all: no superblock, no metaroot, or parameters that this
 /// version does not know. Damage inside it is no error: it is in the report.
 pub fn check<M: Medium, P: Platform>(
     medium: &M,
@@ -88,8 +88,8 @@ pub fn check<M: Medium, P: Platform>(
     reporter.finish()
 }
 
-/// The superblock, and whether a copy is bad. The second copy of a volume that is smaller than its
-/// medium is not at the end of that, where opening looks.
+/// The superblock, and whether a copy is bad. If a volume is smaller than its medium, its second
+/// copy is not at the end of the medium, where opening searches.
 fn find_superblock<M: Medium, P: Platform>(medium: &M, platform: &P) -> Result<(Superblock, bool)> {
     match Superblock::read(&medium, platform) {
         Err(error @ (Error::NotSteadfast | Error::SuperblockDamaged)) => {
@@ -99,8 +99,8 @@ fn find_superblock<M: Medium, P: Platform>(medium: &M, platform: &P) -> Result<(
     }
 }
 
-/// Verifies the state of the newest metaroot: nodes in all copies, allocation, and (where no log is
-/// to be replayed) files.
+/// Verifies the state of the newest metaroot: nodes in all copies, allocation, and files (if there
+/// is no log to replay).
 fn check_durable<M: Medium, P: Platform>(
     volume: &Volume<M, P>,
     superblock: &Superblock,
@@ -146,7 +146,7 @@ fn check_durable<M: Medium, P: Platform>(
     });
     reporter.report.nodes = nodes;
     if reporter.tree_damaged {
-        // With keys missing counts cannot add up, and what is lost has been said.
+        // With missing keys counts cannot add up, and the loss is reported already.
         files.locate(durable, reporter);
         return;
     }
@@ -156,11 +156,11 @@ fn check_durable<M: Medium, P: Platform>(
     }
     usage.compare(metaroot.used_blocks, reporter);
     usage.compare_references(metaroot.snapshots.shared_extents, reporter);
-    // Behind a log the data of this tree is not looked at: what the records have freed may be gone.
-    // What a snapshot holds, too, has to be there.
+    // With a log the data of this tree is not read, because blocks that the records have freed may
+    // be overwritten. Blocks that a snapshot holds too must be there.
     let data = options.data.then_some(Data { files: &files, shared_too: replayed });
     directory.verify(store, metaroot, &mut seen, &mut usage, data.as_ref(), reporter);
-    // What snapshots have lost makes nothing of the live state uncertain.
+    // Losses in snapshots make nothing of the live state uncertain.
     reporter.tree_damaged = false;
     if !replayed {
         files.finish(metaroot.inodes, metaroot.next_inode, reporter);

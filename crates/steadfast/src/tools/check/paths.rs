@@ -1,4 +1,4 @@
-//! Paths of what was found to be damaged, as far as names can still be read.
+//! Paths of damaged files and directories, as far as names can still be read.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -15,10 +15,10 @@ use crate::tools::check::report::{At, PATHS_MAX};
 use crate::tree::Store;
 use crate::types::InodeNumber;
 
-/// Directories above one another that are followed; a circle ends here, too.
+/// Limit of the directory levels that are followed; it also ends a cycle.
 const DEPTH_MAX: usize = 4096;
 
-/// Where each inode is named.
+/// Place of each inode's name.
 pub(super) struct Names<'a, M: Medium, P: Platform> {
     store: &'a Store<M, P>,
     root: &'a Root,
@@ -35,7 +35,7 @@ impl<'a, M: Medium, P: Platform> Names<'a, M, P> {
         Names { store, root, named }
     }
 
-    /// Paths of what a finding is about, and how many there are beyond those.
+    /// Paths affected by a finding, and the number of further ones.
     pub fn affected(&self, at: &At) -> (Vec<Vec<u8>>, u64) {
         if let Some(inode) = at.inode {
             return (self.path(inode).into_iter().collect(), 0);
@@ -53,8 +53,8 @@ impl<'a, M: Medium, P: Platform> Names<'a, M, P> {
         (paths.collect(), more)
     }
 
-    /// The path from the root; from `<directory N>` where the way up is lost; `None` where there is
-    /// no name at all.
+    /// The path from the root, or from `<directory N>` if the path to the root is lost; `None` if
+    /// there is no name at all.
     fn path(&self, inode: InodeNumber) -> Option<Vec<u8>> {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         let mut at = inode;

@@ -1,14 +1,13 @@
-//! Repair: what a check has found and what needs no guess is put right.
+//! Repair: fixes findings of a check that need no guess.
 //!
-//! - A bad copy is written again where the other one is good: a pass of the [scrub](crate::tools::scrub)
+//! - A bad copy is rewritten if the other one is good: a pass of the [scrub](crate::tools::scrub)
 //!   does that.
-//! - A count, a parent or an orphan record that contradicts what it counts is set to what is there;
-//!   but only where nothing else is wrong with the structure. With keys missing, what is there is
-//!   not what was there.
-//! - Everything else stays as it is. Where there is nothing to do nothing is written.
+//! - A count, a parent or an orphan record that contradicts the facts is corrected, but only if the
+//!   structure has no other damage. With missing keys, the facts on the medium are incomplete.
+//! - Everything else stays unchanged. If there is nothing to do, nothing is written.
 //!
-//! A repair is made of ordinary transactions and of copies that no power cut spoils on both sides,
-//! so it can be interrupted at any moment and begun again.
+//! A repair consists of ordinary transactions, and of copies of which no power cut spoils both. So
+//! it can be interrupted at any moment and started again.
 
 use alloc::vec::Vec;
 
@@ -28,26 +27,26 @@ use crate::tools::scrub::Scrub;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// What a repair has found and done.
+/// Findings and results of a repair.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// What was wrong before.
+    /// The findings before.
     pub before: CheckReport,
-    /// What is wrong now: what cannot be repaired without a guess.
+    /// The remaining findings: those that cannot be repaired without a guess.
     pub after: CheckReport,
-    /// Copies that were written again.
+    /// Copies that were rewritten.
     pub copies: u64,
-    /// Counts, parents and orphan records that were set.
+    /// Counts, parents and orphan records that were corrected.
     pub counts: u64,
 }
 
 impl RepairReport {
-    /// Whether something was written.
+    /// Whether anything was written.
     pub fn changed(&self) -> bool {
         self.copies + self.counts > 0
     }
 
-    /// What was wrong and is not any more.
+    /// The findings that were repaired.
     pub fn repaired(&self) -> impl Iterator<Item = &Finding> {
         let left =
             |finding: &&Finding| !self.after.findings.iter().any(|left| left.text == finding.text);
@@ -56,7 +55,7 @@ impl RepairReport {
 }
 
 /// Checks the volume on `medium`, repairs what is safe, and checks again what was changed.
-/// `progress` is of the checks.
+/// `progress` reports the progress of the checks.
 ///
 /// # Errors
 /// As [`check`]; those of opening the volume for writing and of writing. The volume is then as
@@ -82,7 +81,7 @@ pub fn repair<M: Medium, P: Platform>(
     };
     let opened = Volume::open_found(medium, open_options, platform, found);
     let volume = match opened.and_then(|volume| volume.engine.catch_up().map(|()| volume)) {
-        // What opening needs is lost: the check has said so.
+        // Something that opening needs is lost; the check has reported it.
         Err(Error::NewerStateLost(_) | Error::CorruptMetadata { .. }) => {
             return Ok(RepairReport { after: before.clone(), before, ..RepairReport::default() });
         }
@@ -113,8 +112,8 @@ pub fn repair<M: Medium, P: Platform>(
     Ok(RepairReport { counts: fixes.len() as u64, copies, before, after })
 }
 
-/// The findings whose right value is derivable: none where the structure has damage of another
-/// kind, or where there are more findings than are kept, so that nobody knows.
+/// The findings whose right value is derivable. It is empty if the structure has damage of another
+/// kind. It is also empty if there are more findings than are kept, because the others are unknown.
 fn fixes(report: &CheckReport) -> Vec<Finding> {
     let all_known = report.findings.len() as u64 == report.damaged + report.degraded;
     let guess = report.findings.iter().any(|finding| finding.remedy == Remedy::None);

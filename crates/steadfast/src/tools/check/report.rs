@@ -1,4 +1,4 @@
-//! What a check is asked and what it answers.
+//! Options and results of a check.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::format::key::Key;
 use crate::types::{BlockAddress, InodeNumber};
 
-/// Findings that are kept; more are only counted.
+/// Limit of the findings that are kept; further ones are only counted.
 const FINDINGS_MAX: usize = 1000;
 /// Paths named in one finding.
 pub const PATHS_MAX: usize = 8;
@@ -32,34 +32,33 @@ impl Default for CheckOptions {
     }
 }
 
-/// How far a check is, in blocks.
+/// Progress of a check, in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckProgress {
     /// Blocks verified.
     pub done: u64,
-    /// Blocks in use: about as many as will be verified.
+    /// Blocks in use: approximately the number that will be verified.
     pub total: u64,
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing is lost, but a second copy is not there.
+    /// Nothing is lost, but a second copy is missing.
     Degraded,
-    /// Something cannot be read, or contradicts itself.
+    /// Something is unreadable or contradicts itself.
     Damaged,
 }
 
-/// What can be done about a finding without a guess.
+/// The fix for a finding that needs no guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Remedy {
-    /// Nothing: what is right cannot be derived from what is left.
+    /// None: the right value cannot be derived from what is left.
     #[default]
     None,
-    /// Nothing either, but only the content of a file is lost: references and counts do not depend
-    /// on it.
+    /// None either, but only file content is lost: references and counts do not depend on it.
     Data,
-    /// The other copy is good: write the bad one again.
+    /// The other copy is good: rewrite the bad one.
     Copy,
     /// The inode has this number of links.
     Links(u32),
@@ -67,33 +66,32 @@ pub enum Remedy {
     Entries(u64),
     /// The extents of the inode have this number of blocks.
     Blocks(u64),
-    /// The directory is in this one.
+    /// This is the parent of the directory.
     Parent(InodeNumber),
-    /// The inode is removed, or being truncated, and needs the record that says so.
+    /// The inode is removed, or being truncated, and needs an orphan record.
     AddOrphan,
-    /// Such a record of this inode has no reason to be there.
+    /// This inode has an orphan record without a reason.
     DropOrphan(InodeNumber),
 }
 
-/// One thing that is wrong. [`Display`](fmt::Display) gives it in one line with what it affects.
+/// One problem. [`Display`](fmt::Display) shows it in one line with what it affects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What is wrong where, in one line, without [`paths`](Self::paths).
+    /// The problem and its place, in one line, without [`paths`](Self::paths).
     pub text: String,
-    /// First bad block on the medium, where it is in one place.
+    /// First bad block on the medium, if the problem is in one place.
     pub block: Option<BlockAddress>,
-    /// The file or directory that is affected, where it is one.
+    /// The affected file or directory, if it is one.
     pub inode: Option<InodeNumber>,
-    /// Which of its bytes are affected, where it is a part; the end is `u64::MAX` where it is not
-    /// known.
+    /// The affected byte range, if it is a part; the end is `u64::MAX` if it is unknown.
     pub bytes: Option<Range<u64>>,
-    /// Paths of what is affected, as far as names can be read, at most [`PATHS_MAX`].
+    /// Paths of the affected files, as far as names can be read, at most [`PATHS_MAX`].
     pub paths: Vec<Vec<u8>>,
     /// Affected files and directories beyond those in `paths`.
     pub more_paths: u64,
-    /// What [`repair`](crate::tools::check::repair()) can do about it.
+    /// The fix that [`repair`](crate::tools::check::repair()) can make.
     pub remedy: Remedy,
 }
 
@@ -102,7 +100,7 @@ impl fmt::Display for Finding {
         f.write_str(&self.text)?;
         for (index, path) in self.paths.iter().enumerate() {
             let before = if index == 0 { "; affects " } else { ", " };
-            // One line, whatever a name holds.
+            // One line, whatever bytes a name has.
             let path = String::from_utf8_lossy(path);
             write!(f, "{before}{}", path.replace(|c: char| c.is_control(), "?"))?;
         }
@@ -117,13 +115,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a finding is about; paths are looked up from it at the end.
+/// Subject of a finding; its paths are looked up at the end.
 #[derive(Debug, Clone, Default)]
 pub(super) struct At {
     pub block: Option<BlockAddress>,
     pub inode: Option<InodeNumber>,
     pub bytes: Option<Range<u64>>,
-    /// Keys that are lost: from the first up to, not including, the second; to the end without one.
+    /// The lost keys: from the first key up to, not including, the second; without a second key to
+    /// the end.
     pub keys: Option<(Key, Option<Key>)>,
     pub remedy: Remedy,
 }
@@ -137,21 +136,21 @@ impl At {
         At { inode: Some(number), ..At::default() }
     }
 
-    /// What can be done about it.
+    /// With this fix.
     pub fn remedy(self, remedy: Remedy) -> At {
         At { remedy, ..self }
     }
 
-    /// Which bytes of the file.
+    /// With this byte range of the file.
     pub fn bytes(self, bytes: Range<u64>) -> At {
         At { bytes: Some(bytes), ..self }
     }
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// What is wrong, at most the first thousand.
+    /// The problems, at most the first thousand.
     pub findings: Vec<Finding>,
     /// Number of all findings of severity [`Severity::Degraded`].
     pub degraded: u64,
@@ -163,7 +162,7 @@ pub struct CheckReport {
     pub inodes: u64,
     /// Directories among them.
     pub directories: u64,
-    /// Blocks of file data, read and verified where that was asked for.
+    /// Blocks of file data, read and verified if that was requested.
     pub data_blocks: u64,
     /// Blocks in use: metadata and data.
     pub used_blocks: u64,
@@ -176,7 +175,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Whether nothing at all is wrong.
+    /// Whether there is no finding at all.
     pub fn is_clean(&self) -> bool {
         self.degraded == 0 && self.damaged == 0
     }
@@ -185,12 +184,12 @@ impl CheckReport {
 /// Collects findings and reports progress.
 pub(super) struct Reporter<'a> {
     pub report: CheckReport,
-    /// A part of the tree cannot be read: counts cannot add up.
+    /// A part of the tree is unreadable, so counts cannot add up.
     pub tree_damaged: bool,
-    /// The name of the snapshot whose tree is being looked at: what is found there is not part of
-    /// the live tree.
+    /// The name of the snapshot whose tree is being checked; its findings are not part of the live
+    /// tree.
     pub snapshot: Option<String>,
-    /// What the finding with the same index is about.
+    /// The subject of the finding with the same index.
     places: Vec<At>,
     total: u64,
     done: u64,
@@ -213,7 +212,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Nothing is lost, but a copy is.
+    /// Nothing is lost, but a copy is bad.
     pub fn degraded_at(&mut self, at: At, text: String) {
         self.report.degraded += 1;
         self.add(Severity::Degraded, at, text);
@@ -263,8 +262,8 @@ impl<'a> Reporter<'a> {
         self.places.iter().any(|at| at.inode.is_some() || at.keys.is_some())
     }
 
-    /// Fills in the paths of every finding that has none yet; `paths` gives them, and how many
-    /// there are beyond.
+    /// Fills in the paths of every finding that has none yet. `paths` returns them, and the number
+    /// of further ones.
     pub fn locate(&mut self, mut paths: impl FnMut(&At) -> (Vec<Vec<u8>>, u64)) {
         for (finding, at) in self.report.findings.iter_mut().zip(&self.places) {
             if finding.paths.is_empty() && (at.inode.is_some() || at.keys.is_some()) {
@@ -273,7 +272,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// How many findings there are, to look up the paths of [later ones](Self::locate_since).
+    /// The number of findings so far, to look up the paths of [later ones](Self::locate_since).
     pub fn mark(&self) -> usize {
         self.places.len()
     }
@@ -283,8 +282,8 @@ impl<'a> Reporter<'a> {
         self.places.iter().skip(mark).any(|at| at.inode.is_some() || at.keys.is_some())
     }
 
-    /// As [`locate`](Self::locate) for findings since the mark, in a tree that is not the live one:
-    /// nobody else looks up their paths after this.
+    /// As [`locate`](Self::locate), for findings since the mark in a tree that is not the live one.
+    /// Their paths are not looked up again after this.
     pub fn locate_since(&mut self, mark: usize, mut paths: impl FnMut(&At) -> (Vec<Vec<u8>>, u64)) {
         for (finding, at) in self.report.findings.iter_mut().zip(&mut self.places).skip(mark) {
             let at = core::mem::take(at);
@@ -294,7 +293,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// `blocks` more have been verified.
+    /// Notes that `blocks` more blocks have been verified.
     pub fn advance(&mut self, blocks: u64) {
         self.done += blocks;
         if self.done - self.told >= PROGRESS_STEP {

@@ -1,5 +1,5 @@
-//! The counts of shared blocks against the extents that name them. Their keys come before those of
-//! files, so every count is known when the first extent is met.
+//! Compares the counts of shared blocks with the extents that name them. Their keys precede those
+//! of files, so every count is known before the first extent.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -12,14 +12,14 @@ use crate::types::{BlockAddress, BlockRun};
 /// Shared blocks that still lack extents.
 #[derive(Default)]
 pub(super) struct References {
-    /// By first block: the end, and how many extents are still to come.
+    /// By first block: the end, and the number of extents still missing.
     missing: BTreeMap<u64, (u64, u32)>,
-    /// Keys.
+    /// Number of keys.
     pub keys: u64,
 }
 
 impl References {
-    /// A shared extent's key.
+    /// Adds a shared extent's key.
     pub fn add(&mut self, shared: Shared, reporter: &mut Reporter<'_>) {
         self.keys += 1;
         let before = self.missing.range(..shared.end).next_back();
@@ -31,7 +31,7 @@ impl References {
         self.missing.insert(shared.start, (shared.end, shared.count));
     }
 
-    /// An extent names `run`: returns the parts that are shared, and those that are not.
+    /// Notes that an extent names `run`. Returns the parts that are shared, and those that are not.
     pub fn take(
         &mut self,
         run: BlockRun,
@@ -70,7 +70,7 @@ impl References {
         (shared, alone)
     }
 
-    /// All extents have been visited.
+    /// Ends the comparison after all extents have been visited.
     pub fn finish(&self, counted: u64, reporter: &mut Reporter<'_>) {
         for (start, (end, left)) in self.missing.iter().filter(|(_, (_, left))| *left > 0) {
             let text =

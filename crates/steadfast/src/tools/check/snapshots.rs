@@ -1,11 +1,11 @@
-//! Snapshots against the dead lists: every block that a snapshot needs and the live tree does not
-//! is in the right list, with the right birth, and nothing else is.
+//! Compares snapshots with the dead lists: every block that a snapshot needs and the live tree does
+//! not is in the right list, with the right birth. The lists have no other blocks.
 //!
-//! The life of a block is one interval, so going from the newest snapshot to the oldest, what a
-//! tree has and no newer one has died between the two: it is in the list of this snapshot, or in
-//! that of one between them that is being deleted and whose list has not been worked off. Subtrees
-//! that a newer tree has are not looked at again, so a check reads each node once, however many
-//! snapshots hold it.
+//! The life of a block is one interval. The check goes from the newest snapshot to the oldest. A
+//! block that a tree has and no newer tree has died between the two. It is in the list of this
+//! snapshot or of a later one that is being deleted and whose list is not processed yet. Subtrees
+//! that a newer tree has are skipped, so a check reads each node once, however many snapshots hold
+//! it.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -29,14 +29,14 @@ use crate::tools::check::walk::{Copies, Event, walk};
 use crate::tree::Store;
 use crate::types::{BlockRun, Generation};
 
-/// Nodes that have been visited: what their pointers say, by the first copy's block.
+/// Visited nodes: the content of their pointers, by the block of the first copy.
 #[derive(Default)]
 pub(super) struct Nodes {
     seen: HashMap<u64, (Generation, [u8; 4])>,
 }
 
 impl Nodes {
-    /// Notes a visit; `false` where the node has been visited through an equal pointer.
+    /// Notes a visit. Returns `false` if the node was already visited through an equal pointer.
     pub fn visit(&mut self, pointer: &NodePointer, reporter: &mut Reporter<'_>) -> bool {
         let [a, b, c, d, ..] = pointer.digest;
         let identity = (pointer.generation, [a, b, c, d]);
@@ -53,14 +53,14 @@ impl Nodes {
     }
 }
 
-/// Where data is to be compared with its checksums.
+/// Data that is to be compared with its checksums.
 pub(super) struct Data<'a, M: Medium, P: Platform> {
     pub files: &'a Files<'a, M, P>,
-    /// Also what the live tree has in common with the newest snapshot: nothing else looks at it.
+    /// Includes data that the live tree shares with the newest snapshot; nothing else reads it.
     pub shared_too: bool,
 }
 
-/// What the live tree says of snapshots.
+/// Snapshot data found in the live tree.
 #[derive(Default)]
 pub(super) struct Directory {
     /// Oldest first.
@@ -75,7 +75,7 @@ impl Directory {
         self.old_nodes += u64::from(pointer.generation <= metaroot.snapshots.newest);
     }
 
-    /// Looks at an item of the live tree.
+    /// Processes an item of the live tree.
     pub fn item(
         &mut self,
         item: (&Key, &[u8]),
@@ -167,7 +167,7 @@ impl Directory {
         }
     }
 
-    /// Verifies every snapshot's tree and the dead lists. The live tree has been visited: `usage`
+    /// Verifies every snapshot's tree and the dead lists. The live tree was visited before: `usage`
     /// has its blocks.
     pub fn verify<M: Medium, P: Platform>(
         &self,
@@ -195,7 +195,7 @@ impl Directory {
             }
             let damaged = core::mem::replace(&mut reporter.tree_damaged, false);
             let mark = reporter.mark();
-            // All that an older one has in common with the live tree the newest one has, too.
+            // Blocks that an older snapshot shares with the live tree are in the newest one too.
             if let Some(data) = shared.take() {
                 verify_shared_data(store, record, usage, data.files, reporter);
             }
@@ -215,7 +215,7 @@ impl Directory {
     }
 }
 
-/// Entries of dead lists that a snapshot's tree has to account for: end and birth by first block.
+/// Dead list entries that a snapshot's tree must contain: end and birth by first block.
 #[derive(Default)]
 struct Expected {
     runs: BTreeMap<u64, (u64, Generation)>,
@@ -238,7 +238,7 @@ impl Expected {
                 Ok(None) => return,
                 Err(error) => return reporter.damaged(format!("a dead list: {}", reason(&error))),
             };
-            // What is wrong with the value itself has been reported.
+            // Errors in the value itself have been reported.
             let entries = decode_dead_list(&found.1, |run| store.contains(run)).unwrap_or_default();
             for DeadEntry { run, birth } in entries {
                 if birth <= born {
@@ -250,7 +250,7 @@ impl Expected {
         }
     }
 
-    /// Takes `start..end`, born in `birth`, out; returns the part of it that is not there.
+    /// Removes `start..end`, born in `birth`. Returns the part of it that is not there.
     fn remove(
         &mut self,
         start: u64,
@@ -293,8 +293,8 @@ impl Expected {
     }
 }
 
-/// Looks up the paths of what was found in a snapshot since `mark`: its names are not those of the
-/// live tree.
+/// Looks up the paths of findings in a snapshot since `mark`: its names are not those of the live
+/// tree.
 fn locate<M: Medium, P: Platform>(
     store: &Store<M, P>,
     record: &Record,
@@ -305,7 +305,7 @@ fn locate<M: Medium, P: Platform>(
         return;
     }
     let mut names: Vec<Name> = Vec::new();
-    // What cannot be read has been reported.
+    // Unreadable nodes have been reported.
     let mut quiet = |_| {};
     let mut nobody = Reporter::new(0, &mut quiet);
     walk(store, &record.root, Copies::Any, None, &mut nobody, &mut |event, _| {
@@ -321,8 +321,8 @@ fn locate<M: Medium, P: Platform>(
     reporter.locate_since(mark, |at| names.affected(at));
 }
 
-/// Compares with its checksums what a snapshot has in common with the live tree, which has been
-/// visited.
+/// Compares data that a snapshot shares with the live tree with its checksums. The live tree was
+/// visited before.
 fn verify_shared_data<M: Medium, P: Platform>(
     store: &Store<M, P>,
     record: &Record,
@@ -331,7 +331,7 @@ fn verify_shared_data<M: Medium, P: Platform>(
     reporter: &mut Reporter<'_>,
 ) {
     let granules = store.superblock.block_size / store.superblock.checksum_granule();
-    // What is wrong with nodes is reported where the tree as a whole is verified.
+    // Errors of nodes are reported when the tree as a whole is verified.
     let mut quiet = |_| {};
     let mut nobody = Reporter::new(0, &mut quiet);
     reporter.snapshot = Some(record.name.clone());

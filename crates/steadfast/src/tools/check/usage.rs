@@ -1,4 +1,4 @@
-//! Which blocks the tree uses, and what the allocation bitmaps say.
+//! The blocks that the tree uses, compared with the allocation bitmaps.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -14,12 +14,12 @@ use crate::tools::check::report::{At, Reporter};
 use crate::tools::check::shared::References;
 use crate::types::{BlockAddress, BlockRun, Generation};
 
-/// Bitmaps by group, only for groups in which something is used.
+/// Bitmaps by group, only for groups with used blocks.
 pub(super) struct Usage<'a> {
     superblock: &'a Superblock,
-    /// What the live tree uses, and what snapshots have been found to hold.
+    /// Blocks that the live tree uses, and blocks found to be held by snapshots.
     found: HashMap<u64, Bitmap>,
-    /// What the dead lists name.
+    /// Blocks in the dead lists.
     dead: HashMap<u64, Bitmap>,
     dead_lists: Vec<Generation>,
     stored: HashMap<u64, Bitmap>,
@@ -38,7 +38,7 @@ impl<'a> Usage<'a> {
         }
     }
 
-    /// `count` blocks from `start` on belong to `owner`.
+    /// Notes that `count` blocks from `start` on belong to `owner`.
     pub fn take(
         &mut self,
         start: BlockAddress,
@@ -69,7 +69,7 @@ impl<'a> Usage<'a> {
         }
     }
 
-    /// The dead list of a snapshot names `run`, which can be allocated.
+    /// Notes that the dead list of a snapshot names `run`, which can be allocated.
     pub fn take_dead(
         &mut self,
         run: BlockRun,
@@ -90,7 +90,7 @@ impl<'a> Usage<'a> {
         }
     }
 
-    /// The live tree has been visited: compares the counts of shared blocks.
+    /// Compares the counts of shared blocks, after the live tree has been visited.
     pub fn compare_references(&self, counted: u64, reporter: &mut Reporter<'_>) {
         self.references.finish(counted, reporter);
     }
@@ -136,7 +136,7 @@ impl<'a> Usage<'a> {
         })
     }
 
-    /// Looks at an item for blocks that it uses, or for a stored bitmap.
+    /// Processes an item: blocks that it uses, or a stored bitmap.
     pub fn item(&mut self, key: &Key, value: &[u8], reporter: &mut Reporter<'_>) {
         match key.kind() {
             Some(Kind::Extent) => {
@@ -187,8 +187,8 @@ impl<'a> Usage<'a> {
         bitmap
     }
 
-    /// Compares what the live tree uses and the dead lists name with the bitmaps and with the
-    /// metaroot's count. Before any snapshot is looked at.
+    /// Compares the blocks of the live tree and of the dead lists with the bitmaps and with the
+    /// metaroot's count. Call it before any snapshot is checked.
     pub fn compare(&self, counted: u64, reporter: &mut Reporter<'_>) {
         let size = u64::from(self.superblock.group_blocks);
         let empty = Bitmap::new(size);
@@ -239,7 +239,7 @@ fn parts(run: BlockRun, size: u64) -> impl Iterator<Item = (u64, u64, u64)> {
     })
 }
 
-/// Blocks of data that an item stands for.
+/// Data blocks that an item stands for.
 pub(super) fn blocks_of(key: &Key, value: &[u8]) -> u64 {
     match key.kind() {
         Some(Kind::Extent) => decode_run(value).map_or(0, |run| run.count),

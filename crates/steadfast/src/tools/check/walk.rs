@@ -21,11 +21,11 @@ use crate::tree::Store;
 pub(super) enum Copies {
     /// All of them, from the medium.
     All,
-    /// Whichever is good, from memory where it is there.
+    /// Any good one, from memory if it is there.
     Any,
 }
 
-/// What the walk meets.
+/// What the walk visits.
 pub(super) enum Event<'a> {
     /// A readable node.
     Node(NodePointer),
@@ -33,8 +33,7 @@ pub(super) enum Event<'a> {
     Item(Key, &'a [u8]),
 }
 
-/// A node still to be visited, with the range that its keys must lie in: `low..high`, no bound
-/// where `None`.
+/// A node still to be visited, with the range of its keys: `low..high`; `None` means no bound.
 struct Pending {
     pointer: NodePointer,
     level: u8,
@@ -42,8 +41,8 @@ struct Pending {
     high: Option<Key>,
 }
 
-/// Visits every node and item below `root`, but not what `seen` says another tree has too. What
-/// cannot be read is reported and skipped.
+/// Visits every node and item below `root`, except nodes that another tree in `seen` has too.
+/// Unreadable nodes are reported and skipped.
 pub(super) fn walk<M: Medium, P: Platform>(
     store: &Store<M, P>,
     root: &Root,
@@ -54,8 +53,8 @@ pub(super) fn walk<M: Medium, P: Platform>(
 ) {
     let mut stack =
         vec![Pending { pointer: root.pointer, level: root.level(), low: Key::MIN, high: None }];
-    // No tree has more nodes than fit the volume; one that seems to leads to the same nodes again
-    // and again.
+    // No tree has more nodes than fit the volume; a tree that seems to have more leads to the same
+    // nodes repeatedly.
     let mut left = store.superblock_now().usable_blocks() / store.superblock.node_blocks();
     while let Some(next) = stack.pop() {
         if left == 0 {
@@ -146,7 +145,7 @@ fn check_bounds(node: &Node, place: &Pending, reporter: &mut Reporter<'_>) {
     if node.count() == 0 {
         return;
     }
-    // The first key of a branch is only a lower bound; it may lie below the range after removals on
+    // The first key of a branch is only a lower bound. It may lie below the range after removals on
     // its left.
     let first_counts = node.level() == 0;
     let low = first_counts && node.key(0) < place.low;

@@ -1,4 +1,4 @@
-//! The intent log behind the durable metaroot.
+//! The intent log after the durable metaroot.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,11 +14,11 @@ use crate::types::Lsn;
 use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// The records of the intent log, one line for each group, or the mutations of the one that has
-    /// number `lsn` in it.
+    /// The records of the intent log, one line for each group, or the mutations of the record with
+    /// number `lsn`.
     ///
     /// # Errors
-    /// `NotFound` where there is no such record; those of reading the log.
+    /// `NotFound` if there is no such record; those of reading the log.
     pub fn dump_log(&self, lsn: Option<Lsn>, lines: &mut Lines<'_>) -> Result<()> {
         let store = self.engine.store();
         let superblock = store.superblock_now();
@@ -77,7 +77,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-/// Which records before it a record has the mutations of.
+/// Names the earlier records whose mutations a record includes.
 fn with_earlier(lsn: Lsn, index: u32) -> String {
     match index {
         0 => String::new(),

@@ -1,8 +1,8 @@
-//! What is on a volume, field by field, as lines of text for people: for those who debug the format
-//! or write a reader.
+//! The content of a volume, field by field, as lines of text: for debugging the format and for
+//! writing a reader.
 //!
-//! Nothing here changes or repairs anything, and nothing is taken for granted: a structure that
-//! fails its checks is shown as far as it can be, with what is wrong. Structures are named as in
+//! Nothing here changes or repairs anything, and nothing is assumed to be valid. A structure that
+//! fails its checks is shown as far as possible, with the reason. Structures are named as in
 //! docs/FORMAT.md.
 
 mod log;
@@ -28,7 +28,7 @@ use crate::volume::Volume;
 
 pub use structures::{metaroots, superblocks};
 
-/// Takes one line of text, without its end.
+/// Receives one line of text, without its line end.
 pub type Lines<'a> = dyn FnMut(String) + 'a;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
@@ -36,7 +36,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// so its checksum is shown and not checked.
     ///
     /// # Errors
-    /// `CorruptMetadata` where there is no node of this volume; the medium's.
+    /// `CorruptMetadata` if there is no node of this volume; the medium's.
     pub fn dump_node(&self, address: BlockAddress, lines: &mut Lines<'_>) -> Result<()> {
         let store = self.engine.store();
         let run = BlockRun { start: address, count: store.superblock.node_blocks() };
@@ -82,10 +82,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Every key of an inode. Inode 0 owns what belongs to the volume: bitmaps, orphans.
+    /// Every key of an inode. Inode 0 owns the keys of the volume: bitmaps, orphans.
     ///
     /// # Errors
-    /// `Stale` where it has none; those of reading the tree.
+    /// `Stale` if it has none; those of reading the tree.
     pub fn dump_inode(&self, inode: InodeNumber, lines: &mut Lines<'_>) -> Result<()> {
         let _ = self.engine.catch_up();
         let mut from = Key::inode(inode);
@@ -105,13 +105,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if any { Ok(()) } else { Err(Error::Stale(inode)) }
     }
 
-    /// Every node of the tree that opening reaches, indented by level. Nodes that cannot be read
-    /// are shown as such.
+    /// Every node of the tree that opening reaches, indented by level. Unreadable nodes are marked.
     ///
     /// # Errors
-    /// None but `OutOfMemory`; what is damaged is in the text.
+    /// None but `OutOfMemory`; damage is reported in the text.
     pub fn dump_tree(&self, lines: &mut Lines<'_>) -> Result<()> {
-        // Where the log cannot be replayed the tree is that of the checkpoint.
+        // If the log cannot be replayed, the tree is that of the checkpoint.
         let _ = self.engine.catch_up();
         let store = self.engine.store();
         let root = self.engine.working_root();

@@ -1,4 +1,4 @@
-//! Superblock and metaroots: all copies, also of a volume that cannot be opened.
+//! Superblock and metaroots: all copies, even of a volume that cannot be opened.
 
 use alloc::format;
 use alloc::string::String;
@@ -15,7 +15,7 @@ use crate::types::Timestamp;
 /// Both copies of the superblock.
 ///
 /// # Errors
-/// Where neither leads to a volume: as [`Volume::open`](crate::Volume::open).
+/// If neither leads to a volume: as [`Volume::open`](crate::Volume::open).
 pub fn superblocks(
     medium: &impl Medium,
     platform: &impl Platform,
@@ -57,7 +57,7 @@ pub fn superblocks(
 /// Both copies of both metaroots, the newest state marked.
 ///
 /// # Errors
-/// Those of reading the superblock. What is wrong with a metaroot is in the text.
+/// Those of reading the superblock. Errors of a metaroot are in the text.
 pub fn metaroots(
     medium: &impl Medium,
     platform: &impl Platform,

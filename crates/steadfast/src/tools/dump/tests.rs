@@ -1,4 +1,4 @@
-//! Every kind of structure is shown, and damage is said and not fatal.
+//! Every kind of structure is shown, and damage is reported and not fatal.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -61,7 +61,7 @@ fn shows_everything() {
     let leaf = text.lines().rfind(|line| line.contains("level 0")).unwrap();
     let block: u64 =
         leaf.split("blocks ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-    // Only what was written out is on the medium.
+    // Only nodes that were written out are on the medium.
     volume.checkpoint().unwrap();
     let text = lines(|out| volume.dump_tree(out).unwrap());
     let on_medium = text

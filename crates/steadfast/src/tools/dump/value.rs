@@ -1,4 +1,4 @@
-//! What a value says, in one line.
+//! The content of a value, in one line.
 
 use alloc::format;
 use alloc::string::String;
@@ -17,7 +17,7 @@ const SHOWN: usize = 48;
 /// Checksums of an extent that are shown.
 const CHECKSUMS_SHOWN: usize = 8;
 
-/// The value of `key` for people; what does not decode is shown in hexadecimal.
+/// The value of `key` for people; a value that does not decode is shown in hexadecimal.
 pub(super) fn text(superblock: &Superblock, key: &Key, value: &[u8]) -> String {
     let known = match key.kind() {
         Some(Kind::Inode) => Inode::decode(value).ok().map(|inode| inode_text(&inode)),

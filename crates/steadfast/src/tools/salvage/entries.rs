@@ -1,4 +1,4 @@
-//! Files and directories out of the items that were found.
+//! Builds files and directories from the items found.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -16,10 +16,10 @@ use crate::platform::Platform;
 use crate::tools::salvage::Salvage;
 use crate::types::InodeNumber;
 
-/// Where files go whose directory is lost.
+/// Directory for files whose own directory is lost.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// Something to be written out. Directories come before what is in them.
+/// An entry to be written out. A directory precedes its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Names from the root; no name is empty, `.`, `..` or holds a slash or a NUL byte. Empty: the
@@ -27,13 +27,13 @@ pub struct Entry {
     pub path: Vec<Vec<u8>>,
     /// Inode number.
     pub inode: InodeNumber,
-    /// Type: from the attributes, or where they are lost from the directory entry.
+    /// Type: from the attributes or, if they are lost, from the directory entry.
     pub kind: FileKind,
-    /// Attributes; `None` where they are lost.
+    /// Attributes; `None` if they are lost.
     pub attributes: Option<Attributes>,
-    /// The same file as the entry with this index: a further name of it.
+    /// Index of the entry that is the same file: this is a further name of it.
     pub same_as: Option<usize>,
-    /// What is wrong with it, beside its bytes.
+    /// Problems of it, apart from its bytes.
     pub problems: Vec<Problem>,
 }
 
@@ -44,7 +44,7 @@ pub enum Problem {
     Lost,
     /// Owner, permissions, times and size are lost.
     AttributesLost,
-    /// So many entries of this directory were not found.
+    /// This number of entries of the directory was not found.
     EntriesMissing(u64),
     /// Extended attributes are, or may be, incomplete.
     XattrsIncomplete,
@@ -54,7 +54,7 @@ pub enum Problem {
     MayBeOutdated,
 }
 
-/// What directory entries say.
+/// Content of directory entries.
 struct Named {
     name: Vec<u8>,
     inode: InodeNumber,
@@ -64,8 +64,8 @@ struct Named {
 type Children = BTreeMap<InodeNumber, Vec<Named>>;
 
 impl<M: Medium, P: Platform> Salvage<'_, M, P> {
-    /// Everything that has a name or an inode, in the order in which it can be made. What no
-    /// directory leads to is below `lost+found`, by its inode number.
+    /// Everything that has a name or an inode, in the order of creation. An inode that no directory
+    /// leads to is below `lost+found`, by its inode number.
     pub fn entries(&self) -> Vec<Entry> {
         let children = self.children();
         let mut list = List {
@@ -99,7 +99,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         children
     }
 
-    /// Inodes that no name leads to, those first that others may be below.
+    /// Inodes that no name leads to; directories that may contain others come first.
     fn unreached(&self, list: &List<'_, '_, M, P>) -> Vec<(InodeNumber, FileKind)> {
         let mut directories = Vec::new();
         let mut others = Vec::new();
@@ -110,7 +110,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
                 continue;
             }
             let inode = self.inode(number);
-            // Removed, and only kept until its blocks are given back.
+            // Removed, and only kept until its blocks are freed.
             if inode.as_ref().is_some_and(|inode| inode.links == 0 || inode.has(FLAG_RECLAIMING)) {
                 continue;
             }
@@ -131,7 +131,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
             }
         }
         let lost: BTreeSet<InodeNumber> = directories.iter().map(|(number, _)| *number).collect();
-        // One whose parent is lost as well is found from there, if its name is left; the second
+        // An inode with a lost parent is found from that parent if its name is left. The second
         // round takes the rest.
         let below =
             |parent: &Option<InodeNumber>| parent.is_some_and(|parent| lost.contains(&parent));
@@ -141,7 +141,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         all.chain(others).collect()
     }
 
-    /// The attributes of an inode, if they are left and make sense.
+    /// The attributes of an inode, if they are left and valid.
     pub(super) fn inode(&self, number: InodeNumber) -> Option<Inode> {
         Inode::decode(&self.items.get(&Key::inode(number))?.value).ok()
     }
@@ -207,12 +207,12 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
     }
 }
 
-/// The list while it is made.
+/// The list under construction.
 struct List<'s, 'm, M: Medium, P: Platform> {
     salvage: &'s Salvage<'m, M, P>,
     children: &'s Children,
     entries: Vec<Entry>,
-    /// Where each inode is in the list first.
+    /// Index of the first entry of each inode.
     first: BTreeMap<InodeNumber, usize>,
 }
 
@@ -233,14 +233,13 @@ impl<M: Medium, P: Platform> List<'_, '_, M, P> {
         }
     }
 
-    /// Adds one inode; returns its type, or `None` where what is below it is not to be visited
-    /// (again).
+    /// Adds one inode. Returns its type, or `None` if its content is not to be visited (again).
     fn add(&mut self, path: Vec<Vec<u8>>, inode: InodeNumber, kind: FileKind) -> Option<FileKind> {
         let found = self.salvage.inode(inode);
         let kind = found.as_ref().map_or(kind, |found| found.kind);
         let same_as = self.first.get(&inode).copied();
         if same_as.is_some() && kind == FileKind::Directory {
-            // A directory has one name; a second one is damage, perhaps a circle.
+            // A directory has one name; a second one is damage, and may be a cycle.
             return None;
         }
         let problems = match same_as {

@@ -1,4 +1,4 @@
-//! Finding out what the volume is, when the places where that is written are damaged.
+//! Identifying the volume when its superblocks or metaroots are damaged.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,10 +14,10 @@ use crate::format::{
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, Timestamp};
 
-/// Bytes read at once while looking for a superblock.
+/// Bytes read at once in the search for a superblock.
 const CHUNK: u64 = 1 << 20;
 
-/// The superblock: a copy in its place, else one found anywhere, else one made up from a metaroot
+/// The superblock: a copy in its place, else one found anywhere, else one inferred from a metaroot
 /// and its root node.
 pub fn superblock(
     medium: &impl Medium,
@@ -59,9 +59,9 @@ pub fn superblock(
     Err(failure)
 }
 
-/// A valid superblock anywhere that says itself that it belongs there, and where it is. There may
-/// be several: that of an earlier volume, which no metaroot fits, and the second copy from before
-/// the volume grew, which says a smaller size.
+/// A valid superblock anywhere whose content matches its place, and where it is. There may be
+/// several. One may belong to an earlier volume, which no metaroot fits. Another may be the second
+/// copy from before the volume grew, which has a smaller size.
 pub(crate) fn search_superblock(
     medium: &impl Medium,
     platform: &impl Platform,
@@ -93,8 +93,8 @@ pub(crate) fn search_superblock(
     best.map(|(_, superblock, offset)| (superblock, offset))
 }
 
-/// Parameters that fit a metaroot in its place and the root node that it points to. The log region
-/// is left out: its length is in no other structure.
+/// Parameters that fit a metaroot in its place and its root node. The log region is unknown: no
+/// other structure has its length.
 fn infer(medium: &impl Medium, platform: &impl Platform) -> Option<Superblock> {
     let size = medium.geometry().size;
     for block_size in (7..=16).map(|shift| 1u32 << shift) {
@@ -154,7 +154,7 @@ fn infer(medium: &impl Medium, platform: &impl Platform) -> Option<Superblock> {
     None
 }
 
-/// The valid metaroots, the newest first, and whether a newer one than all of them may be lost.
+/// The valid metaroots, the newest first, and whether a newer one may be lost.
 pub fn metaroots(
     medium: &impl Medium,
     superblock: &Superblock,

@@ -1,4 +1,4 @@
-//! Collecting items: the tree that is left, the log, and nodes found by searching.
+//! Collecting items: the remaining tree, the log, and nodes found by searching.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -19,12 +19,12 @@ use crate::tree::Store;
 use crate::types::{BlockRun, Generation, InodeNumber};
 
 impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
-    /// Finds everything that is left of the volume on `medium`. `progress` is called now and then
-    /// while the whole medium has to be read.
+    /// Finds everything that is left of the volume on `medium`. `progress` is called repeatedly
+    /// while the whole medium must be read.
     ///
     /// # Errors
-    /// `NotSteadfast` and its relatives where nothing on the medium says what the volume was; the
-    /// volume's version or features are not known.
+    /// `NotSteadfast` and similar errors if nothing on the medium identifies the volume, or if its
+    /// version or features are unknown.
     pub fn gather(
         medium: &'m M,
         platform: &'m P,
@@ -45,7 +45,7 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         salvage.note_metaroots(newest, slot_lost);
         if !lost.is_empty() {
             // Nodes above the metaroot's generation were written for a checkpoint that was never
-            // finished; but where that metaroot itself may be gone they are the newest state.
+            // finished. But if that metaroot itself may be lost, they are the newest state.
             let limit = newest.filter(|_| !slot_lost).map(|metaroot| metaroot.generation);
             salvage.search(&lost, limit, progress);
         }
@@ -55,12 +55,12 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         Ok(salvage)
     }
 
-    /// As [`gather`](Self::gather), but what a snapshot holds instead of the present state: what
-    /// that has lost may be whole there. The snapshot is found as long as its key is, in the tree
-    /// or by searching.
+    /// As [`gather`](Self::gather), for the state of a snapshot instead of the present state: data
+    /// lost there may be intact in the snapshot. The snapshot is found if its key is found, in the
+    /// tree or by searching.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather); `NotFound` where no snapshot of this name was found.
+    /// As [`gather`](Self::gather); `NotFound` if no snapshot of this name was found.
     pub fn gather_snapshot(
         medium: &'m M,
         platform: &'m P,
@@ -101,10 +101,10 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         self.notes.push(text);
     }
 
-    /// Takes what can be read below `root`, and notes what cannot.
+    /// Takes everything readable below `root`, and notes the lost key ranges.
     fn take_tree(&mut self, root: &Root, lost: &mut KeyRanges) {
         let mut stack = Vec::from([(root.pointer, root.level(), Key::MIN, Key::MAX)]);
-        // A tree that seems to have more nodes than fit leads to the same ones again and again.
+        // A tree that seems to have more nodes than fit leads to the same ones repeatedly.
         let mut left =
             self.store.superblock.usable_blocks() / self.store.superblock.node_blocks() + 1;
         while let Some((pointer, level, low, high)) = stack.pop() {
@@ -130,7 +130,7 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         }
     }
 
-    /// The first good copy, also where the address of the other one is nonsense.
+    /// The first good copy, even if the address of the other one is invalid.
     fn read_node(&self, pointer: &NodePointer, level: u8) -> Option<Node> {
         let good = |node: &Node| node.level() == level && node.generation() == pointer.generation;
         pointer
@@ -139,13 +139,13 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
     }
 
     fn take(&mut self, key: Key, value: Vec<u8>, proven: bool) {
-        // Bitmaps say nothing about files.
+        // Bitmaps have no information about files.
         if key.kind() != Some(Kind::Group) {
             self.items.insert(key, Item { value, proven });
         }
     }
 
-    /// Looks for leaves with lost keys all over the medium.
+    /// Searches for leaves with lost keys on the whole medium.
     fn search(
         &mut self,
         lost: &KeyRanges,
@@ -171,8 +171,8 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
                 }
             }
             used += u64::from(restored > before);
-            // Whatever an older leaf says about keys between these was gone when this one was
-            // written.
+            // When this leaf was written, older leaves were out of date for all keys between these
+            // two.
             covered.add(node.key(0), node.key(node.count() - 1));
             if let Some((low, high)) = leaf.range {
                 covered.add(low, high);
@@ -191,7 +191,7 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         let store = if known {
             &self.store
         } else if self.store.superblock.inline_max == 0 && metaroot.log.lsn.0 > 0 {
-            // The superblock was made up: read on as long as there are records.
+            // The superblock was inferred: continue reading as long as there are records.
             let mut superblock: Superblock = self.store.superblock.clone();
             let most = (1 << 30) / u64::from(superblock.block_size);
             superblock.log =

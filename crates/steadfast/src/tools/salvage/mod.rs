@@ -1,22 +1,21 @@
-//! Copying out of a badly damaged volume whatever can still be read.
+//! Copying everything that is still readable out of a badly damaged volume.
 //!
 //! [`Salvage::gather`] collects every item of the keyspace that can be found, in this order of
 //! trust:
-//! 1. the tree of the newest metaroot that is left, and the intent log behind it: what
+//! 1. the tree of the newest remaining metaroot, and the intent log after it: the state that
 //!    [`Volume::open`] would show;
-//! 2. for key ranges that are lost with unreadable nodes, or all keys where no metaroot is left:
-//!    leaves found by looking at every block of the medium, the newest generation first. A leaf
-//!    that some branch points to with the right checksum is preferred to one that only says of
-//!    itself that it belongs here.
+//! 2. for key ranges lost with unreadable nodes, or for all keys if no metaroot is left: leaves
+//!    found by reading every block of the medium, the newest generation first. A leaf that a branch
+//!    points to with the right checksum is preferred to one that only claims to belong here.
 //!
 //! [`Salvage::gather_snapshot`] does the same with the tree of a snapshot, without the log.
 //!
-//! [`Salvage::entries`] then makes files of it, [`Salvage::read`] gives their bytes: those that
-//! match their checksums. What does not is reported and left out; no byte is ever guessed. Nothing
-//! is written to the medium.
+//! [`Salvage::entries`] then builds files from the items, and [`Salvage::read`] returns the bytes
+//! that match their checksums. Other bytes are reported and left out; no byte is ever guessed.
+//! Nothing is written to the medium.
 //!
-//! Everything but the data is kept in memory: about 0.1 % of the data for its checksums, and what
-//! names and attributes take.
+//! Everything but the data is kept in memory: about 0.1 % of the data for its checksums, and the
+//! names and attributes.
 //!
 //! [`Volume::open`]: crate::Volume::open
 
@@ -44,15 +43,15 @@ use crate::platform::Platform;
 use crate::tree::Store;
 use ranges::KeyRanges;
 
-/// Memory for nodes: every one is read once, so a few are enough.
+/// Memory for nodes: each node is read once, so little is enough.
 const CACHE_SIZE: usize = 64 << 10;
 
-/// How far [`Salvage::gather`] is, in bytes of the medium that it reads.
+/// Progress of [`Salvage::gather`], in bytes of the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SalvageProgress {
-    /// Bytes looked at.
+    /// Bytes read so far.
     pub done: u64,
-    /// Bytes that will be looked at.
+    /// Bytes to be read in total.
     pub total: u64,
 }
 
@@ -64,19 +63,18 @@ struct Item {
     proven: bool,
 }
 
-/// What is left of a volume.
+/// The remaining content of a volume.
 pub struct Salvage<'m, M: Medium, P: Platform> {
     medium: &'m M,
     store: Store<&'m M, &'m P>,
     items: BTreeMap<Key, Item>,
-    /// Keys that are in no node that was found: there may have been more.
+    /// Keys that no found node covers: there may have been more.
     gone: KeyRanges,
     notes: Vec<String>,
 }
 
 impl<M: Medium, P: Platform> Salvage<'_, M, P> {
-    /// What had to be done to get this far, in lines for people: copies passed over, nodes searched
-    /// for.
+    /// Messages about the work so far: skipped copies, nodes searched for.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -9,12 +9,13 @@ use crate::format::key::Key;
 pub struct KeyRanges(BTreeMap<Key, Key>);
 
 impl KeyRanges {
-    /// Adds `from..=to`, joining what it touches; nothing where they are the wrong way round.
+    /// Adds `from..=to`, merging the ranges that it touches; does nothing if `from` is greater than
+    /// `to`.
     pub fn add(&mut self, mut from: Key, mut to: Key) {
         if from > to {
             return;
         }
-        // Any range that begins at or before `to` and ends at or behind `from` becomes part of the
+        // Every range that begins at or before `to` and ends at or after `from` becomes part of the
         // new one.
         while let Some((start, end)) =
             self.0.range(..=to).next_back().map(|(start, end)| (*start, *end))
@@ -44,7 +45,7 @@ impl KeyRanges {
             .filter(|(start, end)| start <= end)
     }
 
-    /// What is left of these ranges without those of `other`.
+    /// These ranges without those of `other`.
     pub fn without(&self, other: &KeyRanges) -> KeyRanges {
         let mut left = KeyRanges::default();
         for (from, to) in &self.0 {
@@ -62,7 +63,7 @@ impl KeyRanges {
         left
     }
 
-    /// Whether there is none.
+    /// Whether there is no range.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

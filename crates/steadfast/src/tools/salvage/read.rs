@@ -1,4 +1,4 @@
-//! The contents of what was found: bytes, link targets, extended attributes.
+//! The content of salvaged entries: bytes, link targets, extended attributes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,12 +15,12 @@ use crate::types::{BlockAddress, InodeNumber};
 
 /// Bytes read at once.
 const READ_SIZE: usize = 1 << 20;
-/// In front of an attribute's name: length of the value (4), length of the name (1).
+/// Bytes before an attribute's name: length of the value (4), length of the name (1).
 const XATTR_HEADER: usize = 5;
 /// Low bits of an attribute's suffix that number its pieces.
 const PIECE_BITS: u32 = 16;
 
-/// Takes pieces of a file with their offsets.
+/// Receives pieces of a file with their offsets.
 pub type Sink<'a, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
 
 /// Name and value of an extended attribute.
@@ -28,7 +28,7 @@ pub type Xattr = (Vec<u8>, Vec<u8>);
 
 impl<M: Medium, P: Platform> Salvage<'_, M, P> {
     /// Passes every piece of a file that matches its checksums to `sink`, with its offset; holes
-    /// are left out. Returns the ranges that are lost, in order: they are zeros in the copy.
+    /// are left out. Returns the lost ranges, in order: they are zeros in the copy.
     ///
     /// # Errors
     /// Those of `sink`.
@@ -53,9 +53,9 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         let granules = self.parameters().granules_per_block();
         let (first, last) = Key::kind_range(inode, Kind::Extent);
         let counted = found.as_ref().map(|inode| inode.blocks);
-        // Where the extents add up to what the inode counts, what lies between them are holes.
+        // If the extents add up to the inode's count, the gaps between them are holes.
         let complete = counted == Some(self.counted_blocks(inode));
-        // Up to here everything is either there or known to be lost.
+        // Up to here everything was found or is known to be lost.
         let mut end = 0;
         for (key, item) in self.items.range(first..=last) {
             let index = key.suffix();
@@ -88,8 +88,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         runs.fold(0, |sum, run| sum.saturating_add(run.count))
     }
 
-    /// Blocks of a file that no extent covers are a hole, unless the keys that would say so are
-    /// lost.
+    /// Blocks of a file without an extent are a hole, unless the keys of their extents may be lost.
     fn add_missing(&self, inode: InodeNumber, blocks: Range<u64>, lost: &mut Lost) {
         if blocks.start >= blocks.end || (lost.size == u64::MAX && blocks.end == u64::MAX) {
             return;
@@ -145,7 +144,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         Ok(())
     }
 
-    /// Reads one granule by itself, from each copy that the medium keeps.
+    /// Reads a single granule, from each copy that the medium keeps.
     fn read_granule(
         &self,
         block: BlockAddress,
@@ -175,7 +174,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         self.pieces(first)
     }
 
-    /// Pieces under `first` and the suffixes behind it, up to the first one that is missing.
+    /// Pieces under `first` and the following suffixes, up to the first missing one.
     fn pieces(&self, first: Key) -> Vec<u8> {
         let mut joined = Vec::new();
         let mut next = Some(first);
@@ -188,7 +187,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         joined
     }
 
-    /// The extended attributes that are whole, and whether there are or may be others.
+    /// The complete extended attributes, and whether there are or may be others.
     pub fn xattrs(&self, inode: InodeNumber) -> (Vec<Xattr>, bool) {
         let mut incomplete = self.may_lack(inode, Kind::Xattr) && self.inode(inode).is_some();
         let mut found = Vec::new();
@@ -217,15 +216,15 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
     }
 }
 
-/// Ranges of a file that are lost.
+/// Lost ranges of a file.
 struct Lost {
     ranges: Vec<Range<u64>>,
-    /// Where the file ends.
+    /// End of the file.
     size: u64,
 }
 
 impl Lost {
-    /// Adds a range, cut at the end of the file; it does not begin before the last one.
+    /// Adds a range, cut at the end of the file; it begins at or after the start of the last one.
     fn add(&mut self, range: Range<u64>) {
         let end = range.end.min(self.size);
         if range.start >= end {

@@ -1,4 +1,4 @@
-//! Looking at every block for tree nodes.
+//! Searching every block for tree nodes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,17 +17,17 @@ use crate::types::{BlockAddress, Generation};
 /// Bytes read at once.
 const CHUNK: u64 = 1 << 20;
 
-/// A leaf that was found.
+/// A leaf found by the scan.
 #[derive(Debug, Clone, Copy)]
 pub struct Leaf {
     /// Where it was found.
     block: u64,
-    /// Where it says that its first copy is.
+    /// The address of its first copy, as stored in the node.
     stated: BlockAddress,
     generation: Generation,
     digest: Digest,
-    /// The keys that belong here as a branch says that points to it with this checksum; `None`
-    /// where no such branch was found, or not where the range ends.
+    /// The keys that belong here, according to a branch that points to it with this checksum.
+    /// `None` if no such branch was found, or if the end of the range is unknown.
     pub range: Option<(Key, Key)>,
     proven: bool,
 }
@@ -47,8 +47,8 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads the whole part of the medium that nodes can be in; nodes above generation `limit` do
-    /// not count.
+    /// Reads all blocks of the medium that nodes can be in; nodes above generation `limit` do not
+    /// count.
     pub fn run<M: Medium, P: Platform>(
         store: &Store<M, P>,
         limit: Option<Generation>,
@@ -66,7 +66,7 @@ impl Scan {
             let whole = store.medium.read(block * block_size, bytes).is_ok();
             for index in 0..count {
                 let at = (index * block_size) as usize;
-                // Where a chunk cannot be read as a whole each of its blocks is tried by itself.
+                // If a chunk cannot be read as a whole, each of its blocks is read alone.
                 if !whole || bytes[at..at + NODE_MAGIC.len()] == NODE_MAGIC {
                     found.look_at(store, block + index, limit);
                 }
@@ -80,7 +80,7 @@ impl Scan {
         Scan { leaves: found.into_leaves() }
     }
 
-    /// The leaves in the order in which they count.
+    /// The leaves in order of precedence.
     pub fn leaves(&self) -> impl Iterator<Item = &Leaf> {
         self.leaves.iter()
     }
@@ -92,13 +92,13 @@ impl Scan {
     }
 }
 
-/// What was found so far.
+/// Results so far.
 #[derive(Default)]
 struct Found {
     leaves: Vec<Leaf>,
-    /// Leaves by the address and generation that they state: both copies are one.
+    /// Leaves by the address and generation stored in them: both copies are one.
     known: HashSet<(BlockAddress, Generation, Digest)>,
-    /// What branches point to.
+    /// Targets of the branches.
     pointed: HashMap<BlockAddress, Vec<Pointed>>,
 }
 
@@ -111,7 +111,7 @@ impl Found {
     ) {
         let Some((node, digest)) = read_at(store, block) else { return };
         let generation = node.generation();
-        // A node that is neither where it says nor a second copy is a copy that somebody made.
+        // A node that is neither at its stored address nor a second copy is a stray copy.
         let stated = node.address();
         let elsewhere = stated != BlockAddress(block) && store.superblock.metadata_copies < 2;
         if elsewhere || limit.is_some_and(|limit| generation > limit) {
@@ -155,7 +155,7 @@ impl Found {
     }
 }
 
-/// The node at `block`, if what is there can be one.
+/// The node at `block`, if the block can hold one.
 fn read_at<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option<(Node, Digest)> {
     if block + store.superblock.node_blocks() > store.superblock.end_block() {
         return None;

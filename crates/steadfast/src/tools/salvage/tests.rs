@@ -1,5 +1,5 @@
-//! Salvage of sound and of badly damaged volumes: what comes out is what went in, or is said to be
-//! lost.
+//! Salvage of sound and of badly damaged volumes: the result equals the original content, or is
+//! reported as lost.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -79,7 +79,7 @@ fn sample() -> (Vec<u8>, Tree) {
     (medium.to_bytes(), tree)
 }
 
-/// What was salvaged, and what is said to be lost or doubtful by path.
+/// The salvaged content, and the paths reported as lost or doubtful.
 struct Found {
     tree: Tree,
     lost: BTreeMap<String, Vec<core::ops::Range<u64>>>,
@@ -171,7 +171,7 @@ fn a_volume_without_superblocks_comes_out_whole() {
     let (mut bytes, tree) = sample();
     let second = layout(&bytes).0.second_offset();
     rot(&mut bytes, 0);
-    // The second copy is not at the end of the medium: it has to be searched for.
+    // The second copy is not at the end of the medium, so it must be searched for.
     bytes.resize(bytes.len() + (72 << 10), 0);
     let found = salvage(&bytes).unwrap();
     assert!(found.tree == tree, "{:?}", found.tree.keys());
@@ -230,8 +230,8 @@ fn a_lost_root_node_costs_nothing() {
     assert!(found.notes.iter().any(|note| note.contains("restored from")), "{:?}", found.notes);
 }
 
-/// Both copies of a leaf with the entries of a directory: its files are found by their inode
-/// numbers.
+/// Both copies of a leaf with the entries of a directory are lost: its files are found by their
+/// inode numbers.
 #[test]
 fn files_of_a_lost_directory_are_found_by_number() {
     let (sound, tree) = sample();
@@ -245,7 +245,7 @@ fn files_of_a_lost_directory_are_found_by_number() {
         pointer = node.child(node.child_index(&root_entries));
     }
     let mut bytes = sound.clone();
-    // Every version of the leaf, or an older one answers for it.
+    // Destroys every version of the leaf; otherwise an older one would replace it.
     for block in superblock.first_block()..superblock.end_block() {
         let at = (block * 512) as usize;
         let names_root = bytes[at..at + 4] == *b"SFND"
@@ -267,7 +267,7 @@ fn files_of_a_lost_directory_are_found_by_number() {
     }
 }
 
-/// Whatever is destroyed: no wrong byte comes out that is not said to be lost or doubtful.
+/// Whatever is destroyed, every wrong byte in the result is reported as lost or doubtful.
 #[test]
 fn no_byte_is_guessed() {
     let (sound, tree) = sample();
@@ -280,7 +280,7 @@ fn no_byte_is_guessed() {
     let (mut whole, mut partly) = (0, 0);
     for round in 0..60 {
         let mut bytes = sound.clone();
-        // The first quarter of the medium has most of what is in use.
+        // The first quarter of the medium holds most of the used blocks.
         for _ in 0..1 + round * 2 {
             rot(&mut bytes, random(SIZE / 512 / 2) * 512);
         }

@@ -11,7 +11,7 @@ use crate::types::BlockAddress;
 use crate::volume::Volume;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Verifies both copies of the superblock and of the newest metaroot, and heals bad ones.
+    /// Verifies both copies of the superblock and of the newest metaroot, and repairs bad ones.
     /// Returns bytes read.
     pub(super) fn scrub_fixed(&self, scrub: &mut Scrub) -> u64 {
         self.engine.with_fixed_places(|superblock| self.scrub_copies(superblock, scrub))

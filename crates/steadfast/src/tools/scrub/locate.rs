@@ -1,5 +1,5 @@
-//! Paths of what a scrub has found, in bounded steps: the directory entries of the live tree are
-//! walked once for the files, and once more for the directories above them.
+//! Paths of a scrub's findings, in bounded steps. The directory entries of the live tree are walked
+//! once for the files, and once more for the directories above them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,24 +16,24 @@ use crate::tools::scrub::ScrubFinding;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// Keys looked at in one step.
+/// Keys read in one step.
 const STEP_KEYS: usize = 256;
-/// Directories above one another that are followed.
+/// Limit of the directory levels that are followed.
 const DEPTH_MAX: usize = 4096;
 
-/// How far the search is.
+/// Progress of the search.
 #[derive(Debug, Default)]
 pub struct Locate {
     round: u32,
     key: Option<Key>,
-    /// What has no name yet.
+    /// Inodes without a name so far.
     wanted: Vec<InodeNumber>,
     /// Directory and name of each.
     names: BTreeMap<InodeNumber, (InodeNumber, Vec<u8>)>,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// One step; `false` when everything has been looked up, and the paths are in `findings`.
+    /// One step; `false` after everything has been looked up and the paths are in `findings`.
     pub(super) fn locate_step(
         &self,
         locate: &mut Locate,
@@ -44,7 +44,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for _ in 0..STEP_KEYS {
             let found = match reader.next(&key, &Key::MAX) {
                 Ok(found) => found,
-                // Names behind a damaged node are not found; what is damaged has been said.
+                // Names after a damaged node are not found; the damage has been reported.
                 Err(Error::CorruptMetadata { .. } | Error::Medium(_)) => None,
                 Err(error) => return Err(error),
             };
@@ -58,7 +58,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             {
                 locate.names.entry(entry.inode).or_insert((found_key.inode_number(), entry.name));
             }
-            // Nothing behind the entries of a directory, or of a file, has names.
+            // No names follow the entries of a directory, or a file.
             key = match found_key.kind() {
                 Some(Kind::Inode | Kind::Dirent) => found_key.successor().unwrap_or(Key::MAX),
                 _ => {
@@ -75,8 +75,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(true)
     }
 
-    /// Begins the walk for files, then the one for the directories above them, then puts the paths
-    /// together.
+    /// Begins the walk for files, then the walk for the directories above them, then builds the
+    /// paths.
     fn next_round(&self, locate: &mut Locate, findings: &mut [ScrubFinding]) -> Result<bool> {
         locate.round += 1;
         let mut wanted: Vec<InodeNumber> = match locate.round {
@@ -96,7 +96,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(true)
     }
 
-    /// Every directory above those that have been found, by what the directories say themselves.
+    /// Every directory above those that were found, according to the directories themselves.
     fn directories_above(&self, locate: &Locate) -> Result<Vec<InodeNumber>> {
         let reader = self.engine.reader()?;
         let mut above = Vec::new();

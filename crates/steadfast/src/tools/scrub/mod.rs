@@ -1,18 +1,18 @@
-//! Scrub: reads everything that a mounted volume holds, in small steps, so that rot is found while
-//! the other copy is good.
+//! Scrub: reads everything on a mounted volume in small steps, so that rot is found while the other
+//! copy is good.
 //!
-//! [`Volume::scrub_step`] does one bounded piece of work: the fixed places, or the nodes on the way
-//! to one leaf, or up to [`STEP_BYTES`] of data. Whoever calls it decides how fast: every step says
-//! how much it has read. Between steps nothing is locked, and the volume may change in any way: a
-//! pass is a walk along the keys, so what is there all the time is visited, and what comes or goes
-//! meanwhile may be or not.
+//! [`Volume::scrub_step`] does one bounded piece of work: the fixed places, or the nodes on the
+//! path to one leaf, or up to [`STEP_BYTES`] of data. The caller decides the rate: every step
+//! returns how much it has read. Between steps nothing is locked, and the volume may change in any
+//! way. A pass is a walk along the keys. So a key that exists throughout is visited; a key that is
+//! added or removed meanwhile may be visited or not.
 //!
-//! - Every copy of every node is read from the medium. A bad copy is written again from a good one,
-//!   or from memory, where the volume can be written. What is not yet on the medium is left to the
+//! - Every copy of every node is read from the medium. A bad copy is rewritten from a good one, or
+//!   from memory, if the volume is writable. Nodes that are not on the medium yet are left to the
 //!   next pass.
-//! - Data is compared with its checksums; there is no second copy to heal it from.
-//! - Snapshots are visited from the oldest to the newest and the live state last, each without what
-//!   an older one has shown already, so a pass reads each block once.
+//! - Data is compared with its checksums; there is no second copy to repair it from.
+//! - Snapshots are visited from the oldest to the newest and the live state last. Parts that an
+//!   older one has too are skipped. So a pass reads each block once.
 //!
 //! [`Volume::scrub_step`]: crate::Volume::scrub_step
 
@@ -31,25 +31,25 @@ use crate::format::key::Key;
 use crate::types::{BlockAddress, Generation, InodeNumber};
 use locate::Locate;
 
-/// Bytes of data that a step reads at most (one block, where blocks are larger).
+/// Limit of the data bytes that a step reads (one block, if blocks are larger).
 pub const STEP_BYTES: usize = 256 << 10;
-/// Findings that are kept; more are only counted.
+/// Limit of the findings that are kept; further ones are only counted.
 const FINDINGS_MAX: usize = 1000;
 
-/// Something that a scrub has found. [`Display`](fmt::Display) gives it in one line.
+/// A problem found by a scrub. [`Display`](fmt::Display) shows it in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScrubFinding {
-    /// What is wrong where, in one line, without the path.
+    /// The problem and its place, in one line, without the path.
     pub text: String,
-    /// Whether it is in order again.
+    /// Whether it was repaired.
     pub healed: bool,
     /// First bad block.
     pub block: BlockAddress,
     /// The file whose data is bad.
     pub inode: Option<InodeNumber>,
-    /// Which of its bytes.
+    /// The affected byte range.
     pub bytes: Option<Range<u64>>,
-    /// Its path in the live volume; filled in at the end of the pass where it still has one.
+    /// Its path in the live volume; filled in at the end of the pass if the file still has one.
     pub path: Option<Vec<u8>>,
 }
 
@@ -67,56 +67,56 @@ impl fmt::Display for ScrubFinding {
     }
 }
 
-/// What a pass has done so far.
+/// Results of a pass so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScrubReport {
     /// Bytes read from the medium.
     pub bytes: u64,
-    /// Bytes in use when the pass began: about as many as it will read.
+    /// Bytes in use when the pass began: approximately the number that it will read.
     pub bytes_total: u64,
     /// Tree nodes of which all copies were read.
     pub nodes: u64,
-    /// Blocks of data compared with their checksums.
+    /// Data blocks compared with their checksums.
     pub data_blocks: u64,
-    /// Bad copies that were written again.
+    /// Bad copies that were rewritten.
     pub healed: u64,
-    /// Bad copies that could not be, and bad data: what [`findings`](Self::findings) has that is
-    /// not healed.
+    /// Bad copies that could not be rewritten, and bad data: the [`findings`](Self::findings) that
+    /// are not repaired.
     pub bad: u64,
-    /// At most the first thousand.
+    /// The findings, at most the first thousand.
     pub findings: Vec<ScrubFinding>,
     /// The pass is over.
     pub finished: bool,
 }
 
-/// A pass of scrubbing: where it is, and what it has found.
+/// A pass of scrubbing: its position and its findings.
 #[derive(Debug)]
 pub struct Scrub {
     phase: Phase,
-    /// Trees of generations up to this one have been visited: what was born by then is done.
+    /// Trees of generations up to this one have been visited, so blocks born by then are done.
     bound: Generation,
-    /// Key where the tree of this phase goes on.
+    /// Key at which the tree of this phase continues.
     key: Key,
     /// Blocks of the extent under `key` that are done.
     offset: u64,
-    /// For each level the node on the way to `key` that was verified last.
+    /// For each level, the last verified node on the path to `key`.
     verified: Vec<Option<BlockAddress>>,
     locate: Locate,
     report: ScrubReport,
 }
 
-/// What a step works on.
+/// The present work of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Superblocks and metaroots.
     Fixed,
-    /// The oldest snapshot that is younger than `bound`, or the live tree where there is none.
+    /// Choosing the next tree: the oldest snapshot younger than `bound`, or else the live tree.
     Choose,
     /// The tree of the snapshot of this generation.
     Snapshot(Generation),
     /// The live tree.
     Live,
-    /// Looking for the names of what was found.
+    /// Searching for the names of the findings.
     Locate,
     Done,
 }
@@ -141,7 +141,7 @@ impl Scrub {
         }
     }
 
-    /// What it has done so far.
+    /// Results so far.
     pub fn report(&self) -> &ScrubReport {
         &self.report
     }
@@ -154,7 +154,7 @@ impl Scrub {
         self.verified.clear();
     }
 
-    /// Goes on at a later key; without one this tree is done.
+    /// Continues at a later key; without one this tree is done.
     fn go_on(&mut self, next: Option<Key>) {
         match next.filter(|next| *next > self.key) {
             Some(next) => {

@@ -21,18 +21,18 @@ use crate::volume::Volume;
 /// A piece of an extent to be compared with its checksums.
 struct Piece {
     key: Key,
-    /// Blocks of the extent in front of the piece.
+    /// Blocks of the extent before the piece.
     from: u64,
     extent: Extent,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// One bounded step of a scrub; call it until [`finished`](crate::tools::scrub::ScrubReport::finished).
-    /// Returns the bytes that it has read from the medium, for whoever keeps to a rate.
+    /// One bounded step of a scrub; call it until [`finished`](super::ScrubReport::finished).
+    /// Returns the bytes that it has read from the medium, for a caller that limits the rate.
     ///
     /// # Errors
-    /// `Poisoned` once the volume is closed; the medium's, when it is gone as a whole. Whatever
-    /// else cannot be read is a finding.
+    /// `Poisoned` after close; the medium's error if the whole medium has failed. Any other read
+    /// error is a finding.
     pub fn scrub_step(&self, scrub: &mut Scrub) -> Result<u64> {
         self.engine.check_open()?;
         self.engine.catch_up()?;
@@ -49,7 +49,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 read
             }
             Phase::Choose => {
-                // Where the directory of snapshots cannot be read the live tree's pass says so.
+                // If the directory of snapshots is unreadable, the pass over the live tree reports
+                // it.
                 let next = unless_damaged(self.oldest_snapshot_above(scrub.bound))?.flatten();
                 scrub.enter(next.map_or(Phase::Live, Phase::Snapshot));
                 0
@@ -86,7 +87,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(None)
     }
 
-    /// The tree of the phase as long as it is there, and how findings in it begin.
+    /// The tree of the phase while it exists, and the prefix of its findings.
     fn tree_of(&self, reader: &Reader<'_, M, P>, phase: Phase) -> Result<Option<(Root, String)>> {
         let Phase::Snapshot(generation) = phase else {
             return Ok(Some((*reader.root(), String::new())));
@@ -111,7 +112,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             scrub.go_on(behind);
             return Ok(read);
         };
-        // From here on the volume may change; the blocks stay what they are.
+        // From here on the volume may change; the blocks keep their content.
         let block_size = u64::from(self.engine.superblock().block_size);
         let left = u64::from(piece.extent.length) - piece.from;
         let count = left.min((STEP_BYTES as u64 / block_size).max(1));
@@ -130,8 +131,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(read)
     }
 
-    /// Verifies the nodes on the way to the cursor. Returns the leaf, if it is to be looked at, and
-    /// the key behind it.
+    /// Verifies the nodes on the path to the cursor. Returns the leaf, if it is to be scrubbed, and
+    /// the key after it.
     fn visit(
         &self,
         root: &Root,
@@ -159,8 +160,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Verifies every copy of a node, unless that was done when the cursor came by before, and
-    /// heals bad ones.
+    /// Verifies every copy of a node and repairs bad ones, unless the cursor passed the node
+    /// before.
     fn scrub_node(
         &self,
         pointer: &NodePointer,
@@ -196,7 +197,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(good);
         }
         gone(bad.iter().map(|(_, error)| error))?;
-        // What is in memory passed its checksum when it was read or written.
+        // A node in memory passed its checksum when it was read or written.
         let matches = |node: &Arc<Node>| digest_of(store.crc(node.bytes())) == pointer.digest;
         let good = good.or_else(|| store.node(pointer, level).ok().filter(matches));
         for (copy, error) in bad {
@@ -223,8 +224,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(good)
     }
 
-    /// Writes a bad copy of a node again. The caller holds the view, so the node is part of the
-    /// tree and stays so.
+    /// Rewrites a bad copy of a node. The caller holds the view, so the node stays part of the
+    /// tree.
     fn heal(&self, pointer: &NodePointer, copy: BlockAddress, node: &Node) -> bool {
         let run = BlockRun { start: copy, count: self.engine.superblock().node_blocks() };
         self.engine.may_heal()
@@ -242,8 +243,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if key.kind() != Some(Kind::Extent) {
                 continue;
             }
-            // What does not decode is for the check: it needs the whole volume to say what is
-            // wrong.
+            // A value that does not decode is left to the check, which needs the whole volume to
+            // find the cause.
             let Ok(extent) = Extent::decode(leaf.value(index), granules) else { continue };
             if extent.unwritten
                 || extent.birth <= scrub.bound
@@ -307,7 +308,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 "{prefix}inode {}: data at block {} does not match its checksum",
                 inode.0, block.0
             );
-            // Snapshots have names of their own.
+            // Snapshots have their own names.
             let named = prefix.is_empty().then_some(inode);
             let finding = ScrubFinding {
                 text,
@@ -322,8 +323,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Whether the extent is still what it was: where not, its blocks may have been given away
-    /// meanwhile.
+    /// Whether the extent is unchanged. If not, its blocks may have been reused meanwhile.
     fn is_still_there(&self, phase: Phase, piece: &Piece) -> Result<bool> {
         let reader = self.engine.reader()?;
         let Some((root, _)) = unless_damaged(self.tree_of(&reader, phase))?.flatten() else {
@@ -338,7 +338,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 }
 
-/// `None` for an error that damage makes: a pass goes on past it.
+/// `None` for an error caused by damage: a pass continues after it.
 fn unless_damaged<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -348,7 +348,8 @@ fn unless_damaged<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// An error that says that the medium is gone ends the scrub: everything would be a finding.
+/// An error that says that the medium has failed ends the scrub. Otherwise everything would be a
+/// finding.
 fn gone<'e>(mut errors: impl Iterator<Item = &'e Error>) -> Result<()> {
     let gone =
         |error: &&Error| matches!(error, Error::Medium(error) if error.class == ErrorClass::Gone);

@@ -1,4 +1,4 @@
-//! Scrubs of sound and of rotten volumes, while they change.
+//! Scrubs of sound and of damaged volumes, while they change.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -142,7 +142,7 @@ fn every_bad_copy_is_healed_and_data_is_located() {
         );
         let words = "does not match its checksum; affects /sub/f5, bytes 1024 to 1535";
         assert!(lines(&report).iter().any(|line| line.ends_with(words)), "{:?}", lines(&report));
-        // A second pass finds nothing but the data, and the check on the medium agrees.
+        // A second pass finds only the data, and the check of the medium agrees.
         assert_eq!(scrub(&volume).findings.len(), 1);
         volume.unlink(volume.lookup(ROOT, b"sub").unwrap().inode, b"f5").unwrap();
         volume.close().unwrap();
@@ -209,7 +209,7 @@ fn snapshots_are_scrubbed_once() {
         report.data_blocks, alone.data_blocks,
         "each block once, those that only a snapshot holds, too"
     );
-    // Rot in what only the snapshot holds.
+    // Rot in data that only the snapshot holds.
     let (superblock, end) =
         (volume.engine.superblock().clone(), volume.engine.superblock().end_block());
     let needle = vec![6u8; 512];
@@ -227,8 +227,8 @@ fn snapshots_are_scrubbed_once() {
     );
 }
 
-/// A volume that becomes larger in the middle of a pass, and smaller before the next: the pass
-/// reads what is there, and heals the copies at the end where the volume has it now.
+/// A volume grows in the middle of a pass, and shrinks before the next one. The pass reads the
+/// present content, and repairs the copies at the present end of the volume.
 #[test]
 fn volumes_of_another_size_are_scrubbed_to_their_new_end() {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
@@ -271,8 +271,8 @@ fn volumes_of_another_size_are_scrubbed_to_their_new_end() {
     }
 }
 
-/// Also with snapshots, which keep a volume from becoming smaller where they have something in the
-/// way, and from nothing else.
+/// The same with snapshots. A snapshot keeps a volume from shrinking only if it holds blocks behind
+/// the new end.
 #[test]
 fn snapshots_of_a_volume_of_another_size_are_scrubbed() {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
@@ -295,8 +295,7 @@ fn snapshots_of_a_volume_of_another_size_are_scrubbed() {
     assert_eq!((report.bad, report.data_blocks), (0, held.data_blocks), "{:?}", lines(&report));
 }
 
-/// A scrub knows the size that the volume has grown to while it was open, and the reserve that goes
-/// with it.
+/// A scrub uses the size that the volume has grown to while it was open, and the matching reserve.
 #[test]
 fn a_volume_that_grew_while_it_was_open_has_no_rot() {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
@@ -320,7 +319,7 @@ fn a_volume_that_grew_while_it_was_open_has_no_rot() {
         written.reserve_blocks,
         "what files cannot take"
     );
-    // A copy that is really bad is written again as it was.
+    // A copy that is really bad is rewritten with its old content.
     let mut cell = vec![0; 512];
     medium.read(written.second_offset(), &mut cell).unwrap();
     cell[100] ^= 1;

@@ -1,5 +1,5 @@
-//! The catalogue of damage: every class that there is, planted, must be reported in the right
-//! words, with the place and with what it affects; and the image that it is planted in is clean.
+//! The catalogue of damage: every class of damage, once planted, must be reported in the right
+//! words, with its place and what it affects. The image without the damage is clean.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -25,7 +25,7 @@ use crate::volume::Volume;
 
 const ROOT: InodeNumber = InodeNumber::ROOT;
 
-/// Inode numbers of the sample, in the order in which it makes them.
+/// Inode numbers of the sample, in the order of their creation.
 const SUB: InodeNumber = InodeNumber(16);
 pub(super) const BIG: InodeNumber = InodeNumber(17);
 pub(super) const SMALL: InodeNumber = InodeNumber(18);
@@ -35,20 +35,20 @@ const DEEP: InodeNumber = InodeNumber(21);
 pub(super) const OTHER: InodeNumber = InodeNumber(22);
 
 /// `/sub/deep/`, `/sub/big` of several extents with a large attribute, `/small` inline, `/link`,
-/// `/other`; one file that is unlinked and was open when the power went; `records` transaction
-/// points in the log, each too long for a group.
+/// `/other`. One file was unlinked and was open at the power cut. The log has `records` transaction
+/// points, each too long for a group.
 pub(super) fn sample(copies: u8, records: usize) -> Vec<u8> {
     sample_with_points(copies, records, |volume, index| {
         volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
         let name = format!("user.{index}");
-        // So long that no two records share a block.
+        // Long enough that no two records share a block.
         volume
             .set_xattr(SMALL, name.as_bytes(), &[index as u8 + 1; 200], SetXattrMode::Any)
             .unwrap();
     })
 }
 
-/// With `points` transaction points in the log, each after what `change` does.
+/// A sample with `points` transaction points in the log, each after a call of `change`.
 fn sample_with_points(
     copies: u8,
     points: usize,
@@ -97,14 +97,14 @@ fn run(forge: &Forge) -> Result<CheckReport, crate::error::Error> {
     check(&forge.medium, &TestPlatform, &CheckOptions::default(), &mut |_| {})
 }
 
-/// What a class of damage must be reported as.
+/// The expected report of a class of damage.
 pub(super) struct Class {
     pub name: &'static str,
     pub plant: fn(&mut Forge),
     severity: Severity,
     /// Words of one finding.
     words: &'static str,
-    /// A path that the finding names; empty: none is asked for.
+    /// A path that the finding names; empty: none is required.
     path: &'static str,
 }
 
@@ -130,7 +130,7 @@ fn inode(forge: &mut Forge, number: InodeNumber, change: impl FnOnce(&mut Inode)
     });
 }
 
-/// Edits the first extent at or behind a block of a file.
+/// Edits the first extent at or after a block of a file.
 fn extent(forge: &mut Forge, number: InodeNumber, index: u64, change: impl FnOnce(&mut Extent)) {
     let key = extent_key(forge, number, index);
     forge.item(&key, |value| {
@@ -643,7 +643,7 @@ fn every_class_of_damage_is_reported() {
         let before = forge.medium.to_bytes();
         match run(&forge) {
             Ok(report) if report.findings.iter().any(|finding| fits(class, finding)) => {
-                // Where nothing is lost, nothing may be said to be lost.
+                // If nothing is lost, no loss may be reported.
                 if class.severity == Severity::Degraded && report.damaged > 0 {
                     missed.push(format!("{}: called damage: {:#?}", class.name, report.findings));
                 }
@@ -660,7 +660,7 @@ fn every_class_of_damage_is_reported() {
     assert!(missed.is_empty(), "not reported:\n{}", missed.join("\n"));
 }
 
-/// With metadata kept once, what is twice elsewhere is lost with the only copy.
+/// With one copy of metadata, damage that a second copy would repair is a loss.
 #[test]
 fn the_only_copy_of_a_node_is_damage() {
     let mut forge = Forge::new(&sample(1, 0));
@@ -683,7 +683,7 @@ fn a_gap_in_the_log_is_damage_and_its_torn_end_is_none() {
         forge.rot(BlockAddress(start + record));
         let report = run(&forge).unwrap();
         if record == 3 {
-            // The same as a record that was torn by a power cut.
+            // It looks like a record that a power cut has torn.
             assert!(report.is_clean(), "{:#?}", report.findings);
             continue;
         }
@@ -696,8 +696,8 @@ fn a_gap_in_the_log_is_damage_and_its_torn_end_is_none() {
     }
 }
 
-/// Transaction points of a group: damage to the older block is none, to the newer one that of the
-/// last record, unless another group shows that it was there.
+/// Transaction points of a group. Damage to the older block is none. Damage to the newer block is
+/// damage to the last record, unless another group shows that it was there.
 #[test]
 fn of_a_group_only_the_newest_record_counts() {
     let small = |volume: &Volume<Arc<MemoryMedium>, TestPlatform>, index: usize| {
@@ -734,7 +734,8 @@ fn of_a_group_only_the_newest_record_counts() {
     assert_eq!(replayed(&three, 1), (true, 7), "its older one");
 }
 
-/// A node that replay needs is lost: the volume takes no changes, and the check says what is wrong.
+/// A node that replay needs is lost: the volume accepts no changes, and the check reports what is
+/// wrong.
 #[test]
 fn damage_that_keeps_the_log_from_being_replayed_is_located() {
     let mut forge = Forge::new(&sample(2, 2));
@@ -752,7 +753,7 @@ fn damage_that_keeps_the_log_from_being_replayed_is_located() {
     );
 }
 
-/// What cannot even be looked at is an error with its own cause.
+/// A volume that cannot be examined at all is an error with its own cause.
 #[test]
 fn a_volume_that_cannot_be_found_says_why() {
     use crate::error::Error;

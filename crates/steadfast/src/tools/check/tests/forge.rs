@@ -1,4 +1,4 @@
-//! Forged images: damage with checksums that are right, as a bug would leave it.
+//! Forged images: damage with correct checksums, as a bug would leave it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::platform::Platform;
 use crate::tree::{SealedNode, Store};
 use crate::types::BlockAddress;
 
-/// A closed volume whose tree is edited where it lies.
+/// A closed volume whose tree is edited in place.
 pub struct Forge {
     pub medium: Arc<MemoryMedium>,
     pub store: Store<Arc<MemoryMedium>, TestPlatform>,
@@ -28,7 +28,7 @@ impl Forge {
         Forge { medium, store, metaroot }
     }
 
-    /// Writes the metaroot, changed by `change`.
+    /// Writes the metaroot after `change`.
     pub fn metaroot(&mut self, change: impl FnOnce(&mut Metaroot)) {
         change(&mut self.metaroot);
         let medium = &self.medium;
@@ -48,7 +48,7 @@ impl Forge {
         path
     }
 
-    /// Changes the node `depth` levels below the root on the way to `key`, in all its copies, and
+    /// Changes the node `depth` levels below the root on the path to `key`, in all its copies, and
     /// every checksum above.
     pub fn node(&mut self, key: &Key, depth: usize, change: impl FnOnce(&mut Node)) {
         let path = self.path(key);
@@ -77,7 +77,7 @@ impl Forge {
         pointer
     }
 
-    /// Changes the item under `key`: `None` where there is none, or where there is to be none.
+    /// Changes the item under `key`: `None` if there is none, or if it is to be removed.
     pub fn item(&mut self, key: &Key, change: impl FnOnce(Option<Vec<u8>>) -> Option<Vec<u8>>) {
         let depth = self.metaroot.height as usize - 1;
         self.node(key, depth, |leaf| {

@@ -1,5 +1,5 @@
-//! Repair on the whole catalogue of damage: what needs no guess is clean afterwards with every byte
-//! as before, and of the rest not one byte of the image is changed.
+//! Repair on the whole catalogue of damage. Damage that needs no guess is repaired, with every byte
+//! as before. For other damage not one byte of the image is changed.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::tools::check::{CheckOptions, RepairReport, repair};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
-/// The classes that can be repaired. All others stay as they are.
+/// The classes that can be repaired. All others stay unchanged.
 const REPAIRED: &[&str] = &[
     "first superblock",
     "second superblock",
@@ -72,8 +72,8 @@ fn what_needs_no_guess_is_repaired_and_the_rest_is_left_alone() {
                 (false, false, false) => {
                     assert_eq!(forge.medium.to_bytes(), before, "{name}: untouched")
                 }
-                // Another state than that of the catalogue: with a log the damage of the durable
-                // state may be gone.
+                // The state differs from that of the catalogue: with a log the damage of the
+                // durable state may be overwritten.
                 _ if records > 0 && report.before.is_clean() => {}
                 (_, clean, changed) => wrong.push(alloc::format!(
                     "{name} ({records} records): clean {clean}, changed {changed}: {:#?}",
@@ -85,7 +85,7 @@ fn what_needs_no_guess_is_repaired_and_the_rest_is_left_alone() {
     }
 }
 
-/// A lost block of data is no reason to leave a bad copy, and a count is not touched where keys are
+/// A lost data block does not prevent the repair of a bad copy. A count is not changed if keys are
 /// missing.
 #[test]
 fn copies_are_repaired_beside_lost_data_and_counts_only_in_a_whole_structure() {
@@ -115,8 +115,8 @@ fn copies_are_repaired_beside_lost_data_and_counts_only_in_a_whole_structure() {
     assert!(forge.store.get(&forge.metaroot.root(), &Key::inode(BIG)).unwrap().is_some());
 }
 
-/// Every request of a repair is a moment at which the power can go: a second repair ends what the
-/// first one began.
+/// The power can be cut at every request of a repair: a second repair finishes what the first one
+/// began.
 #[test]
 fn an_interrupted_repair_is_begun_again() {
     let sound = sample(2, 0);

@@ -1,5 +1,5 @@
-//! The check on volumes that have grown or shrunk, and on those that are smaller than what they lie
-//! on.
+//! The check on volumes that have grown or shrunk, and on volumes that are smaller than their
+//! medium.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,8 +35,8 @@ fn fill(volume: &Volume<Arc<MemoryMedium>, TestPlatform>, prefix: u8) {
     }
 }
 
-/// A volume of 2 MiB on a medium of 4 MiB: made so, grown to it, or shrunk to it; with two
-/// snapshots.
+/// A volume of 2 MiB on a medium of 4 MiB: formatted with, grown to, or shrunk to that size; with
+/// two snapshots.
 fn volumes() -> Vec<(&'static str, Arc<MemoryMedium>)> {
     let make = |size: u64| {
         let medium = Arc::new(MemoryMedium::new(MEDIUM, 512).unwrap());

@@ -42,7 +42,7 @@ fn with_snapshots() -> (Arc<MemoryMedium>, TestVolume) {
     (medium, volume)
 }
 
-/// Every way in which snapshots, dead lists and counts can contradict each other is found.
+/// Every contradiction between snapshots, dead lists and counts is found.
 #[test]
 fn damage_to_snapshots_is_found() {
     let (medium, volume) = with_snapshots();
@@ -143,8 +143,8 @@ fn damage_to_snapshots_is_found() {
     }
 }
 
-/// What is damaged in a snapshot alone is named by the snapshot and by the path that the file has
-/// there.
+/// Damage in a snapshot alone is reported with the name of the snapshot and the path of the file in
+/// it.
 #[test]
 fn damage_inside_a_snapshot_names_it_and_the_path() {
     let (medium, volume) = with_snapshots();
@@ -174,9 +174,8 @@ fn damage_inside_a_snapshot_names_it_and_the_path() {
     assert!(line.contains("affects /b, bytes 0 to 511"), "{line}");
 }
 
-/// Behind a log with records, too, damage to data that a snapshot holds is found: to what only a
-/// snapshot has, to what the durable tree has as well and the records have freed, and to what is
-/// still live.
+/// With records in the log too, damage to data of a snapshot is found. The data may be only in a
+/// snapshot, or also in the durable tree and freed by the records, or still live.
 #[test]
 fn damage_to_data_of_snapshots_is_found_behind_a_log() {
     for victim in [&b"b"[..], b"a", b"c"] {
@@ -209,7 +208,7 @@ fn damage_to_data_of_snapshots_is_found_behind_a_log() {
     }
 }
 
-/// A block of data of a file in a snapshot.
+/// A data block of a file in a snapshot.
 fn block_of_data(volume: &TestVolume, snapshot: &str, name: &[u8]) -> u64 {
     let medium = volume.engine.store().medium.0.clone();
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
