@@ -14,8 +14,8 @@
 //!   segment could supersede a block that is at home. Staged records equal their homes and are
 //!   marked before any younger segment.
 //! - **Cleaning never writes into segments of new blocks.** Staged records are obsolete once their
-//!   stripes are at home, and checksums use a limited number of segments. So each segment of new
-//!   blocks that is written back is a segment gained.
+//!   stripes are at home. Checksums use a limited number of segments. So each segment of new blocks
+//!   that is written back is a segment gained.
 //! - A home is written once. A write without an answer may arrive when newer data is there, so its
 //!   member is lost, and a rebuild restores that member. A place in the log is reused only after a
 //!   full rotation; a home may be written again at once.

@@ -119,8 +119,8 @@ impl<F: Fleet> Array<F> {
         Ok(log)
     }
 
-    /// Fails if more members were lost than the policy survives, an epoch could not be noted,
-    /// another client has taken over, or the array was closed.
+    /// Fails if more members were lost than the policy survives, if an epoch could not be noted, if
+    /// another client has taken over, or after a close.
     pub(crate) fn alive(&self) -> Result<(), ArrayError> {
         if self.fleet.fenced() {
             return Err(ArrayError::Fenced);

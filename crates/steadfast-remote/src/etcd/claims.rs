@@ -186,7 +186,8 @@ pub(super) fn until_done<S: Store, T>(
         };
         match store.commit(&transaction) {
             Ok(_) => {}
-            // The next read shows whether the commit was made. A second commit without an answer is an error.
+            // The next read shows whether the commit was made. A second commit without an answer is
+            // an error.
             Err(error @ StoreError::Unreachable(_)) if silent.is_none() => silent = Some(error),
             Err(error) => return Err(error.into()),
         }
