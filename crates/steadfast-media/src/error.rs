@@ -11,8 +11,8 @@ pub enum ErrorClass {
     /// works.
     Permanent,
     /// The underlying storage has no room for a write. The file system of a sparse image is full,
-    /// or a thinly provisioned device. A later retry may succeed once there is room; an immediate
-    /// one does not.
+    /// or a thinly provisioned device. A retry may succeed once there is room; an immediate
+    /// retry is useless.
     Full,
     /// The whole medium has gone (unplugged, server lost).
     Gone,

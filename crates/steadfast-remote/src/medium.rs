@@ -60,8 +60,8 @@ pub enum RemoteError {
     Host(String),
 }
 
-/// Reads of at least this many bytes are spread over several servers: two such reads at a time are
-/// enough.
+/// Reads of at least this many bytes do not call the hook. They use several servers at once, so two
+/// such reads at a time are enough.
 const LONG: usize = 256 << 10;
 
 /// An array at an address, open.

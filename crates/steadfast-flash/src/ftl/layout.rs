@@ -88,7 +88,7 @@ impl Layout {
     }
 
     /// Whether the ring is so long that a mount reads several more pages to find the newest anchor.
-    /// Then fewer pages of other kinds may be needed.
+    /// Then there are fewer spill pages, and fewer host pages without a journal page.
     #[must_use]
     pub fn has_long_ring(&self) -> bool {
         self.ring > SLOTS_IN_TURN

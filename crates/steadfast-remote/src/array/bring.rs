@@ -49,10 +49,12 @@ const PARTS_WAITED_FOR: usize = 4;
 type Fetched = (Vec<u32>, Vec<u8>, BTreeSet<u32>);
 
 impl<F: Fleet> Array<F> {
-    /// Makes sure that there are free segments to append to, for a write of this many blocks. If
-    /// enough are free, it writes back in proportion to the write; otherwise it continues until
-    /// enough are free. So a write causes the write-back of twice its stripes and one step more, or
-    /// of what a few segments hold.
+    /// Makes sure that there are free segments to append to, for a write of this many blocks. With
+    /// enough free segments it does nothing. With at least the minimum it writes back in proportion
+    /// to the write. With fewer it continues until the minimum is free.
+    ///
+    /// So a write causes the write-back of twice its stripes and one step more, or of what a few
+    /// segments hold.
     pub(crate) fn make_room_homes(
         &self,
         log: &mut MutexGuard<'_, Log>,

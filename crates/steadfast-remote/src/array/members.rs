@@ -294,7 +294,7 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Makes calls. Those that found no connection are repeated once on a new one.
+    /// Makes calls, and repeats once those without an answer.
     pub(crate) fn insist(&self, calls: &mut [Call<'_>]) {
         if calls.is_empty() {
             return;

@@ -320,7 +320,7 @@ mod tests {
         let superblock = Superblock::first([9; 16], shape, 1000);
         assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
         assert_eq!(superblock.policy(), super::super::Policy::ParityInPlace);
-        // As an array without homes that has something there.
+        // An array without homes and with other bytes in that field.
         let mut bytes = superblock.encode();
         bytes[14] = 0;
         let crc = crc32c(&bytes[12..]);
