@@ -119,8 +119,8 @@ impl<F: Fleet> Array<F> {
         Ok(log)
     }
 
-    /// Fails if more members were lost than the policy survives, if an epoch could not be noted, if
-    /// another client has taken over, or after a close.
+    /// Fails after a close, and if another client has taken over. Fails also if more members were
+    /// lost than the policy survives, or if an epoch could not be noted.
     pub(crate) fn alive(&self) -> Result<(), ArrayError> {
         if self.fleet.fenced() {
             return Err(ArrayError::Fenced);
